@@ -1,0 +1,1 @@
+"""Show, Attend and Tell: captions for photos, and where the model looked for every word."""

@@ -1,0 +1,1 @@
+"""Data: from files on disk to batches of tensors."""

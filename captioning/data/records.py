@@ -1,0 +1,37 @@
+"""What a data set holds, whatever format it came in."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ImageObject:
+    """One annotated object of an image.
+
+    Attributes:
+        name: the category's name, such as ``dog``.
+        box: left, top, width and height in pixels of the original photo (COCO's order).
+        mask: COCO's ``segmentation`` as read (polygons or run-length encoding), or None.
+    """
+
+    name: str
+    box: tuple[float, float, float, float]
+    mask: Any = None
+
+
+@dataclass(frozen=True)
+class Record:
+    """One image with its reference captions.
+
+    Attributes:
+        image: path of the photo.
+        image_id: the id that the data set uses, and that results files refer to.
+        captions: reference captions as written by people, not tokenized.
+        objects: annotated objects, empty where the data set has none.
+    """
+
+    image: Path
+    image_id: int | str
+    captions: tuple[str, ...]
+    objects: tuple[ImageObject, ...] = ()
