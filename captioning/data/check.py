@@ -1,0 +1,171 @@
+"""Everything that is wrong with a data set, found before hours are spent on it."""
+
+import hashlib
+import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from tqdm import tqdm
+
+from captioning.data.images import read_image
+from captioning.data.readers import Problem, Reader
+from captioning.data.records import Record
+from captioning.errors import InputError
+
+NAMED = 20  # problems of one kind that a report names; the others are only counted
+
+
+@dataclass(frozen=True)
+class SplitCheck:
+    """What one split holds, and what is wrong with it.
+
+    Attributes:
+        name: name of the split.
+        images: number of images with captions.
+        captions: number of captions that are not empty.
+        captions_per_image: minimum, mean and maximum; zeros where there are no images.
+        objects: number of annotated objects of these images.
+        problems: what is wrong.
+    """
+
+    name: str
+    images: int
+    captions: int
+    captions_per_image: tuple[int, float, int]
+    objects: int
+    problems: tuple[Problem, ...]
+
+
+@dataclass(frozen=True)
+class Check:
+    """What a data set holds, and what is wrong with it; its `str` is a report for people.
+
+    Attributes:
+        source: the data set and its format.
+        splits: one check for each split.
+    """
+
+    source: str
+    splits: tuple[SplitCheck, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not any(split.problems for split in self.splits)
+
+    def lines(self) -> list[str]:
+        """The report: a table of the splits (captions per image), then the problems by kind."""
+        width = max([5, *(len(split.name) for split in self.splits)])
+        lines = [
+            self.source,
+            f"{'split':{width}}  {'images':>8}  {'captions':>8}  {'min / mean / max':>18}  "
+            f"{'objects':>8}",
+        ]
+        for split in self.splits:
+            least, mean, most = split.captions_per_image
+            lines.append(
+                f"{split.name:{width}}  {split.images:>8}  {split.captions:>8}  "
+                f"{f'{least} / {mean:.1f} / {most}':>18}  {split.objects:>8}"
+            )
+        for split in self.splits:
+            for kind in dict.fromkeys(problem.kind for problem in split.problems):
+                names = [problem.name for problem in split.problems if problem.kind == kind]
+                lines.append(f"{split.name}: {kind} ({len(names)})")
+                lines += [f"  {name}" for name in names[:NAMED]]
+                if len(names) > NAMED:
+                    lines.append(f"  and {len(names) - NAMED} more")
+        count = sum(len(split.problems) for split in self.splits)
+        lines.append("No problems found" if self.ok else f"Problems found: {count}")
+        return lines
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+
+def check(reader: Reader, progress: bool = True) -> Check:
+    """Read every split and decode every image of it.
+
+    An image counts as being in two splits if both name the same file, or files of equal bytes.
+
+    Args:
+        reader: the data set.
+        progress: whether to show a bar on stderr, where that is a terminal.
+
+    Raises:
+        InputError: the reader cannot even tell which splits there are.
+    """
+    splits = {split: _contents(reader, split) for split in reader.splits}
+    images = {record.image for records, _ in splits.values() for record in records}
+    looks = _looks(sorted(images), progress)
+    seen: dict[str, tuple[str, Path]] = {}
+    checks = []
+    for split, (records, found) in splits.items():
+        problems = list(found)
+        for record in records:
+            look = looks[record.image]
+            problems += look.problems
+            first, image = seen.setdefault(look.identity, (split, record.image))
+            if first != split:
+                name = f"{record.image} is {image} of {first}"
+                problems.append(Problem("images that are in another split too", name))
+        checks.append(_split_check(split, records, problems))
+    return Check(f"{reader.root} ({type(reader).__name__})", tuple(checks))
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What one image file turned out to be: `identity` is equal for equal images."""
+
+    identity: str
+    problems: tuple[Problem, ...]
+
+
+def _contents(reader: Reader, split: str) -> tuple[list[Record], list[Problem]]:
+    """The records and problems of a split; that it cannot be read is a problem of its own."""
+    try:
+        contents = reader.contents(split)
+    except InputError as error:
+        return [], [Problem("cannot be read", str(error))]
+    if not contents.records:
+        return [], [*contents.problems, Problem("no captions", str(reader.root))]
+    return contents.records, contents.problems
+
+
+def _looks(images: list[Path], progress: bool) -> dict[Path, _Look]:
+    pool = ThreadPoolExecutor(min(8, os.cpu_count() or 1))  # decoding lets go of Python's lock
+    try:
+        looks: Iterable[_Look] = tqdm(
+            pool.map(_look, images),
+            total=len(images),
+            desc="check",
+            unit="image",
+            leave=False,
+            disable=None if progress else True,  # None: only where stderr is a terminal
+        )
+        return dict(zip(images, looks, strict=True))
+    finally:
+        pool.shutdown(cancel_futures=True)  # an interrupt does not wait for thousands of images
+
+
+def _look(image: Path) -> _Look:
+    if not image.exists():
+        return _Look(str(image), (Problem("missing image files", str(image)),))
+    try:
+        read_image(image)
+    except InputError as error:
+        return _Look(str(image), (Problem("unreadable images", str(error)),))
+    return _Look(hashlib.sha256(image.read_bytes()).hexdigest(), ())
+
+
+def _split_check(name: str, records: list[Record], problems: list[Problem]) -> SplitCheck:
+    counts = [len(record.captions) for record in records] or [0]
+    return SplitCheck(
+        name=name,
+        images=len(records),
+        captions=sum(counts),
+        captions_per_image=(min(counts), sum(counts) / len(counts), max(counts)),
+        objects=sum(len(record.objects) for record in records),
+        problems=tuple(problems),
+    )

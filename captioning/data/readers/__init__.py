@@ -1,0 +1,41 @@
+"""Readers: one for each format that data sets come in."""
+
+from pathlib import Path
+
+from captioning.data.readers.coco import Coco
+from captioning.data.readers.flickr8k import Flickr8k
+from captioning.data.readers.karpathy import Karpathy
+from captioning.data.readers.reader import Contents, Problem, Reader
+from captioning.data.readers.table import CaptionTable
+from captioning.errors import InputError
+
+__all__ = [
+    "CaptionTable",
+    "Coco",
+    "Contents",
+    "Flickr8k",
+    "Karpathy",
+    "Problem",
+    "Reader",
+    "reader_for",
+]
+
+
+def reader_for(root: str | Path) -> Reader:
+    """The reader for what lies at `root`, chosen by the names of the files there.
+
+    Raises:
+        InputError: nothing is there, or no format that is understood.
+    """
+    root = Path(root)
+    if not root.exists():
+        raise InputError(f"{root}: no such folder; check the path")
+    readers: tuple[type[Reader], ...] = (Coco, Flickr8k, Karpathy, CaptionTable)
+    for reader in readers:
+        if reader.recognises(root):
+            return reader(root)
+    raise InputError(
+        f"{root}: not a data set that is understood; expected annotations/captions_*.json (COCO), "
+        "dataset_*.json (Karpathy), Flickr8k.token.txt (Flickr8k), or captions.csv or "
+        "captions.jsonl with file_name and caption (your own photos)"
+    )

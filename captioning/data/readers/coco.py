@@ -1,0 +1,161 @@
+"""COCO's own layout: captions_*.json, and instances_*.json for boxes and masks."""
+
+import io
+from collections import defaultdict
+from contextlib import redirect_stdout
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from captioning.data.readers.fields import field
+from captioning.data.readers.reader import Contents, Problem, Reader, folder_of, in_order
+from captioning.data.records import ImageObject, Record
+from captioning.errors import InputError
+from captioning.files import read_json
+
+CAPTIONS_REMEDY = "expected COCO's captions format (images with id, annotations with caption)"
+INSTANCES_REMEDY = "expected COCO's instances format (annotations with bbox and category_id)"
+
+
+class Coco(Reader):
+    """A data set in COCO's layout.
+
+    The captions of a split lie in ``captions_<split><year>.json`` and its images in a folder
+    ``<split><year>``; where ``instances_<split><year>.json`` lies beside it, records have objects.
+    A folder with several releases of one split names them in full (train2014, train2017).
+
+    Args:
+        root: the folder of the data set.
+        images: folder of the images, or of one folder per split; found below `root` by itself
+            where it is ``<split><year>`` or ``images``.
+        annotations: folder of the JSON files; by default ``annotations`` below `root`.
+        year: the release to read where the folder has several, such as 2017.
+        objects: whether to read boxes and masks; those of all of COCO take gigabytes of memory.
+    """
+
+    def __init__(
+        self,
+        root: str | Path,
+        images: str | Path | None = None,
+        annotations: str | Path | None = None,
+        year: int | None = None,
+        objects: bool = True,
+    ) -> None:
+        super().__init__(root)
+        self.images = None if images is None else Path(images)
+        self.annotations = self.root / "annotations" if annotations is None else Path(annotations)
+        self.year = year
+        self.objects = objects
+
+    @classmethod
+    def recognises(cls, root: Path) -> bool:
+        """Whether ``annotations/captions_*.json`` is there."""
+        return any((root / "annotations").glob("captions_*.json"))
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The splits that have a ``captions_*.json``."""
+        return in_order(self._files)
+
+    @cached_property
+    def _files(self) -> dict[str, Path]:
+        """The captions file of each split."""
+        pattern = "captions_*.json" if self.year is None else f"captions_*{self.year}.json"
+        releases = defaultdict(list)
+        for file in sorted(self.annotations.glob(pattern)):
+            releases[_release(file).rstrip("0123456789") or _release(file)].append(file)
+        if not releases:
+            raise InputError(f"{self.annotations}: no {pattern} here; give the folder that has it")
+        return {
+            split if len(files) == 1 else _release(file): file
+            for split, files in releases.items()
+            for file in files
+        }
+
+    def _load(self, split: str) -> Contents:
+        file = self._files[split]
+        names: dict[int | str, str] = {}
+        problems = []
+        dataset = read_json(file)
+        for entry in _listed(dataset, "images", file, CAPTIONS_REMEDY):
+            image_id = _field(entry, "id", int, str, source=file)
+            if image_id in names:
+                problems.append(Problem("image ids used twice", f"{image_id} in {file.name}"))
+            names[image_id] = _field(entry, "file_name", str, source=file)
+        captions: dict[int | str, list[str]] = {image_id: [] for image_id in names}
+        for entry in _listed(dataset, "annotations", file, CAPTIONS_REMEDY):
+            image_id = _field(entry, "image_id", int, str, source=file)
+            caption = _field(entry, "caption", str, source=file)
+            if image_id in captions:
+                captions[image_id].append(caption)
+            else:
+                name = f"image id {image_id} in {file.name}"
+                problems.append(Problem("captions of images that are not listed", name))
+        folder = folder_of(names.values(), self._folders(split, file), source=file)
+        instances = file.with_name(f"instances_{_release(file)}.json")
+        objects = _objects(instances) if self.objects and instances.exists() else {}
+        records = [
+            Record(folder / name, image_id, tuple(captions[image_id]), objects.get(image_id, ()))
+            for image_id, name in names.items()
+        ]
+        return Contents(records, problems)
+
+    def _folders(self, split: str, file: Path) -> list[Path]:
+        base = self.root if self.images is None else self.images
+        folders = [base / _release(file), base / split]
+        if self.images is None:
+            folders += [base / "images" / _release(file), base / "images" / split, base / "images"]
+        return [*folders, base]
+
+
+def _release(file: Path) -> str:
+    """``train2017`` of ``captions_train2017.json``."""
+    return file.stem.removeprefix("captions_")
+
+
+def _field(entry: Any, key: str, *types: type, source: Path) -> Any:
+    return field(entry, key, *types, source=source, remedy=CAPTIONS_REMEDY)
+
+
+def _listed(dataset: Any, key: str, file: Path, remedy: str) -> list[Any]:
+    entries: list[Any] = field(dataset, key, list, source=file, remedy=remedy)
+    return entries
+
+
+def _objects(file: Path) -> dict[int | str, tuple[ImageObject, ...]]:
+    """The objects of each image id."""
+    from pycocotools.coco import COCO  # late: its import brings NumPy's
+
+    dataset = read_json(file)
+    for entry in _listed(dataset, "categories", file, INSTANCES_REMEDY):
+        field(entry, "id", int, source=file, remedy=INSTANCES_REMEDY)
+        field(entry, "name", str, source=file, remedy=INSTANCES_REMEDY)
+    for entry in _listed(dataset, "images", file, INSTANCES_REMEDY):
+        field(entry, "id", int, str, source=file, remedy=INSTANCES_REMEDY)
+    known = {entry["id"] for entry in dataset["categories"]}
+    for entry in _listed(dataset, "annotations", file, INSTANCES_REMEDY):
+        for key, types in (("id", (int,)), ("image_id", (int, str)), ("category_id", (int,))):
+            field(entry, key, *types, source=file, remedy=INSTANCES_REMEDY)
+        box = field(entry, "bbox", list, source=file, remedy=INSTANCES_REMEDY)
+        if len(box) != 4 or not all(isinstance(value, int | float) for value in box):
+            raise InputError(
+                f"{file}: bbox {box} is not left, top, width, height; {INSTANCES_REMEDY}"
+            )
+        if entry["category_id"] not in known:
+            raise InputError(
+                f"{file}: category_id {entry['category_id']} is not listed; add it to categories"
+            )
+    coco = COCO()
+    coco.dataset = dataset
+    with redirect_stdout(io.StringIO()):  # pycocotools prints while it indexes
+        coco.createIndex()
+    return {
+        image_id: tuple(_object(entry, coco.cats) for entry in entries)
+        for image_id, entries in coco.imgToAnns.items()
+    }
+
+
+def _object(entry: dict[str, Any], categories: dict[int, Any]) -> ImageObject:
+    left, top, width, height = map(float, entry["bbox"])
+    name = categories[entry["category_id"]]["name"]
+    return ImageObject(name, (left, top, width, height), entry.get("segmentation"))

@@ -1,0 +1,78 @@
+"""Flickr8k's own text files."""
+
+from collections import defaultdict
+from functools import cached_property
+from pathlib import Path
+
+from captioning.data.readers.fields import text_of
+from captioning.data.readers.reader import Contents, Reader, folder_of, in_order
+from captioning.data.records import Record
+from captioning.errors import InputError
+
+TOKENS = "Flickr8k.token.txt"
+LISTS = {
+    "train": "Flickr_8k.trainImages.txt",
+    "val": "Flickr_8k.devImages.txt",
+    "test": "Flickr_8k.testImages.txt",
+}
+
+
+class Flickr8k(Reader):
+    """Flickr8k as it is distributed: its text files, and the photos in a folder beside them.
+
+    The id of an image is its file name without the suffix. Captions of images that belong to no
+    split are left out in silence: the original file has such.
+
+    Args:
+        root: the folder that holds ``Flickr8k.token.txt``.
+        images: folder of the photos; by default ``Images`` or ``Flicker8k_Dataset`` in `root`.
+    """
+
+    def __init__(self, root: str | Path, images: str | Path | None = None) -> None:
+        super().__init__(root)
+        self.images = None if images is None else Path(images)
+
+    @classmethod
+    def recognises(cls, root: Path) -> bool:
+        """Whether ``Flickr8k.token.txt`` is there."""
+        return (root / TOKENS).is_file()
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The splits that have a list of images."""
+        found = in_order(split for split, name in LISTS.items() if (self.root / name).is_file())
+        if not found:
+            expected = ", ".join(LISTS.values())
+            raise InputError(f"{self.root}: no list of images; put some of {expected} there")
+        return found
+
+    def _load(self, split: str) -> Contents:
+        file = self.root / LISTS[split]
+        # A name that is listed twice is one image all the same.
+        lines = map(str.strip, text_of(file).splitlines())
+        names = list(dict.fromkeys(filter(None, lines)))
+        usual = (self.root / "Images", self.root / "Flicker8k_Dataset")
+        folder = folder_of(names, usual if self.images is None else [self.images], source=file)
+        records = [
+            Record(folder / name, Path(name).stem, tuple(self._captions.get(name, ())))
+            for name in names
+        ]
+        return Contents(records, [])
+
+    @cached_property
+    def _captions(self) -> dict[str, list[str]]:
+        """The captions of each file name, in the order of the file."""
+        file = self.root / TOKENS
+        captions = defaultdict(list)
+        for number, line in enumerate(text_of(file).split("\n"), start=1):
+            if not line.strip():
+                continue
+            key, tab, caption = line.partition("\t")
+            name, hash_sign, _ = key.rpartition("#")
+            if not tab or not hash_sign:
+                raise InputError(
+                    f"{file}: line {number} is {line[:40]!r}; "
+                    "expected a file name, #, a number, a tab and the caption"
+                )
+            captions[name].append(caption.strip())
+        return dict(captions)

@@ -1,0 +1,94 @@
+"""Karpathy's splits: one dataset_*.json, as for COCO, Flickr8k and Flickr30k."""
+
+from collections import defaultdict
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from captioning.data.readers.fields import field
+from captioning.data.readers.reader import Contents, Reader, folder_of, in_order
+from captioning.data.records import Record
+from captioning.errors import InputError
+from captioning.files import read_json
+
+REMEDY = "expected Karpathy's format (images with filename, split and sentences)"
+
+
+class Karpathy(Reader):
+    """A data set in the format of Karpathy's ``dataset_coco.json``; restval belongs to train.
+
+    Args:
+        root: the folder that holds the one ``dataset_*.json``, or the path of that file.
+        images: folder of the images, or of the folders that the file names (train2014, ...);
+            found by itself where it is the folder of the file or one of the usual names in it.
+    """
+
+    def __init__(self, root: str | Path, images: str | Path | None = None) -> None:
+        super().__init__(root)
+        self.images = None if images is None else Path(images)
+
+    @classmethod
+    def recognises(cls, root: Path) -> bool:
+        """Whether `root` is a ``dataset*.json`` or a folder that holds one."""
+        if root.is_file():
+            return root.match("dataset*.json")
+        return any(root.glob("dataset_*.json"))
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The splits that the file names."""
+        return in_order(self._records)
+
+    def _load(self, split: str) -> Contents:
+        return Contents(self._records[split], [])
+
+    @cached_property
+    def _records(self) -> dict[str, list[Record]]:
+        """The records of each split; kept, since the file of COCO takes seconds to parse."""
+        file = self._file()
+        dataset = read_json(file)
+        images = field(dataset, "images", list, source=file, remedy=REMEDY)
+        names = [_name(entry, file) for entry in images]
+        folder = folder_of(names, self._folders(file), source=file)
+        records = defaultdict(list)
+        for entry, name in zip(images, names, strict=True):
+            split = field(entry, "split", str, source=file, remedy=REMEDY)
+            records["train" if split == "restval" else split].append(
+                Record(folder / name, _image_id(entry, file), _captions(entry, file))
+            )
+        return records
+
+    def _file(self) -> Path:
+        if not self.root.is_dir():
+            return self.root
+        found = sorted(self.root.glob("dataset_*.json"))
+        if not found:
+            raise InputError(f"{self.root}: no dataset_*.json here; give the file or its folder")
+        if len(found) > 1:
+            names = ", ".join(file.name for file in found)
+            raise InputError(f"{self.root}: holds {names}; give the path of one of them")
+        return found[0]
+
+    def _folders(self, file: Path) -> list[Path]:
+        if self.images is not None:
+            return [self.images]
+        usual = ("images", "Images", "Flicker8k_Dataset", "flickr30k_images", "flickr30k-images")
+        return [file.parent, *(file.parent / name for name in usual)]
+
+
+def _name(entry: Any, file: Path) -> str:
+    name: str = field(entry, "filename", str, source=file, remedy=REMEDY)
+    if "filepath" in entry:
+        return f"{field(entry, 'filepath', str, source=file, remedy=REMEDY)}/{name}"
+    return name
+
+
+def _image_id(entry: Any, file: Path) -> int | str:
+    key = "cocoid" if "cocoid" in entry else "imgid"
+    image_id: int | str = field(entry, key, int, str, source=file, remedy=REMEDY)
+    return image_id
+
+
+def _captions(entry: Any, file: Path) -> tuple[str, ...]:
+    sentences = field(entry, "sentences", list, source=file, remedy=REMEDY)
+    return tuple(field(sentence, "raw", str, source=file, remedy=REMEDY) for sentence in sentences)

@@ -1,0 +1,119 @@
+"""The promise that every reader of a data set keeps."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from captioning.data.records import Record
+from captioning.errors import InputError
+
+SPLITS = ("train", "val", "test")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong with a data set.
+
+    Attributes:
+        kind: what is wrong, in the plural, as a report lists it ("empty captions").
+        name: the one image or caption that has it.
+    """
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What the files say about one split.
+
+    Attributes:
+        records: images with their captions.
+        problems: what the files have beside that: left out of `records`, and why.
+    """
+
+    records: list[Record]
+    problems: list[Problem]
+
+
+class Reader(ABC):
+    """A data set in one file format.
+
+    Args:
+        root: the folder of the data set, or the file that describes it.
+    """
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root)
+
+    @classmethod
+    @abstractmethod
+    def recognises(cls, root: Path) -> bool:
+        """Whether `root` looks like a data set in this format."""
+
+    @property
+    @abstractmethod
+    def splits(self) -> tuple[str, ...]:
+        """The splits that are there: train, val and test in this order, then any others."""
+
+    @abstractmethod
+    def _load(self, split: str) -> Contents:
+        """One of `splits` as the files have it, images without captions included."""
+
+    def read(self, split: str) -> list[Record]:
+        """The images of a split that have captions; empty captions are left out.
+
+        Raises:
+            InputError: there is no such split, it has no captions, or a file is malformed.
+        """
+        records = self.contents(split).records
+        if not records:
+            raise InputError(
+                f"{self.root}: split {split!r} has no captions; add some, or use another split"
+            )
+        return records
+
+    def contents(self, split: str) -> Contents:
+        """What `read` gives, and the problems that made it leave things out.
+
+        Raises:
+            InputError: there is no such split, or a file is malformed.
+        """
+        if split not in self.splits:
+            found = ", ".join(self.splits) or "none at all"
+            raise InputError(f"{self.root} has no split {split!r}; it has {found}")
+        loaded = self._load(split)
+        records, problems = [], list(loaded.problems)
+        for record in loaded.records:
+            captions = tuple(caption for caption in record.captions if caption.strip())
+            name = str(record.image)
+            problems += [Problem("empty captions", name)] * (len(record.captions) - len(captions))
+            if captions:
+                records.append(replace(record, captions=captions))
+            else:
+                problems.append(Problem("images without captions", name))
+        return Contents(records, problems)
+
+
+def in_order(splits: Iterable[str]) -> tuple[str, ...]:
+    """The names of splits without repeats: train, val and test first, then others by name."""
+    found = set(splits)
+    return (*(name for name in SPLITS if name in found), *sorted(found.difference(SPLITS)))
+
+
+def folder_of(names: Iterable[str], candidates: Iterable[Path], source: Path) -> Path:
+    """The first of the `candidates` that holds an image of the given `names`.
+
+    Raises:
+        InputError: none does; the message names `source`, the file that lists the images.
+    """
+    names, candidates = list(names), list(dict.fromkeys(candidates))
+    for folder in candidates:
+        if folder.is_dir() and (not names or any((folder / name).is_file() for name in names)):
+            return folder
+    looked = ", ".join(map(str, candidates))
+    raise InputError(
+        f"{source}: none of its images is in {looked}; put them there, "
+        "or give their folder as images"
+    )

@@ -1,0 +1,153 @@
+"""Your own photos: a folder with a table of file names and captions."""
+
+import csv
+import hashlib
+import io
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+
+from captioning.data.readers.fields import field, text_of
+from captioning.data.readers.reader import Contents, Reader, in_order
+from captioning.data.records import Record
+from captioning.errors import InputError
+
+TABLES = ("captions.csv", "captions.jsonl")
+REMEDY = "expected file_name and caption"
+
+Row = tuple[str, str, str | None]  # file name, caption, split
+
+
+class CaptionTable(Reader):
+    """Your own photos, with ``captions.csv`` or ``captions.jsonl`` beside them.
+
+    The table has the columns file_name (relative to the photos' folder) and caption, and a row for
+    each caption, so a photo may have several. A column split says where a photo belongs; without
+    one, a photo's place follows from its name alone, so it stays when others are added.
+
+    Args:
+        root: the folder that holds the table, or the path of the table.
+        images: folder of the photos; by default the folder of the table.
+        val_fraction: share of the photos for validation, from 0 to below 1, where there is no
+            column split. Two photos are enough for both splits to have one.
+    """
+
+    def __init__(
+        self, root: str | Path, images: str | Path | None = None, val_fraction: float = 0.1
+    ) -> None:
+        super().__init__(root)
+        if not 0 <= val_fraction < 1:
+            raise InputError(f"val_fraction is {val_fraction}; give a number from 0 to below 1")
+        self.images = None if images is None else Path(images)
+        self.val_fraction = val_fraction
+
+    @classmethod
+    def recognises(cls, root: Path) -> bool:
+        """Whether `root` is a CSV or JSONL file, or holds one of the usual name."""
+        if root.is_file():
+            return root.suffix.lower() in (".csv", ".jsonl")
+        return any((root / name).is_file() for name in TABLES)
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The splits of the table's column, or train and val without it."""
+        return in_order(self._records)
+
+    def _load(self, split: str) -> Contents:
+        return Contents(self._records[split], [])
+
+    @cached_property
+    def _records(self) -> dict[str, list[Record]]:
+        file = self._file()
+        folder = file.parent if self.images is None else self.images
+        rows = list(_jsonl_rows(file) if file.suffix.lower() == ".jsonl" else _csv_rows(file))
+        if not rows:
+            raise InputError(f"{file}: no captions; add rows of file_name and caption")
+        validation = self._validation({name for name, _, _ in rows})
+        captions: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for name, caption, split in rows:
+            captions[split or ("val" if name in validation else "train"), name].append(caption)
+        records = defaultdict(list)
+        for (split, name), texts in captions.items():
+            records[split].append(Record(folder / name, name, tuple(texts)))
+        return records
+
+    def _file(self) -> Path:
+        if not self.root.is_dir():
+            return self.root
+        found = [self.root / name for name in TABLES if (self.root / name).is_file()]
+        if not found:
+            raise InputError(f"{self.root}: no {' or '.join(TABLES)} here; add one")
+        if len(found) > 1:
+            raise InputError(f"{self.root}: holds {' and '.join(TABLES)}; give the path of one")
+        return found[0]
+
+    def _validation(self, names: set[str]) -> set[str]:
+        """The names whose hash, spread evenly over 0..1, lies below `val_fraction`."""
+        places = {name: _place(name) for name in names}
+        chosen = {name for name in names if places[name] < self.val_fraction}
+        ranked = sorted(names, key=lambda name: places[name])
+        if self.val_fraction > 0 and len(names) > 1:
+            return (chosen | {ranked[0]}) - {ranked[-1]}
+        return chosen if len(names) > 1 else set()
+
+
+def _place(name: str) -> float:
+    # Python's own hash() differs from run to run.
+    return (
+        int.from_bytes(hashlib.sha256(name.encode(errors="surrogatepass")).digest()[:8], "big")
+        / 2**64
+    )
+
+
+def _csv_rows(file: Path) -> Iterator[Row]:
+    reader = csv.DictReader(
+        io.StringIO(text_of(file), newline=""), strict=True, skipinitialspace=True
+    )
+    try:
+        columns = reader.fieldnames or ()
+        for column in ("file_name", "caption"):
+            if column not in columns:
+                raise InputError(
+                    f"{file}: no column {column!r}; its first line must be file_name,caption"
+                )
+        for entry in reader:
+            if None in entry or None in entry.values():
+                raise InputError(
+                    f"{file}: line {reader.line_num} has not the {len(columns)} values of the "
+                    'first line; put a caption with commas in double quotes, "so, for example"'
+                )
+            yield _row(entry, f"{file}: line {reader.line_num}")
+    except csv.Error as error:
+        raise InputError(
+            f"{file}: line {reader.line_num} is not CSV ({error}); "
+            'write a quote inside a quoted caption as ""'
+        ) from None
+
+
+def _jsonl_rows(file: Path) -> Iterator[Row]:
+    for number, line in enumerate(text_of(file).split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            entry = json.loads(line)
+        except ValueError as error:
+            raise InputError(
+                f"{file}: line {number} is not JSON ({error}); {REMEDY} in one object a line"
+            ) from None
+        yield _row(entry, f"{file}: line {number}")
+
+
+def _row(entry: object, source: str) -> Row:
+    name = field(entry, "file_name", str, source=source, remedy=REMEDY).strip()
+    caption = field(entry, "caption", str, source=source, remedy=REMEDY).strip()
+    split = None
+    if isinstance(entry, dict) and "split" in entry:
+        split = field(entry, "split", str, source=source, remedy="expected train, val or test")
+        split = split.strip()
+    if not name or split == "":
+        missing = "split" if name else "file_name"
+        raise InputError(f"{source} has an empty {missing}; fill it in, or remove the line")
+    return PurePosixPath(name).as_posix(), caption, split

@@ -1,0 +1,141 @@
+"""Pictures of scenes, and where each object is in them."""
+
+import math
+
+import numpy as np
+from jaxtyping import Bool, Float, UInt8
+from PIL import Image, ImageDraw, ImageFilter
+
+from captioning.data.shapes.scene import Background, Scene, Shape
+
+RGB = {
+    "red": (214, 34, 44),
+    "green": (38, 158, 62),
+    "blue": (36, 84, 214),
+    "yellow": (250, 216, 36),
+    "purple": (146, 50, 190),
+    "orange": (246, 126, 18),
+}
+DETAIL = 6  # subpixels along each side of a pixel, for smooth edges
+OUTLINE = 0.008  # width of the darker rim, as a fraction of the picture's side
+SHADOW = 0.3  # how much of the background's light the shadow takes
+SOFTNESS = 0.012  # how far the shadow falls and how wide its edge is, in picture sides
+
+
+def picture(scene: Scene, pixels: int) -> UInt8[np.ndarray, "H W 3"]:
+    """The scene as a square RGB picture of `pixels` by `pixels`."""
+    canvas = _backdrop(scene.background, pixels)
+    for shape in scene.shapes:
+        _paint(canvas, shape)
+    return (np.clip(canvas, 0, 1) * 255 + 0.5).astype(np.uint8)
+
+
+def mask(shape: Shape, pixels: int) -> Bool[np.ndarray, "H W"]:
+    """Which pixels the object covers by half or more."""
+    coverage, left, top = _coverage(shape, pixels, rim=0.0)
+    covered = np.zeros((pixels, pixels), dtype=bool)
+    height, width = coverage.shape
+    covered[top : top + height, left : left + width] = coverage >= 0.5
+    return covered
+
+
+def box(covered: Bool[np.ndarray, "H W"]) -> tuple[int, int, int, int]:
+    """The smallest box around the covered pixels: x, y, width, height in pixels."""
+    rows, columns = np.flatnonzero(covered.any(1)), np.flatnonzero(covered.any(0))
+    left, top = int(columns[0]), int(rows[0])
+    return left, top, int(columns[-1]) - left + 1, int(rows[-1]) - top + 1
+
+
+def _corners(shape: Shape) -> Float[np.ndarray, "corners 2"]:
+    """The object's outline as a closed polygon around its centre, x and y in picture sides."""
+    if shape.kind == "cross":
+        arm = 0.36  # half the width of a bar, where a whole bar is 2 long
+        upper = [(-1, arm), (-1, -arm), (-arm, -arm), (-arm, -1), (arm, -1), (arm, -arm)]
+        points = np.array([*upper, *((-x, -y) for x, y in upper)]) / math.hypot(1, arm)
+    else:
+        count, inner = {
+            "circle": (72, 1.0),
+            "square": (4, 1.0),
+            "triangle": (3, 1.0),
+            "star": (10, 0.45),
+        }[shape.kind]
+        start = math.pi / 4 if shape.kind == "square" else 0.0
+        angles = start + 2 * np.pi * np.arange(count) / count
+        reach = np.where(np.arange(count) % 2, inner, 1.0)
+        points = np.stack([np.sin(angles), -np.cos(angles)], axis=1) * reach[:, None]
+    c, s = math.cos(shape.angle), math.sin(shape.angle)
+    return shape.radius * points @ np.array([(c, s), (-s, c)])
+
+
+def _coverage(shape: Shape, pixels: int, rim: float) -> tuple[Float[np.ndarray, "h w"], int, int]:
+    """How much of each pixel the object covers, 0 to 1, in a window around it.
+
+    Returns the window's coverage and its left and top pixel. `rim` pixels are cut off all around.
+    """
+    room = math.ceil((shape.radius + 4 * SOFTNESS) * pixels) + 1  # the shadow needs room as well
+    left, top = round(shape.x * pixels) - room, round(shape.y * pixels) - room
+    stop_x, stop_y = min(left + 2 * room, pixels), min(top + 2 * room, pixels)
+    left, top = max(left, 0), max(top, 0)
+    centre = np.array([shape.x * pixels - left, shape.y * pixels - top])
+    # PIL's coordinates name the middle of a subpixel, ours its left upper corner.
+    points = (centre + _corners(shape) * pixels) * DETAIL - 0.5
+    outline = [(float(x), float(y)) for x, y in points]
+    fine = Image.new("L", ((stop_x - left) * DETAIL, (stop_y - top) * DETAIL))
+    draw = ImageDraw.Draw(fine)
+    draw.polygon(outline, fill=255)
+    if rim:
+        closed = [*outline, outline[0], outline[1]]
+        draw.line(closed, fill=0, width=max(1, round(2 * rim * DETAIL)), joint="curve")
+    return np.asarray(fine.reduce(DETAIL), dtype=np.float32) / 255, left, top
+
+
+def _paint(canvas: Float[np.ndarray, "H W 3"], shape: Shape) -> None:
+    """Lay the object with its shadow, its darker rim and a soft light from above on the canvas."""
+    pixels = len(canvas)
+    whole, left, top = _coverage(shape, pixels, rim=0.0)
+    inner, _, _ = _coverage(shape, pixels, rim=OUTLINE * pixels)
+    height, width = whole.shape
+    window = canvas[top : top + height, left : left + width]
+
+    drop = max(1, round(SOFTNESS * pixels))
+    soft = Image.fromarray((whole * 255).astype(np.uint8)).filter(
+        ImageFilter.GaussianBlur(SOFTNESS * pixels)
+    )
+    shadow = np.zeros_like(whole)
+    shadow[drop:, drop:] = np.asarray(soft, dtype=np.float32)[:-drop, :-drop] / 255
+    window *= 1 - SHADOW * shadow[..., None]
+
+    colour = np.array(RGB[shape.colour], dtype=np.float32) / 255
+    light = np.linspace(1.1, 0.92, height, dtype=np.float32)[:, None, None]
+    window += whole[..., None] * (colour * 0.68 - window)
+    window += inner[..., None] * (np.minimum(colour * light, 1) - window)
+
+
+def _backdrop(background: Background, pixels: int) -> Float[np.ndarray, "H W 3"]:
+    first = np.array(background.first, dtype=np.float32)
+    second = np.array(background.second, dtype=np.float32)
+    return first + _blend(background, pixels)[..., None] * (second - first)
+
+
+def _blend(background: Background, pixels: int) -> Float[np.ndarray, "H W"]:
+    """How much of the second colour shows at each pixel, 0 to 1."""
+    rng = np.random.default_rng(background.seed)
+    place = (np.arange(pixels, dtype=np.float32) + 0.5) / pixels - 0.5
+    across, down = place[None, :], place[:, None]
+    along = across * np.float32(math.cos(background.angle))
+    along = along + down * np.float32(math.sin(background.angle))
+    match background.pattern:
+        case "gradient":
+            return along / np.float32(math.sqrt(2)) + np.float32(0.5)
+        case "glow":
+            x, y = rng.uniform(-0.5, 0.5, 2).astype(np.float32)
+            return np.exp(-((across - x) ** 2 + (down - y) ** 2) / np.float32(0.25))
+        case "clouds":
+            coarse = rng.integers(0, 256, (5, 5), dtype=np.uint8)
+            clouds = Image.fromarray(coarse).resize((pixels, pixels), Image.Resampling.BICUBIC)
+            return np.asarray(clouds, dtype=np.float32) / 255
+        case "stripes":
+            waves = np.float32(2 * math.pi * rng.uniform(5, 9))
+            return np.float32(0.25) * (1 + np.sin(waves * along))
+        case _:
+            return np.zeros((pixels, pixels), dtype=np.float32)

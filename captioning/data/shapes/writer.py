@@ -1,0 +1,182 @@
+"""The shapes data set on disk, in COCO's layout."""
+
+import shutil
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from pycocotools import mask as run_length
+from tqdm import tqdm
+
+from captioning.data.shapes.drawing import box, mask, picture
+from captioning.data.shapes.language import captions
+from captioning.data.shapes.scene import KINDS, Background, Scene, Shape, random_scene
+from captioning.errors import InputError
+from captioning.files import read_json, write_json
+
+SETTINGS = "shapes.json"
+QUALITY = 92  # of the JPEG files
+ROOM = 1_000_000  # ids of each split, so that an id depends on no split's length
+
+
+def write_shapes(
+    directory: str | Path,
+    train: int = 6000,
+    val: int = 500,
+    test: int = 500,
+    pixels: int = 128,
+    seed: int = 0,
+    progress: bool = True,
+) -> None:
+    """Draw a data set of scenes with captions, boxes and masks in COCO's layout.
+
+    ``directory`` then holds ``train/``, ``val/`` and ``test/`` with the pictures, and under
+    ``annotations/`` for each split ``captions_*.json`` and ``instances_*.json`` in COCO's schema
+    and ``scenes_*.json`` with the scenes themselves. The same arguments give the same bytes. A
+    scene depends on its seed, split and number alone, not on how many are drawn.
+
+    The annotations appear all at once when every picture is there, so a run that was cut short is
+    never taken for a data set; the same call again completes it.
+
+    Args:
+        directory: made if need be.
+        train: scenes to train on.
+        val: scenes to validate on.
+        test: held-out scenes.
+        pixels: side of the square pictures.
+        seed: not negative.
+        progress: show a progress bar on stderr.
+
+    Raises:
+        InputError: the directory holds something else, or cannot be written to, or a number is out
+            of range.
+    """
+    directory = Path(directory)
+    counts = {"train": train, "val": val, "test": test}
+    for argument, value, least, most in [
+        *((split, count, 1, ROOM) for split, count in counts.items()),
+        ("pixels", pixels, 32, 4096),
+        ("seed", seed, 0, 2**63),
+    ]:
+        if not least <= value <= most:
+            raise InputError(f"{argument} is {value}; give a number from {least} to {most}")
+    settings = {"shapes": 1, **counts, "pixels": pixels, "seed": seed}
+    _claim(directory, settings)
+
+    try:
+        with tqdm(total=sum(counts.values()), unit="scene", disable=not progress) as bar:
+            files: dict[str, Any] = {}
+            for number, (split, count) in enumerate(counts.items()):
+                folder = directory / split
+                folder.mkdir(exist_ok=True)
+                drawn = []
+                for index in range(count):
+                    rng = np.random.default_rng([seed, number, index])
+                    scene, image_id = random_scene(rng), number * ROOM + index + 1
+                    pixel_values = Image.fromarray(picture(scene, pixels))
+                    pixel_values.save(folder / _file_name(image_id), quality=QUALITY, subsampling=0)
+                    drawn.append((image_id, scene, captions(scene, rng)))
+                    bar.update()
+                files |= _tables(split, drawn, settings)
+        _write_annotations(directory, files)
+    except OSError as error:
+        raise InputError(
+            f"{directory}: cannot be written ({error.strerror}); make room or choose another folder"
+        ) from None
+
+
+def read_scenes(directory: str | Path, split: str) -> dict[int, Scene]:
+    """The scenes of a split that `write_shapes` has drawn, by image id.
+
+    Raises:
+        InputError: there is no such file, or it holds no scenes.
+    """
+    path = Path(directory) / "annotations" / f"scenes_{split}.json"
+    try:
+        return {int(image_id): _scene(stored) for image_id, stored in read_json(path).items()}
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise InputError(f"{path}: holds no scenes; draw them again: captioning shapes") from None
+
+
+def _scene(stored: dict[str, Any]) -> Scene:
+    """The scene that `dataclasses.asdict` and JSON have made lists and dicts of."""
+    background = stored["background"]
+    colours = {field: tuple(background[field]) for field in ("first", "second")}
+    shapes = tuple(Shape(**shape) for shape in stored["shapes"])
+    return Scene(shapes, Background(**{**background, **colours}))
+
+
+def _file_name(image_id: int) -> str:
+    return f"{image_id:012d}.jpg"
+
+
+def _claim(directory: Path, settings: dict[str, int]) -> None:
+    """Make the directory ours, without annotations, or refuse one that holds something else."""
+    path = directory / SETTINGS
+    remedy = "choose a new folder or delete this one first"
+    if directory.is_dir():
+        if path.exists():
+            if read_json(path) != settings:
+                raise InputError(f"{directory}: holds shapes drawn by other settings; {remedy}")
+        elif any(not entry.name.startswith(".") for entry in directory.iterdir()):
+            raise InputError(f"{directory}: is not empty and holds no shapes data set; {remedy}")
+    write_json(path, settings)
+    shutil.rmtree(directory / "annotations", ignore_errors=True)
+
+
+def _write_annotations(directory: Path, files: dict[str, Any]) -> None:
+    """All annotation files at once: none of them is seen before the last one is written."""
+    with tempfile.TemporaryDirectory(dir=directory, prefix=".annotations.") as temporary:
+        whole = Path(temporary) / "annotations"
+        for name, value in files.items():
+            write_json(whole / name, value)
+        whole.rename(directory / "annotations")
+
+
+def _tables(
+    split: str, drawn: list[tuple[int, Scene, tuple[str, ...]]], settings: dict[str, int]
+) -> dict[str, Any]:
+    """The annotation files of a split by name: COCO's captions and instances, and the scenes."""
+    pixels = settings["pixels"]
+    info = {"description": "shapes: scenes of plain objects", "version": "1", **settings}
+    images = [
+        {"id": image_id, "file_name": _file_name(image_id), "width": pixels, "height": pixels}
+        for image_id, _, _ in drawn
+    ]
+    shared = {"info": info, "licenses": [], "images": images}
+    sentences = [
+        {"id": 10 * image_id + number, "image_id": image_id, "caption": caption}
+        for image_id, _, texts in drawn
+        for number, caption in enumerate(texts)
+    ]
+    instances = [
+        {"id": 10 * image_id + number, "image_id": image_id, **_instance(shape, pixels)}
+        for image_id, scene, _ in drawn
+        for number, shape in enumerate(scene.shapes)
+    ]
+    categories = [
+        {"id": number, "name": kind, "supercategory": "shape"}
+        for number, kind in enumerate(KINDS, start=1)
+    ]
+    return {
+        f"captions_{split}.json": {**shared, "annotations": sentences},
+        f"instances_{split}.json": {**shared, "annotations": instances, "categories": categories},
+        f"scenes_{split}.json": {image_id: asdict(scene) for image_id, scene, _ in drawn},
+    }
+
+
+def _instance(shape: Shape, pixels: int) -> dict[str, Any]:
+    """One object as COCO writes it, with its colour and size as attributes."""
+    covered = mask(shape, pixels)
+    encoded = run_length.encode(np.asfortranarray(covered, dtype=np.uint8))
+    return {
+        "category_id": KINDS.index(shape.kind) + 1,
+        "bbox": list(box(covered)),
+        "area": int(covered.sum()),
+        "iscrowd": 0,
+        "segmentation": {"size": [pixels, pixels], "counts": encoded["counts"].decode()},
+        "attributes": {"colour": shape.colour, "size": shape.size},
+    }

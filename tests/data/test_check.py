@@ -1,0 +1,142 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from captioning.data.check import Check, check
+from captioning.data.readers import CaptionTable, Coco, reader_for
+
+
+def photo(path: Path, shade: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new("L", (8, 6), shade).save(path)
+
+
+def write(root: Path, split: str, images: list[int], captions: list[tuple[int, str]]) -> None:
+    """One split of a COCO data set, its photos included."""
+    content: dict[str, Any] = {
+        "images": [{"id": image, "file_name": f"{image}.png"} for image in images],
+        "annotations": [{"image_id": image, "caption": caption} for image, caption in captions],
+    }
+    (root / "annotations").mkdir(exist_ok=True)
+    (root / f"annotations/captions_{split}.json").write_text(json.dumps(content))
+    for image in images:
+        photo(root / split / f"{image}.png", image)
+
+
+@pytest.fixture
+def coco(tmp_path: Path) -> Path:
+    write(tmp_path, "train", [1, 2], [(1, "a cat"), (1, "one cat"), (2, "a dog"), (1, "cat")])
+    write(tmp_path, "val", [3], [(3, "a bird")])
+    return tmp_path
+
+
+def problems(result: Check) -> dict[str, list[str]]:
+    """The names of the problems by kind."""
+    found: dict[str, list[str]] = {}
+    for split in result.splits:
+        for problem in split.problems:
+            found.setdefault(problem.kind, []).append(problem.name)
+    return found
+
+
+def test_a_sound_data_set_is_counted_and_ok(coco: Path) -> None:
+    result = check(Coco(coco), progress=False)
+    train, val = result.splits
+    assert result.ok
+    assert (train.name, train.images, train.captions) == ("train", 2, 4)
+    assert train.captions_per_image == (1, 2.0, 3)
+    assert (val.name, val.images, val.objects) == ("val", 1, 0)
+    assert str(result).endswith("No problems found")
+
+
+def test_a_missing_image_is_named(coco: Path) -> None:
+    (coco / "train/2.png").unlink()
+    result = check(Coco(coco), progress=False)
+    assert not result.ok
+    assert problems(result) == {"missing image files": [str(coco / "train/2.png")]}
+
+
+def test_a_truncated_image_is_named_though_its_header_is_whole(coco: Path) -> None:
+    Image.effect_noise((64, 64), 50).save(coco / "train/2.png")
+    whole = (coco / "train/2.png").read_bytes()
+    (coco / "train/2.png").write_bytes(whole[: len(whole) // 2])
+    [name] = problems(check(Coco(coco), progress=False))["unreadable images"]
+    assert name.startswith(f"{coco / 'train/2.png'}: damaged or cut short")
+
+
+def test_an_empty_image_file_is_named(coco: Path) -> None:
+    (coco / "train/1.png").write_bytes(b"")
+    [name] = problems(check(Coco(coco), progress=False))["unreadable images"]
+    assert name.startswith(f"{coco / 'train/1.png'}: empty file")
+
+
+def test_empty_captions_and_images_without_captions_are_named(coco: Path) -> None:
+    write(coco, "val", [3, 4, 5], [(3, "a bird"), (3, " "), (4, "")])
+    three, four, five = (str(coco / f"val/{number}.png") for number in (3, 4, 5))
+    result = check(Coco(coco), progress=False)
+    assert problems(result) == {
+        "empty captions": [three, four],
+        "images without captions": [four, five],
+    }
+    assert result.splits[1].images == 1
+
+
+def test_captions_of_unknown_images_are_named(coco: Path) -> None:
+    write(coco, "val", [3], [(3, "a bird"), (77, "a ghost")])
+    expected = {"captions of images that are not listed": ["image id 77 in captions_val.json"]}
+    assert problems(check(Coco(coco), progress=False)) == expected
+
+
+def test_an_image_id_used_twice_is_named(coco: Path) -> None:
+    write(coco, "val", [3, 3], [(3, "a bird")])
+    expected = {"image ids used twice": ["3 in captions_val.json"]}
+    assert problems(check(Coco(coco), progress=False)) == expected
+
+
+def test_a_copy_of_a_photo_in_another_split_is_named(coco: Path) -> None:
+    photo(coco / "val/3.png", shade=1)
+    expected = f"{coco / 'val/3.png'} is {coco / 'train/1.png'} of train"
+    found = problems(check(Coco(coco), progress=False))
+    assert found == {"images that are in another split too": [expected]}
+
+
+def test_a_photo_with_rows_in_two_splits_is_named(tmp_path: Path) -> None:
+    table = "file_name,caption,split\na.png,a,train\na.png,b,val\n"
+    (tmp_path / "captions.csv").write_text(table)
+    photo(tmp_path / "a.png", shade=0)
+    found = problems(check(CaptionTable(tmp_path), progress=False))
+    assert list(found) == ["images that are in another split too"]
+
+
+def test_the_same_image_twice_in_one_split_is_no_problem(coco: Path) -> None:
+    photo(coco / "train/2.png", shade=1)
+    assert check(Coco(coco), progress=False).ok
+
+
+def test_a_split_that_cannot_be_read_does_not_hide_the_others(coco: Path) -> None:
+    (coco / "annotations/captions_val.json").write_text('{"images"')
+    result = check(Coco(coco), progress=False)
+    assert result.splits[0].images == 2
+    [message] = problems(result)["cannot be read"]
+    assert "captions_val.json" in message
+
+
+def test_a_split_without_captions_is_a_problem(coco: Path) -> None:
+    write(coco, "val", [], [])
+    assert list(problems(check(Coco(coco), progress=False))) == ["no captions"]
+
+
+def test_the_report_names_the_first_of_many_problems_and_counts_the_others(coco: Path) -> None:
+    write(coco, "val", [3], [(3, "a bird"), *((number, "x") for number in range(100, 125))])
+    lines = check(Coco(coco), progress=False).lines()
+    assert "val: captions of images that are not listed (25)" in lines
+    assert lines[-2:] == ["  and 5 more", "Problems found: 25"]
+
+
+def test_real_coco_data_is_sound(shared_data: Path) -> None:
+    result = check(reader_for(shared_data / "coco-mini"), progress=False)
+    assert result.ok
+    assert [split.objects for split in result.splits] == [558, 181]

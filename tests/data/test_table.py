@@ -1,0 +1,99 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from captioning.data.readers import CaptionTable, Reader
+from captioning.errors import InputError
+
+
+def write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def captions_of(reader: Reader) -> dict[str, dict[int | str, tuple[str, ...]]]:
+    return {
+        split: {record.image_id: record.captions for record in reader.read(split)}
+        for split in reader.splits
+    }
+
+
+def test_a_csv_may_have_a_byte_order_mark_quoted_commas_and_several_rows_a_photo(
+    tmp_path: Path,
+) -> None:
+    table = '\ufefffile_name,caption\r\na.jpg,"a dog, running"\r\na.jpg,"a ""big"" dog"\r\n'
+    write(tmp_path / "captions.csv", table)
+    reader = CaptionTable(tmp_path, val_fraction=0.0)
+    assert captions_of(reader) == {"train": {"a.jpg": ("a dog, running", 'a "big" dog')}}
+    assert reader.read("train")[0].image == tmp_path / "a.jpg"
+
+
+def test_a_split_column_is_followed(tmp_path: Path) -> None:
+    write(tmp_path / "mine.csv", "split,file_name,caption\nval,a.jpg,a\ntrain,b.jpg,b\n")
+    expected: dict[str, Any] = {"train": {"b.jpg": ("b",)}, "val": {"a.jpg": ("a",)}}
+    assert captions_of(CaptionTable(tmp_path / "mine.csv")) == expected
+
+
+def test_jsonl_and_csv_are_read_alike(tmp_path: Path) -> None:
+    rows = [(f"{number}.jpg", f"photo {number}") for number in range(9)]
+    write(tmp_path / "a.csv", "file_name,caption\n" + "".join(f"{n},{c}\n" for n, c in rows))
+    lines = [json.dumps({"file_name": name, "caption": caption}) for name, caption in rows]
+    write(tmp_path / "a.jsonl", "\n".join(lines))
+    from_csv, from_jsonl = CaptionTable(tmp_path / "a.csv"), CaptionTable(tmp_path / "a.jsonl")
+    assert captions_of(from_csv) == captions_of(from_jsonl)
+
+
+def table_of(path: Path, count: int) -> CaptionTable:
+    write(path, "file_name,caption\n" + "".join(f"{i}.jpg,photo\n" for i in range(count)))
+    return CaptionTable(path, val_fraction=0.2)
+
+
+def test_photos_without_a_split_column_keep_their_split_when_others_are_added(
+    tmp_path: Path,
+) -> None:
+    few, many = (captions_of(table_of(tmp_path / "a.csv", count)) for count in (500, 1000))
+    assert 70 <= len(few["val"]) <= 130
+    assert few["val"].keys() <= many["val"].keys()
+    assert few["train"].keys() <= many["train"].keys()
+
+
+def test_two_photos_are_enough_for_train_and_val(tmp_path: Path) -> None:
+    assert table_of(tmp_path / "a.csv", 2).splits == ("train", "val")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("captions.csv", "photo,text\na.jpg,b\n", "no column 'file_name'"),
+        ("captions.csv", "file_name;caption\na.jpg;b\n", "no column 'file_name'"),
+        ("captions.csv", "", "no column 'file_name'"),
+        ("captions.csv", "file_name,caption\na.jpg,b\na.jpg,c, d\n", "line 3"),
+        ("captions.csv", "file_name,caption\na.jpg\n", "line 2"),
+        ("captions.csv", "file_name,caption\n,a dog\n", "line 2 has an empty file_name"),
+        ("captions.csv", 'file_name,caption\na.jpg,"a dog\n', "is not CSV"),
+        ("captions.csv", "file_name,caption\n", "no captions; add rows"),
+        ("captions.csv", "file_name,caption,split\na.jpg,a,\n", "line 2 has an empty split"),
+        ("captions.jsonl", '{"file_name": "a.jpg", "caption": "b"}\n{"file', "line 2 is not JSON"),
+        ("captions.jsonl", '{"file_name": "a.jpg"}', "line 1: .* has no 'caption'"),
+        ("captions.jsonl", '{"file_name": "a.jpg", "caption": 3}', "line 1: 'caption' is 3, not"),
+        ("captions.jsonl", "[1, 2]", "line 1: .* is not an object"),
+    ],
+)
+def test_a_malformed_table_is_one_line(tmp_path: Path, name: str, text: str, expected: str) -> None:
+    write(tmp_path / name, text)
+    with pytest.raises(InputError, match=f"{name}.*{expected}") as caught:
+        CaptionTable(tmp_path).read("train")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_table_that_is_not_utf_8_says_how_to_save_it(tmp_path: Path) -> None:
+    (tmp_path / "captions.csv").write_bytes("file_name,caption\na.jpg,café\n".encode("latin-1"))
+    with pytest.raises(InputError, match=r"captions\.csv: not UTF-8 text; save it"):
+        CaptionTable(tmp_path).read("train")
+
+
+@pytest.mark.parametrize("fraction", [-0.1, 1.0])
+def test_a_validation_share_out_of_range_is_an_error(tmp_path: Path, fraction: float) -> None:
+    with pytest.raises(InputError, match=f"val_fraction is {fraction}; give"):
+        CaptionTable(tmp_path, val_fraction=fraction)
