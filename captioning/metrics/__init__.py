@@ -1,0 +1,1 @@
+"""How good captions are, measured against what people wrote."""

@@ -1,0 +1,69 @@
+"""A trained model against the people who described the same images."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch.utils.data import DataLoader
+from tqdm import tqdm
+
+from captioning.data.dataset import CaptionDataset, collate
+from captioning.data.records import Record
+from captioning.files import write_json
+from captioning.metrics.report import score
+from captioning.models import Captioner, Search
+
+
+class Evaluation(NamedTuple):
+    """What a model said about a split, and how good it is.
+
+    Attributes:
+        captions: one caption per image, by image id.
+        scores: see `captioning.metrics.report.score`.
+    """
+
+    captions: dict[int | str, str]
+    scores: dict[str, float]
+
+    def write(self, folder: str | Path) -> None:
+        """Write captions.json, in COCO's results format, and scores.json."""
+        results = [
+            {"image_id": image_id, "caption": caption} for image_id, caption in self.captions.items()
+        ]
+        write_json(Path(folder) / "captions.json", results)
+        write_json(Path(folder) / "scores.json", self.scores)
+
+
+@torch.inference_mode()
+def evaluate(
+    captioner: Captioner,
+    records: Sequence[Record],
+    search: Search | None = None,
+    batch_size: int = 32,
+    workers: int = 1,
+) -> Evaluation:
+    """Caption every image once, and score the captions against the records' own.
+
+    Args:
+        captioner: the model.
+        records: images with reference captions.
+        search: how words are chosen; the captioner's own if none.
+        batch_size: images at a time.
+        workers: processes that read images.
+
+    Raises:
+        InputError: a photo cannot be read.
+    """
+    dataset = CaptionDataset(records, captioner.vocabulary, captioner.preprocessing)
+    loader = DataLoader(dataset, batch_size, num_workers=workers, collate_fn=collate)
+    captions: dict[int | str, str] = {}
+    with tqdm(total=len(records), desc="evaluate", unit="image") as progress:
+        for batch in loader:
+            annotations = captioner.encode(batch.images.to(captioner.device))
+            decoded = captioner.decode(annotations, search)
+            ids = [record.image_id for record in batch.records]
+            captions.update(zip(ids, captioner.words(decoded), strict=True))
+            progress.update(len(ids))
+    references = {record.image_id: record.captions for record in records}
+    return Evaluation(captions, score(captions, references))

@@ -1,0 +1,229 @@
+"""Attention laid over the photo, one panel per word, as in figures 2 and 3 of the paper.
+
+Xu et al., "Show, Attend and Tell: Neural Image Caption Generation with Visual Attention",
+ICML 2015, https://arxiv.org/abs/1502.03044.
+"""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float, UInt8
+from matplotlib import colormaps
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from PIL import Image
+from torch import Tensor
+
+from captioning.files import written_whole
+from captioning.models.caption import Caption
+from captioning.viewing.lettering import FONT, drawable, fit
+
+Photo = Image.Image | UInt8[np.ndarray, "H W 3"]
+Picture = UInt8[np.ndarray, "height width 3"]
+
+LONG_SIDE = 480  # pixels of a drawn photo, however large it was
+PHOTO_LIGHT, UNSEEN_LIGHT, ATTENTION_LIGHT = 0.5, 0.16, 0.65
+
+PANEL_AREA = 4.0  # square inches, as the lengths below are inches
+NARROWEST, WIDEST = 0.65, 3.0  # width over height of a panel
+FIGURE_SHAPE = 1.25  # likewise of the figure
+MARGIN, GAP, LETTERING, BASELINE = 0.15, 0.12, 0.28, 0.07
+WORD_POINTS, SMALLEST_POINTS, PROBABILITY_POINTS = 12.0, 7.0, 7.5
+DOTS_PER_INCH = 150
+
+
+def attention_map(
+    weights: Float[Tensor, "rows columns"],
+    crop: tuple[float, float, float, float],
+    size: tuple[int, int],
+) -> Float[np.ndarray, "height width"]:
+    """One word's grid of weights, brought to the pixels of the photo.
+
+    The grid covers the crop and each weight belongs to the centre of its cell (the convention
+    that others call `align_corners=False`); beyond the outermost centres the edge cells are
+    repeated. Between them the map is bicubic with the cubic B-spline as its kernel, which unlike
+    interpolating cubics never rings below zero; its slight blur stands in for the Gaussian filter
+    of the paper (section 5.4), and a uniform grid stays uniform.
+
+    Args:
+        weights: attention weights, rows from top to bottom.
+        crop: left, top, width and height of what the model saw, in pixels of the photo.
+        size: width and height of the photo, or of a smaller copy to whose pixels the crop has
+            been scaled too.
+
+    Returns:
+        The weights on the scale of `weights`, zero at pixels whose centre is outside the crop.
+    """
+    left, top, across, down = crop
+    rows, columns = weights.shape
+    vertical = _spline(size[1], top, down, rows)
+    horizontal = _spline(size[0], left, across, columns)
+    return vertical @ weights.detach().cpu().float().numpy() @ horizontal.T
+
+
+def _spline(
+    pixels: int, start: float, extent: float, cells: int
+) -> Float[np.ndarray, "pixels cells"]:
+    """How much of each cell every pixel of one axis takes; zero rows outside the crop."""
+    place = (np.arange(pixels) + 0.5 - start) / extent * cells - 0.5  # cell centres are integers
+    before = np.floor(place)
+    x = place - before
+    kernel = (
+        (1 - x) ** 3 / 6,
+        (3 * x**3 - 6 * x**2 + 4) / 6,
+        (-3 * x**3 + 3 * x**2 + 3 * x + 1) / 6,
+        x**3 / 6,
+    )
+    shares = np.zeros((pixels, cells), dtype=np.float32)
+    for offset, share in zip((-1, 0, 1, 2), kernel, strict=True):
+        cell = np.clip(before + offset, 0, cells - 1).astype(int)
+        np.add.at(shares, (np.arange(pixels), cell), share.astype(np.float32))
+    shares[(place < -0.5) | (place > cells - 0.5)] = 0
+    return shares
+
+
+def draw(image: Photo, caption: Caption) -> Figure:
+    """The photo, then one panel per word with the attention while that word was written.
+
+    Each panel shows the photo in grey with the attention as light on it. Every map is scaled to
+    its own maximum: the panels show where the model looked and do not compare how firmly. What
+    the model did not see lies in the dark. Above a panel stand the word and, small, its
+    probability; no title repeats the words. The figure does not touch pyplot's global state.
+
+    Args:
+        image: the upright photo, with the size that the caption names.
+        caption: the caption of that photo; without words only the photo is drawn.
+
+    Raises:
+        ValueError: the photo's size is not the caption's.
+    """
+    photo = _displayed(image, caption)
+    pictures = [photo, *_lit(photo, caption)]
+    words, families = drawable(caption.words)
+
+    width, height = _panel(*caption.size)
+    columns = _columns(len(pictures), width + GAP, LETTERING + height + GAP)
+    rows = math.ceil(len(pictures) / columns)
+    across = 2 * MARGIN + columns * (width + GAP) - GAP
+    down = 2 * MARGIN + rows * (LETTERING + height + GAP) - GAP
+    figure = Figure(figsize=(across, down), dpi=DOTS_PER_INCH, facecolor="white")
+    FigureCanvasAgg(figure)
+
+    for index, picture in enumerate(pictures):
+        row, column = divmod(index, columns)
+        left = MARGIN + column * (width + GAP)
+        bottom = down - MARGIN - row * (LETTERING + height + GAP) - LETTERING - height
+        axes = figure.add_axes((left / across, bottom / down, width / across, height / down))
+        axes.imshow(picture)
+        axes.set_anchor("NW")  # where the words stand, should the photo be narrower than its panel
+        axes.set_axis_off()
+        if index == 0:
+            continue
+        line = (bottom + height + BASELINE) / down
+        probability = figure.text(
+            (left + width) / across,
+            line,
+            f"{caption.probabilities[index - 1]:.2f}",
+            fontsize=PROBABILITY_POINTS,
+            fontfamily=FONT,
+            color="0.45",
+            horizontalalignment="right",
+        )
+        word = figure.text(
+            left / across,
+            line,
+            words[index - 1],
+            fontsize=WORD_POINTS,
+            fontfamily=families,
+            parse_math=False,
+        )
+        room = (width - BASELINE) * DOTS_PER_INCH - probability.get_window_extent().width
+        fit(word, room, SMALLEST_POINTS)
+    return figure
+
+
+def save(image: Photo, caption: Caption, path: str | Path) -> None:
+    """Write what `draw` draws as a PNG file, whole or not at all.
+
+    Raises:
+        InputError: the folder cannot be written to.
+        ValueError: the photo's size is not the caption's.
+    """
+    figure = draw(image, caption)
+    with written_whole(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=DOTS_PER_INCH)
+
+
+def word_pictures(image: Photo, caption: Caption) -> list[Image.Image]:
+    """One picture per word: the panels of `draw` without letters, 480 pixels on the longer side.
+
+    Raises:
+        ValueError: the photo's size is not the caption's.
+    """
+    return [Image.fromarray(picture) for picture in _lit(_displayed(image, caption), caption)]
+
+
+def _displayed(image: Photo, caption: Caption) -> Picture:
+    """The photo with its longer side brought to LONG_SIDE pixels."""
+    photo = Image.fromarray(image) if isinstance(image, np.ndarray) else image
+    if photo.size != tuple(caption.size):
+        raise ValueError(
+            f"the photo is {photo.size} pixels but the caption is of one of {caption.size}; "
+            "pass the photo that was captioned, turned upright"
+        )
+    scale = LONG_SIDE / max(photo.size)
+    width, height = (max(1, round(scale * side)) for side in photo.size)
+    if photo.mode != "RGB":  # converting an RGB photo would copy it, however large
+        photo = photo.convert("RGB")
+    return np.asarray(photo.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=3))
+
+
+def _lit(photo: Picture, caption: Caption) -> list[Picture]:
+    """For each word the photo in grey, its attention added in the colours of inferno.
+
+    Inferno begins at black and its lightness grows evenly, so that no attention adds nothing and
+    equal differences look equal, on dark photos and on snow.
+    """
+    height, width, _ = photo.shape
+    across, down = width / caption.size[0], height / caption.size[1]
+    left, top, crop_width, crop_height = caption.crop
+    crop = (left * across, top * down, crop_width * across, crop_height * down)
+    seen = attention_map(torch.ones(1, 1), crop, (width, height)) > 0
+    grey = photo @ np.array([0.299, 0.587, 0.114], dtype=np.float32) / 255
+    grey *= np.where(seen, PHOTO_LIGHT, UNSEEN_LIGHT)
+
+    pictures = []
+    for weights in caption.weights:
+        attention = attention_map(weights, crop, (width, height))
+        attention /= max(attention.max(), np.finfo(np.float32).tiny)
+        light = colormaps["inferno"](attention)[..., :3] * ATTENTION_LIGHT
+        lit = grey[..., None] + light
+        pictures.append((255 * lit.clip(0, 1)).round().astype(np.uint8))
+    return pictures
+
+
+def _panel(width: int, height: int) -> tuple[float, float]:
+    """Width and height in inches of a panel for a photo of this shape.
+
+    A tall photo's panel stays wide enough for its word; a wide photo's is as low as the photo.
+    """
+    shape = min(max(width / height, NARROWEST), WIDEST)
+    across = math.sqrt(PANEL_AREA * shape)
+    return across, min(across / shape, across * height / width)
+
+
+def _columns(panels: int, width: float, height: float) -> int:
+    """The number of columns that makes the figure nearly square with few places left empty.
+
+    A figure a little wider than high suits screens and pages, hence FIGURE_SHAPE.
+    """
+
+    def cost(columns: int) -> float:
+        rows = math.ceil(panels / columns)
+        empty = rows * columns - panels
+        shape = columns * width / (rows * height)
+        return abs(math.log(shape / FIGURE_SHAPE)) + empty / panels
+
+    return min(range(1, panels + 1), key=cost)
