@@ -19,12 +19,16 @@ def written_whole(path: str | Path) -> Iterator[Path]:
     name ends like `path`, since many writers choose the format by it.
 
     Raises:
-        InputError: the folder cannot be written to.
+        InputError: the folder cannot be written to, or `path` is a folder itself.
     """
     path = Path(path)
+    if path.is_dir():
+        raise InputError(f"{path}: a folder, so no file can be written there; give a file name")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}.", suffix=path.suffix)
+        handle, name = tempfile.mkstemp(
+            dir=path.parent, prefix=f".{path.stem}.", suffix=path.suffix
+        )
     except OSError as error:
         raise InputError(
             f"{path}: cannot be written ({error.strerror}); choose another place"
@@ -50,14 +54,14 @@ def write_json(path: str | Path, value: Any) -> None:
 
 
 def read_json(path: str | Path) -> Any:
-    """The value of a UTF-8 JSON file.
+    """The value of a UTF-8 JSON file, with or without a byte-order mark.
 
     Raises:
         InputError: the file is missing, unreadable or no JSON.
     """
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        return json.loads(Path(path).read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; check the path") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise InputError(f"{path}: not a readable JSON file ({error})") from None

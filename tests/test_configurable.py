@@ -1,0 +1,71 @@
+import copy
+import io
+import pickle
+
+import pytest
+import torch
+
+from captioning.configurable import Configurable, build
+from captioning.errors import InputError
+from captioning.models import DotProductAttention, Greedy, LSTMDecoder
+
+
+def test_a_config_holds_what_was_given_and_the_defaults() -> None:
+    assert Greedy(7, no_repeat_ngram=3).config == {
+        "class": "Greedy",
+        "max_length": 7,
+        "min_length": 1,
+        "no_repeat_ngram": 3,
+    }
+
+
+def test_a_part_is_built_again_from_its_config() -> None:
+    again = build(Greedy(max_length=7, no_repeat_ngram=3).config)
+    assert isinstance(again, Greedy)
+    assert (again.max_length, again.no_repeat_ngram) == (7, 3)
+
+
+def test_an_argument_that_is_a_class_is_built_again() -> None:
+    decoder = LSTMDecoder(3, 8, 4, 4, 4, attention=DotProductAttention)
+    assert isinstance(build(decoder.config).attention, DotProductAttention)
+
+
+def test_a_config_survives_a_checkpoint_of_plain_values() -> None:
+    config = LSTMDecoder(3, 8, 4, 4, 4, attention=DotProductAttention).config
+    file = io.BytesIO()
+    torch.save(config, file)
+    file.seek(0)
+    assert torch.load(file, weights_only=True) == config
+
+
+def test_overrides_replace_arguments_and_leave_the_config_alone() -> None:
+    config = Greedy(max_length=7).config
+    assert build(config, max_length=9).max_length == 9
+    assert config["max_length"] == 7
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda part: pickle.loads(pickle.dumps(part))]
+)
+def test_copies_keep_the_config(copied: object) -> None:
+    assert callable(copied)
+    assert copied(Greedy(max_length=7)).config["max_length"] == 7
+
+
+def test_a_class_made_by_a_user_can_be_built() -> None:
+    class Shouted(Configurable):
+        def __init__(self, loudness: int) -> None:
+            self.loudness = loudness
+
+    assert build(Shouted(11).config).loudness == 11
+
+
+@pytest.mark.parametrize("name", ["Whispered", "OrderedDict", "system"])
+def test_nothing_but_known_parts_can_be_built(name: str) -> None:
+    with pytest.raises(InputError, match=f"{name}.*import the module that defines it"):
+        build({"class": name})
+
+
+def test_a_misspelt_argument_names_itself() -> None:
+    with pytest.raises(TypeError, match="max_lenght"):
+        Greedy(max_lenght=7)  # type: ignore[call-arg]
