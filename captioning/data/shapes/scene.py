@@ -13,7 +13,7 @@ MARGIN = 1 / 16  # the usual centre crop of 224 out of 256 still shows every obj
 GAP = 0.03  # between the circles around two objects
 CLEAR = 1.5  # how far one axis must outweigh the other before a relation is put into words
 
-RADIUS = {"small": 0.095, "large": 0.165}
+RADIUS = {"small": 0.115, "large": 0.19}
 RADIUS_JITTER = 0.06
 # Corners reach further than a round edge for the same area, so equal sizes look equal.
 REACH = {"circle": 0.85, "square": 1.0, "triangle": 1.12, "star": 1.15, "cross": 1.0}

@@ -1,0 +1,167 @@
+"""The data of a training: which records, how they are prepared, in which batches."""
+
+from functools import cached_property
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch.utils.data import DataLoader
+
+from captioning.data.dataset import Batch, CaptionDataset, SeededSampler, collate
+from captioning.data.features import FeatureCache, feature_cache
+from captioning.data.preprocessing import Preprocessing
+from captioning.data.readers import Reader
+from captioning.data.records import Record
+from captioning.data.vocabulary import Vocabulary
+from captioning.errors import InputError
+
+
+class CaptionData(pl.LightningDataModule):
+    """Training and validation batches of a data set, and the vocabulary of its training captions.
+
+    Args:
+        reader: where the images and captions come from.
+        size: side of the square images in pixels.
+        batch_size: B, images per step.
+        captions_per_image: N, the most captions of one image in a step.
+        min_count: words that occur less often in the training captions become unknown.
+        max_tokens: the most tokens of a training caption, EOS counted; the rest is cut off.
+        augment: random crops while training, and mirroring where no caption says left or right.
+        features: folder for the annotation vectors of a frozen encoder, computed at the first
+            training and used by all later ones; none to encode images anew every epoch.
+        workers: processes that read images.
+        limit: use only the first so many images of each split; none for all.
+        train_split: the split to train on.
+        val_split: the split to validate on.
+        seed: of the order of the images and of the augmentation.
+
+    Raises:
+        InputError: a split is missing or empty, or `features` goes with augmented images.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        size: int = 224,
+        batch_size: int = 32,
+        captions_per_image: int = 5,
+        min_count: int = 5,
+        max_tokens: int = 50,
+        augment: bool = False,
+        features: str | None = None,
+        workers: int = 1,
+        limit: int | None = None,
+        train_split: str = "train",
+        val_split: str = "val",
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        if features and augment:
+            raise InputError(
+                "features are computed once per image, but augment changes images every epoch; "
+                "set one of data.features and data.augment only"
+            )
+        self.reader = reader
+        self.preprocessing = Preprocessing(size)
+        self.batch_size = batch_size
+        self.captions_per_image = captions_per_image
+        self.min_count = min_count
+        self.max_tokens = max_tokens
+        self.augment = augment
+        self.features = features
+        self.workers = workers
+        self.limit = limit
+        self.train_split = train_split
+        self.val_split = val_split
+        self.seed = seed
+        self._cache: FeatureCache | None = None
+
+    @cached_property
+    def train_records(self) -> list[Record]:
+        """The records to train on."""
+        return self._records(self.train_split)
+
+    @cached_property
+    def val_records(self) -> list[Record]:
+        """The records to validate on."""
+        return self._records(self.val_split)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The words of the training captions."""
+        captions = (caption for record in self.train_records for caption in record.captions)
+        vocabulary = Vocabulary.build(captions, self.min_count)
+        if not vocabulary.words:
+            raise InputError(
+                f"no word occurs {self.min_count} times in the captions of split "
+                f"{self.train_split!r}; lower data.min_count"
+            )
+        return vocabulary
+
+    def setup(self, stage: str) -> None:
+        """Compute or open the annotation vectors, where they are wanted."""
+        if not self.features or self._cache is not None:
+            return
+        assert self.trainer is not None
+        module: Any = self.trainer.lightning_module
+        # Lightning moves the model to its device only later, but this is the work for a GPU.
+        encoder = module.captioner.encoder.to(self.trainer.strategy.root_device)
+        if not encoder.is_frozen:
+            raise InputError(
+                "features are computed once, but the encoder is trained; set data.features to "
+                "null or model.encoder.init_args.trainable_stages to 0"
+            )
+        images = [record.image for record in (*self.train_records, *self.val_records)]
+        self._cache = feature_cache(
+            self.features, encoder, self.preprocessing, images, workers=self.workers
+        )
+
+    def train_dataloader(self) -> DataLoader[Any]:
+        """Batches in a new order every epoch."""
+        assert self.trainer is not None
+        dataset = self._dataset(self.train_records, self.augment)
+        sampler = SeededSampler(
+            dataset, self.trainer.world_size, self.trainer.global_rank, seed=self.seed
+        )
+        return self._loader(dataset, sampler=sampler)
+
+    def val_dataloader(self) -> DataLoader[Any]:
+        """Batches in the order of the records."""
+        return self._loader(self._dataset(self.val_records, augment=False))
+
+    def transfer_batch_to_device(
+        self, batch: Batch, device: torch.device, dataloader_idx: int
+    ) -> Batch:
+        """Move the tensors; records stay as they are."""
+        return batch.to(device)
+
+    def _records(self, split: str) -> list[Record]:
+        records = self.reader.read(split)[: self.limit]
+        if not records:
+            raise InputError(f"split {split!r} has no image with a caption; check the data set")
+        return records
+
+    def _dataset(self, records: list[Record], augment: bool) -> CaptionDataset:
+        return CaptionDataset(
+            records,
+            self.vocabulary,
+            self.preprocessing,
+            self.captions_per_image,
+            self.max_tokens,
+            augment,
+            self._cache,
+        )
+
+    def _loader(self, dataset: CaptionDataset, **options: Any) -> DataLoader[Any]:
+        workers = 0 if self._cache else self.workers  # a cached example costs less than its way
+        return DataLoader(
+            dataset,
+            self.batch_size,
+            num_workers=workers,
+            persistent_workers=workers > 0,
+            collate_fn=collate,
+            pin_memory=self.trainer is not None
+            and self.trainer.num_devices > 0
+            and self.trainer.strategy.root_device.type == "cuda",
+            **options,
+        )

@@ -1,0 +1,173 @@
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+
+from captioning.data.dataset import Batch, CaptionDataset, Example, SeededSampler, collate
+from captioning.data.images import read_image
+from captioning.data.preprocessing import Preprocessing
+from captioning.data.records import Record
+from captioning.data.vocabulary import BOS, EOS, PAD, Vocabulary
+
+SEEDS = range(30)
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> Callable[..., Record]:
+    """Makes a record of a photo that is red on its left and green on its right."""
+
+    def make(*captions: str) -> Record:
+        photo = Image.new("RGB", (40, 30), (0, 255, 0))
+        photo.paste((255, 0, 0), (0, 0, 20, 30))
+        photo.save(tmp_path / "photo.png")
+        return Record(tmp_path / "photo.png", 1, captions)
+
+    return make
+
+
+def dataset(records: list[Record], captions_per_image: int = 5, **options: Any) -> CaptionDataset:
+    captions = (caption for record in records for caption in record.captions)
+    vocabulary = Vocabulary.build(captions)
+    return CaptionDataset(records, vocabulary, Preprocessing(16), captions_per_image, **options)
+
+
+def is_mirrored(image: Tensor) -> bool:
+    return bool(image[0, :, -1].float().mean() > 128)
+
+
+def example(*lengths: int) -> Example:
+    """An example with captions of the given numbers of words."""
+    captions = [torch.tensor([BOS, *[4] * length, EOS]) for length in lengths]
+    return Example(torch.zeros(3, 8, 8, dtype=torch.uint8), captions, Record(Path("x"), 1, ()))
+
+
+@pytest.mark.parametrize(
+    "caption",
+    [
+        "a dog on the left",
+        "the RIGHT dog",
+        "the dog on the left-hand side",
+        "the rightmost dog",
+        "the left/right dog",
+        "the dog (right) sits",
+    ],
+)
+def test_an_image_with_a_caption_of_left_or_right_is_never_mirrored(
+    record: Callable[..., Record], caption: str
+) -> None:
+    data = dataset([record("a dog", caption)], augment=True)
+    assert not any(is_mirrored(data[0, seed].image) for seed in SEEDS)
+
+
+@pytest.mark.parametrize("caption", ["a dog", "a bright dog", "the dog was cleft"])
+def test_other_images_are_mirrored_about_half_of_the_time(
+    record: Callable[..., Record], caption: str
+) -> None:
+    data = dataset([record(caption)], augment=True)
+    assert 8 <= sum(is_mirrored(data[0, seed].image) for seed in SEEDS) <= 22
+
+
+def test_even_a_caption_that_is_not_chosen_forbids_mirroring(
+    record: Callable[..., Record],
+) -> None:
+    data = dataset([record("a dog", "left")], captions_per_image=1, augment=True)
+    assert not any(is_mirrored(data[0, seed].image) for seed in SEEDS)
+
+
+def test_an_example_depends_on_its_seed_alone(record: Callable[..., Record]) -> None:
+    data = dataset([record(*"abcdefgh")], augment=True)
+    first, _, again = data[0, 5], data[0, 6], data[0, 5]
+    assert first.image.equal(again.image)
+    assert torch.stack(first.captions).equal(torch.stack(again.captions))
+
+
+def test_without_augmentation_training_sees_what_inference_sees(
+    shapes_records: list[Record],
+) -> None:
+    data = dataset(shapes_records)
+    for index, record in enumerate(shapes_records):
+        seen = Preprocessing(16)(read_image(record.image)).pixels
+        assert data[index, index].image.equal(seen)
+
+
+def test_captions_are_ids_between_bos_and_eos(record: Callable[..., Record]) -> None:
+    data = dataset([record("a dog", "a cat runs")])
+    assert [caption.tolist() for caption in data[0].captions] == [
+        data.vocabulary.encode("a dog"),
+        data.vocabulary.encode("a cat runs"),
+    ]
+
+
+def test_of_too_many_captions_others_are_taken_each_time(record: Callable[..., Record]) -> None:
+    data = dataset([record(*"abcde")], captions_per_image=2)
+    chosen = [tuple(caption[1].item() for caption in data[0, seed].captions) for seed in SEEDS]
+    assert all(len(set(words)) == 2 for words in chosen)
+    assert len(set(chosen)) > 5
+
+
+def test_a_long_caption_loses_its_end_and_eos(record: Callable[..., Record]) -> None:
+    data = dataset([record("a b c d"), record("a b")], max_tokens=3)
+    long, short = (data[index].captions[0].tolist() for index in range(2))
+    assert long == data.vocabulary.encode("a b c")[:-1]
+    assert short == data.vocabulary.encode("a b")
+
+
+def test_a_batch_stores_each_image_once_for_all_its_captions() -> None:
+    batch = collate([example(1, 2, 3), example(2, 2, 2)])
+    assert batch.images.shape == (2, 3, 8, 8)
+    assert batch.tokens.shape == (2, 3, 5)
+
+
+def test_captions_in_a_batch_are_padded_after_eos() -> None:
+    tokens = collate([example(1), example(3)]).tokens
+    assert tokens[:, 0].tolist() == [[BOS, 4, EOS, PAD, PAD], [BOS, 4, 4, 4, EOS]]
+
+
+def test_an_image_with_fewer_captions_gets_rows_of_padding() -> None:
+    tokens = collate([example(1, 1), example(1)]).tokens
+    assert tokens[1, 1].tolist() == [PAD] * 3
+    assert (tokens[0] != PAD).all()
+
+
+def test_a_batch_moves_its_tensors_and_keeps_its_records() -> None:
+    batch = collate([example(1)])
+    moved = batch.to(torch.device("meta"))
+    assert isinstance(moved, Batch)
+    assert moved.images.device.type == moved.tokens.device.type == "meta"
+    assert moved.records == batch.records
+
+
+def sampled(seed: int, epoch: int, ranks: int = 1, rank: int = 0) -> list[tuple[int, int]]:
+    data = CaptionDataset([Record(Path(), 0, ())] * 12, Vocabulary([]), Preprocessing(8))
+    sampler = SeededSampler(data, ranks, rank, seed=seed)
+    sampler.set_epoch(epoch)
+    return list(sampler)
+
+
+def test_the_order_of_an_epoch_repeats_itself_in_a_new_process() -> None:
+    assert sampled(seed=1, epoch=2) == sampled(seed=1, epoch=2)
+
+
+def test_the_order_does_not_depend_on_what_else_was_drawn_at_random() -> None:
+    first = sampled(seed=1, epoch=2)
+    torch.rand(7)
+    assert sampled(seed=1, epoch=2) == first
+
+
+def test_every_epoch_and_every_seed_has_its_own_order_and_its_own_examples() -> None:
+    epochs = [sampled(seed=1, epoch=epoch) for epoch in range(3)] + [sampled(seed=7, epoch=0)]
+    assert len({tuple(index for index, _ in epoch) for epoch in epochs}) == 4
+    assert len({seed for epoch in epochs for _, seed in epoch}) == 4 * 12
+
+
+def test_an_epoch_has_every_image_once() -> None:
+    assert sorted(index for index, _ in sampled(seed=1, epoch=2)) == list(range(12))
+
+
+def test_two_processes_share_the_images_and_seeds_of_one() -> None:
+    both = sampled(1, 2, ranks=2, rank=0) + sampled(1, 2, ranks=2, rank=1)
+    assert sorted(both) == sorted(sampled(1, 2))

@@ -1,0 +1,174 @@
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import pytorch_lightning as pl
+import torch
+
+from captioning.data.features import ANNOTATIONS, INDEX, FeatureCache, feature_cache
+from captioning.data.images import read_image
+from captioning.data.module import CaptionData
+from captioning.data.preprocessing import Preprocessing
+from captioning.data.readers import Coco
+from captioning.data.records import Record
+from captioning.errors import InputError
+from captioning.models import CNNEncoder, Greedy, LSTMDecoder
+from captioning.training.module import CaptioningModule
+
+PREPROCESSING = Preprocessing(32)
+
+
+def encoder(seed: int = 0) -> CNNEncoder:
+    torch.manual_seed(seed)
+    return CNNEncoder("small", weights=None)
+
+
+@pytest.fixture
+def photos(shapes_records: list[Record], tmp_path: Path) -> list[Path]:
+    """Copies of a few photos, which a test may change."""
+    (tmp_path / "photos").mkdir()
+    return [
+        Path(shutil.copy(record.image, tmp_path / "photos" / record.image.name))
+        for record in shapes_records[:3]
+    ]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "features"
+
+
+def cached(folder: Path, photos: list[Path], part: CNNEncoder | None = None) -> FeatureCache:
+    return feature_cache(folder, part or encoder(), PREPROCESSING, photos, 2, workers=0)
+
+
+def test_features_are_the_encoders_vectors_up_to_half_precision(
+    photos: list[Path], folder: Path
+) -> None:
+    cache, model = cached(folder, photos), encoder().eval()
+    for photo in photos:
+        vectors = model(PREPROCESSING(read_image(photo)).pixels[None])[0]
+        torch.testing.assert_close(cache[photo].float(), vectors, rtol=1e-3, atol=1e-4)
+
+
+def test_features_are_computed_only_once(photos: list[Path], folder: Path) -> None:
+    first = cached(folder, photos)[photos[1]]
+    model, seen = encoder(), []
+    model.register_forward_hook(lambda *call: seen.append(call))
+    assert cached(folder, photos, model)[photos[1]].equal(first)
+    assert not seen
+
+
+def test_a_photo_named_twice_is_encoded_once(photos: list[Path], folder: Path) -> None:
+    cache = cached(folder, [*photos, *photos])
+    assert len(np.load(folder / ANNOTATIONS)) == len(photos)
+    assert photos[2] in cache
+
+
+def test_some_of_the_photos_may_be_asked_for(photos: list[Path], folder: Path) -> None:
+    cached(folder, photos)
+    assert photos[2] in cached(folder, photos[2:])
+
+
+def test_features_serve_where_the_photos_are_gone(photos: list[Path], folder: Path) -> None:
+    cached(folder, photos)
+    photos[0].unlink()
+    assert photos[0] in cached(folder, photos)
+
+
+def test_features_of_another_encoder_are_refused(photos: list[Path], folder: Path) -> None:
+    cached(folder, photos)
+    with pytest.raises(InputError, match="features: made by another encoder"):
+        cached(folder, photos, encoder(seed=1))
+
+
+def test_features_of_another_grid_are_refused(photos: list[Path], folder: Path) -> None:
+    cached(folder, photos)
+    torch.manual_seed(0)
+    with pytest.raises(InputError, match="features: made by another encoder"):
+        cached(folder, photos, CNNEncoder("small", weights=None, grid=2))
+
+
+def test_features_of_another_image_size_are_refused(photos: list[Path], folder: Path) -> None:
+    cached(folder, photos)
+    with pytest.raises(InputError, match=r"features: .*another image size"):
+        feature_cache(folder, encoder(), Preprocessing(48), photos, workers=0)
+
+
+def test_features_that_lack_a_photo_are_refused_by_its_name(
+    photos: list[Path], folder: Path
+) -> None:
+    cached(folder, photos[:2])
+    with pytest.raises(InputError, match=f"features: has no features of .*{photos[2].name}"):
+        cached(folder, photos)
+
+
+def test_features_of_a_photo_that_has_changed_since_are_refused_by_its_name(
+    photos: list[Path], folder: Path
+) -> None:
+    cached(folder, photos)
+    read_image(photos[1]).resize((20, 20)).save(photos[1])
+    with pytest.raises(InputError, match=f"features: .*{photos[1].name} and 0 more have changed"):
+        cached(folder, photos)
+
+
+@pytest.mark.parametrize("index", [[], {}, {"fingerprint": "x"}, {"fingerprint": "x", "images": 3}])
+def test_a_foreign_folder_is_refused_by_its_name(
+    photos: list[Path], folder: Path, index: object
+) -> None:
+    folder.mkdir()
+    (folder / INDEX).write_text(json.dumps(index))
+    with pytest.raises(InputError, match="features: holds no features"):
+        cached(folder, photos)
+
+
+@pytest.mark.parametrize("size", [0, 100, 1000])
+def test_features_that_are_cut_short_are_refused(
+    photos: list[Path], folder: Path, size: int
+) -> None:
+    cached(folder, photos)
+    with (folder / ANNOTATIONS).open("r+b") as file:
+        file.truncate(size)
+    with pytest.raises(InputError, match="features: holds no features, or not all of them"):
+        cached(folder, photos)
+
+
+def test_an_interrupted_writing_leaves_nothing_that_looks_complete(
+    photos: list[Path], folder: Path
+) -> None:
+    whole = photos[2].read_bytes()
+    photos[2].write_bytes(whole[:300])
+    with pytest.raises(InputError, match=photos[2].name):
+        cached(folder, photos)
+    assert not list(folder.iterdir())
+    photos[2].write_bytes(whole)
+    assert photos[2] in cached(folder, photos)
+
+
+def test_augmentation_is_refused_with_features(shapes_data: Path, folder: Path) -> None:
+    with pytest.raises(InputError, match=r"data\.augment"):
+        CaptionData(Coco(shapes_data), augment=True, features=str(folder))
+
+
+def test_a_trained_encoder_is_refused_with_features(shapes_data: Path, folder: Path) -> None:
+    data = CaptionData(Coco(shapes_data), size=32, min_count=1, features=str(folder), workers=0)
+    model = CaptioningModule(
+        CNNEncoder("small", weights=None, trainable_stages=1),
+        lambda width, words: LSTMDecoder(width, words, 8, 8, 8),
+        data.vocabulary,
+        data.preprocessing,
+        Greedy(),
+    )
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        max_steps=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_model_summary=False,
+        enable_progress_bar=False,
+    )
+    with pytest.raises(InputError, match="the encoder is trained"):
+        trainer.fit(model, data)
+    assert not folder.exists()

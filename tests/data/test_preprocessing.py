@@ -1,0 +1,112 @@
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from captioning.configurable import build
+from captioning.data.preprocessing import MARGIN, Preprocessing, View
+
+PHOTOS = {"wide": (240, 80), "tall": (70, 200), "square": (96, 96), "smaller": (20, 12)}
+
+
+def ramp(size: tuple[int, int]) -> Image.Image:
+    """A photo whose red is the pixel's column and whose green is its row."""
+    rows, columns = np.mgrid[: size[1], : size[0]]
+    return Image.fromarray(np.stack([columns, rows, 0 * rows], axis=-1).astype(np.uint8))
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def middles(start: float, side: float, pixels: int) -> torch.Tensor:
+    """Where the middles of the view's pixels lie in the photo, in its pixels' numbers."""
+    return start + (torch.arange(pixels) + 0.5) * side / pixels - 0.5
+
+
+def assert_crop_tells_the_place(view: View) -> None:
+    left, top, width, height = view.crop
+    size = view.pixels.shape[-1]
+    columns = view.pixels[0].float().mean(dim=0)
+    rows = view.pixels[1].float().mean(dim=1)
+    inside = slice(1, -1)  # at the border a filter sees less than it wants
+    torch.testing.assert_close(columns[inside], middles(left, width, size)[inside], atol=1, rtol=0)
+    torch.testing.assert_close(rows[inside], middles(top, height, size)[inside], atol=1, rtol=0)
+
+
+def test_the_view_is_the_middle_square_of_a_wide_photo() -> None:
+    view = Preprocessing(32)(ramp((240, 80)))
+    assert view.crop == (80, 0, 80, 80)
+    assert view.size == (240, 80)
+
+
+def test_the_view_is_the_middle_square_of_a_tall_photo() -> None:
+    assert Preprocessing(32)(ramp((70, 201))).crop == (0, 65.5, 70, 70)
+
+
+@pytest.mark.parametrize("size", PHOTOS.values(), ids=PHOTOS)
+def test_the_crop_tells_where_the_pixels_come_from(size: tuple[int, int]) -> None:
+    assert_crop_tells_the_place(Preprocessing(32)(ramp(size)))
+
+
+@pytest.mark.parametrize("size", PHOTOS.values(), ids=PHOTOS)
+def test_the_crop_of_a_training_view_tells_where_the_pixels_come_from(
+    size: tuple[int, int],
+) -> None:
+    for seed in range(5):
+        assert_crop_tells_the_place(
+            Preprocessing(32).augmented(ramp(size), seeded(seed), flip=False)
+        )
+
+
+@pytest.mark.parametrize("size", PHOTOS.values(), ids=PHOTOS)
+def test_a_random_crop_lies_within_the_photo_at_its_aspect_ratio(size: tuple[int, int]) -> None:
+    for seed in range(20):
+        view = Preprocessing(16).augmented(ramp(size), seeded(seed), flip=True)
+        left, top, width, height = view.crop
+        assert width == height == min(size) * MARGIN
+        assert left >= 0 <= top
+        assert left + width <= size[0]
+        assert top + height <= size[1]
+
+
+def test_the_same_seed_gives_the_same_view() -> None:
+    first, second = (
+        Preprocessing(32).augmented(ramp((90, 60)), seeded(5), flip=True) for _ in range(2)
+    )
+    assert first.crop == second.crop
+    assert first.pixels.equal(second.pixels)
+
+
+def test_another_seed_gives_another_view() -> None:
+    first, second = (
+        Preprocessing(32).augmented(ramp((90, 60)), seeded(seed), flip=True) for seed in (5, 6)
+    )
+    assert first.crop != second.crop
+
+
+def test_mirroring_turns_about_half_of_the_views_and_changes_nothing_else() -> None:
+    mirrored = 0
+    for seed in range(40):
+        plain = Preprocessing(8).augmented(ramp((90, 60)), seeded(seed), flip=False)
+        view = Preprocessing(8).augmented(ramp((90, 60)), seeded(seed), flip=True)
+        assert view.pixels.equal(plain.pixels) or view.pixels.equal(plain.pixels.flip(-1))
+        mirrored += not view.pixels.equal(plain.pixels)
+    assert 10 <= mirrored <= 30
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 300), (300, 1)])
+def test_the_smallest_photos_fill_the_view(size: tuple[int, int]) -> None:
+    photo = Image.new("RGB", size, (10, 20, 30))
+    for view in (
+        Preprocessing(32)(photo),
+        Preprocessing(32).augmented(photo, seeded(0), flip=True),
+    ):
+        assert view.pixels.shape == (3, 32, 32)
+        assert view.pixels.flatten(1).unique(dim=1).tolist() == [[10], [20], [30]]
+
+
+def test_preprocessing_built_from_its_config_gives_the_same_view() -> None:
+    preprocessing = Preprocessing(24)
+    again = build(preprocessing.config)
+    assert again(ramp((90, 60))).pixels.equal(preprocessing(ramp((90, 60))).pixels)

@@ -1,0 +1,98 @@
+import pytest
+
+from captioning.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary, tokenize
+
+
+def test_words_are_penn_treebank_tokens_in_lower_case() -> None:
+    expected = ["a", "man", "'s", "t-shirt", "does", "n't", "fit"]
+    assert tokenize("A man's T-shirt doesn't fit") == expected
+
+
+@pytest.mark.parametrize(
+    "caption",
+    [
+        "a dog .",
+        "a dog.",
+        "a, dog!",
+        "a dog?",
+        "a: dog;",
+        "a - dog",
+        "a -- dog",
+        "a dog...",
+        '"a dog"',
+        "``a'' dog",
+        "a (dog)",
+        "[a] {dog}",
+        "“a” dog",
+        "a—dog…",
+    ],
+)
+def test_punctuation_is_dropped(caption: str) -> None:
+    assert tokenize(caption) == ["a", "dog"]
+
+
+def test_a_typographic_apostrophe_is_an_apostrophe() -> None:
+    assert tokenize("the dog\u2019s ball") == ["the", "dog", "'s", "ball"]
+
+
+def test_what_is_no_punctuation_stays() -> None:
+    assert tokenize("#5 & 3.5 o'clock") == ["#", "5", "&", "3.5", "o'clock"]
+
+
+def test_white_space_of_any_kind_parts_words() -> None:
+    assert tokenize("\ta  dog\nruns\u00a0fast ") == ["a", "dog", "runs", "fast"]
+
+
+@pytest.mark.parametrize("caption", ["", "  ", "."])
+def test_a_caption_without_words_has_no_tokens(caption: str) -> None:
+    assert tokenize(caption) == []
+
+
+def test_a_caption_comes_back_from_its_ids() -> None:
+    vocabulary = Vocabulary.build(["A red dog runs."])
+    ids = vocabulary.encode("A red dog runs.")
+    assert (ids[0], ids[-1]) == (BOS, EOS)
+    assert vocabulary.decode(ids) == ("a", "red", "dog", "runs")
+
+
+def test_an_unknown_word_becomes_unk() -> None:
+    vocabulary = Vocabulary.build(["a dog"])
+    ids = vocabulary.encode("a cat")
+    assert ids[2] == UNK
+    assert vocabulary.decode(ids) == ("a", "<unk>")
+
+
+def test_words_that_are_too_rare_are_left_out() -> None:
+    captions = ["a dog", "a dog", "a cat"]
+    assert Vocabulary.build(captions, min_count=2).words == ("a", "dog")
+
+
+def test_frequent_words_come_first_and_ties_are_in_alphabetical_order() -> None:
+    assert Vocabulary.build(["b a c", "c"]).words == ("c", "a", "b")
+
+
+def test_the_order_of_the_captions_does_not_matter() -> None:
+    captions = ["the red dog", "a red cat", "a dog"]
+    assert Vocabulary.build(captions) == Vocabulary.build(reversed(captions))
+
+
+def test_no_word_shares_an_id_with_a_special_token() -> None:
+    vocabulary = Vocabulary.build(["<pad> <bos> <eos> <unk> pad"])
+    ids = {vocabulary.encode(word)[1] for word in vocabulary.words}
+    assert ids == set(range(4, len(vocabulary)))
+
+
+def test_decoding_ends_at_the_first_eos() -> None:
+    vocabulary = Vocabulary(["a", "dog"])
+    assert vocabulary.decode([BOS, 4, EOS, 5]) == ("a",)
+
+
+def test_padding_is_not_decoded() -> None:
+    vocabulary = Vocabulary(["a", "dog"])
+    assert vocabulary.decode([4, 5, PAD, PAD]) == ("a", "dog")
+
+
+def test_vocabularies_of_the_same_words_are_equal() -> None:
+    assert Vocabulary(["a", "dog"]) == Vocabulary(("a", "dog"))
+    assert hash(Vocabulary(["a", "dog"])) == hash(Vocabulary(("a", "dog")))
+    assert Vocabulary(["a", "dog"]) != Vocabulary(["dog", "a"])
