@@ -1,0 +1,93 @@
+"""The promise that every decoder keeps, so that training and search need to know no decoder.
+
+Shapes: B images, N captions per image, L regions, D annotation width, T words, V vocabulary.
+"""
+
+from abc import abstractmethod
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from captioning.configurable import Configurable
+
+State = dict[str, Tensor]
+"""What a decoder carries from word to word: tensors (B, N, ...), so that following a beam is one
+gather along N."""
+
+
+class Memory(NamedTuple):
+    """What is computed once per image and shared by all its captions and words.
+
+    Attributes:
+        annotations: the annotation vectors that contexts are made of.
+        keys: their projection for the attention.
+        mask: True where a region may be attended; None where all may.
+    """
+
+    annotations: Float[Tensor, "B L D"]
+    keys: Float[Tensor, "B L A"]
+    mask: Bool[Tensor, "B L"] | None
+
+
+class Step(NamedTuple):
+    """One word further.
+
+    Attributes:
+        logits: scores of every word of the vocabulary to come next.
+        weights: attention over regions while the scores were made.
+        state: the state after the step.
+    """
+
+    logits: Float[Tensor, "B N V"]
+    weights: Float[Tensor, "B N L"]
+    state: State
+
+
+class Decoder(Configurable, nn.Module):
+    """Writes captions word by word, looking at annotation vectors.
+
+    Args:
+        annotation_dim: D, width of an annotation vector.
+        vocab_size: V, special tokens included.
+    """
+
+    def __init__(self, annotation_dim: int, vocab_size: int) -> None:
+        super().__init__()
+        self.annotation_dim = annotation_dim
+        self.vocab_size = vocab_size
+
+    @abstractmethod
+    def remember(
+        self, annotations: Float[Tensor, "B L D"], mask: Bool[Tensor, "B L"] | None = None
+    ) -> Memory:
+        """Everything that is computed once per image."""
+
+    @abstractmethod
+    def start(self, memory: Memory, n: int) -> State:
+        """The state of N captions per image before their first word."""
+
+    @abstractmethod
+    def step(self, tokens: Int[Tensor, "B N"], state: State, memory: Memory) -> Step:
+        """Read one word of every caption and score the next."""
+
+    def forward(
+        self,
+        annotations: Float[Tensor, "B L D"],
+        tokens: Int[Tensor, "B N T"],
+        mask: Bool[Tensor, "B L"] | None = None,
+    ) -> tuple[Float[Tensor, "B N T V"], Float[Tensor, "B N T L"]]:
+        """Teacher forcing: logits for the word after each of `tokens`, and attention weights.
+
+        A decoder may override this with something faster that gives the same.
+        """
+        memory = self.remember(annotations, mask)
+        state = self.start(memory, tokens.shape[1])
+        logits, weights = [], []
+        for words in tokens.unbind(dim=2):
+            step = self.step(words, state, memory)
+            state = step.state
+            logits.append(step.logits)
+            weights.append(step.weights)
+        return torch.stack(logits, dim=2), torch.stack(weights, dim=2)

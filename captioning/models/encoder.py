@@ -1,0 +1,177 @@
+"""The encoder: a CNN whose feature map gives one annotation vector per region of the image.
+
+Shapes: B images, H x W pixels, L regions (rows x columns of the feature map), D annotation width.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor, nn
+
+from captioning.configurable import Configurable
+from captioning.errors import InputError
+from captioning.models.backbones import SmallCNN
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+def _resnet_stages(model: Any) -> list[nn.Module]:
+    stem = nn.Sequential(model.conv1, model.bn1, model.relu, model.maxpool)
+    return [stem, model.layer1, model.layer2, model.layer3, model.layer4]
+
+
+def _vgg_stages(model: Any) -> list[nn.Module]:
+    """Cut before each pooling; the last pooling is left out, as in the paper (14 x 14 of 224)."""
+    stages: list[list[nn.Module]] = [[]]
+    for layer in model.features[:-1]:
+        if isinstance(layer, nn.MaxPool2d):
+            stages.append([])
+        stages[-1].append(layer)
+    return [nn.Sequential(*stage) for stage in stages]
+
+
+def _feature_stages(model: Any) -> list[nn.Module]:
+    return list(model.features)
+
+
+BACKBONES: dict[str, Callable[[Any], list[nn.Module]]] = {
+    "small": _feature_stages,
+    "resnet18": _resnet_stages,
+    "resnet34": _resnet_stages,
+    "resnet50": _resnet_stages,
+    "resnet101": _resnet_stages,
+    "resnet152": _resnet_stages,
+    "vgg16": _vgg_stages,
+    "vgg19": _vgg_stages,
+    "mobilenet_v2": _feature_stages,
+    "mobilenet_v3_large": _feature_stages,
+    "efficientnet_v2_s": _feature_stages,
+    "convnext_tiny": _feature_stages,
+}
+"""How each backbone's convolutional part divides into stages, by torchvision's name."""
+
+
+class CNNEncoder(Configurable, nn.Module):
+    """Annotation vectors from the last feature map of a convolutional network.
+
+    Takes uint8 images and normalises them itself. What is frozen is truly frozen: it gets no
+    gradients and stays in evaluation mode, or its batch-norm statistics would drift.
+
+    Args:
+        backbone: a name in `BACKBONES`; ``small`` is this project's own for the shapes.
+        weights: ``DEFAULT`` for the weights that torchvision downloads, the path of a file with
+            the backbone's state dict, or none for a random start.
+        grid: pool the feature map to grid x grid regions; none keeps it as it is.
+        trainable_stages: how many of the last stages are trained; -1 for all.
+
+    Attributes:
+        annotation_dim: D.
+
+    Raises:
+        InputError: unknown backbone, or weights that cannot be had or do not fit.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(
+        self,
+        backbone: str = "resnet101",
+        weights: str | None = "DEFAULT",
+        grid: int | None = None,
+        trainable_stages: int = 0,
+    ) -> None:
+        super().__init__()
+        if backbone not in BACKBONES:
+            raise InputError(f"unknown backbone {backbone!r}; choose from {', '.join(BACKBONES)}")
+        model = _model(backbone, weights)
+        self.stages = nn.ModuleList(BACKBONES[backbone](model))
+        self.pool = nn.AdaptiveAvgPool2d(grid) if grid else nn.Identity()
+        self.register_buffer("mean", torch.tensor(IMAGENET_MEAN).view(3, 1, 1) * 255)
+        self.register_buffer("std", torch.tensor(IMAGENET_STD).view(3, 1, 1) * 255)
+        trained = len(self.stages) if trainable_stages < 0 else trainable_stages
+        self.first_trained = max(len(self.stages) - trained, 0)
+        self.frozen.requires_grad_(False)
+        self.to(memory_format=torch.channels_last)
+        self.annotation_dim = self._annotation_dim()
+
+    @property
+    def frozen(self) -> nn.ModuleList:
+        """The stages that are never trained."""
+        return self.stages[: self.first_trained]
+
+    @property
+    def is_frozen(self) -> bool:
+        """True where no stage is trained, so that annotation vectors may be computed once."""
+        return self.first_trained == len(self.stages)
+
+    def train(self, mode: bool = True) -> "CNNEncoder":
+        """Switch the trained stages only."""
+        super().train(mode)
+        self.frozen.train(False)
+        return self
+
+    def forward(self, images: UInt8[Tensor, "B 3 H W"]) -> Float[Tensor, "B L D"]:
+        """Annotation vectors, regions in reading order (row by row)."""
+        features = (images - self.mean) / self.std
+        features = features.contiguous(memory_format=torch.channels_last)
+        with torch.no_grad():
+            for stage in self.frozen:
+                features = stage(features)
+        for stage in self.stages[self.first_trained :]:
+            features = stage(features)
+        features = self.pool(features)  # (B, D, rows, columns)
+        return features.flatten(2).transpose(1, 2)
+
+    @torch.no_grad()
+    def _annotation_dim(self) -> int:
+        self.eval()
+        width = self(torch.zeros(1, 3, 64, 64, dtype=torch.uint8)).shape[-1]
+        self.train()
+        return width
+
+
+def _model(backbone: str, weights: str | None) -> nn.Module:
+    """The whole network with its weights, still with the classifier that we leave out."""
+    from torchvision import models  # late: it takes a second, and loading from features needs none
+
+    model = SmallCNN() if backbone == "small" else models.get_model(backbone, weights=None)
+    if weights is None:
+        return model
+    if weights == "DEFAULT":
+        if backbone == "small":
+            raise InputError("the small backbone has no weights to download; set weights: null")
+        state = _download(models.get_model_weights(backbone).DEFAULT)
+    else:
+        state = _read(Path(weights))
+    try:
+        model.load_state_dict(state)
+    except (RuntimeError, AttributeError, TypeError):
+        raise InputError(
+            f"{weights}: not the state dict of a {backbone}; give the weights of that backbone"
+        ) from None
+    return model
+
+
+def _download(weights: Any) -> dict[str, Tensor]:
+    try:
+        return weights.get_state_dict(progress=True, check_hash=True)
+    except Exception as error:  # of the network, of the disk, or of a file that is cut short
+        reason = " ".join(str(error).split())
+        raise InputError(
+            f"{weights.url}: cannot be downloaded ({reason}); "
+            "fetch it elsewhere and give the file as the encoder's weights"
+        ) from None
+
+
+def _read(path: Path) -> Any:
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; give the encoder's weights") from None
+    except Exception:  # torch.load raises a dozen kinds for a file that holds no weights
+        raise InputError(f"{path}: not a file of weights saved by torch.save") from None

@@ -1,0 +1,240 @@
+import hashlib
+import socket
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torchvision import models
+from torchvision.transforms import v2
+
+from captioning.errors import InputError
+from captioning.models import BACKBONES, CNNEncoder
+
+
+def images(height: int = 32, width: int = 32, batch: int = 2) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(256, (batch, 3, height, width), generator=generator, dtype=torch.uint8)
+
+
+def trained_step(encoder: CNNEncoder) -> None:
+    """One step of a training that would move everything that it can."""
+    encoder.train()
+    optimizer = torch.optim.SGD(encoder.parameters(), lr=0.1, weight_decay=0.1)
+    annotations = encoder(images())
+    if annotations.requires_grad:
+        annotations.square().sum().backward()
+    optimizer.step()
+
+
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_each_backbone_gives_one_vector_for_each_region(backbone: str) -> None:
+    with torch.device("meta"):  # shapes without the time that the numbers take
+        encoder = CNNEncoder(backbone, weights=None)
+        annotations = encoder(torch.empty(2, 3, 224, 224, dtype=torch.uint8))
+    side = {"small": 28, "vgg16": 14, "vgg19": 14}.get(backbone, 7)
+    assert annotations.shape == (2, side * side, encoder.annotation_dim)
+
+
+@pytest.fixture(scope="module")
+def mobilenet() -> Any:
+    """A random network whose batch norms know their inputs, or its features would be all zero."""
+    torch.manual_seed(0)
+    model = models.mobilenet_v2(norm_layer=partial(torch.nn.BatchNorm2d, momentum=1.0))
+    with torch.no_grad():
+        model(images(64, 96, batch=4) / 128 - 1)
+    return model.eval()
+
+
+@pytest.fixture(scope="module")
+def mobilenet_file(mobilenet: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Weights as torchvision publishes them: the beginning of their hash is in the name."""
+    folder = tmp_path_factory.mktemp("weights")
+    torch.save(mobilenet.state_dict(), folder / "weights.pth")
+    digest = hashlib.sha256((folder / "weights.pth").read_bytes()).hexdigest()
+    return (folder / "weights.pth").rename(folder / f"mobilenet_v2-{digest[:8]}.pth")
+
+
+def assert_same_as(encoder: CNNEncoder, mobilenet: Any) -> None:
+    """The vectors are torchvision's own features of images that torchvision normalises."""
+    normalise = v2.Compose(
+        [
+            v2.ToDtype(torch.float32, scale=True),
+            v2.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]),
+        ]
+    )
+    with torch.no_grad():
+        features = mobilenet.features(normalise(images(64, 96)))
+        annotations = encoder.eval()(images(64, 96))
+    assert features.std() > 0.1
+    expected = torch.stack([features[:, :, row, column] for row in (0, 1) for column in (0, 1, 2)])
+    torch.testing.assert_close(annotations, expected.transpose(0, 1), rtol=0, atol=5e-3)
+
+
+def test_weights_come_from_a_local_file(mobilenet: Any, mobilenet_file: Path) -> None:
+    assert_same_as(CNNEncoder("mobilenet_v2", str(mobilenet_file)), mobilenet)
+
+
+@pytest.fixture
+def downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder for torch's downloads, which start from nothing and go straight to loopback."""
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "downloads"))
+    monkeypatch.setattr(torch.hub, "_hub_dir", None)
+    monkeypatch.setenv("no_proxy", "*")
+    return tmp_path / "downloads"
+
+
+@pytest.fixture
+def server(tmp_path: Path, downloads: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An address that serves the files of `tmp_path`."""
+    monkeypatch.setattr(SimpleHTTPRequestHandler, "log_message", lambda *arguments: None)
+    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as serving:
+        thread = threading.Thread(target=serving.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"http://127.0.0.1:{serving.server_port}"
+        serving.shutdown()
+        thread.join()
+
+
+def publish(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setattr(models.MobileNet_V2_Weights.DEFAULT.value, "url", url)
+
+
+def test_default_weights_are_downloaded(
+    mobilenet: Any,
+    mobilenet_file: Path,
+    server: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / mobilenet_file.name).hardlink_to(mobilenet_file)
+    publish(monkeypatch, f"{server}/{mobilenet_file.name}")
+    assert_same_as(CNNEncoder("mobilenet_v2", "DEFAULT"), mobilenet)
+
+
+def test_a_download_that_fails_is_one_line(
+    downloads: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{deaf.getsockname()[1]}/weights-01234567.pth"
+        publish(monkeypatch, url)
+        with pytest.raises(InputError, match=f"{url}: cannot be downloaded") as error:
+            CNNEncoder("mobilenet_v2", "DEFAULT")
+    assert "\n" not in str(error.value)
+
+
+def test_a_download_that_is_cut_short_is_one_line_and_not_kept(
+    mobilenet_file: Path,
+    server: str,
+    tmp_path: Path,
+    downloads: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / mobilenet_file.name).write_bytes(mobilenet_file.read_bytes()[:100_000])
+    publish(monkeypatch, f"{server}/{mobilenet_file.name}")
+    with pytest.raises(InputError, match="cannot be downloaded") as error:
+        CNNEncoder("mobilenet_v2", "DEFAULT")
+    assert "\n" not in str(error.value)
+    assert not [path for path in downloads.rglob("*") if path.is_file()]
+
+
+def test_a_missing_file_of_weights_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"missing\.pth: no such file"):
+        CNNEncoder("small", str(tmp_path / "missing.pth"))
+
+
+@pytest.mark.parametrize("content", [b"", b"no weights at all"], ids=["empty", "text"])
+def test_a_file_that_holds_no_weights_is_named_in_one_line(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "weights.pth").write_bytes(content)
+    with pytest.raises(InputError, match=r"weights\.pth: not a file of weights") as error:
+        CNNEncoder("small", str(tmp_path / "weights.pth"))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("content", [[1, 2], {"state_dict": {}}, torch.zeros(1)], ids=str)
+def test_a_file_of_something_else_is_named_in_one_line(tmp_path: Path, content: object) -> None:
+    torch.save(content, tmp_path / "weights.pth")
+    with pytest.raises(InputError, match=r"weights\.pth: not the state dict of a small") as error:
+        CNNEncoder("small", str(tmp_path / "weights.pth"))
+    assert "\n" not in str(error.value)
+
+
+def test_weights_of_another_backbone_are_refused(mobilenet_file: Path) -> None:
+    with pytest.raises(InputError, match="not the state dict of a small"):
+        CNNEncoder("small", str(mobilenet_file))
+
+
+def test_an_unknown_backbone_is_named_with_those_that_are_known() -> None:
+    with pytest.raises(InputError, match="unknown backbone 'resnet12'; choose from small, "):
+        CNNEncoder("resnet12")
+
+
+def test_the_small_backbone_has_nothing_to_download() -> None:
+    with pytest.raises(InputError, match="weights: null"):
+        CNNEncoder("small", "DEFAULT")
+
+
+def test_regions_are_in_reading_order() -> None:
+    encoder = CNNEncoder("small", weights=None).eval()
+    plain = images(64, 128, batch=1)
+    changed = plain.clone()
+    changed[:, :, :4, -4:] = 255 - changed[:, :, :4, -4:]  # the corner at the top right
+    moved = (encoder(changed) - encoder(plain)).abs().sum(-1)[0] > 0
+    assert moved[15]
+    assert not moved[0]
+    assert not moved[16 * 7 :].any()
+
+
+def test_a_grid_of_one_is_the_mean_of_all_regions() -> None:
+    torch.manual_seed(0)
+    whole = CNNEncoder("small", weights=None).eval()
+    pooled = CNNEncoder("small", weights=None, grid=1).eval()
+    pooled.load_state_dict(whole.state_dict())
+    expected = whole(images()).mean(dim=1, keepdim=True)
+    torch.testing.assert_close(pooled(images()), expected)
+
+
+def test_the_grid_sets_the_number_of_regions() -> None:
+    assert CNNEncoder("small", weights=None, grid=3)(images()).shape == (2, 9, 128)
+
+
+@pytest.mark.parametrize(("trainable_stages", "first"), [(0, 6), (1, 5), (4, 2), (-1, 0), (9, 0)])
+def test_training_moves_the_last_stages_and_nothing_else(trainable_stages: int, first: int) -> None:
+    encoder = CNNEncoder("small", weights=None, trainable_stages=trainable_stages)
+    before = {name: value.clone() for name, value in encoder.state_dict().items()}
+    trained_step(encoder)
+    moved = {name for name, value in encoder.state_dict().items() if not value.equal(before[name])}
+    expected = {
+        name for name in before if name.startswith("stages.") and int(name.split(".")[1]) >= first
+    }
+    assert moved == expected
+
+
+def test_a_frozen_encoder_gives_the_same_in_training() -> None:
+    encoder = CNNEncoder("mobilenet_v2", weights=None)
+    expected = encoder.eval()(images())
+    annotations = encoder.train()(images())
+    assert annotations.equal(expected)
+    assert not annotations.requires_grad
+
+
+def test_only_trained_stages_ask_for_gradients() -> None:
+    encoder = CNNEncoder("small", weights=None, trainable_stages=2)
+    asking = {
+        int(name.split(".")[1])
+        for name, parameter in encoder.named_parameters()
+        if parameter.requires_grad
+    }
+    assert asking == {4, 5}
+
+
+def test_an_encoder_says_whether_it_is_frozen() -> None:
+    assert CNNEncoder("small", weights=None).is_frozen
+    assert not CNNEncoder("small", weights=None, trainable_stages=1).is_frozen

@@ -1,0 +1,192 @@
+import pytest
+import torch
+from torch import Tensor, nn
+
+from captioning.models import (
+    AdditiveAttention,
+    Attention,
+    Decoder,
+    DotProductAttention,
+    LSTMDecoder,
+)
+
+MASK = torch.tensor([[True] * 4 + [False] * 2, [True] * 6, [True] + [False] * 5])
+TOKENS = torch.tensor([[[1, 4, 5, 6], [1, 7, 7, 2]]] * 3)  # (B, N, T) = (3, 2, 4)
+
+
+@pytest.fixture(params=[None, 6], ids=["raw", "projected"])
+def projection_dim(request: pytest.FixtureRequest) -> int | None:
+    dim: int | None = request.param
+    return dim
+
+
+@pytest.mark.parametrize("attention", [AdditiveAttention, DotProductAttention])
+@pytest.mark.parametrize("tie_embeddings", [False, True])
+@pytest.mark.parametrize("query_with_word", [False, True])
+@pytest.mark.parametrize("mask", [None, MASK], ids=["all regions", "masked"])
+def test_forward_equals_steps(
+    annotations: Tensor,
+    attention: type[Attention],
+    projection_dim: int | None,
+    tie_embeddings: bool,
+    query_with_word: bool,
+    mask: Tensor | None,
+) -> None:
+    torch.manual_seed(0)
+    decoder = LSTMDecoder(
+        *(5, 8, 6, 7, 4, attention, projection_dim),
+        tie_embeddings=tie_embeddings,
+        query_with_word=query_with_word,
+    )
+    decoder.double().eval()
+    logits, weights = decoder(annotations, TOKENS, mask)
+    stepped_logits, stepped_weights = Decoder.forward(decoder, annotations, TOKENS, mask)
+    assert logits.shape == (3, 2, 4, 8)
+    torch.testing.assert_close(logits, stepped_logits)
+    torch.testing.assert_close(weights, stepped_weights)
+
+
+@pytest.mark.parametrize("query_with_word", [False, True])
+def test_the_last_word_moves_the_attention_only_as_part_of_the_query(
+    annotations: Tensor, query_with_word: bool
+) -> None:
+    decoder = LSTMDecoder(5, 8, 6, 7, 4, query_with_word=query_with_word).double().eval()
+    memory = decoder.remember(annotations)
+    state = decoder.start(memory, 1)
+    first, second = (
+        decoder.step(torch.full((3, 1), word), state, memory).weights for word in (4, 5)
+    )
+    assert first.equal(second) is not query_with_word
+
+
+def test_regions_behind_the_mask_change_nothing(decoder: LSTMDecoder, annotations: Tensor) -> None:
+    padded = torch.cat([annotations, torch.full((3, 2, 5), 1e3, dtype=torch.double)], dim=1)
+    mask = torch.tensor([[True] * 6 + [False] * 2] * 3)
+    logits, weights = decoder(padded, TOKENS, mask)
+    expected_logits, expected_weights = decoder(annotations, TOKENS)
+    torch.testing.assert_close(logits, expected_logits)
+    torch.testing.assert_close(weights[..., :6], expected_weights)
+    assert (weights[..., 6:] == 0).all()
+
+
+def test_many_captions_equal_single_ones(decoder: LSTMDecoder, annotations: Tensor) -> None:
+    together, _ = decoder(annotations, TOKENS)
+    for n in range(2):
+        alone, _ = decoder(annotations, TOKENS[:, n : n + 1])
+        torch.testing.assert_close(together[:, n : n + 1], alone)
+
+
+def test_a_word_has_no_influence_on_the_words_before_it(
+    decoder: LSTMDecoder, annotations: Tensor
+) -> None:
+    other = TOKENS.clone()
+    other[:, :, 2] = 7
+    first, second = decoder(annotations, TOKENS)[0], decoder(annotations, other)[0]
+    assert first[:, :, :2].equal(second[:, :, :2])
+    assert not first[:, :, 2].equal(second[:, :, 2])
+
+
+def after_one_word(
+    decoder: LSTMDecoder, annotations: Tensor
+) -> tuple[dict[str, Tensor], Tensor, Tensor]:
+    """A state that is no longer the initial one, and then logits and state of the next word."""
+    memory = decoder.remember(annotations)
+    state = decoder.step(TOKENS[:, :, 0], decoder.start(memory, 2), memory).state
+    logits, _, following = decoder.step(TOKENS[:, :, 1], state, memory)
+    return state, logits, torch.stack([following["hidden"], following["cell"]])
+
+
+def gated_context(decoder: LSTMDecoder, annotations: Tensor, hidden: Tensor) -> Tensor:
+    """Section 4.2.1: the context times sigmoid(f_beta(h)), one number per word."""
+    context, _ = decoder.attention(hidden, decoder.attention.project(annotations), annotations)
+    beta = torch.sigmoid(hidden @ decoder.beta.weight[0] + decoder.beta.bias[0])
+    return beta[:, :, None] * context
+
+
+def test_the_recurrence_is_torchs_lstm_cell(decoder: LSTMDecoder, annotations: Tensor) -> None:
+    cell = nn.LSTMCell(6 + 5, 7).double()
+    cell.weight_ih.data = torch.cat([decoder.word_gates.weight, decoder.context_gates.weight], 1)
+    cell.weight_hh.data = decoder.hidden_gates.weight
+    cell.bias_ih.data = decoder.word_gates.bias
+    cell.bias_hh.data.zero_()
+    state, _, following = after_one_word(decoder, annotations)
+    context = gated_context(decoder, annotations, state["hidden"])
+    words = decoder.embedding(TOKENS[:, :, 1])
+    expected = cell(
+        torch.cat([words, context], dim=-1).flatten(0, 1),
+        (state["hidden"].flatten(0, 1), state["cell"].flatten(0, 1)),
+    )
+    torch.testing.assert_close(following.flatten(1, 2), torch.stack(expected))
+
+
+def test_the_output_is_equation_7(decoder: LSTMDecoder, annotations: Tensor) -> None:
+    state, logits, following = after_one_word(decoder, annotations)
+    context = gated_context(decoder, annotations, state["hidden"])
+    words = decoder.embedding(TOKENS[:, :, 1])
+    deep = (
+        words
+        + following[0] @ decoder.output_hidden.weight.T
+        + context @ decoder.output_context.weight.T
+    )
+    torch.testing.assert_close(logits, deep @ decoder.output.weight.T + decoder.output.bias)
+
+
+def test_the_gate_is_one_number_per_word(decoder: LSTMDecoder) -> None:
+    assert decoder.beta(torch.zeros(3, 2, 7, dtype=torch.double)).shape == (3, 2, 1)
+
+
+def test_a_closed_gate_hides_the_image(decoder: LSTMDecoder, annotations: Tensor) -> None:
+    nn.init.zeros_(decoder.beta.weight)
+    nn.init.constant_(decoder.beta.bias, -1e3)
+    memory, other = decoder.remember(annotations), decoder.remember(-annotations)
+    state = decoder.start(memory, 2)
+    seen, hidden = (decoder.step(TOKENS[:, :, 0], state, place) for place in (memory, other))
+    assert seen.logits.equal(hidden.logits)
+    assert not seen.weights.equal(hidden.weights)
+
+
+def test_the_first_state_comes_from_the_mean_annotation(
+    decoder: LSTMDecoder, annotations: Tensor
+) -> None:
+    state = decoder.start(decoder.remember(annotations), n=2)
+    mean = sum(annotations[:, region] for region in range(6)) / 6
+    for name, layer in (("hidden", decoder.initial_hidden), ("cell", decoder.initial_cell)):
+        for n in range(2):
+            torch.testing.assert_close(state[name][:, n], torch.tanh(layer(mean)))
+
+
+def test_the_first_state_leaves_masked_regions_out(
+    decoder: LSTMDecoder, annotations: Tensor
+) -> None:
+    state = decoder.start(decoder.remember(annotations, MASK), n=1)
+    mean = torch.stack([annotations[0, :4].mean(0), annotations[1].mean(0), annotations[2, 0]])
+    torch.testing.assert_close(state["cell"][:, 0], torch.tanh(decoder.initial_cell(mean)))
+
+
+def test_tied_embeddings_are_one_matrix() -> None:
+    decoder = LSTMDecoder(5, 8, 6, 7, 4, tie_embeddings=True)
+    assert decoder.output.weight is decoder.embedding.weight
+
+
+def test_dropout_acts_in_training_only(annotations: Tensor) -> None:
+    decoder = LSTMDecoder(5, 8, 6, 7, 4, dropout=0.5).double()
+    first, second = (decoder.train()(annotations, TOKENS)[0] for _ in range(2))
+    assert not first.equal(second)
+    first, second = (decoder.eval()(annotations, TOKENS)[0] for _ in range(2))
+    assert first.equal(second)
+
+
+def test_annotations_are_projected_with_a_relu_before_all_else(annotations: Tensor) -> None:
+    decoder = LSTMDecoder(5, 8, 6, 7, 4, projection_dim=9).double().eval()
+    remembered = decoder.remember(annotations).annotations
+    assert remembered.shape == (3, 6, 9)
+    assert remembered.min() == 0
+
+
+def test_gradients_reach_every_parameter(decoder: LSTMDecoder, annotations: Tensor) -> None:
+    decoder(annotations, TOKENS)[0].logsumexp(-1).sum().backward()
+    # The key's bias moves all scores of a dot product alike, which softmax does not notice.
+    silent = {"attention.key.bias"} if isinstance(decoder.attention, DotProductAttention) else set()
+    for name, parameter in decoder.named_parameters():
+        assert parameter.grad is not None
+        assert (parameter.grad.abs().max() > 1e-12) == (name not in silent), name
