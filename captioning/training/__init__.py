@@ -1,0 +1,1 @@
+"""Training: losses, the Lightning module, and what goes with it."""

@@ -1,0 +1,131 @@
+"""One training step and one validation, as Lightning wants them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from captioning.data.dataset import Batch
+from captioning.data.preprocessing import Preprocessing
+from captioning.data.vocabulary import Vocabulary
+from captioning.metrics.report import score
+from captioning.models import Captioner, CNNEncoder, Decoder, Search
+from captioning.training.losses import caption_loss
+
+
+class CaptioningModule(pl.LightningModule):
+    """Trains a captioner by cross-entropy with the doubly stochastic penalty.
+
+    Args:
+        encoder: turns images into annotation vectors.
+        decoder: the kind of decoder and its arguments, but for the two that the data decide:
+            the width of the annotation vectors and the size of the vocabulary.
+        vocabulary: the words; linked from the data.
+        preprocessing: how a photo becomes an image; linked from the data.
+        search: how words are chosen in validation and, later, for new photos.
+        learning_rate: highest learning rate of the decoder.
+        encoder_learning_rate: highest learning rate of the encoder's trained stages.
+        weight_decay: of AdamW.
+        warmup: share of the training in which the learning rate rises, before its cosine decay.
+        label_smoothing: share of a word's probability spread over the vocabulary.
+        attention_penalty: lambda of the paper's eq. 14.
+    """
+
+    def __init__(
+        self,
+        encoder: CNNEncoder,
+        decoder: Callable[[int, int], Decoder],
+        vocabulary: Vocabulary,
+        preprocessing: Preprocessing,
+        search: Search,
+        learning_rate: float = 8e-4,
+        encoder_learning_rate: float = 1e-4,
+        weight_decay: float = 0.01,
+        warmup: float = 0.1,
+        label_smoothing: float = 0.1,
+        attention_penalty: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.captioner = Captioner(
+            encoder,
+            decoder(encoder.annotation_dim, len(vocabulary)),
+            vocabulary,
+            preprocessing,
+            search,
+        )
+        self.learning_rate = learning_rate
+        self.encoder_learning_rate = encoder_learning_rate
+        self.weight_decay = weight_decay
+        self.warmup = warmup
+        self.label_smoothing = label_smoothing
+        self.attention_penalty = attention_penalty
+        self.captions: dict[int | str, str] = {}
+        self.references: dict[int | str, tuple[str, ...]] = {}
+
+    def training_step(self, batch: Batch, index: int) -> Float[Tensor, ""]:
+        """The loss of a batch of images with all their captions."""
+        annotations = self.captioner.encode(batch.images)
+        logits, weights = self.captioner.decoder(annotations, batch.tokens[..., :-1])
+        loss = caption_loss(
+            logits,
+            weights,
+            batch.tokens[..., 1:],
+            self.label_smoothing,
+            self.attention_penalty,
+        )
+        self.log("train/loss", loss, prog_bar=True, batch_size=len(batch.records))
+        return loss
+
+    def on_validation_epoch_start(self) -> None:
+        """Forget the captions of the last validation."""
+        self.captions.clear()
+        self.references.clear()
+
+    def validation_step(self, batch: Batch, index: int) -> None:
+        """Caption every image once, with nothing given but the image."""
+        decoded = self.captioner.decode(self.captioner.encode(batch.images))
+        for record, caption in zip(batch.records, self.captioner.words(decoded), strict=True):
+            self.captions[record.image_id] = caption
+            self.references[record.image_id] = record.captions
+
+    def on_validation_epoch_end(self) -> None:
+        """Score the captions, those of all processes together."""
+        if self.trainer.world_size > 1:
+            parts: list[Any] = [None] * self.trainer.world_size
+            torch.distributed.all_gather_object(parts, (self.captions, self.references))
+            for captions, references in parts:
+                self.captions |= captions
+                self.references |= references
+        for name, value in score(self.captions, self.references).items():
+            self.log(f"val/{name}", value, prog_bar=name == "BLEU-4", sync_dist=True)
+
+    def configure_optimizers(self) -> Any:
+        """AdamW, one cycle of the learning rate over the whole training."""
+        groups: list[tuple[nn.Module, float]] = [
+            (self.captioner.decoder, self.learning_rate),
+            (self.captioner.encoder, self.encoder_learning_rate),
+        ]
+        parameters: list[dict[str, Any]] = [
+            {"params": trained, "lr": rate}
+            for part, rate in groups
+            if (trained := [p for p in part.parameters() if p.requires_grad])
+        ]
+        optimizer = torch.optim.AdamW(parameters, weight_decay=self.weight_decay)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(
+            optimizer,
+            max_lr=[group["lr"] for group in parameters],
+            total_steps=int(self.trainer.estimated_stepping_batches),
+            pct_start=self.warmup,
+            cycle_momentum=False,
+        )
+        return {
+            "optimizer": optimizer,
+            "lr_scheduler": {"scheduler": schedule, "interval": "step"},
+        }
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Keep what `captioning.load` needs to build the captioner without data."""
+        checkpoint["captioner"] = self.captioner.config
