@@ -1,6 +1,6 @@
 """A trained model against the people who described the same images."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,6 +10,7 @@ from tqdm import tqdm
 
 from captioning.data.dataset import CaptionDataset, collate
 from captioning.data.records import Record
+from captioning.data.shapes import faults, read_scenes
 from captioning.files import write_json
 from captioning.metrics.report import score
 from captioning.models import Captioner, Search
@@ -29,7 +30,8 @@ class Evaluation(NamedTuple):
     def write(self, folder: str | Path) -> None:
         """Write captions.json, in COCO's results format, and scores.json."""
         results = [
-            {"image_id": image_id, "caption": caption} for image_id, caption in self.captions.items()
+            {"image_id": image_id, "caption": caption}
+            for image_id, caption in self.captions.items()
         ]
         write_json(Path(folder) / "captions.json", results)
         write_json(Path(folder) / "scores.json", self.scores)
@@ -67,3 +69,23 @@ def evaluate(
             progress.update(len(ids))
     references = {record.image_id: record.captions for record in records}
     return Evaluation(captions, score(captions, references))
+
+
+def share_right(
+    captions: Mapping[int | str, str], data: str | Path, split: str
+) -> dict[str, float]:
+    """How many captions of drawn scenes are right in every attribute and relation they state.
+
+    Args:
+        captions: one caption per scene, by image id.
+        data: the folder of the data set.
+        split: its part.
+
+    Returns:
+        The share under "right", or nothing where the data set is not of drawn scenes.
+    """
+    if not (Path(data) / "annotations" / f"scenes_{split}.json").exists():
+        return {}
+    scenes = read_scenes(data, split)
+    right = [not faults(caption, scenes[int(image)]) for image, caption in captions.items()]
+    return {"right": sum(right) / len(right)}
