@@ -1,1 +1,20 @@
-"""Show, Attend and Tell: captions for photos, and where the model looked for every word."""
+"""Show, Attend and Tell: captions for photos, and where the model looked for every word.
+
+`captioning.load(checkpoint)` gives a `Captioner`; importing this package imports nothing heavy.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from captioning.models import load
+
+__all__ = ["load"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import `load`, and torch with it, when it is first asked for."""
+    if name != "load":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from captioning.models import load
+
+    return load
