@@ -31,8 +31,31 @@ def _block(in_channels: int, out_channels: int, stride: int = 1) -> nn.Sequentia
     )
 
 
+class Gain(nn.Module):
+    """Multiplies by one learnt factor.
+
+    A decoder that starts with faint annotation vectors attends to all regions alike for thousands
+    of steps; strong ones let the attention become sharp early.
+
+    Args:
+        start: the factor before training.
+    """
+
+    def __init__(self, start: float) -> None:
+        super().__init__()
+        self.factor = nn.Parameter(torch.tensor(start))
+
+    def forward(self, features: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
+        """The features, multiplied."""
+        return features * self.factor
+
+
 class SmallCNN(nn.Module):
-    """Six convolutions of stride 8 in all: 64 pixels give 8 x 8 annotation vectors of width 128."""
+    """Six convolutions of stride 8 in all: 64 pixels give 8 x 8 annotation vectors of width 128.
+
+    The last convolution sees the coordinates, so that an annotation vector says what is there
+    and also where that is.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,5 +65,7 @@ class SmallCNN(nn.Module):
             _block(64, 64),
             _block(64, 128, stride=2),
             _block(128, 128),
-            nn.Sequential(CoordinateConv(128, 128, kernel_size=1), nn.ReLU(inplace=True)),
+            nn.Sequential(
+                CoordinateConv(128, 128, kernel_size=1), nn.ReLU(inplace=True), Gain(16.0)
+            ),
         )
