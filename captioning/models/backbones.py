@@ -5,22 +5,21 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 
-class CoordinateConv(nn.Conv2d):
-    """A convolution that also sees where it is (Liu et al. 2018, CoordConv).
+class Coordinates(nn.Module):
+    """Adds two channels, the row and the column of each cell from -1 to 1.
 
-    Two channels are added to its input: the row and the column of each cell, from -1 to 1.
+    What Liu et al. (2018, CoordConv) give to a convolution is useful to attention too: these
+    channels of a context vector are the place that the model looks at, on average, so that a
+    decoder can tell left from right.
     """
 
-    def __init__(self, in_channels: int, out_channels: int, **kwargs: int) -> None:
-        super().__init__(in_channels + 2, out_channels, **kwargs)  # type: ignore[arg-type]
-
-    def forward(self, input: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C2 H2 W2"]:
-        """The convolution of the input with its coordinates."""
-        batch, _, height, width = input.shape
-        rows = torch.linspace(-1, 1, height, device=input.device, dtype=input.dtype)
-        columns = torch.linspace(-1, 1, width, device=input.device, dtype=input.dtype)
-        where = torch.stack(torch.meshgrid(rows, columns, indexing="ij")).expand(batch, -1, -1, -1)
-        return super().forward(torch.cat([input, where], dim=1))
+    def forward(self, features: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C2 H W"]:
+        """The features and their coordinates."""
+        batch, _, height, width = features.shape
+        rows = torch.linspace(-1, 1, height, device=features.device, dtype=features.dtype)
+        columns = torch.linspace(-1, 1, width, device=features.device, dtype=features.dtype)
+        where = torch.stack(torch.meshgrid(rows, columns, indexing="ij"))
+        return torch.cat([features, where.expand(batch, -1, -1, -1)], dim=1)
 
 
 def _block(in_channels: int, out_channels: int, stride: int = 1) -> nn.Sequential:
@@ -51,10 +50,9 @@ class Gain(nn.Module):
 
 
 class SmallCNN(nn.Module):
-    """Six convolutions of stride 8 in all: 64 pixels give 8 x 8 annotation vectors of width 128.
+    """Six convolutions of stride 8 in all: 64 pixels give 8 x 8 annotation vectors of width 130.
 
-    The last convolution sees the coordinates, so that an annotation vector says what is there
-    and also where that is.
+    The last two channels are coordinates: an annotation vector says what is there, and where.
     """
 
     def __init__(self) -> None:
@@ -66,6 +64,10 @@ class SmallCNN(nn.Module):
             _block(64, 128, stride=2),
             _block(128, 128),
             nn.Sequential(
-                CoordinateConv(128, 128, kernel_size=1), nn.ReLU(inplace=True), Gain(16.0)
+                Coordinates(),
+                nn.Conv2d(130, 128, kernel_size=1),
+                nn.ReLU(inplace=True),
+                Coordinates(),
+                Gain(16.0),
             ),
         )
