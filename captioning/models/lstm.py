@@ -91,6 +91,9 @@ class LSTMDecoder(Decoder):
     ) -> Memory:
         """Projected annotation vectors and their keys."""
         annotations = self.project(annotations)
+        device = annotations.device.type
+        if torch.is_autocast_enabled(device):  # once here, not at every word
+            annotations = annotations.to(torch.get_autocast_dtype(device))
         return Memory(annotations, self.attention.project(annotations), mask)
 
     def start(self, memory: Memory, n: int) -> State:
@@ -147,7 +150,7 @@ class LSTMDecoder(Decoder):
         gates = word_gates + self.hidden_gates(hidden) + self.context_gates(context)
         take, keep, new, show = gates.chunk(4, dim=-1)
         cell = keep.sigmoid() * cell + take.sigmoid() * new.tanh()
-        hidden = show.sigmoid() * cell.tanh()
+        hidden = show.sigmoid() * cell.to(gates.dtype).tanh()
         return context, weights, {"hidden": hidden, "cell": cell}
 
     def _score(
