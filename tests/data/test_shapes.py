@@ -150,7 +150,7 @@ def test_a_scene_has_five_different_captions_of_seven_to_eighteen_words() -> Non
     for scene in scenes(200):
         found = captions(scene, rng)
         assert len(set(found)) == 5
-        assert all(7 <= len(caption.split()) <= 18 for caption in found)
+        assert all(7 <= len(caption.split()) <= 15 for caption in found)
 
 
 def test_changing_any_one_attribute_of_a_caption_is_found() -> None:

@@ -5,7 +5,7 @@ import numpy as np
 from captioning.data.shapes.scene import CLEAR, Scene, Shape, relation
 
 CAPTIONS = 5  # for each scene, as COCO has
-LONGEST = 18  # words in a caption
+LONGEST = 15  # words in a caption
 
 BESIDE = {"left": "to the left of", "right": "to the right of", "above": "above", "below": "below"}
 BESIDE_IT = {
