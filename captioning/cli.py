@@ -5,19 +5,20 @@ Imports of anything slow stand inside the commands, so that `captioning --help` 
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
-from captioning.errors import InputError
+from captioning.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from captioning.models import Captioner, Search
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit code.
+    """Run a command; returns the exit code: 1 for bad input, 2 for bad options.
 
     Args:
         arguments: the command and its options; those of the process if none.
@@ -25,15 +26,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         if given[:1] == ["train"]:  # its options are LightningCLI's
-            return _train(given[1:])
-        options = _parser().parse_args(given)
-        return options.run(options)
+            code = _train(given[1:])
+        else:
+            options = _parser().parse_args(given)
+            code = options.run(options)
+        sys.stdout.flush()  # here, where a reader that has gone is known
+        return code
     except InputError as error:
         print(f"captioning: {_one_line(error)}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("captioning: interrupted", file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
+    except KeyboardInterrupt as interrupt:
+        print(f"captioning: {interrupt or 'interrupted'}", file=sys.stderr)
         return 130
+    except BrokenPipeError:  # whoever read our output, such as head, has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
 
 
 def _one_line(error: InputError) -> str:
@@ -41,8 +48,21 @@ def _one_line(error: InputError) -> str:
     return str(error).strip().splitlines()[-1].removeprefix("captioning.errors.InputError: ")
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose complaints are one line and do not end the process."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; see {self.prog} --help")
+
+
+def _positive(text: str) -> int:
+    if text.isdecimal() and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="captioning",
         description="Says what is in a photo, and shows where it looked for every word.",
     )
@@ -61,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     evaluate = commands.add_parser("evaluate", help="score a trained model on a split")
     evaluate.add_argument("--data", required=True, metavar="DIR", help="the data set")
     evaluate.add_argument("--split", default="val", help="which part of it (default: val)")
-    evaluate.add_argument("--limit", type=int, metavar="N", help="only its first N images")
+    evaluate.add_argument("--limit", type=_positive, metavar="N", help="only its first N images")
     evaluate.add_argument(
         "--out", metavar="DIR", help="where results and scores go (default: beside the model)"
     )
@@ -91,7 +111,13 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", required=True, metavar="CHECKPOINT", help="a trained model")
-    parser.add_argument("--batch-size", type=int, default=16, help="photos at a time (default: 16)")
+    parser.add_argument(
+        "--batch-size",
+        type=_positive,
+        default=16,
+        metavar="N",
+        help="photos at a time (default: 16)",
+    )
     parser.add_argument(
         "--device", default=None, help="cpu, cuda, mps (default: the best there is)"
     )
@@ -101,9 +127,10 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
     search = parser.add_argument_group(
         "search", "how words are chosen; what is not given is as the model was trained"
     )
-    search.add_argument("--beam", type=int, metavar="N", help="beam search of this width")
-    search.add_argument("--greedy", action="store_true", help="always the most probable word")
-    search.add_argument("--sample", action="store_true", help="draw words by their probability")
+    kind = search.add_mutually_exclusive_group()
+    kind.add_argument("--beam", type=int, metavar="N", help="beam search of this width")
+    kind.add_argument("--greedy", action="store_true", help="always the most probable word")
+    kind.add_argument("--sample", action="store_true", help="draw words by their probability")
     search.add_argument("--temperature", type=float, help="of sampling")
     search.add_argument("--top-k", type=int, help="sample from the k best words")
     search.add_argument("--top-p", type=float, help="sample from the best words of this mass")
@@ -115,38 +142,43 @@ def _add_search(parser: argparse.ArgumentParser) -> None:
 
 
 def _caption(options: argparse.Namespace) -> int:
+    from tqdm import tqdm
+
     from captioning.data.images import find_images, read_image
     from captioning.models.batches import captioned
     from captioning.viewing.names import picture_names
 
     photos = find_images(options.photos)
+    pictures = picture_names(photos, options.overlay) if options.overlay else {}
     captioner, search = _model_and_search(options)
-    pictures = picture_names(photos)
     failed = False
+    # tqdm.write keeps lines and the progress bar apart where both go to one terminal.
     for photo, caption in captioned(captioner, photos, search, options.batch_size):
         if isinstance(caption, InputError):
-            print(f"captioning: {caption}", file=sys.stderr)
+            tqdm.write(f"captioning: {caption}", file=sys.stderr)
             failed = True
             continue
-        if options.overlay:
+        if pictures:
             from captioning.viewing.overlay import save
 
-            save(read_image(photo), caption, Path(options.overlay) / pictures[photo])
+            save(read_image(photo), caption, pictures[photo])
         line = {"image": str(photo), **caption.as_json()}
-        print(json.dumps(line, ensure_ascii=False) if options.json else f"{photo}\t{caption.text}")
+        shown = json.dumps(line, ensure_ascii=False) if options.json else f"{photo}\t{caption.text}"
+        tqdm.write(shown, file=sys.stdout)
     return 1 if failed else 0
 
 
 def _evaluate(options: argparse.Namespace) -> int:
     from captioning.data.readers import reader_for
+    from captioning.files import made_folder
     from captioning.metrics.evaluation import evaluate, share_right
     from captioning.metrics.report import table
 
     records = reader_for(options.data).read(options.split)[: options.limit]
     captioner, search = _model_and_search(options)
+    folder = made_folder(options.out or Path(options.model).parent / f"evaluation-{options.split}")
     evaluation = evaluate(captioner, records, search, options.batch_size)
     evaluation.scores.update(share_right(evaluation.captions, options.data, options.split))
-    folder = Path(options.out or Path(options.model).parent / f"evaluation-{options.split}")
     evaluation.write(folder)
     print(table(evaluation.scores))
     print(folder)
@@ -158,44 +190,37 @@ def _model_and_search(options: argparse.Namespace) -> "tuple[Captioner, Search]"
     import torch
 
     from captioning.models import BeamSearch, Greedy, Sampling, load
+    from captioning.models.device import usable_device
 
-    captioner = load(options.model, options.device or _best_device())
+    captioner = load(options.model, usable_device(options.device))
     torch.manual_seed(options.seed)
-    kinds = {Greedy: options.greedy, Sampling: options.sample, BeamSearch: options.beam}
-    kind = next((kind for kind, wanted in kinds.items() if wanted), type(captioner.search))
-    changes = {
-        "width": options.beam,
-        "temperature": options.temperature,
-        "top_k": options.top_k,
-        "top_p": options.top_p,
-        "length_penalty": options.length_penalty,
-        "max_length": options.max_length,
-        "min_length": options.min_length,
-        "no_repeat_ngram": options.no_repeat_ngram,
+    kind = type(captioner.search)
+    if options.beam is not None:
+        kind = BeamSearch
+    elif options.greedy or options.sample:
+        kind = Greedy if options.greedy else Sampling
+    of_sampling = {"temperature", "top_k", "top_p"}
+    given = {
+        name: getattr(options, name)
+        for name in (
+            *of_sampling,
+            *("length_penalty", "max_length", "min_length", "no_repeat_ngram"),
+        )
+        if getattr(options, name) is not None
     }
-    given = {name: value for name, value in changes.items() if value is not None}
+    if kind is not Sampling and of_sampling & given.keys():
+        name = min(of_sampling & given.keys()).replace("_", "-")
+        raise UsageError(f"--{name} is of sampling; give --sample too, or leave it out")
+    if options.beam is not None:
+        given["width"] = options.beam
     return captioner, captioner.search.changed(kind, **given)
 
 
-def _best_device() -> str:
-    import torch
-
-    if torch.cuda.is_available():
-        return "cuda"
-    return "mps" if torch.backends.mps.is_available() else "cpu"
-
-
 def _train(arguments: list[str]) -> int:
-    from jsonargparse import ArgumentError
-
     from captioning.training.train import train
 
-    try:
-        best = train(arguments)
-    except ArgumentError as error:
-        print(f"captioning train: {_reason(error)}", file=sys.stderr)
-        return 2
-    if best.exists():
+    best = train(arguments)
+    if best is not None:
         print(best)
     return 0
 
@@ -222,9 +247,3 @@ def _shapes(options: argparse.Namespace) -> int:
     )
     print(options.directory)
     return 0
-
-
-def _reason(error: Exception) -> str:
-    """The one line of a parser's complaint that names the option."""
-    lines = [line.strip(" -") for line in str(error).splitlines() if line.strip()]
-    return next((line for line in lines if "Key" in line or "key" in line), lines[0])

@@ -1,4 +1,4 @@
-"""The one exception that means: the input is wrong, not the program."""
+"""The exceptions that mean: the input is wrong, not the program."""
 
 
 class InputError(Exception):
@@ -6,3 +6,7 @@ class InputError(Exception):
 
     The command line prints the message alone and ends with exit code 1; no traceback is shown.
     """
+
+
+class UsageError(InputError):
+    """Options that a command does not have or cannot understand; exit code 2."""

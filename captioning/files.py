@@ -45,6 +45,23 @@ def written_whole(path: str | Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def made_folder(path: str | Path) -> Path:
+    """The folder, made if need be, to which files can be written.
+
+    Raises:
+        InputError: it cannot be made or written to.
+    """
+    path = Path(path)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            return path
+    except OSError as error:
+        raise InputError(
+            f"{path}: no folder that can be written to ({error.strerror}); choose another place"
+        ) from None
+
+
 def write_json(path: str | Path, value: Any) -> None:
     """Write `value` as indented UTF-8 JSON, whole or not at all."""
     with written_whole(path) as temporary:

@@ -1,8 +1,11 @@
+import contextlib
+import io
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import yaml
 from torch import Tensor
 
 from captioning.data.preprocessing import Preprocessing
@@ -44,6 +47,54 @@ def shapes_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def shapes_records(shapes_data: Path) -> list[Record]:
     """The six scenes to train on."""
     return Coco(shapes_data).read("train")
+
+
+@pytest.fixture(scope="session")
+def tiny_config(shapes_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A configuration that trains on the drawn scenes in a second: 3 epochs of 3 steps."""
+    config = {
+        "data": {
+            "reader": {
+                "class_path": "captioning.data.readers.Coco",
+                "init_args": {"root": str(shapes_data)},
+            },
+            "size": 32,
+            "batch_size": 2,
+            "min_count": 1,
+            "workers": 0,
+        },
+        "model": {
+            "encoder": {
+                "class_path": "captioning.models.CNNEncoder",
+                "init_args": {"backbone": "small", "weights": None, "trainable_stages": -1},
+            },
+            "decoder": {
+                "class_path": "captioning.models.LSTMDecoder",
+                "init_args": {"embedding_dim": 8, "hidden_dim": 8, "attention_dim": 8},
+            },
+            "search": {
+                "class_path": "captioning.models.BeamSearch",
+                "init_args": {"width": 2, "max_length": 6},
+            },
+        },
+        "trainer": {"max_epochs": 3, "accelerator": "cpu"},
+    }
+    path = tmp_path_factory.mktemp("config") / "tiny.yaml"
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `captioning train` leaves behind; not to be changed by a test."""
+    from captioning.training.train import train
+
+    folder = tmp_path_factory.mktemp("run")
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(io.StringIO()):
+        patch.setenv("WANDB_MODE", "disabled")
+        best = train(["--config", str(tiny_config), "--trainer.default_root_dir", str(folder)])
+    assert best is not None
+    return best
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Int
@@ -142,7 +142,20 @@ class SeededSampler(DistributedSampler):
 
     Order and seeds depend on seed and epoch alone, so that an epoch repeats itself after an
     interrupted training resumes.
+
+    Args:
+        first_epoch: number of the first epoch, where a training resumes. Lightning tells epochs by
+            `set_epoch`, but the first one only after workers have begun to read its images.
+        options: of `torch.utils.data.DistributedSampler`.
     """
+
+    def __init__(self, *options: Any, first_epoch: int = 0, **more_options: Any) -> None:
+        super().__init__(*options, **more_options)
+        self.first_epoch = self.epoch = first_epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begin another epoch."""
+        super().set_epoch(max(epoch, self.first_epoch))
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
         generator = torch.Generator().manual_seed(self.seed + self.epoch)

@@ -75,6 +75,7 @@ class CaptionData(pl.LightningDataModule):
         self.val_split = val_split
         self.seed = seed
         self._cache: FeatureCache | None = None
+        self._epochs = 0
 
     @cached_property
     def train_records(self) -> list[Record]:
@@ -116,12 +117,26 @@ class CaptionData(pl.LightningDataModule):
             self.features, encoder, self.preprocessing, images, workers=self.workers
         )
 
+    def state_dict(self) -> dict[str, int]:
+        """What a resumed training needs to know."""
+        assert self.trainer is not None
+        progress: Any = self.trainer.fit_loop.epoch_progress.current
+        return {"epochs": progress.processed}
+
+    def load_state_dict(self, state_dict: dict[str, int]) -> None:
+        """Go on after so many epochs."""
+        self._epochs = state_dict["epochs"]
+
     def train_dataloader(self) -> DataLoader[Any]:
         """Batches in a new order every epoch."""
         assert self.trainer is not None
         dataset = self._dataset(self.train_records, self.augment)
         sampler = SeededSampler(
-            dataset, self.trainer.world_size, self.trainer.global_rank, seed=self.seed
+            dataset,
+            self.trainer.world_size,
+            self.trainer.global_rank,
+            seed=self.seed,
+            first_epoch=self._epochs,
         )
         return self._loader(dataset, sampler=sampler)
 

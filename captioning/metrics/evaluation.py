@@ -60,7 +60,13 @@ def evaluate(
     dataset = CaptionDataset(records, captioner.vocabulary, captioner.preprocessing)
     loader = DataLoader(dataset, batch_size, num_workers=workers, collate_fn=collate)
     captions: dict[int | str, str] = {}
-    with tqdm(total=len(records), desc="evaluate", unit="image") as progress:
+    with tqdm(
+        total=len(records),
+        desc="evaluate",
+        unit="image",
+        leave=False,
+        disable=None,  # shown only where stderr is a terminal
+    ) as progress:
         for batch in loader:
             annotations = captioner.encode(batch.images.to(captioner.device))
             decoded = captioner.decode(annotations, search)

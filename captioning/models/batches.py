@@ -28,11 +28,16 @@ def captioned(
         photos: paths.
         search: how words are chosen; the captioner's own if none.
         batch_size: photos captioned at a time.
-        progress: show a progress bar on stderr.
+        progress: show a progress bar on stderr, where that is a terminal.
     """
     with (
         ThreadPoolExecutor() as readers,
-        tqdm(total=len(photos), unit="photo", disable=not progress or len(photos) == 1) as bar,
+        tqdm(
+            total=len(photos),
+            unit="photo",
+            leave=False,
+            disable=None if progress and len(photos) > 1 else True,  # None: only on a terminal
+        ) as bar,
     ):
         for first in range(0, len(photos), batch_size):
             paths = photos[first : first + batch_size]

@@ -1,6 +1,8 @@
 """One training step and one validation, as Lightning wants them."""
 
+import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytorch_lightning as pl
@@ -11,6 +13,7 @@ from torch import Tensor, nn
 from captioning.data.dataset import Batch
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.vocabulary import Vocabulary
+from captioning.errors import InputError
 from captioning.metrics.report import score
 from captioning.models import Captioner, CNNEncoder, Decoder, Search
 from captioning.training.losses import caption_loss
@@ -103,7 +106,17 @@ class CaptioningModule(pl.LightningModule):
             self.log(f"val/{name}", value, prog_bar=name == "BLEU-4", sync_dist=True)
 
     def configure_optimizers(self) -> Any:
-        """AdamW, one cycle of the learning rate over the whole training."""
+        """AdamW, one cycle of the learning rate over the whole training.
+
+        Raises:
+            InputError: the training has no end.
+        """
+        steps = self.trainer.estimated_stepping_batches
+        if steps == float("inf"):
+            raise InputError(
+                "the learning rate falls until the training ends; give trainer.max_epochs or "
+                "trainer.max_steps"
+            )
         groups: list[tuple[nn.Module, float]] = [
             (self.captioner.decoder, self.learning_rate),
             (self.captioner.encoder, self.encoder_learning_rate),
@@ -114,12 +127,9 @@ class CaptioningModule(pl.LightningModule):
             if (trained := [p for p in part.parameters() if p.requires_grad])
         ]
         optimizer = torch.optim.AdamW(parameters, weight_decay=self.weight_decay)
-        schedule = torch.optim.lr_scheduler.OneCycleLR(
-            optimizer,
-            max_lr=[group["lr"] for group in parameters],
-            total_steps=int(self.trainer.estimated_stepping_batches),
-            pct_start=self.warmup,
-            cycle_momentum=False,
+        # Not torch's OneCycleLR: it breaks off where a training resumes with more epochs.
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, partial(one_cycle, steps=int(steps), warmup=self.warmup)
         )
         return {
             "optimizer": optimizer,
@@ -129,3 +139,22 @@ class CaptioningModule(pl.LightningModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Keep what `captioning.load` needs to build the captioner without data."""
         checkpoint["captioner"] = self.captioner.config
+
+
+def one_cycle(step: int, steps: int, warmup: float) -> float:
+    """The learning rate over its highest value: from 1/25 up to 1 and down to nearly 0.
+
+    Both ways follow a cosine (Smith and Topin 2018, in the form that fast.ai gave it).
+
+    Args:
+        step: counted from 0; beyond the last one the rate stays.
+        steps: of the whole training.
+        warmup: share of the steps in which the rate rises.
+    """
+    low, high, end = 1 / 25, 1.0, 1 / 25e4
+    top, last = warmup * steps - 1, steps - 1
+    if step < top:
+        first, second, way = low, high, step / top
+    else:
+        first, second, way = high, end, (min(step, last) - top) / max(last - top, 1)
+    return second + (first - second) * (1 + math.cos(math.pi * way)) / 2

@@ -5,10 +5,12 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 import wandb
+from PIL import Image
 from pytorch_lightning.loggers import WandbLogger
 
 from captioning.data.images import read_image
-from captioning.viewing.overlay import word_pictures
+from captioning.data.records import Record
+from captioning.viewing.overlay import LONG_SIDE, word_pictures
 
 
 class ValidationTable(pl.Callback):
@@ -27,27 +29,32 @@ class ValidationTable(pl.Callback):
         if not boards or not self.images or trainer.sanity_checking or not trainer.is_global_zero:
             return
         datamodule: Any = trainer.datamodule  # type: ignore[attr-defined]
-        records = datamodule.val_records
-        records = records[:: max(1, len(records) // self.images)][: self.images]
-        table = self._table(pl_module, records)
+        columns, rows = self._table(pl_module, self._fixed(datamodule.val_records))
         for board in boards:
-            board.experiment.log({"val/captions": table, "epoch": trainer.current_epoch})
+            board.log_table("val/captions", columns, rows, step=trainer.global_step)
 
-    def _table(self, module: Any, records: list[Any]) -> wandb.Table:
+    def _fixed(self, records: list[Record]) -> list[Record]:
+        # With features computed before, a training may go on where its photos have gone.
+        there = [record for record in records if record.image.exists()]
+        return there[:: max(1, len(there) // self.images)][: self.images]
+
+    def _table(self, module: Any, records: list[Record]) -> tuple[list[str], list[list[Any]]]:
+        """The names of the columns, and a row for each record."""
         photos = [read_image(record.image) for record in records]
         with torch.autocast(module.device.type, enabled=False):
             captions = module.captioner.caption(photos)
-        words = max(len(caption.words) for caption in captions)
-        columns: list[str | int] = [
-            "image",
-            "references",
-            "caption",
-            *(f"word {i + 1}" for i in range(words)),
-        ]
-        table = wandb.Table(columns=columns)
+        words = max((len(caption.words) for caption in captions), default=0)
+        rows = []
         for photo, caption, record in zip(photos, captions, records, strict=True):
-            overlays = [wandb.Image(picture) for picture in word_pictures(photo, caption)]
+            overlays = [_logged(picture) for picture in word_pictures(photo, caption)]
             rest = [None] * (words - len(overlays))
             references = "\n".join(record.captions)
-            table.add_data(wandb.Image(photo), references, caption.text, *overlays, *rest)
-        return table
+            rows.append([_logged(photo), references, caption.text, *overlays, *rest])
+        return ["image", "references", "caption", *(f"word {i + 1}" for i in range(words))], rows
+
+
+def _logged(picture: Image.Image) -> wandb.Image:
+    """The picture at the size of an overlay, as JPEG: a tenth of a PNG, a hundred a validation."""
+    small = picture.copy()
+    small.thumbnail((LONG_SIDE, LONG_SIDE))
+    return wandb.Image(small, file_type="jpg")

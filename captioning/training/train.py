@@ -1,22 +1,31 @@
 """`captioning train`: from a YAML file to a trained checkpoint."""
 
-import os
-import warnings
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 import wandb
-from pytorch_lightning.callbacks import EarlyStopping, LearningRateMonitor
+import yaml
+from jsonargparse import ArgumentError
+from pytorch_lightning.callbacks import EarlyStopping, LearningRateMonitor, ProgressBar
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
-from pytorch_lightning.loggers import CSVLogger, Logger, WandbLogger
+from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from captioning.data.module import CaptionData
-from captioning.errors import InputError
-from captioning.files import written_whole
-from captioning.training.callbacks import Checkpoints, SeededEpochs
+from captioning.errors import InputError, UsageError
+from captioning.files import made_folder, written_whole
+from captioning.training.callbacks import BEST, LAST, BestCheckpoint, LastCheckpoint, SeededEpochs
+from captioning.training.complaints import check_files, complaint
+from captioning.training.loggers import loggers, wandb_within
 from captioning.training.module import CaptioningModule
 from captioning.training.pictures import ValidationTable
+from captioning.training.progress import Progress
+from captioning.training.quiet import quiet
+
+COMMAND = "captioning train"
 
 
 class TrainCLI(LightningCLI):
@@ -27,16 +36,13 @@ class TrainCLI(LightningCLI):
         parser.link_arguments("data.vocabulary", "model.vocabulary", apply_on="instantiate")
         parser.link_arguments("data.preprocessing", "model.preprocessing", apply_on="instantiate")
         parser.link_arguments("seed_everything", "data.seed")
-        parser.add_lightning_class_args(Checkpoints, "checkpoints")
+        parser.add_class_arguments(BestCheckpoint, "checkpoints")
         parser.add_lightning_class_args(EarlyStopping, "early_stopping")
         parser.add_lightning_class_args(ValidationTable, "validation_table")
-        parser.set_defaults(
-            {
-                "early_stopping.monitor": "val/BLEU-4",
-                "early_stopping.mode": "max",
-                "early_stopping.patience": 5,
-            }
-        )
+        # One score decides which epoch is best and when there is no hope of a better one.
+        parser.link_arguments("checkpoints.monitor", "early_stopping.monitor")
+        parser.link_arguments("checkpoints.mode", "early_stopping.mode")
+        parser.set_defaults({"early_stopping.patience": 5})
         parser.add_argument(
             "--resume",
             action="store_true",
@@ -48,98 +54,145 @@ class TrainCLI(LightningCLI):
             help="start anew where trainer.default_root_dir holds an earlier run",
         )
 
+    def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
+        """Read the options.
+
+        Raises:
+            UsageError: an option that there is not, or a value that does not fit.
+        """
+        check_files(args)
+        try:
+            super().parse_arguments(parser, args)
+        except ArgumentError as error:
+            known = [action.dest for action in parser._actions]
+            raise UsageError(complaint(str(error), known)) from None
+
     @property
     def folder(self) -> Path:
         """The run's folder."""
         return Path(self.config.trainer.default_root_dir or "runs/captioning")
 
+    @property
+    def last(self) -> Path:
+        """What a training resumes from."""
+        return self.folder / f"{LAST}.ckpt"
+
+    @property
+    def best(self) -> Path:
+        """What a training is done for."""
+        return self.folder / f"{BEST}.ckpt"
+
+    @property
+    def is_trial(self) -> bool:
+        """Whether a few batches are only tried out, which leaves no files."""
+        return bool(self.config.trainer.fast_dev_run)
+
     def before_instantiate_classes(self) -> None:
-        """Refuse to write over an earlier run before anything slow begins."""
-        holds_run = (self.folder / "last.ckpt").exists()
-        if holds_run and not (self.config.resume or self.config.overwrite):
+        """Refuse what cannot end well before anything slow begins."""
+        if self.is_trial:
+            return
+        if self.last.exists() and not (self.config.resume or self.config.overwrite):
             raise InputError(
                 f"{self.folder}: holds an earlier run; go on with --resume, start anew with "
                 "--overwrite, or give another --trainer.default_root_dir"
             )
+        made_folder(self.folder)
 
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
-        """The trainer, with its loggers and its folder where the configuration names none."""
-        kwargs["default_root_dir"] = str(self.folder)
-        if self.config_init.trainer.logger is None and not self.config.trainer.fast_dev_run:
-            kwargs["logger"] = loggers(self.folder)
-        kwargs["callbacks"] = [
-            *(self.config_init.trainer.callbacks or []),
+        """The trainer, with its loggers, and its folder where the configuration names none."""
+        chosen = self.config_init.trainer
+        given = chosen.callbacks or []
+        callbacks = [
+            *(given if isinstance(given, list) else [given]),
             SeededEpochs(self.config.data.seed),
-            LearningRateMonitor(logging_interval="step"),
+            self.config_init.checkpoints,
+            LastCheckpoint(),  # after the best one, so that it knows how good that is
         ]
-        return super().instantiate_trainer(**kwargs)
+        logger = chosen.logger
+        if logger is None:
+            resume = self.config.resume
+            logger = not self.is_trial and loggers(self.folder, self.settings(), resume)
+        if logger:
+            callbacks.append(LearningRateMonitor(logging_interval="step"))
+        if chosen.enable_progress_bar is not False and not any(
+            isinstance(callback, ProgressBar) for callback in callbacks
+        ):
+            callbacks.append(Progress())
+        changes = {"logger": logger, "callbacks": callbacks, "default_root_dir": str(self.folder)}
+        return super().instantiate_trainer(**(kwargs | changes))
+
+    def settings(self) -> dict[str, Any]:
+        """The configuration as plain values, without what concerns this one call only."""
+        once = self.config.clone()
+        once.resume = once.overwrite = False
+        # Without its nulls a file would fall back to the defaults, such as downloaded weights.
+        settings: dict[str, Any] = yaml.safe_load(self.parser.dump(once, skip_unset=False))
+        return settings
 
 
-def loggers(folder: Path) -> list[Logger]:
-    """CSV, and W&B: online for those who have logged in, offline for others.
-
-    The environment variable WANDB_MODE (online, offline, disabled) has the last word.
-    """
-    mode = os.environ.get("WANDB_MODE") or ("online" if wandb.api.api_key else "offline")
-    csv = CSVLogger(folder, name="", version="csv")
-    if mode == "disabled":
-        return [csv]
-    folder.mkdir(parents=True, exist_ok=True)
-    settings = wandb.Settings(silent=True) if mode == "offline" else None
-    online = WandbLogger(
-        project="captioning",
-        name=folder.name,
-        save_dir=folder,
-        offline=mode == "offline",
-        settings=settings,
-    )
-    return [csv, online]
-
-
-def train(arguments: list[str]) -> Path:
-    """Train as the options say.
+def train(arguments: list[str]) -> Path | None:
+    """Train as the options say, telling of the progress on stderr.
 
     Args:
         arguments: LightningCLI's options, such as ``--config configs/shapes.yaml``.
 
     Returns:
-        The best checkpoint.
+        The best checkpoint; none where batches were only tried out (``trainer.fast_dev_run``).
 
     Raises:
-        InputError: a bad data set or photo, or a folder that holds an earlier run.
+        InputError: options, data, a photo or a folder are not as they should be.
+        KeyboardInterrupt: with a message that says how to go on.
     """
-    _quieten()
-    cli = TrainCLI(
-        CaptioningModule,
-        CaptionData,
-        args=arguments,
-        run=False,
-        seed_everything_default=0,
-        trainer_defaults={"enable_model_summary": False},
-        save_config_callback=None,
-        auto_configure_optimizers=False,
-        load_from_checkpoint_support=False,
-        parser_kwargs={"exit_on_error": False, "prog": "captioning train"},
-    )
-    last = cli.folder / "last.ckpt"
-    if not cli.config.trainer.fast_dev_run:
+    with quiet(), _told_in_one_line():
+        cli = TrainCLI(
+            CaptioningModule,
+            CaptionData,
+            args=arguments,
+            run=False,
+            seed_everything_default=0,
+            trainer_defaults={"enable_model_summary": False, "log_every_n_steps": 10},
+            save_config_callback=None,
+            auto_configure_optimizers=False,
+            load_from_checkpoint_support=False,
+            parser_kwargs={"exit_on_error": False, "allow_abbrev": False, "prog": COMMAND},
+        )
+        if cli.is_trial:
+            cli.trainer.fit(cli.model, cli.datamodule)
+            return None
         with written_whole(cli.folder / "config.yaml") as path:
-            cli.parser.save(cli.config, path, overwrite=True, multifile=False)
-    cli.trainer.fit(
-        cli.model,
-        cli.datamodule,
-        ckpt_path=last if cli.config.resume and last.exists() else None,
-        weights_only=True,
-    )
-    return cli.folder / "best.ckpt"
+            path.write_text(yaml.safe_dump(cli.settings(), sort_keys=False), encoding="utf-8")
+        with wandb_within(cli.folder):
+            _fit(cli)
+        return cli.best
 
 
-def _quieten() -> None:
-    """Leave out the advice of libraries that does not fit what we do."""
-    for message in (
-        ".*does not have many workers.*",  # more would starve the training on two cores
-        ".*module\\(s\\) in eval mode at the start of training.*",  # a frozen encoder should be
-        ".*should not be both args and command line.*",
-        ".*isinstance\\(treespec, LeafSpec\\).*",  # Lightning's own use of torch
-    ):
-        warnings.filterwarnings("ignore", message=message)
+def _fit(cli: TrainCLI) -> None:
+    resumed = cli.last if cli.config.resume and cli.last.exists() else None
+    if resumed is None:
+        for old in (cli.last, cli.best):  # of a run to be overwritten: never resume from it
+            old.unlink(missing_ok=True)
+    try:
+        cli.trainer.fit(cli.model, cli.datamodule, ckpt_path=resumed, weights_only=True)
+    except SystemExit as exit:
+        if not isinstance(exit.__context__, KeyboardInterrupt):
+            raise
+        remedy = "go on by the same command with --resume"
+        if not cli.last.exists():
+            remedy = "no epoch was finished, so start again"
+        raise KeyboardInterrupt(f"interrupted; {remedy}") from None
+    best = cli.config_init.checkpoints
+    if best.best_model_score is not None:
+        print(f"best {best.monitor}: {best.best_model_score:.4f}", file=sys.stderr)
+
+
+@contextmanager
+def _told_in_one_line() -> Iterator[None]:
+    """Tell the complaints of Lightning and W&B as bad input."""
+    try:
+        yield
+    except MisconfigurationException as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"the trainer cannot do this: {reason}") from None
+    except wandb.errors.Error as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"W&B: {reason}; WANDB_MODE=offline trains without it") from None

@@ -3,18 +3,32 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+from captioning.errors import InputError
 
-def picture_names(photos: Iterable[Path]) -> dict[Path, str]:
-    """A PNG file name for each photo, by its stem; equal stems are numbered from the second on."""
-    names: dict[Path, str] = {}
+
+def picture_names(photos: Iterable[Path], folder: str | Path) -> dict[Path, Path]:
+    """Where in the folder the picture of each photo goes.
+
+    A picture is named after its photo, as PNG; equal names are numbered from the second on.
+
+    Raises:
+        InputError: a picture would take the place of one of the photos.
+    """
+    photos = dict.fromkeys(photos)
+    originals = {photo.resolve(): photo for photo in photos}
+    names: dict[Path, Path] = {}
     taken: set[str] = set()
     for photo in photos:
-        if photo in names:
-            continue
         name, number = f"{photo.stem}.png", 1
         while name.casefold() in taken:  # some file systems do not tell a.png from A.png
             number += 1
             name = f"{photo.stem}-{number}.png"
         taken.add(name.casefold())
-        names[photo] = name
+        picture = Path(folder) / name
+        if picture.resolve() in originals:
+            raise InputError(
+                f"{folder}: the overlay of {photo} would replace the photo "
+                f"{originals[picture.resolve()]}; choose another folder"
+            )
+        names[photo] = picture
     return names

@@ -1,0 +1,115 @@
+"""What the parser of options complains of, in one line that names the option and the remedy."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from inspect import signature
+from pathlib import Path
+
+import yaml
+
+from captioning.errors import UsageError
+
+_UNKNOWN = (
+    re.compile(r"unrecognized arguments: --(?P<option>[\w.-]+)"),
+    re.compile(r"Group '(?P<key>[\w.]+)' does not accept option '(?P<option>[\w.]+)'"),
+    re.compile(r"Key '(?P<option>[\w.]+)' is not expected"),
+    re.compile(r"Option '(?P<option>[\w.]+)' is not accepted"),
+    re.compile(r"does not accept nested key '(?P<option>[\w.]+)'"),
+)
+_KEY = re.compile(r'Parser key "(?P<key>[\w.]+)":')
+_CLASS = re.compile(r"class_path['\"]?[=: ]\s*'(?P<path>[\w.]+)'")
+_NO_CLASS = re.compile(r"(?:given class_path '|dot import path string: )(?P<path>[\w.]+)")
+_VALUE = re.compile(r"(?:Got value|Given value): *(?P<value>.*)")
+_EXPECTED = re.compile(r"Expected an? (?P<type>.+?)(?:\. Got value.*)?$", re.MULTILINE)
+LONGEST = 200
+
+
+def check_files(arguments: Sequence[str]) -> None:
+    """Read every configuration file among the arguments, to name one that is none.
+
+    Raises:
+        UsageError: a file is missing, or is not a YAML mapping.
+    """
+    for name in _config_files(arguments):
+        path = Path(name)
+        try:
+            content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise UsageError(f"{path}: no such configuration; check the path") from None
+        except OSError as error:
+            raise UsageError(f"{path}: cannot be read ({error.strerror}); give a file") from None
+        except (UnicodeDecodeError, yaml.YAMLError) as error:
+            reason = _line(str(error))
+            raise UsageError(f"{path}: not YAML ({reason}); correct it there") from None
+        if not isinstance(content, dict):
+            raise UsageError(f"{path}: holds no configuration; see configs/ for examples")
+
+
+def _config_files(arguments: Sequence[str]) -> Iterator[str]:
+    for index, argument in enumerate(arguments):
+        if argument in ("-c", "--config") and index + 1 < len(arguments):
+            yield arguments[index + 1]
+        elif argument.startswith("--config="):
+            yield argument.removeprefix("--config=")
+
+
+def complaint(message: str, known: Iterable[str]) -> str:
+    """The parser's `message` in one line.
+
+    Args:
+        message: what the parser said, in however many lines.
+        known: the options that it knows, such as ``model.learning_rate``.
+    """
+    where = _KEY.search(message)
+    key = where["key"] if where else ""
+    for pattern in _UNKNOWN:
+        if unknown := pattern.search(message):
+            group = unknown.groupdict().get("key") or key
+            return _unknown(group, unknown["option"], [*known, *_parameters(message, group)])
+    if "arguments are required: " in message:
+        return (
+            f"{message.rpartition('required: ')[2]} not given; start from a configuration: "
+            "captioning train --config configs/shapes.yaml"
+        )
+    value, expected = _VALUE.search(message), _EXPECTED.findall(message)
+    if value and expected:
+        types = " or ".join(dict.fromkeys(map(_line, expected)))
+        return f"{key}: {value['value']!r} does not fit; expected {types[:LONGEST]}"
+    if wrong := _NO_CLASS.search(message):
+        return (
+            f"{key}: there is no class {wrong['path']!r}; give the path of one, "
+            "as in the files of configs/"
+        )
+    text = _line(message[where.end() :] if where else message)
+    return f"{f'{key}: ' if key else ''}{text[:LONGEST]}; see captioning train --help"
+
+
+def _unknown(group: str, option: str, known: Sequence[str]) -> str:
+    full = f"{group}.{option}" if group else option
+    prefix, _, last = full.rpartition(".")
+    beside = {name.rpartition(".")[2] for name in known if name.rpartition(".")[0] == prefix}
+    beside.discard("help")
+    near = [f"{prefix}.{name}" for name in get_close_matches(last, beside, n=1)]
+    near = near or ([] if beside else get_close_matches(full, known, n=1))
+    if near:
+        return f"no option {full!r}; did you mean {near[0].strip('.')!r}?"
+    valid = f"{prefix} has {', '.join(sorted(beside))}"
+    return f"no option {full!r}; {valid if prefix and beside else 'see captioning train --help'}"
+
+
+def _parameters(message: str, key: str) -> list[str]:
+    """The options of the classes that the message names."""
+    names = []
+    for match in _CLASS.finditer(message):
+        module, _, name = match["path"].rpartition(".")
+        parameters = signature(getattr(import_module(module), name)).parameters
+        names += [f"{key}.{parameter}" for parameter in parameters]
+    return names
+
+
+def _line(text: str) -> str:
+    """The text in one line, the names of types as people write them."""
+    line = re.sub(r"<class '(\w+)'>", r"\1", " ".join(text.split()))
+    return line.replace("NoneType", "null").replace("typing.Literal", "one of ")

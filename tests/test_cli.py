@@ -1,0 +1,272 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from pycocoevalcap.bleu.bleu import Bleu
+from pycocotools.coco import COCO
+
+from captioning.cli import main
+from captioning.data.readers import Coco
+from captioning.data.vocabulary import tokenize
+from captioning.models import load
+
+HEAVY = ("torch", "torchvision", "pytorch_lightning", "matplotlib", "numpy", "PIL", "wandb")
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """A folder of three photos, one in a folder of its own and of another's name."""
+    folder = tmp_path / "photos"
+    for seed, name in enumerate(("a.jpg", "b.png", "more/a.jpg")):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        patches = np.random.default_rng(seed).integers(0, 255, (4, 5, 3), dtype=np.uint8)
+        Image.fromarray(patches).resize((60, 40)).save(path)
+    return folder
+
+
+def output(capsys: Capture) -> tuple[list[str], list[str]]:
+    out, err = capsys.readouterr()
+    return out.splitlines(), err.splitlines()
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["caption", "--help"], ["evaluate", "--data", "nowhere"]]
+)
+def test_help_and_wrong_usage_import_nothing_heavy(arguments: list[str]) -> None:
+    program = (
+        "import sys; from captioning.cli import main\n"
+        f"try: main({arguments})\n"
+        "except SystemExit: pass\n"
+        f"print(*(name for name in {HEAVY} if name in sys.modules), file=sys.stderr)"
+    )
+    process = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert process.stderr.splitlines()[-1] == ""
+
+
+def test_each_photo_gives_one_line_of_path_and_caption(
+    checkpoint: Path, photos: Path, capsys: Capture
+) -> None:
+    paths = [photos / "b.png", photos / "a.jpg"]
+    assert main(["caption", *map(str, paths), "--model", str(checkpoint), "--device", "cpu"]) == 0
+    captions = load(checkpoint).caption(paths)
+    lines, errors = output(capsys)
+    assert lines == [f"{path}\t{c.text}" for path, c in zip(paths, captions, strict=True)]
+    assert not errors
+
+
+def test_a_folder_stands_for_all_photos_in_it(
+    checkpoint: Path, photos: Path, capsys: Capture
+) -> None:
+    assert main(["caption", str(photos), "--model", str(checkpoint)]) == 0
+    lines, _ = output(capsys)
+    names = [str(photos / name) for name in ("a.jpg", "b.png", "more/a.jpg")]
+    assert [line.split("\t")[0] for line in lines] == names
+
+
+def test_batches_give_the_same_as_photos_one_by_one(
+    checkpoint: Path, photos: Path, capsys: Capture
+) -> None:
+    outputs = []
+    for size in ("1", "2", "16"):
+        main(["caption", str(photos), "--model", str(checkpoint), "--batch-size", size])
+        outputs.append(output(capsys))
+    assert outputs[0] == outputs[1] == outputs[2]
+
+
+def test_json_lines_hold_words_probabilities_and_score(
+    checkpoint: Path, photos: Path, capsys: Capture
+) -> None:
+    main(["caption", str(photos), "--model", str(checkpoint), "--json"])
+    lines, _ = output(capsys)
+    for line in map(json.loads, lines):
+        assert set(line) == {"image", "caption", "score", "words"}
+        assert line["caption"] == " ".join(entry["word"] for entry in line["words"])
+        assert all(0 < entry["probability"] <= 1 for entry in line["words"])
+        assert line["score"] < 0
+
+
+def test_overlays_are_one_picture_per_photo_also_for_equal_names(
+    checkpoint: Path, photos: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    folder = tmp_path / "overlays"
+    main(["caption", str(photos), "--model", str(checkpoint), "--overlay", str(folder)])
+    assert {path.name for path in folder.iterdir()} == {"a.png", "b.png", "a-2.png"}
+    for path in folder.iterdir():
+        with Image.open(path) as picture:
+            assert min(picture.size) > 100
+    assert (folder / "a.png").read_bytes() != (folder / "a-2.png").read_bytes()
+
+
+def test_an_overlay_never_replaces_a_photo(checkpoint: Path, photos: Path, capsys: Capture) -> None:
+    before = (photos / "b.png").read_bytes()
+    folder = str(photos)
+    assert main(["caption", folder, "--model", str(checkpoint), "--overlay", folder]) == 1
+    assert (photos / "b.png").read_bytes() == before
+    _, [error] = output(capsys)
+    assert "b.png" in error
+    assert "choose another folder" in error
+
+
+def test_a_bad_photo_is_one_line_and_the_others_are_captioned(
+    checkpoint: Path, photos: Path, capsys: Capture
+) -> None:
+    (photos / "b.png").write_text("no picture")
+    assert main(["caption", str(photos), "--model", str(checkpoint)]) == 1
+    lines, errors = output(capsys)
+    assert [Path(line.split("\t")[0]).name for line in lines] == ["a.jpg", "a.jpg"]
+    assert len(errors) == 1
+    assert "b.png: not an image" in errors[0]
+
+
+def test_photos_that_are_all_bad_are_named_one_a_line(
+    checkpoint: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    missing = [str(tmp_path / "one.jpg"), str(tmp_path / "two.jpg")]
+    assert main(["caption", *missing, "--model", str(checkpoint)]) == 1
+    lines, errors = output(capsys)
+    assert not lines
+    assert all(name in error for name, error in zip(missing, errors, strict=True))
+
+
+def unusual(kind: str, path: Path) -> None:
+    """A photo in a form that cameras, scanners and web pages make."""
+    plain = Image.effect_noise((30, 20), 80)
+    if kind == "palette with transparency":
+        plain.convert("P").save(path, "PNG", transparency=3)
+    elif kind == "CMYK":
+        plain.convert("CMYK").save(path, "JPEG")
+    elif kind == "16 bit":
+        wide = np.arange(600, dtype=np.uint16).reshape(20, 30) * 100
+        Image.fromarray(wide).save(path, "PNG")
+    elif kind == "alpha":
+        plain.convert("RGBA").save(path, "PNG")
+    elif kind == "EXIF rotation":
+        exif = Image.Exif()
+        exif[0x0112] = 6
+        plain.convert("RGB").save(path, "JPEG", exif=exif)
+    else:
+        Image.new("RGB", (1, 1), "red").save(path, "PNG")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["palette with transparency", "CMYK", "16 bit", "alpha", "EXIF rotation", "1 x 1"],
+)
+def test_unusual_photos_are_captioned_and_overlaid(
+    checkpoint: Path, tmp_path: Path, kind: str, capsys: Capture
+) -> None:
+    unusual(kind, tmp_path / "photo.image")
+    photo, folder = str(tmp_path / "photo.image"), tmp_path / "overlays"
+    assert main(["caption", photo, "--model", str(checkpoint), "--overlay", str(folder)]) == 0
+    lines, errors = output(capsys)
+    assert len(lines) == 1
+    assert not errors
+    assert (folder / "photo.png").exists()
+
+
+def test_the_same_seed_samples_the_same_captions(
+    checkpoint: Path, photos: Path, capsys: Capture
+) -> None:
+    outputs = []
+    for seed in ("1", "1", "2"):
+        sampling = ["--sample", "--temperature", "2", "--seed", seed]
+        main(["caption", str(photos), "--model", str(checkpoint), *sampling])
+        outputs.append(output(capsys))
+    assert outputs[0] == outputs[1] != outputs[2]
+
+
+def test_limits_of_length_hold(checkpoint: Path, photos: Path, capsys: Capture) -> None:
+    limits = ["--beam", "2", "--min-length", "3", "--max-length", "3"]
+    main(["caption", str(photos), "--model", str(checkpoint), *limits])
+    lines, _ = output(capsys)
+    assert {len(line.split("\t")[1].split()) for line in lines} == {3}
+
+
+@pytest.fixture
+def evaluated(checkpoint: Path, shapes_data: Path, tmp_path: Path, capsys: Capture) -> Path:
+    """What `captioning evaluate` leaves behind for the four scenes of the validation split."""
+    data = ["--data", str(shapes_data), "--out", str(tmp_path / "scores")]
+    assert main(["evaluate", "--model", str(checkpoint), *data, "--device", "cpu"]) == 0
+    return tmp_path / "scores"
+
+
+def test_evaluate_writes_captions_that_coco_tools_read(evaluated: Path, shapes_data: Path) -> None:
+    truth = COCO(shapes_data / "annotations/captions_val.json")
+    results = truth.loadRes(str(evaluated / "captions.json"))
+    assert sorted(results.getImgIds()) == sorted(truth.getImgIds())
+
+
+def test_the_scores_are_those_of_the_coco_evaluation(evaluated: Path, shapes_data: Path) -> None:
+    captions = {
+        entry["image_id"]: [" ".join(tokenize(entry["caption"]))]
+        for entry in json.loads((evaluated / "captions.json").read_text())
+    }
+    references = {
+        record.image_id: [" ".join(tokenize(caption)) for caption in record.captions]
+        for record in Coco(shapes_data).read("val")
+    }
+    theirs, _ = Bleu(4).compute_score(references, captions, verbose=0)
+    scores = json.loads((evaluated / "scores.json").read_text())
+    assert [scores[f"BLEU-{n}"] for n in range(1, 5)] == pytest.approx(theirs)
+    assert theirs[0] > 0
+
+
+def test_scenes_are_also_judged_by_what_they_state(evaluated: Path) -> None:
+    assert 0 <= json.loads((evaluated / "scores.json").read_text())["right"] <= 1
+
+
+def test_evaluate_prints_the_scores_and_where_they_are(
+    checkpoint: Path, shapes_data: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    model, folder = ["--model", str(checkpoint)], tmp_path / "scores"
+    data = ["--data", str(shapes_data), "--split", "test", "--limit", "1"]
+    assert main(["evaluate", *model, *data, "--out", str(folder)]) == 0
+    lines, errors = output(capsys)
+    assert lines[0].startswith("BLEU-1")
+    assert lines[-1] == str(folder)
+    assert len(json.loads((folder / "captions.json").read_text())) == 1
+    assert not errors
+
+
+def test_check_ends_with_0_for_a_sound_data_set_and_1_for_another(
+    shapes_data: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    assert main(["check", str(shapes_data)]) == 0
+    (tmp_path / "captions.csv").write_text("file_name,caption\ngone.jpg,a dog\n")
+    assert main(["check", str(tmp_path)]) == 1
+    assert "gone.jpg" in capsys.readouterr().out
+
+
+def test_shapes_draws_a_data_set_that_check_finds_sound(tmp_path: Path, capsys: Capture) -> None:
+    few = ["--train", "2", "--val", "1", "--test", "1", "--pixels", "32"]
+    assert main(["shapes", str(tmp_path / "shapes"), *few]) == 0
+    assert main(["check", str(tmp_path / "shapes")]) == 0
+
+
+def test_train_ends_with_where_the_best_checkpoint_is(
+    tiny_config: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    options = ["--trainer.default_root_dir", str(tmp_path / "run"), "--trainer.max_epochs", "1"]
+    assert main(["train", "--config", str(tiny_config), *options]) == 0
+    lines, _ = output(capsys)
+    assert lines == [str(tmp_path / "run/best.ckpt")]
+    assert Path(lines[0]).exists()
+
+
+def test_nothing_is_said_when_a_reader_has_enough(
+    shapes_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # as on most machines
+    command = f"{sys.executable} -m captioning check {shapes_data} | true"
+    process = subprocess.run(["bash", "-c", command], capture_output=True, check=True)
+    assert not process.stderr

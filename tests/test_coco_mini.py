@@ -1,0 +1,65 @@
+"""On COCO's own layout and real photos, where a developer's machine has them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from captioning.cli import main
+
+CONFIG = Path(__file__).parents[1] / "configs/overfit.yaml"
+
+
+@pytest.fixture(scope="module")
+def overfitted(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that has learnt coco-mini's 60 training photos by heart."""
+    weights = shared_data.parent / "weights/mobilenet_v2_imagenet.pth"
+    if not weights.exists():
+        pytest.skip(f"no weights in {weights.parent}")
+    folder = tmp_path_factory.mktemp("overfit")
+    options = {
+        "--config": CONFIG,
+        "--data.reader.init_args.root": shared_data / "coco-mini",
+        "--data.features": folder / "features",
+        "--data.workers": 0,
+        "--model.encoder.init_args.weights": weights,
+        "--trainer.accelerator": "cpu",
+        "--trainer.default_root_dir": folder / "run",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WANDB_MODE", "disabled")
+        assert main(["train", *(str(part) for pair in options.items() for part in pair)]) == 0
+    return folder / "run/best.ckpt"
+
+
+def scores(model: Path, data: Path, split: str, folder: Path) -> dict[str, float]:
+    options = ["--model", str(model), "--data", str(data), "--split", split, "--device", "cpu"]
+    assert main(["evaluate", *options, "--out", str(folder)]) == 0
+    values: dict[str, float] = json.loads((folder / "scores.json").read_text())
+    return values
+
+
+def test_photos_learnt_by_heart_are_captioned_as_people_did(
+    overfitted: Path, shared_data: Path, tmp_path: Path
+) -> None:
+    found = scores(overfitted, shared_data / "coco-mini", "train", tmp_path)
+    assert found["images"] == 60
+    assert found["BLEU-4"] > 0.6
+
+
+def test_photos_never_seen_are_scored_too(
+    overfitted: Path, shared_data: Path, tmp_path: Path
+) -> None:
+    found = scores(overfitted, shared_data / "coco-mini", "val", tmp_path)
+    assert found["images"] == 20
+    assert 0 < found["BLEU-1"] < 0.6
+
+
+def test_photos_never_seen_are_captioned(
+    overfitted: Path, shared_data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    photos = shared_data / "coco-mini/val2017"
+    assert main(["caption", str(photos), "--model", str(overfitted), "--device", "cpu"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 20
+    assert all(line.split("\t")[1] for line in lines)

@@ -1,0 +1,121 @@
+import hashlib
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import wandb
+from PIL import Image
+
+from captioning.cli import main
+from captioning.data.readers import Coco
+from captioning.errors import InputError
+from captioning.models import load
+from captioning.training.loggers import wandb_mode
+from captioning.viewing.overlay import word_pictures
+
+
+@pytest.fixture(scope="module")
+def run(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a training of two epochs with a table of two images, W&B offline."""
+    folder = tmp_path_factory.mktemp("boards") / "run"
+    options = ["--trainer.default_root_dir", str(folder), "--trainer.max_epochs", "2"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WANDB_MODE", "offline")
+        patch.delenv("WANDB_DATA_DIR", raising=False)
+        table = ["--validation_table.images", "2"]
+        assert main(["train", "--config", str(tiny_config), *options, *table]) == 0
+    return folder
+
+
+def staged(run: Path) -> dict[str, bytes]:
+    """What W&B will upload, by its SHA-256."""
+    files = [path.read_bytes() for path in (run / "wandb/data/artifacts/staging").iterdir()]
+    return {hashlib.sha256(content).hexdigest(): content for content in files}
+
+
+def tables(run: Path) -> list[dict[str, Any]]:
+    """The tables that W&B will upload, in the order of the epochs."""
+    files = (run / "wandb/data/artifacts/staging").iterdir()
+    in_order = sorted(files, key=lambda path: path.stat().st_mtime_ns)
+    contents = dict.fromkeys(path.read_bytes() for path in in_order)  # each is there twice
+    return [json.loads(content) for content in contents if content.startswith(b"{")]
+
+
+def test_each_validation_logs_a_table_of_the_same_images(run: Path, shapes_data: Path) -> None:
+    records = Coco(shapes_data).read("val")[::2]
+    first, second = tables(run)
+    for table in (first, second):
+        assert table["columns"][:3] == ["image", "references", "caption"]
+        assert [row[1] for row in table["data"]] == ["\n".join(r.captions) for r in records]
+
+
+def test_each_row_has_one_overlay_per_word_of_its_caption(run: Path) -> None:
+    for row in tables(run)[-1]["data"]:
+        overlays = [cell for cell in row[3:] if cell is not None]
+        assert len(overlays) == len(row[2].split())
+        assert all(cell["_type"] == "image-file" for cell in (row[0], *overlays))
+
+
+def test_the_last_table_shows_what_the_last_checkpoint_says_and_where_it_looks(
+    run: Path, shapes_data: Path
+) -> None:
+    record = Coco(shapes_data).read("val")[0]
+    [caption] = load(run / "last.ckpt").caption([record.image])
+    row = tables(run)[-1]["data"][0]
+    assert row[2] == caption.text
+    with Image.open(record.image) as photo:
+        expected = word_pictures(photo.copy(), caption)[0]
+    with Image.open(io.BytesIO(staged(run)[row[3]["sha256"]])) as overlay:
+        difference = np.asarray(overlay, dtype=float) - np.asarray(expected, dtype=float)
+    assert np.abs(difference).mean() < 5  # JPEG
+
+
+def test_the_run_of_w_and_b_has_the_configuration_and_lies_in_the_runs_folder(run: Path) -> None:
+    [folder] = (run / "wandb").glob("offline-run-*")
+    [file] = folder.glob("*.wandb")
+    assert b"learning_rate" in file.read_bytes()
+    assert wandb.run is None
+    assert "WANDB_DATA_DIR" not in os.environ
+
+
+@pytest.fixture
+def without_login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    for name in ("WANDB_API_KEY", "WANDB_MODE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.usefixtures("without_login")
+def test_without_a_login_w_and_b_stays_offline_and_asks_nothing(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert wandb_mode() == "offline"
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.usefixtures("without_login")
+def test_whoever_wants_to_be_online_without_a_login_is_told_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", "online")
+    with pytest.raises(InputError, match="nobody has logged in; run `wandb login`"):
+        wandb_mode()
+
+
+def test_with_a_login_w_and_b_is_online(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {}
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    monkeypatch.setattr(wandb, "login", lambda **options: asked.update(options) or True)
+    assert wandb_mode() == "online"
+    assert asked["prompt"] is False
+
+
+def test_a_mode_that_there_is_not_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_MODE", "onlien")
+    with pytest.raises(InputError, match="WANDB_MODE is 'onlien'; give online, offline"):
+        wandb_mode()
