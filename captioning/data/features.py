@@ -135,7 +135,7 @@ def _write(
     encoder.eval()
     rows: Any = None
     done = 0
-    with tqdm(total=len(images), desc="features", unit="image") as progress:
+    with tqdm(total=len(images), desc="features", unit="image", disable=None) as progress:
         for pixels in loader:
             annotations = encoder(pixels.to(device)).half().cpu().numpy()
             if rows is None:

@@ -4,9 +4,10 @@ from captioning.models.attention import AdditiveAttention, Attention, DotProduct
 from captioning.models.caption import Caption
 from captioning.models.captioner import Captioner, load
 from captioning.models.decoder import Decoder
-from captioning.models.decoding import BeamSearch, Decoded, Greedy, Sampling, Search
+from captioning.models.decoding import BeamSearch, Greedy, Sampling
 from captioning.models.encoder import BACKBONES, CNNEncoder
 from captioning.models.lstm import LSTMDecoder
+from captioning.models.search import Decoded, Search
 
 __all__ = [
     "BACKBONES",

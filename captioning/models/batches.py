@@ -11,7 +11,7 @@ from captioning.data.images import read_image
 from captioning.errors import InputError
 from captioning.models.caption import Caption
 from captioning.models.captioner import Captioner
-from captioning.models.decoding import Search
+from captioning.models.search import Search
 
 
 def captioned(

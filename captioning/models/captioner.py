@@ -16,8 +16,9 @@ from captioning.data.vocabulary import EOS, PAD, Vocabulary
 from captioning.errors import InputError
 from captioning.models.caption import Caption
 from captioning.models.decoder import Decoder
-from captioning.models.decoding import BeamSearch, Decoded, Search
+from captioning.models.decoding import BeamSearch
 from captioning.models.encoder import CNNEncoder
+from captioning.models.search import Decoded, Search
 
 
 class Captioner(nn.Module):

@@ -67,7 +67,9 @@ def write_shapes(
     _claim(directory, settings)
 
     try:
-        with tqdm(total=sum(counts.values()), unit="scene", disable=not progress) as bar:
+        with tqdm(
+            total=sum(counts.values()), unit="scene", disable=None if progress else True
+        ) as bar:
             files: dict[str, Any] = {}
             for number, (split, count) in enumerate(counts.items()):
                 folder = directory / split
