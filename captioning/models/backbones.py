@@ -22,9 +22,29 @@ class Coordinates(nn.Module):
         return torch.cat([features, where.expand(batch, -1, -1, -1)], dim=1)
 
 
-def _block(in_channels: int, out_channels: int, stride: int = 1) -> nn.Sequential:
+def _block(in_channels: int, out_channels: int) -> nn.Sequential:
     return nn.Sequential(
-        nn.Conv2d(in_channels, out_channels, 3, stride, padding=1, bias=False),
+        nn.Conv2d(in_channels, out_channels, kernel_size=3, padding=1, bias=False),
+        nn.BatchNorm2d(out_channels),
+        nn.ReLU(inplace=True),
+    )
+
+
+def _halving_block(in_channels: int, out_channels: int, kernel_size: int) -> nn.Sequential:
+    """Half the rows and columns, by an even kernel: an odd one moves the cells up and left.
+
+    Each cell then looks at the middle of its own place in the image, over which its attention is
+    drawn; three halvings by odd kernels would look almost half a cell beside it.
+    """
+    return nn.Sequential(
+        nn.Conv2d(
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride=2,
+            padding=kernel_size // 2 - 1,
+            bias=False,
+        ),
         nn.BatchNorm2d(out_channels),
         nn.ReLU(inplace=True),
     )
@@ -58,10 +78,10 @@ class SmallCNN(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.features = nn.Sequential(
-            _block(3, 32, stride=2),
-            _block(32, 64, stride=2),
+            _halving_block(3, 32, kernel_size=4),
+            _halving_block(32, 64, kernel_size=4),
             _block(64, 64),
-            _block(64, 128, stride=2),
+            _halving_block(64, 128, kernel_size=2),
             _block(128, 128),
             nn.Sequential(
                 Coordinates(),

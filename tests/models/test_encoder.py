@@ -15,6 +15,7 @@ from torchvision.transforms import v2
 
 from captioning.errors import InputError
 from captioning.models import BACKBONES, CNNEncoder
+from captioning.models.backbones import SmallCNN
 
 
 def images(height: int = 32, width: int = 32, batch: int = 2) -> Tensor:
@@ -238,3 +239,14 @@ def test_only_trained_stages_ask_for_gradients() -> None:
 def test_an_encoder_says_whether_it_is_frozen() -> None:
     assert CNNEncoder("small", weights=None).is_frozen
     assert not CNNEncoder("small", weights=None, trainable_stages=1).is_frozen
+
+
+def test_a_cell_of_the_small_backbone_looks_at_the_middle_of_its_place() -> None:
+    torch.manual_seed(0)
+    image = torch.rand(1, 3, 64, 64, requires_grad=True)
+    cells = SmallCNN().eval().features(image)  # 8 x 8 of 8 pixels each
+    cells[0, :, 3, 4].sum().backward()
+    assert image.grad is not None
+    seen = image.grad[0].abs().sum(dim=0).nonzero().float()  # (pixels, row and column)
+    middle = (seen.amin(dim=0) + seen.amax(dim=0)) / 2
+    assert middle.tolist() == [3 * 8 + 3.5, 4 * 8 + 3.5]
