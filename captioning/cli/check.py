@@ -1,0 +1,22 @@
+"""`captioning check`: the faults of a data set, before training."""
+
+import argparse
+
+from captioning.cli.options import Commands
+
+
+def add(commands: Commands) -> None:
+    """Tell the parser of this command."""
+    parser = commands.add_parser("check", help="look for faults in a data set before training")
+    parser.add_argument("data", metavar="DIR", help="the data set")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print what is wrong; 1 where anything is."""
+    from captioning.data.check import check
+    from captioning.data.readers import reader_for
+
+    result = check(reader_for(options.data))
+    print(result)
+    return 0 if result.ok else 1

@@ -1,0 +1,93 @@
+"""What several commands share: the parser, and the options of models and searches."""
+
+import argparse
+from typing import TYPE_CHECKING, NoReturn
+
+from captioning.errors import UsageError
+
+if TYPE_CHECKING:
+    from captioning.models import Captioner, Search
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints are one line and do not end the process."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise what argparse would print before ending the process."""
+        raise UsageError(f"{message}; see {self.prog} --help")
+
+
+Commands = argparse._SubParsersAction
+"""What a command adds itself to."""
+
+
+def positive(text: str) -> int:
+    """A number of at least one, as argparse reads it."""
+    if text.isdecimal() and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Options of the model and of how much it does at a time."""
+    parser.add_argument("--model", required=True, metavar="CHECKPOINT", help="a trained model")
+    parser.add_argument(
+        "--batch-size",
+        type=positive,
+        default=16,
+        metavar="N",
+        help="photos at a time (default: 16)",
+    )
+    parser.add_argument(
+        "--device", default=None, help="cpu, cuda, mps (default: the best there is)"
+    )
+
+
+def add_search(parser: argparse.ArgumentParser) -> None:
+    """Options of how words are chosen."""
+    search = parser.add_argument_group(
+        "search", "how words are chosen; what is not given is as the model was trained"
+    )
+    kind = search.add_mutually_exclusive_group()
+    kind.add_argument("--beam", type=int, metavar="N", help="beam search of this width")
+    kind.add_argument("--greedy", action="store_true", help="always the most probable word")
+    kind.add_argument("--sample", action="store_true", help="draw words by their probability")
+    search.add_argument("--temperature", type=float, help="of sampling")
+    search.add_argument("--top-k", type=int, help="sample from the k best words")
+    search.add_argument("--top-p", type=float, help="sample from the best words of this mass")
+    search.add_argument("--length-penalty", type=float, help="0 favours short captions, 1 none")
+    search.add_argument("--max-length", type=int, help="most words")
+    search.add_argument("--min-length", type=int, help="fewest words")
+    search.add_argument("--no-repeat-ngram", type=int, help="no n words twice")
+    search.add_argument("--seed", type=int, default=0, help="of sampling (default: 0)")
+
+
+def model_and_search(options: argparse.Namespace) -> "tuple[Captioner, Search]":
+    """The model, on its device, and its own search changed by the options."""
+    import torch
+
+    from captioning.models import BeamSearch, Greedy, Sampling, load
+    from captioning.models.device import usable_device
+
+    captioner = load(options.model, usable_device(options.device))
+    torch.manual_seed(options.seed)
+    kind = type(captioner.search)
+    if options.beam is not None:
+        kind = BeamSearch
+    elif options.greedy or options.sample:
+        kind = Greedy if options.greedy else Sampling
+    of_sampling = {"temperature", "top_k", "top_p"}
+    given = {
+        name: getattr(options, name)
+        for name in (
+            *of_sampling,
+            *("length_penalty", "max_length", "min_length", "no_repeat_ngram"),
+        )
+        if getattr(options, name) is not None
+    }
+    if kind is not Sampling and of_sampling & given.keys():
+        name = min(of_sampling & given.keys()).replace("_", "-")
+        raise UsageError(f"--{name} is of sampling; give --sample too, or leave it out")
+    if options.beam is not None:
+        given["width"] = options.beam
+    return captioner, captioner.search.changed(kind, **given)

@@ -1,0 +1,33 @@
+"""`captioning shapes`: draws the data set of simple scenes."""
+
+import argparse
+
+from captioning.cli.options import Commands
+
+
+def add(commands: Commands) -> None:
+    """Tell the parser of this command."""
+    parser = commands.add_parser("shapes", help="draw the data set of simple scenes")
+    parser.add_argument("directory", metavar="DIR", help="where to draw it")
+    parser.add_argument("--train", type=int, default=6000, help="scenes to train on")
+    parser.add_argument("--val", type=int, default=500, help="scenes to validate on")
+    parser.add_argument("--test", type=int, default=500, help="scenes held out")
+    parser.add_argument("--pixels", type=int, default=128, help="side of a picture")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Draw the scenes."""
+    from captioning.data.shapes import write_shapes
+
+    write_shapes(
+        options.directory,
+        train=options.train,
+        val=options.val,
+        test=options.test,
+        pixels=options.pixels,
+        seed=options.seed,
+    )
+    print(options.directory)
+    return 0

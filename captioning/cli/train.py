@@ -1,0 +1,21 @@
+"""`captioning train`: a model from a configuration; its options are LightningCLI's."""
+
+from captioning.cli.options import Commands
+
+
+def add(commands: Commands) -> None:
+    """Tell the parser of this command."""
+    parser = commands.add_parser(
+        "train", help="train a model: captioning train --config configs/shapes.yaml"
+    )
+    parser.set_defaults(run=lambda options: run([]))
+
+
+def run(arguments: list[str]) -> int:
+    """Train as the options say, and print where the best checkpoint is."""
+    from captioning.training.train import train
+
+    best = train(arguments)
+    if best is not None:
+        print(best)
+    return 0
