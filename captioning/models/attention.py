@@ -5,6 +5,7 @@ A attention width.
 """
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -12,6 +13,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from captioning.configurable import Configurable
+from captioning.models.energies import Energies, add_energy_gradients, exponential
+from captioning.models.linear import Linear
 
 
 class Attended(NamedTuple):
@@ -64,8 +67,17 @@ class Attention(Configurable, nn.Module):
 
     def __init__(self, query_dim: int, annotation_dim: int, attention_dim: int) -> None:
         super().__init__()
-        self.key = nn.Linear(annotation_dim, attention_dim)
-        self.query = nn.Linear(query_dim, attention_dim, bias=False)
+        self.key = Linear(annotation_dim, attention_dim)
+        self.query = Linear(query_dim, attention_dim, bias=False)
+
+    @property
+    def scoring(self) -> list[nn.Parameter]:
+        """The parameters that `scores` uses: all but those of key and query."""
+        return [
+            parameter
+            for name, parameter in self.named_parameters()
+            if not name.startswith(("key.", "query."))
+        ]
 
     def project(self, annotations: Float[Tensor, "B L D"]) -> Float[Tensor, "B L A"]:
         """The keys, computed once per image and shared by all its captions and words."""
@@ -73,9 +85,33 @@ class Attention(Configurable, nn.Module):
 
     @abstractmethod
     def scores(
-        self, query: Float[Tensor, "B N Q"], keys: Float[Tensor, "B L A"]
+        self, queries: Float[Tensor, "B N A"], keys: Float[Tensor, "B L A"]
     ) -> Float[Tensor, "B N L"]:
-        """How well each region fits each query, before the softmax."""
+        """How well each region fits each projected query, before the softmax."""
+
+    def add_gradients(
+        self,
+        gradient: Float[Tensor, "B N L"],
+        queries: Float[Tensor, "B N A"],
+        keys: Float[Tensor, "B L A"],
+        keys_gradient: Float[Tensor, "B L A"],
+        scoring_gradients: Sequence[Tensor],
+    ) -> Float[Tensor, "B N A"]:
+        """The gradient of `scores` by the queries; those by keys and `scoring` are added in place.
+
+        The training's word loop calls this for every word instead of keeping a graph. An attention
+        may override it with something faster that gives the same.
+        """
+        with torch.enable_grad():
+            inputs = [part.detach().requires_grad_() for part in (queries, keys)]
+            scores = self.scores(inputs[0], inputs[1])
+            of_queries, of_keys, *of_scoring = torch.autograd.grad(
+                scores, [*inputs, *self.scoring], gradient.to(scores.dtype)
+            )
+        keys_gradient += of_keys
+        for total, part in zip(scoring_gradients, of_scoring, strict=True):
+            total += part
+        return of_queries
 
     def forward(
         self,
@@ -85,33 +121,51 @@ class Attention(Configurable, nn.Module):
         mask: Bool[Tensor, "B L"] | None = None,
     ) -> Attended:
         """Weights over regions for every query, and the contexts they give."""
-        weights = masked_softmax(self.scores(query, keys), mask)
+        weights = masked_softmax(self.scores(self.query(query), keys), mask)
         return Attended(weights.to(annotations.dtype) @ annotations, weights)
 
 
 class AdditiveAttention(Attention):
     """A perceptron scores each pair of query and key (Bahdanau et al. 2015; Xu et al. 2015, eq. 4).
 
-    e = v . tanh(W_a a + W_h h)
+    e = v . tanh(W_a a + W_h h); the arithmetic is in `captioning.models.energies`, which is why
+    keys are exponentials here.
     """
 
     def __init__(self, query_dim: int, annotation_dim: int, attention_dim: int) -> None:
         super().__init__(query_dim, annotation_dim, attention_dim)
         self.energy = nn.Linear(attention_dim, 1, bias=False)
 
+    def project(self, annotations: Float[Tensor, "B L D"]) -> Float[Tensor, "B L A"]:
+        """The keys as exp(2 W_a a), at least in single precision."""
+        return exponential(self.key(annotations))
+
     def scores(
-        self, query: Float[Tensor, "B N Q"], keys: Float[Tensor, "B L A"]
+        self, queries: Float[Tensor, "B N A"], keys: Float[Tensor, "B L A"]
     ) -> Float[Tensor, "B N L"]:
         """The energies e of the class's formula."""
-        meeting = self.query(query)[:, :, None] + keys[:, None]  # (B, N, L, A)
-        return self.energy(meeting.tanh()).squeeze(-1)
+        return Energies.apply(queries, keys, self.energy.weight)
+
+    def add_gradients(
+        self,
+        gradient: Float[Tensor, "B N L"],
+        queries: Float[Tensor, "B N A"],
+        keys: Float[Tensor, "B L A"],
+        keys_gradient: Float[Tensor, "B L A"],
+        scoring_gradients: Sequence[Tensor],
+    ) -> Float[Tensor, "B N A"]:
+        """The same without a graph."""
+        [direction] = scoring_gradients
+        return add_energy_gradients(
+            gradient, queries, keys, self.energy.weight, keys_gradient, direction
+        )
 
 
 class DotProductAttention(Attention):
     """The scaled dot product of query and key (Luong et al. 2015; Vaswani et al. 2017, eq. 1)."""
 
     def scores(
-        self, query: Float[Tensor, "B N Q"], keys: Float[Tensor, "B L A"]
+        self, queries: Float[Tensor, "B N A"], keys: Float[Tensor, "B L A"]
     ) -> Float[Tensor, "B N L"]:
         """Dot products divided by the square root of A."""
-        return self.query(query) @ keys.transpose(1, 2) / keys.shape[-1] ** 0.5
+        return queries @ keys.transpose(1, 2) / keys.shape[-1] ** 0.5

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from captioning.configurable import Configurable
+from captioning.models.likelihood import cross_entropy
 
 State = dict[str, Tensor]
 """What a decoder carries from word to word: tensors (B, N, ...), so that following a beam is one
@@ -80,7 +81,8 @@ class Decoder(Configurable, nn.Module):
     ) -> tuple[Float[Tensor, "B N T V"], Float[Tensor, "B N T L"]]:
         """Teacher forcing: logits for the word after each of `tokens`, and attention weights.
 
-        A decoder may override this with something faster that gives the same.
+        What stands at PAD means nothing. A decoder may override this with something faster that
+        gives the same.
         """
         memory = self.remember(annotations, mask)
         state = self.start(memory, tokens.shape[1])
@@ -91,3 +93,23 @@ class Decoder(Configurable, nn.Module):
             logits.append(step.logits)
             weights.append(step.weights)
         return torch.stack(logits, dim=2), torch.stack(weights, dim=2)
+
+    def cross_entropy(
+        self,
+        annotations: Float[Tensor, "B L D"],
+        tokens: Int[Tensor, "B N S"],
+        label_smoothing: float = 0.0,
+        mask: Bool[Tensor, "B L"] | None = None,
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, "B N S-1 L"]]:
+        """What training minimises, summed over all words, in nats; and attention weights.
+
+        A decoder may override this with something that needs less than all logits at once.
+
+        Args:
+            annotations: the annotation vectors.
+            tokens: the captions from BOS to EOS; PAD does not count.
+            label_smoothing: share of a word's probability spread over the vocabulary.
+            mask: True where a region may be attended.
+        """
+        logits, weights = self(annotations, tokens[..., :-1], mask)
+        return cross_entropy(logits, tokens[..., 1:], label_smoothing), weights

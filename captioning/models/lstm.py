@@ -7,6 +7,10 @@ from torch import Tensor, nn
 from captioning.data.vocabulary import PAD
 from captioning.models.attention import AdditiveAttention, Attention
 from captioning.models.decoder import Decoder, Memory, State, Step
+from captioning.models.likelihood import linear_cross_entropy
+from captioning.models.linear import Linear, linear
+from captioning.models.recurrence import Parts, lstm_cell, recur
+from captioning.models.rows import Rows
 
 
 class LSTMDecoder(Decoder):
@@ -53,9 +57,7 @@ class LSTMDecoder(Decoder):
         super().__init__(annotation_dim, vocab_size)
         width = projection_dim or annotation_dim
         self.project = (
-            nn.Sequential(
-                nn.Linear(annotation_dim, width), nn.ReLU(), nn.Dropout(annotation_dropout)
-            )
+            nn.Sequential(Linear(annotation_dim, width), nn.ReLU(), nn.Dropout(annotation_dropout))
             if projection_dim
             else nn.Dropout(annotation_dropout)
         )
@@ -63,17 +65,17 @@ class LSTMDecoder(Decoder):
         self.query_with_word = query_with_word
         query_dim = hidden_dim + embedding_dim if query_with_word else hidden_dim
         self.attention = attention(query_dim, width, attention_dim)
-        self.beta = nn.Linear(hidden_dim, 1)
-        self.initial_hidden = nn.Linear(width, hidden_dim)
-        self.initial_cell = nn.Linear(width, hidden_dim)
+        self.beta = Linear(hidden_dim, 1)
+        self.initial_hidden = Linear(width, hidden_dim)
+        self.initial_cell = Linear(width, hidden_dim)
         # The four gates i, f, g, o, from the word, the hidden state and the context. Apart, so
         # that the words of a whole caption can be read in one product.
-        self.word_gates = nn.Linear(embedding_dim, 4 * hidden_dim)
-        self.hidden_gates = nn.Linear(hidden_dim, 4 * hidden_dim, bias=False)
-        self.context_gates = nn.Linear(width, 4 * hidden_dim, bias=False)
-        self.output_hidden = nn.Linear(hidden_dim, embedding_dim, bias=False)  # L_h
-        self.output_context = nn.Linear(width, embedding_dim, bias=False)  # L_z
-        self.output = nn.Linear(embedding_dim, vocab_size)  # L_o
+        self.word_gates = Linear(embedding_dim, 4 * hidden_dim)
+        self.hidden_gates = Linear(hidden_dim, 4 * hidden_dim, bias=False)
+        self.context_gates = Linear(width, 4 * hidden_dim, bias=False)
+        self.output_hidden = Linear(hidden_dim, embedding_dim, bias=False)  # L_h
+        self.output_context = Linear(width, embedding_dim, bias=False)  # L_z
+        self.output = Linear(embedding_dim, vocab_size)  # L_o
         self.dropout = nn.Dropout(dropout)
         self._initialise()
         if tie_embeddings:
@@ -113,8 +115,15 @@ class LSTMDecoder(Decoder):
     def step(self, tokens: Int[Tensor, "B N"], state: State, memory: Memory) -> Step:
         """Read one word of every caption and score the next."""
         words = self.dropout(self.embedding(tokens))
-        context, weights, state = self._recur(words, self.word_gates(words), state, memory)
-        return Step(self._score(words, state["hidden"], context), weights, state)
+        hidden, cell = state["hidden"], state["cell"]
+        query = torch.cat([hidden, words], dim=-1) if self.query_with_word else hidden
+        context, weights = self.attention(query, memory.keys, memory.annotations, memory.mask)
+        context = self.beta(hidden).sigmoid() * context
+        gates = self.word_gates(words) + self.hidden_gates(hidden) + self.context_gates(context)
+        after = lstm_cell(gates, cell)
+        hidden = after.hidden.to(gates.dtype)
+        deep = self._deep(words, hidden, context)
+        return Step(self.output(deep), weights, {"hidden": hidden, "cell": after.cell})
 
     def forward(
         self,
@@ -122,43 +131,66 @@ class LSTMDecoder(Decoder):
         tokens: Int[Tensor, "B N T"],
         mask: Bool[Tensor, "B L"] | None = None,
     ) -> tuple[Float[Tensor, "B N T V"], Float[Tensor, "B N T L"]]:
-        """Teacher forcing, with what does not recur taken out of the loop over words."""
-        memory = self.remember(annotations, mask)
-        state = self.start(memory, tokens.shape[1])
-        words = self.dropout(self.embedding(tokens))  # (B, N, T, m)
-        hidden, contexts, weights = [], [], []
-        for word, gates in zip(words.unbind(2), self.word_gates(words).unbind(2), strict=True):
-            context, attended, state = self._recur(word, gates, state, memory)
-            hidden.append(state["hidden"])
-            contexts.append(context)
-            weights.append(attended)
-        logits = self._score(words, torch.stack(hidden, dim=2), torch.stack(contexts, dim=2))
-        return logits, torch.stack(weights, dim=2)
+        """Teacher forcing; logits and weights are zero at PAD."""
+        rows = Rows(tokens)
+        deep, weights = self._read(annotations, rows, mask)
+        return rows.spread(self.output(deep)), rows.spread(weights)
 
-    def _recur(
+    def cross_entropy(
         self,
-        words: Float[Tensor, "B N m"],
-        word_gates: Float[Tensor, "B N G"],
-        state: State,
-        memory: Memory,
-    ) -> tuple[Float[Tensor, "B N D"], Float[Tensor, "B N L"], State]:
-        """Attend, then move the LSTM by one word (eq. 1-3); gives context, weights and state."""
-        hidden, cell = state["hidden"], state["cell"]
-        query = torch.cat([hidden, words], dim=-1) if self.query_with_word else hidden
-        context, weights = self.attention(query, memory.keys, memory.annotations, memory.mask)
-        context = self.beta(hidden).sigmoid() * context
-        gates = word_gates + self.hidden_gates(hidden) + self.context_gates(context)
-        take, keep, new, show = gates.chunk(4, dim=-1)
-        cell = keep.sigmoid() * cell + take.sigmoid() * new.tanh()
-        hidden = show.sigmoid() * cell.to(gates.dtype).tanh()
-        return context, weights, {"hidden": hidden, "cell": cell}
+        annotations: Float[Tensor, "B L D"],
+        tokens: Int[Tensor, "B N S"],
+        label_smoothing: float = 0.0,
+        mask: Bool[Tensor, "B L"] | None = None,
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, "B N S-1 L"]]:
+        """The same as the decoder's promise, without ever holding all logits."""
+        targets = tokens[..., 1:]
+        rows = Rows(tokens[..., :-1].masked_fill(targets == PAD, PAD))
+        deep, weights = self._read(annotations, rows, mask)
+        wanted = targets.flatten()[rows.places[rows.real]]
+        loss = linear_cross_entropy(
+            deep, self.output.weight, self.output.bias, wanted, label_smoothing
+        )
+        return loss, rows.spread(weights)
 
-    def _score(
+    def _read(
+        self, annotations: Float[Tensor, "B L D"], rows: Rows, mask: Bool[Tensor, "B L"] | None
+    ) -> tuple[Float[Tensor, "r m"], Float[Tensor, "r L"]]:
+        """Read all words: what the vocabulary's layer sees of each real row, and the weights.
+
+        All that does not recur is one product over all words.
+        """
+        memory = self.remember(annotations, mask)
+        state = self.start(memory, rows.shape[1])
+        words = self.dropout(self.embedding(rows.tokens))
+        by_hidden, by_word = self.attention.query.weight.split(
+            [self.beta.in_features, self.attention.query.in_features - self.beta.in_features], dim=1
+        )
+        precision = memory.annotations.dtype
+        parts = Parts(
+            word_gates=self.word_gates(words),
+            word_queries=linear(words, by_word) if self.query_with_word else None,
+            hidden=state["hidden"].to(precision),
+            cell=state["cell"],
+            keys=memory.keys,
+            annotations=memory.annotations,
+            query=by_hidden.to(precision),
+            gate=self.hidden_gates.weight.to(precision),
+            beta=self.beta.weight.to(precision),
+            beta_bias=self.beta.bias.to(precision),
+            context_gate=self.context_gates.weight.to(precision),
+        )
+        hidden, contexts, weights = (
+            part[rows.real] for part in recur(self.attention, rows, mask, parts)
+        )
+        return self._deep(words[rows.real], hidden, contexts), weights
+
+    def _deep(
         self,
         words: Float[Tensor, "*B m"],
-        hidden: Float[Tensor, "*B n"],
+        hidden: Float[Tensor, "*B H"],
         context: Float[Tensor, "*B D"],
-    ) -> Float[Tensor, "*B V"]:
-        """The deep output layer: L_o (E y + L_h h + L_z z), eq. 7."""
+    ) -> Float[Tensor, "*B m"]:
+        """What the vocabulary's layer L_o reads: E y + L_h h + L_z z of eq. 7."""
         deep = words + self.output_hidden(self.dropout(hidden)) + self.output_context(context)
-        return self.output(self.dropout(deep))
+        return self.dropout(deep)

@@ -1,27 +1,12 @@
 """What training minimises.
 
-Shapes: B images, N captions per image, T words, L regions, V vocabulary.
+Shapes: B images, N captions per image, T words, L regions.
 """
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn import functional as F
 
 from captioning.data.vocabulary import PAD
-
-
-def cross_entropy(
-    logits: Float[Tensor, "B N T V"], targets: Int[Tensor, "B N T"], label_smoothing: float = 0.0
-) -> Float[Tensor, ""]:
-    """Mean over all words, in nats; PAD does not count.
-
-    Args:
-        logits: scores of every word.
-        targets: the words.
-        label_smoothing: share of the target's probability spread over the vocabulary.
-    """
-    real = targets != PAD
-    return F.cross_entropy(logits[real].float(), targets[real], label_smoothing=label_smoothing)
 
 
 def doubly_stochastic_penalty(
@@ -32,7 +17,7 @@ def doubly_stochastic_penalty(
     """How unevenly the words of a caption look at the regions (Xu et al. 2015, eq. 14).
 
     The squared difference between the attention that a region gets over all words and its fair
-    share T / L, summed over regions and averaged over captions. The paper's target is one instead
+    share T / L, summed over regions and over captions. The paper's target is one instead
     of the fair share: since the weights of a word sum to one, this differs by a constant that
     depends on T and L only, so the gradient is the paper's, and even coverage costs nothing.
 
@@ -46,32 +31,30 @@ def doubly_stochastic_penalty(
     difference = coverage - coverage.sum(dim=-1, keepdim=True) / regions
     if mask is not None:
         difference = difference * mask[:, None]
-    captions = real.any(dim=-1)
-    return (difference.square().sum(dim=-1) * captions).sum() / captions.sum()
+    return difference.square().sum()  # a caption of padding alone covers nothing, fairly
 
 
 def caption_loss(
-    logits: Float[Tensor, "B N T V"],
+    cross_entropy: Float[Tensor, ""],
     weights: Float[Tensor, "B N T L"],
     targets: Int[Tensor, "B N T"],
-    label_smoothing: float = 0.0,
     attention_penalty: float = 1.0,
+    words: Float[Tensor, ""] | None = None,
 ) -> Float[Tensor, ""]:
-    """The paper's objective (eq. 14) divided by the mean length of the captions.
+    """The paper's objective (eq. 14), summed over the captions, per word.
 
-    The paper adds the penalty to a caption's whole log-likelihood; per word, that is the mean
-    cross-entropy plus the penalty over the mean number of words.
+    The paper adds the penalty to a caption's whole log-likelihood; divided by the number of words,
+    captions keep that proportion, and losses of batches of other lengths can be compared.
 
     Args:
-        logits: scores of every word.
+        cross_entropy: sum over all words.
         weights: attention over regions for every word.
         targets: the words.
-        label_smoothing: share of the target's probability spread over the vocabulary.
         attention_penalty: lambda of eq. 14, in the paper's proportion.
+        words: what to divide by, if not the number of words in `targets`.
     """
     real = targets != PAD
-    length = real.sum() / real.any(dim=-1).sum()
-    loss = cross_entropy(logits, targets, label_smoothing)
+    loss = cross_entropy
     if attention_penalty:
-        loss = loss + attention_penalty * doubly_stochastic_penalty(weights, real) / length
-    return loss
+        loss = loss + attention_penalty * doubly_stochastic_penalty(weights, real)
+    return loss / (real.sum() if words is None else words)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from captioning.data.dataset import Batch
 from captioning.data.preprocessing import Preprocessing
-from captioning.data.vocabulary import Vocabulary
+from captioning.data.vocabulary import PAD, Vocabulary
 from captioning.errors import InputError
 from captioning.metrics.report import score
 from captioning.models import Captioner, CNNEncoder, Decoder, Search
@@ -71,16 +71,22 @@ class CaptioningModule(pl.LightningModule):
     def training_step(self, batch: Batch, index: int) -> Float[Tensor, ""]:
         """The loss of a batch of images with all their captions."""
         annotations = self.captioner.encode(batch.images)
-        logits, weights = self.captioner.decoder(annotations, batch.tokens[..., :-1])
-        loss = caption_loss(
-            logits,
-            weights,
-            batch.tokens[..., 1:],
-            self.label_smoothing,
-            self.attention_penalty,
+        cross_entropy, weights = self.captioner.decoder.cross_entropy(
+            annotations, batch.tokens, self.label_smoothing
         )
-        self.log("train/loss", loss, prog_bar=True, batch_size=len(batch.records))
+        targets = batch.tokens[..., 1:]
+        words = self._mean_over_processes((targets != PAD).sum())
+        loss = caption_loss(cross_entropy, weights, targets, self.attention_penalty, words)
+        self.log("train/loss", loss, prog_bar=True, batch_size=1, sync_dist=True)
         return loss
+
+    def _mean_over_processes(self, number: Tensor) -> Float[Tensor, ""]:
+        """The mean of a number that differs between processes.
+
+        Gradients are averaged over the processes. With each one's loss per mean number of words,
+        that average is the gradient that one process would have had with all their images.
+        """
+        return self.all_gather(number).float().mean()
 
     def on_validation_epoch_start(self) -> None:
         """Forget the captions of the last validation."""

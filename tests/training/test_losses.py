@@ -6,7 +6,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from captioning.data.vocabulary import EOS, PAD
-from captioning.training.losses import caption_loss, cross_entropy, doubly_stochastic_penalty
+from captioning.models.likelihood import cross_entropy
+from captioning.training.losses import caption_loss, doubly_stochastic_penalty
 
 TARGETS = torch.tensor(
     [
@@ -32,14 +33,14 @@ def test_cross_entropy_of_a_hand_calculation() -> None:
     # Three words of probability 1/2, 1/4 and 1/8.
     logits = torch.tensor([[[[0.5, 0.25, 0.25], [0.5, 0.25, 0.25], [0.125, 0.75, 0.125]]]]).log()
     targets = torch.tensor([[[1, 1, 2]]])
-    assert cross_entropy(logits, targets).item() == pytest.approx(math.log(4 * 4 * 8) / 3)
+    assert cross_entropy(logits, targets).item() == pytest.approx(math.log(4 * 4 * 8))
 
 
-def test_cross_entropy_is_the_mean_over_all_words(logits: Tensor) -> None:
+def test_cross_entropy_is_the_sum_over_all_words(logits: Tensor) -> None:
     log_probs = logits.log_softmax(-1)
     words = [-log_probs[b, n, t, TARGETS[b, n, t]].item() for b, n, t in REAL.nonzero().tolist()]
     assert len(words) == 9
-    assert cross_entropy(logits, TARGETS).item() == pytest.approx(sum(words) / 9)
+    assert cross_entropy(logits, TARGETS).item() == pytest.approx(sum(words))
 
 
 def test_cross_entropy_ignores_padding(logits: Tensor) -> None:
@@ -51,7 +52,7 @@ def test_cross_entropy_ignores_padding(logits: Tensor) -> None:
 def test_label_smoothing_spreads_its_share_over_the_vocabulary(logits: Tensor) -> None:
     log_probs = logits.log_softmax(-1)[REAL]
     target = 0.9 * F.one_hot(TARGETS[REAL], 7) + 0.1 / 7
-    expected = -(target * log_probs).sum(-1).mean()
+    expected = -(target * log_probs).sum()
     torch.testing.assert_close(cross_entropy(logits, TARGETS, 0.1), expected)
 
 
@@ -73,13 +74,13 @@ def test_uniform_attention_over_the_regions_of_a_mask_has_no_penalty() -> None:
     assert doubly_stochastic_penalty(weights, REAL).item() > 0.1
 
 
-def test_the_penalty_is_summed_over_regions_and_averaged_over_captions() -> None:
+def test_the_penalty_is_summed_over_regions_and_captions() -> None:
     # Three words that all look at the first of four regions, of which each has 3/4 as fair share:
     # (9/4)^2 + 3 (3/4)^2 = 27/4. Two words of the second caption: (3/2)^2 + 3 (1/2)^2 = 3.
     weights = torch.zeros(1, 2, 3, 4)
     weights[..., 0] = 1
     real = torch.tensor([[[True, True, True], [True, True, False]]])
-    assert doubly_stochastic_penalty(weights, real).item() == pytest.approx((27 / 4 + 3) / 2)
+    assert doubly_stochastic_penalty(weights, real).item() == pytest.approx(27 / 4 + 3)
 
 
 def test_the_attention_of_padding_does_not_count(scores: Tensor) -> None:
@@ -97,16 +98,16 @@ def test_captions_of_padding_do_not_count(scores: Tensor) -> None:
         doubly_stochastic_penalty(weights[b : b + 1, n : n + 1], REAL[b : b + 1, n : n + 1])
         for b, n in ((0, 0), (0, 1), (1, 0))
     ]
-    torch.testing.assert_close(doubly_stochastic_penalty(weights, REAL), sum(alone) / 3)
+    torch.testing.assert_close(doubly_stochastic_penalty(weights, REAL), sum(alone))
 
 
 def papers_penalty(scores: Tensor) -> Tensor:
-    """Eq. 14's sum over regions of (1 - sum over words of alpha)^2, averaged over captions."""
+    """Eq. 14's sum over regions of (1 - sum over words of alpha)^2, summed over captions."""
     weights = scores.softmax(-1)
     penalties = [
         (1 - weights[b, n][REAL[b, n]].sum(0)).square().sum() for b, n in ((0, 0), (0, 1), (1, 0))
     ]
-    return torch.stack(penalties).mean()
+    return torch.stack(penalties).sum()
 
 
 def gradient(penalty: Tensor, scores: Tensor) -> Tensor:
@@ -122,7 +123,7 @@ def test_the_penalty_has_the_gradient_of_the_papers(scores: Tensor) -> None:
     torch.testing.assert_close(ours, papers, rtol=1e-4, atol=1e-6)
 
 
-def test_the_loss_is_equation_14_over_the_mean_length(logits: Tensor, scores: Tensor) -> None:
+def test_the_loss_is_equation_14_per_word(logits: Tensor, scores: Tensor) -> None:
     weights, log_probs = scores.softmax(-1), logits.log_softmax(-1)
     total = 0.0
     for b, n in ((0, 0), (0, 1), (1, 0)):
@@ -131,20 +132,25 @@ def test_the_loss_is_equation_14_over_the_mean_length(logits: Tensor, scores: Te
         fair = real.sum() / 6
         penalty = (fair - weights[b, n][real].sum(0)).square().sum()
         total += float(-likelihood + 0.5 * penalty)
-    mean_length = 9 / 3
-    loss = caption_loss(logits, weights, TARGETS, attention_penalty=0.5)
-    assert loss.item() == pytest.approx(total / 3 / mean_length, rel=1e-5)
+    loss = caption_loss(cross_entropy(logits, TARGETS), weights, TARGETS, 0.5)
+    assert loss.item() == pytest.approx(total / 9, rel=1e-5)
 
 
 def test_without_its_weight_the_penalty_is_left_out(logits: Tensor, scores: Tensor) -> None:
-    loss = caption_loss(logits, scores.softmax(-1), TARGETS, attention_penalty=0.0)
-    assert loss.equal(cross_entropy(logits, TARGETS))
+    summed = cross_entropy(logits, TARGETS)
+    assert caption_loss(summed, scores.softmax(-1), TARGETS, 0.0).equal(summed / 9)
+
+
+def test_the_number_of_words_to_divide_by_can_be_given(logits: Tensor, scores: Tensor) -> None:
+    summed, weights = cross_entropy(logits, TARGETS), scores.softmax(-1)
+    half = caption_loss(summed, weights, TARGETS, words=torch.tensor(18.0))
+    torch.testing.assert_close(2 * half, caption_loss(summed, weights, TARGETS))
 
 
 def test_the_loss_has_no_nan_where_a_caption_is_padding(logits: Tensor, scores: Tensor) -> None:
     logits.requires_grad_()
     scores.requires_grad_()
-    caption_loss(logits, scores.softmax(-1), TARGETS).backward()
+    caption_loss(cross_entropy(logits, TARGETS), scores.softmax(-1), TARGETS).backward()
     for given in (logits, scores):
         assert given.grad is not None
         assert given.grad.isfinite().all()

@@ -1,0 +1,105 @@
+"""The energies of additive attention, v . tanh(k + q), for every pair of key and query.
+
+They are the largest thing in the model: B x N x L x A numbers for every word. Three things make
+them cheap.
+
+With the keys as exponentials, tanh(k + q) = 1 - 2 r with r = 1 / (1 + exp(2 k) exp(2 q)): a pair
+costs a product and a division, and no exponential of its own. Keys and queries beyond `LIMIT`,
+where tanh is one to the last digit unless both are huge and opposite, count as `LIMIT`.
+
+The pairs are worked through in blocks of images that fit into a processor's cache.
+
+Nothing of B x N x L x A is kept for the backward pass, which computes r again.
+
+Shapes: B images, N captions per image, L regions, A attention width.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+LIMIT = 30.0
+BLOCK = 2**18
+"""Pairs times A in a block: a megabyte in single precision, which two cores' caches hold."""
+
+
+def exponential(x: Float[Tensor, "B X A"]) -> Float[Tensor, "B X A"]:
+    """exp(2 x), at least in single precision, also under autocast."""
+    precise = x.to(torch.promote_types(x.dtype, torch.float32))
+    return (2 * precise.clamp(-LIMIT, LIMIT)).exp()
+
+
+class Energies(torch.autograd.Function):
+    """v . tanh(k + q): of queries (B, N, A), keys as exponentials (B, L, A) and v (1, A)."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        queries: Float[Tensor, "B N A"],
+        keys: Float[Tensor, "B L A"],
+        direction: Float[Tensor, "1 A"],
+    ) -> Float[Tensor, "B N L"]:
+        """The energies."""
+        ctx.save_for_backward(queries, keys, direction)
+        asked, v = exponential(queries), direction[0].to(keys.dtype)
+        energies = keys.new_empty(*queries.shape[:2], keys.shape[1])
+        for images, r in _blocks(asked, keys):
+            torch.matmul(r, v, out=energies[images])
+        return energies.mul_(-2).add_(v.sum())
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Float[Tensor, "B N L"]) -> tuple[Tensor, Tensor, Tensor]:
+        """The gradients of queries, keys and v."""
+        queries, keys, direction = ctx.saved_tensors
+        of_keys = torch.zeros_like(keys)
+        of_direction = torch.zeros_like(direction)
+        of_queries = add_energy_gradients(gradient, queries, keys, direction, of_keys, of_direction)
+        return of_queries, of_keys, of_direction
+
+
+def add_energy_gradients(
+    gradient: Float[Tensor, "B N L"],
+    queries: Float[Tensor, "B N A"],
+    keys: Float[Tensor, "B L A"],
+    direction: Float[Tensor, "1 A"],
+    keys_gradient: Float[Tensor, "B L A"],
+    direction_gradient: Float[Tensor, "1 A"],
+) -> Float[Tensor, "B N A"]:
+    """The gradient by the queries; those by the keys, as exponentials, and by v are added in place.
+
+    With r as above, the derivative of tanh is 4 r (1 - r), and that of exp(2 k) is twice itself.
+    """
+    gradient = gradient.to(keys.dtype)
+    asked, v = exponential(queries), direction[0].to(keys.dtype)
+    of_queries = torch.empty_like(asked)
+    of_v = torch.zeros_like(v)
+    for images, r in _blocks(asked, keys):
+        g = gradient[images]
+        of_v += g.flatten() @ r.flatten(0, 2)
+        slope = torch.addcmul(r, r, r, value=-1, out=r)
+        slope *= g[..., None]
+        torch.sum(slope, dim=2, out=of_queries[images])
+        keys_gradient[images].addcdiv_(slope.sum(1).mul_(v), keys[images], value=2)
+    direction_gradient += gradient.sum() - 2 * of_v
+    return of_queries.mul_(4 * v).to(queries.dtype)
+
+
+def _blocks(
+    asked: Float[Tensor, "B N A"], keys: Float[Tensor, "B L A"]
+) -> Iterator[tuple[slice, Float[Tensor, "b N L A"]]]:
+    """Some images at a time, and their r; the next block overwrites it."""
+    images, captions, width = asked.shape
+    size = images  # a GPU wants everything at once
+    if asked.device.type == "cpu":
+        size = max(1, min(images, BLOCK // (captions * keys.shape[1] * width)))
+    r = keys.new_empty(size, captions, keys.shape[1], width)
+    one = keys.new_ones(())
+    for first in range(0, images, size):
+        block = slice(first, first + size)
+        part = r[: min(size, images - first)]
+        torch.addcmul(one, asked[block, :, None], keys[block, None], out=part)
+        yield block, part.reciprocal_()

@@ -1,0 +1,67 @@
+"""Matrix products by the faster of the two libraries that PyTorch brings for CPUs."""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+# What TorchInductor calls for a linear layer on a CPU. Eager PyTorch multiplies single precision by
+# MKL, which on processors that are not Intel's does without AVX-512: oneDNN is twice as fast there
+# (docs/benchmarks.md). Other precisions PyTorch gives to oneDNN of itself.
+_ONEDNN: Any = getattr(getattr(torch.ops, "mkldnn", None), "_linear_pointwise", None)
+
+
+def product(x: Float[Tensor, "R I"], weight: Float[Tensor, "O I"]) -> Float[Tensor, "R O"]:
+    """The product x W^T, without a gradient."""
+    if _is_onednns(x, weight):
+        return _ONEDNN(x, weight, None, "none", [], "")
+    return x @ weight.t()
+
+
+def linear(
+    x: Float[Tensor, "*B I"], weight: Float[Tensor, "O I"], bias: Float[Tensor, "O"] | None = None
+) -> Float[Tensor, "*B O"]:
+    """The layer x W^T + b."""
+    if _is_onednns(x, weight) and not torch.is_autocast_enabled("cpu"):
+        return _Linear.apply(x, weight, bias)
+    return F.linear(x, weight, bias)
+
+
+class Linear(nn.Linear):
+    """`torch.nn.Linear` by `linear`."""
+
+    def forward(self, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
+        """The layer x W^T + b."""
+        return linear(x, self.weight, self.bias)
+
+
+def _is_onednns(x: Tensor, weight: Tensor) -> bool:
+    return bool(
+        _ONEDNN is not None
+        and x.device.type == "cpu"
+        and x.dtype == weight.dtype == torch.float32
+        and x.numel() > 0
+        and torch.backends.mkldnn.enabled
+        and torch.backends.mkldnn.is_available()
+    )
+
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return _ONEDNN(x, weight, bias, "none", [], "")
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        rows = gradient.flatten(0, -2)
+        of_x, of_weight, of_bias = ctx.needs_input_grad
+        return (
+            product(rows, weight.t()).view_as(x) if of_x else None,
+            product(rows.t(), x.flatten(0, -2).t()) if of_weight else None,
+            rows.sum(0) if of_bias else None,
+        )
