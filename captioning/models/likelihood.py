@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from captioning.data.vocabulary import PAD
-from captioning.models.linear import product
+from captioning.models.linear import product, transposed_product
 
 CHUNK = {"cpu": 2**22, "cuda": 2**27}
 """Scores that are in memory at a time, by kind of device: 16 MB in single precision on a CPU, where
@@ -85,7 +85,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 of_bias += probs.sum(0)
                 probs = probs.to(x.dtype)
                 of_x[rows] = product(probs, weight.t())
-                of_weight += product(probs.t(), x[rows].t())
+                of_weight += transposed_product(probs, x[rows])
         if wanted and smoothing:
             share = smoothing / len(weight)
             of_x -= share * weight.sum(0, dtype=precision)

@@ -16,8 +16,18 @@ _ONEDNN: Any = getattr(getattr(torch.ops, "mkldnn", None), "_linear_pointwise", 
 def product(x: Float[Tensor, "R I"], weight: Float[Tensor, "O I"]) -> Float[Tensor, "R O"]:
     """The product x W^T, without a gradient."""
     if _is_onednns(x, weight):
-        return _ONEDNN(x, weight, None, "none", [], "")
+        return _multiplied(x, weight, None)
     return x @ weight.t()
+
+
+def transposed_product(x: Float[Tensor, "R O"], y: Float[Tensor, "R I"]) -> Float[Tensor, "O I"]:
+    """The product x^T y, without a gradient: that of a weight, from rows of outputs and inputs."""
+    if not _is_onednns(x, y):
+        return x.t() @ y
+    # oneDNN wants one of them contiguous; the other it reads transposed as fast.
+    if x.shape[1] < y.shape[1]:
+        return product(x.t().contiguous(), y.t())
+    return product(y.t().contiguous(), x.t()).t()
 
 
 def linear(
@@ -48,11 +58,20 @@ def _is_onednns(x: Tensor, weight: Tensor) -> bool:
     )
 
 
+def _multiplied(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    # Of parts of larger matrices oneDNN makes what it calls a reference: a thousand times slower.
+    return _ONEDNN(_whole(x), _whole(weight), bias, "none", [], "")
+
+
+def _whole(x: Tensor) -> Tensor:
+    return x if x.is_contiguous() or x.mT.is_contiguous() else x.contiguous()
+
+
 class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
-        return _ONEDNN(x, weight, bias, "none", [], "")
+        return _multiplied(x, weight, bias)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -62,6 +81,6 @@ class _Linear(torch.autograd.Function):
         of_x, of_weight, of_bias = ctx.needs_input_grad
         return (
             product(rows, weight.t()).view_as(x) if of_x else None,
-            product(rows.t(), x.flatten(0, -2).t()) if of_weight else None,
+            transposed_product(rows, x.flatten(0, -2)) if of_weight else None,
             rows.sum(0) if of_bias else None,
         )

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from captioning.data.vocabulary import PAD
 from captioning.models.attention import AdditiveAttention, Attention
 from captioning.models.decoder import Decoder, Memory, State, Step
+from captioning.models.dropout import Dropout
 from captioning.models.likelihood import linear_cross_entropy
 from captioning.models.linear import Linear, linear
 from captioning.models.recurrence import Parts, lstm_cell, recur
@@ -57,9 +58,9 @@ class LSTMDecoder(Decoder):
         super().__init__(annotation_dim, vocab_size)
         width = projection_dim or annotation_dim
         self.project = (
-            nn.Sequential(Linear(annotation_dim, width), nn.ReLU(), nn.Dropout(annotation_dropout))
+            nn.Sequential(Linear(annotation_dim, width), nn.ReLU(), Dropout(annotation_dropout))
             if projection_dim
-            else nn.Dropout(annotation_dropout)
+            else Dropout(annotation_dropout)
         )
         self.embedding = nn.Embedding(vocab_size, embedding_dim, padding_idx=PAD)
         self.query_with_word = query_with_word
@@ -76,7 +77,7 @@ class LSTMDecoder(Decoder):
         self.output_hidden = Linear(hidden_dim, embedding_dim, bias=False)  # L_h
         self.output_context = Linear(width, embedding_dim, bias=False)  # L_z
         self.output = Linear(embedding_dim, vocab_size)  # L_o
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self._initialise()
         if tie_embeddings:
             self.output.weight = self.embedding.weight
@@ -162,11 +163,11 @@ class LSTMDecoder(Decoder):
         """
         memory = self.remember(annotations, mask)
         state = self.start(memory, rows.shape[1])
-        words = self.dropout(self.embedding(rows.tokens))
+        precision = memory.annotations.dtype
+        words = self.dropout(self.embedding(rows.tokens)).to(precision)
         by_hidden, by_word = self.attention.query.weight.split(
             [self.beta.in_features, self.attention.query.in_features - self.beta.in_features], dim=1
         )
-        precision = memory.annotations.dtype
         parts = Parts(
             word_gates=self.word_gates(words),
             word_queries=linear(words, by_word) if self.query_with_word else None,

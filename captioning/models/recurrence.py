@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from captioning.models.attention import Attention, masked_softmax
-from captioning.models.linear import product
+from captioning.models.linear import product, transposed_product
 from captioning.models.rows import Rows
 
 
@@ -193,7 +193,7 @@ class _Recurrence(torch.autograd.Function):
             carried_h = product(of_mixed[here], by_hidden.t()).unflatten(0, (-1, n)).to(of_c.dtype)
         rest = (0, 0, 0, captions - carried_h.shape[1])
         before = torch.cat([kept.hidden.flatten(0, 1) for kept in ctx.kept])
-        query, gate, beta = product(of_mixed.t(), before.t()).split(ctx.sizes)
+        query, gate, beta = transposed_product(of_mixed, before).split(ctx.sizes)
         of_annotations = None
         if ctx.needs_input_grad[3 + Parts._fields.index("annotations")]:
             of_annotations = _annotation_gradients(ctx.rows, ctx.weights, of_attended)
@@ -208,7 +208,7 @@ class _Recurrence(torch.autograd.Function):
             "gate": gate,
             "beta": beta,
             "beta_bias": of_beta.sum(0),
-            "context_gate": product(of_gates.t(), ctx.contexts.t()),
+            "context_gate": transposed_product(of_gates, ctx.contexts),
         }
         return None, None, None, *(of_parts[name] for name in Parts._fields), *of_scoring
 
