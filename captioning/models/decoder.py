@@ -31,6 +31,11 @@ class Memory(NamedTuple):
     keys: Float[Tensor, "B L A"]
     mask: Bool[Tensor, "B L"] | None
 
+    def kept(self, images: Int[Tensor, "b"]) -> "Memory":
+        """The memory of some of the images."""
+        mask = None if self.mask is None else self.mask[images]
+        return Memory(self.annotations[images], self.keys[images], mask)
+
 
 class Step(NamedTuple):
     """One word further.

@@ -5,14 +5,14 @@ Shapes: B images, N captions per image, L regions, T words, V vocabulary.
 
 from abc import abstractmethod
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from captioning.data.vocabulary import EOS, PAD
 from captioning.errors import InputError
-from captioning.models.decoder import Decoder, Memory, State
-from captioning.models.search import Decoded, Paths, Search, follow
+from captioning.models.decoder import Memory, State, Step
+from captioning.models.paths import Paths, follow
+from captioning.models.search import Search, best
 
 
 class _Walk(Search):
@@ -21,28 +21,22 @@ class _Walk(Search):
     captions: int
 
     @abstractmethod
-    def _choose(self, log_probs: Float[Tensor, "B N V"]) -> Int[Tensor, "B N"]:
-        """The next word of every caption."""
+    def _choose(self, logits: Float[Tensor, "B N V"]) -> Int[Tensor, "B N"]:
+        """The next word of every caption, by logits or log probabilities."""
 
-    @torch.no_grad()
-    def __call__(self, decoder: Decoder, memory: Memory) -> Decoded:
-        """Write `captions` captions per image, until all have ended or are long enough."""
-        paths = Paths.empty(memory, self.captions)
-        state = decoder.start(memory, self.captions)
-        for _ in range(self.max_length):
-            step = decoder.step(paths.last, state, memory)
-            state = step.state
-            log_probs = self.log_probs(step.logits, paths)
-            words = self._choose(log_probs)
-            chosen = log_probs.gather(2, words[:, :, None]).squeeze(2)
-            paths = paths.extended(
-                words.masked_fill(paths.finished, PAD),
-                chosen.masked_fill(paths.finished, 0.0),
-                step.weights,
-            )
-            if paths.finished.all():
-                break
-        return self.decoded(paths, paths.scores(self.length_penalty))
+    def _begun(self, memory: Memory) -> Paths:
+        return Paths.empty(memory, self.captions)
+
+    def _extended(self, paths: Paths, step: Step) -> tuple[Paths, State]:
+        logits, normaliser = self.scored(step.logits, paths)
+        words = self._choose(logits)
+        chosen = (logits.gather(2, words[:, :, None]) - normaliser).squeeze(2)
+        paths = paths.extended(
+            words.masked_fill(paths.finished, PAD),
+            chosen.masked_fill(paths.finished, 0.0),
+            step.weights,
+        )
+        return paths, step.state
 
 
 class Greedy(_Walk):
@@ -59,8 +53,8 @@ class Greedy(_Walk):
     def __init__(self, max_length: int = 20, min_length: int = 1, no_repeat_ngram: int = 0) -> None:
         super().__init__(max_length, min_length, no_repeat_ngram, length_penalty=1.0)
 
-    def _choose(self, log_probs: Float[Tensor, "B N V"]) -> Int[Tensor, "B N"]:
-        return log_probs.argmax(dim=-1)
+    def _choose(self, logits: Float[Tensor, "B N V"]) -> Int[Tensor, "B N"]:
+        return logits.argmax(dim=-1)
 
 
 class Sampling(_Walk):
@@ -100,8 +94,8 @@ class Sampling(_Walk):
         self.top_k = top_k
         self.top_p = top_p
 
-    def _choose(self, log_probs: Float[Tensor, "B N V"]) -> Int[Tensor, "B N"]:
-        probabilities = (log_probs / self.temperature).softmax(dim=-1)
+    def _choose(self, logits: Float[Tensor, "B N V"]) -> Int[Tensor, "B N"]:
+        probabilities = (logits / self.temperature).softmax(dim=-1)
         ranked, words = probabilities.sort(dim=-1, descending=True)
         before = ranked.cumsum(dim=-1) - ranked  # mass of all words ranked above
         ranked = ranked.masked_fill(before >= self.top_p, 0.0)
@@ -139,30 +133,26 @@ class BeamSearch(Search):
             raise InputError(f"a beam search needs a width of at least 1, not {width}")
         self.width = width
 
-    @torch.no_grad()
-    def __call__(self, decoder: Decoder, memory: Memory) -> Decoded:
-        """Search until every kept caption has ended or is long enough."""
+    def _begun(self, memory: Memory) -> Paths:
         paths = Paths.empty(memory, self.width)
-        state: State = decoder.start(memory, self.width)
-        totals = torch.full(paths.finished.shape, float("-inf"), device=memory.keys.device)
-        totals[:, 0] = 0.0  # beams start equal, so only the first may branch
-        scores = totals
-        for _ in range(self.max_length):
-            step = decoder.step(paths.last, state, memory)
-            log_probs = self.log_probs(step.logits, paths)
-            # An ended caption goes on in one way only, by PAD, at no cost.
-            log_probs = log_probs.masked_fill(paths.finished[:, :, None], float("-inf"))
-            log_probs[:, :, PAD].masked_fill_(paths.finished, 0.0)
-            lengths = paths.lengths + ~paths.finished
-            ranks = (totals[:, :, None] + log_probs) / lengths[:, :, None] ** self.length_penalty
-            scores, best = ranks.flatten(1).topk(self.width)
-            parents, words = best // ranks.shape[2], best % ranks.shape[2]
-            chosen = log_probs.flatten(1).gather(1, best)
-            words = words.masked_fill(scores.isneginf(), EOS)  # fewer captions than beams
-            totals = follow(totals, parents) + chosen
-            state = {name: follow(part, parents) for name, part in step.state.items()}
-            weights = follow(step.weights, parents)
-            paths = paths.followed(parents).extended(words, chosen, weights)
-            if paths.finished.all():
-                break
-        return self.decoded(paths, scores)
+        paths.totals[:, 1:] = float("-inf")  # beams start equal, so only the first may branch
+        return paths
+
+    def _extended(self, paths: Paths, step: Step) -> tuple[Paths, State]:
+        logits, normaliser = self.scored(step.logits, paths)
+        found, words = best(logits, self.width)  # (B, N, k): no more of one beam can survive
+        # An ended caption goes on in one way only, by PAD, at no cost.
+        ended = paths.finished[:, :, None]
+        words = words.masked_fill(ended, PAD)
+        log_probs = (found - normaliser).masked_fill(ended, float("-inf"))
+        log_probs[:, :, 0].masked_fill_(paths.finished, 0.0)
+        lengths = paths.lengths + ~paths.finished
+        totals = paths.totals[:, :, None] + log_probs
+        ranks = totals / lengths[:, :, None] ** self.length_penalty
+        scores, candidates = ranks.flatten(1).topk(self.width)
+        parents = candidates // words.shape[2]
+        words = words.flatten(1).gather(1, candidates)
+        words = words.masked_fill(scores.isneginf(), EOS)  # fewer captions than beams
+        state = {name: follow(part, parents) for name, part in step.state.items()}
+        chosen = log_probs.flatten(1).gather(1, candidates)
+        return paths.extended(words, chosen, follow(step.weights, parents), parents), state

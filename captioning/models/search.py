@@ -1,4 +1,4 @@
-"""What every search over words has in common: limits, the captions so far, the result.
+"""What every search over words has in common: the loop, limits, the result.
 
 Shapes: B images, N captions per image, L regions, T words, V vocabulary.
 """
@@ -8,13 +8,18 @@ from abc import abstractmethod
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
 from captioning.configurable import Configurable
 from captioning.data.vocabulary import BOS, EOS, PAD, UNK
 from captioning.errors import InputError
-from captioning.models.decoder import Decoder, Memory
+from captioning.models.decoder import Decoder, Memory, State, Step
+from captioning.models.paths import Paths, follow
+
+BLOCK = 128
+"""Words in a block of `best`."""
 
 
 class Decoded(NamedTuple):
@@ -23,7 +28,7 @@ class Decoded(NamedTuple):
     Attributes:
         tokens: words and EOS, PAD after it. A caption that met no EOS fills all T.
         log_probs: of each of these tokens; zero at PAD.
-        weights: attention while each token was written.
+        weights: attention while each token was written; zero at PAD.
         scores: sum of a caption's log probabilities over its length (EOS counts) to the power of
             the length penalty; minus infinity for a beam that could not be filled.
     """
@@ -32,67 +37,6 @@ class Decoded(NamedTuple):
     log_probs: Float[Tensor, "B N T"]
     weights: Float[Tensor, "B N T L"]
     scores: Float[Tensor, "B N"]
-
-
-class Paths(NamedTuple):
-    """The captions so far, and what is needed to go on with them."""
-
-    tokens: Int[Tensor, "B N t"]
-    log_probs: Float[Tensor, "B N t"]
-    weights: Float[Tensor, "B N t L"]
-    finished: Bool[Tensor, "B N"]
-
-    @classmethod
-    def empty(cls, memory: Memory, n: int) -> "Paths":
-        """N captions per image without a word yet."""
-        batch, regions = memory.keys.shape[:2]
-        new = memory.keys.new_zeros
-        return cls(
-            tokens=new((batch, n, 0), dtype=torch.long),
-            log_probs=new((batch, n, 0), dtype=torch.float),
-            weights=new((batch, n, 0, regions), dtype=torch.float),
-            finished=new((batch, n), dtype=torch.bool),
-        )
-
-    @property
-    def last(self) -> Int[Tensor, "B N"]:
-        """What the decoder reads next."""
-        if self.tokens.shape[2]:
-            return self.tokens[:, :, -1]
-        return torch.full_like(self.finished, BOS, dtype=torch.long)
-
-    @property
-    def lengths(self) -> Int[Tensor, "B N"]:
-        """Tokens of each caption, EOS counted."""
-        return (self.tokens != PAD).sum(dim=2)
-
-    def scores(self, length_penalty: float) -> Float[Tensor, "B N"]:
-        """Length-normalised log probabilities, as in `Decoded`."""
-        return self.log_probs.sum(dim=2) / self.lengths.clamp(min=1) ** length_penalty
-
-    def extended(
-        self,
-        tokens: Int[Tensor, "B N"],
-        log_probs: Float[Tensor, "B N"],
-        weights: Float[Tensor, "B N L"],
-    ) -> "Paths":
-        """The captions with one token more."""
-        return Paths(
-            torch.cat([self.tokens, tokens[:, :, None]], dim=2),
-            torch.cat([self.log_probs, log_probs[:, :, None]], dim=2),
-            torch.cat([self.weights, weights[:, :, None]], dim=2),
-            self.finished | (tokens == EOS),
-        )
-
-    def followed(self, parents: Int[Tensor, "B N"]) -> "Paths":
-        """For each place, the caption at its parent's place."""
-        return Paths(*(follow(part, parents) for part in self))
-
-
-def follow(part: Tensor, parents: Int[Tensor, "B N"]) -> Tensor:
-    """The rows of `parents` along N: (B, N, ...) -> (B, N, ...)."""
-    index = parents.view(*parents.shape, *(1,) * (part.dim() - 2))
-    return part.gather(1, index.expand(-1, -1, *part.shape[2:]))
 
 
 class Search(Configurable):
@@ -125,9 +69,37 @@ class Search(Configurable):
         self.no_repeat_ngram = no_repeat_ngram
         self.length_penalty = length_penalty
 
-    @abstractmethod
+    @torch.no_grad()
     def __call__(self, decoder: Decoder, memory: Memory) -> Decoded:
-        """The captions of every image in memory."""
+        """The captions of every image in memory.
+
+        Images whose captions have all ended leave the batch as soon as they are a quarter of it.
+        """
+        batch = len(memory.keys)
+        paths, done = self._begun(memory), []
+        state = decoder.start(memory, paths.finished.shape[1])
+        for _ in range(self.max_length):
+            step = decoder.step(paths.last, state, memory)
+            paths, state = self._extended(paths, step)
+            ended = paths.finished.all(dim=1)
+            count = int(ended.sum())
+            if count == len(ended):
+                break
+            if 4 * count >= len(ended):
+                done.append(paths.kept(ended.nonzero()[:, 0]))
+                going_on = (~ended).nonzero()[:, 0]
+                paths = paths.kept(going_on)
+                state = {name: part[going_on] for name, part in state.items()}
+                memory = memory.kept(going_on)
+        return self._decoded([*done, paths], batch)
+
+    @abstractmethod
+    def _begun(self, memory: Memory) -> Paths:
+        """The captions before their first word."""
+
+    @abstractmethod
+    def _extended(self, paths: Paths, step: Step) -> tuple[Paths, State]:
+        """The captions with one word more, and the decoder's state to go on with."""
 
     def changed(self, kind: type["Search"] | None = None, **changes: Any) -> "Search":
         """The same limits with some changed, in a search of the same or another kind.
@@ -146,24 +118,31 @@ class Search(Configurable):
         kept = {name: value for name, value in self.config.items() if name in known}
         return kind(**(kept | changes))
 
-    def log_probs(self, logits: Float[Tensor, "B N V"], paths: Paths) -> Float[Tensor, "B N V"]:
-        """Log probabilities of the next word; minus infinity where the limits forbid it."""
-        never = torch.tensor([PAD, BOS, UNK], device=logits.device)
-        precision = torch.promote_types(logits.dtype, torch.float32)
-        possible = logits.index_fill(-1, never, float("-inf"))
-        log_probs = possible.log_softmax(dim=-1, dtype=precision)
-        allowed = log_probs.clone()
-        if paths.tokens.shape[2] < self.min_length:
-            allowed[:, :, EOS] = float("-inf")
-        if self.no_repeat_ngram:
-            self._forbid_repeats(allowed, paths.tokens)
-        stuck = allowed.isneginf().all(dim=-1)  # no word is left: end, whatever the limits say
-        allowed[:, :, EOS] = torch.where(stuck, log_probs[:, :, EOS], allowed[:, :, EOS])
-        return allowed
+    def scored(
+        self, logits: Float[Tensor, "B N V"], paths: Paths
+    ) -> tuple[Float[Tensor, "B N V"], Float[Tensor, "B N 1"]]:
+        """Logits of the next word, minus infinity where the limits forbid it, and a normaliser.
 
-    def _forbid_repeats(
-        self, log_probs: Float[Tensor, "B N V"], tokens: Int[Tensor, "B N t"]
-    ) -> None:
+        Their difference is the log probability among all words that can ever be generated. Writes
+        over `logits`, and leaves the subtraction to be done for the few words that matter.
+        """
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        never = torch.tensor([PAD, BOS, UNK], device=logits.device)
+        logits.index_fill_(-1, never, float("-inf"))
+        logits -= logits.amax(dim=-1, keepdim=True)  # or probabilities near one lose their digits
+        normaliser = logits.exp().sum(dim=-1, keepdim=True).log()
+        limits_early = paths.tokens.shape[2] < self.min_length
+        if limits_early or self.no_repeat_ngram:
+            end = logits[:, :, EOS].clone()
+            if limits_early:
+                logits[:, :, EOS] = float("-inf")
+            if self.no_repeat_ngram:
+                self._forbid_repeats(logits, paths.tokens)
+            stuck = logits.amax(dim=-1).isneginf()  # no word is left: end, whatever the limits say
+            logits[:, :, EOS] = torch.where(stuck, end, logits[:, :, EOS])
+        return logits, normaliser
+
+    def _forbid_repeats(self, logits: Float[Tensor, "B N V"], tokens: Int[Tensor, "B N t"]) -> None:
         """Forbid, in place, the words that would complete an n-gram for the second time."""
         n = self.no_repeat_ngram
         if tokens.shape[2] < n:
@@ -171,12 +150,42 @@ class Search(Configurable):
         grams = tokens.unfold(2, n, 1)  # (B, N, t - n + 1, n)
         begun = tokens[:, :, None, tokens.shape[2] - n + 1 :]
         repeats = (grams[..., :-1] == begun).all(dim=-1)
-        forbidden = torch.zeros_like(log_probs, dtype=torch.long)
-        forbidden.scatter_add_(2, grams[..., -1], repeats.long())
-        log_probs.masked_fill_(forbidden > 0, float("-inf"))
+        penalties = logits.new_zeros(()).masked_fill(repeats, float("-inf"))
+        logits.scatter_add_(2, grams[..., -1], penalties)
 
-    def decoded(self, paths: Paths, scores: Float[Tensor, "B N"]) -> Decoded:
-        """The captions ranked by their scores."""
-        order = scores.argsort(dim=1, descending=True, stable=True)
-        paths = paths.followed(order)
-        return Decoded(paths.tokens, paths.log_probs, paths.weights, follow(scores, order))
+    def _decoded(self, parts: list[Paths], batch: int) -> Decoded:
+        """The captions of all images in the order of the batch, each image's best first."""
+        longest = parts[-1].tokens.shape[2]
+        ranked = []
+        for paths in parts:
+            scores = paths.totals / paths.lengths.clamp(min=1) ** self.length_penalty
+            order = scores.argsort(dim=1, descending=True, stable=True)
+            missing = longest - paths.tokens.shape[2]
+            ranked.append(
+                Decoded(
+                    F.pad(follow(paths.tokens, order), (0, missing), value=PAD),
+                    F.pad(follow(paths.log_probs, order), (0, missing)),
+                    F.pad(follow(paths.weights, order), (0, 0, 0, missing)),
+                    follow(scores, order),
+                )
+            )
+        places = torch.cat([paths.images for paths in parts]).argsort()
+        return Decoded(*(torch.cat(part)[places] for part in zip(*ranked, strict=True)))
+
+
+def best(
+    scores: Float[Tensor, "B N V"], k: int
+) -> tuple[Float[Tensor, "B N k"], Int[Tensor, "B N k"]]:
+    """`torch.topk` along V for few of many, several times faster: the best of the best blocks."""
+    blocks, rest = divmod(scores.shape[-1], BLOCK)
+    if blocks < 2 * k:
+        return scores.topk(min(k, scores.shape[-1]))
+    whole, tail = scores.split([blocks * BLOCK, rest], dim=-1)
+    tops = whole.unflatten(-1, (blocks, BLOCK)).amax(-1)
+    chosen = tops.topk(k).indices[..., None] * BLOCK + torch.arange(BLOCK, device=scores.device)
+    candidates = chosen.flatten(-2)  # the k best words lie in the k blocks of the largest maxima
+    values = torch.cat([whole.gather(-1, candidates), tail], dim=-1)
+    places = torch.arange(blocks * BLOCK, scores.shape[-1], device=scores.device)
+    words = torch.cat([candidates, places.expand(*tail.shape)], dim=-1)
+    values, found = values.topk(k)
+    return values, words.gather(-1, found)

@@ -1,0 +1,50 @@
+"""Images whose captions have ended leave the search, and few words need no sort of all."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from captioning.data.vocabulary import EOS, PAD
+from captioning.models import BeamSearch, Greedy, LSTMDecoder, Sampling, Search
+from captioning.models.decoder import Memory, State, Step
+from captioning.models.search import BLOCK, best
+
+
+class Counting(LSTMDecoder):
+    """Ends the captions of one image more at every word, and counts images."""
+
+    def start(self, memory: Memory, n: int) -> State:
+        self.seen: list[int] = []
+        images = torch.arange(len(memory.keys)).view(-1, 1, 1).expand(-1, n, -1)
+        return super().start(memory, n) | {"image": images.clone()}
+
+    def step(self, tokens: Tensor, state: State, memory: Memory) -> Step:
+        step = super().step(tokens, state, memory)
+        ends = state["image"][..., 0] < len(self.seen)
+        self.seen.append(len(tokens))
+        step.logits[..., EOS] = torch.where(ends, 50.0, -50.0)
+        return step._replace(state=step.state | {"image": state["image"]})
+
+
+@pytest.mark.parametrize(
+    "search", [Greedy(), BeamSearch(2), Sampling(2)], ids=["greedy", "beam", "s"]
+)
+def test_images_leave_when_all_their_captions_have_ended(search: Search) -> None:
+    torch.manual_seed(0)
+    decoder = Counting(5, 9, 6, 7, 4).double().eval()
+    annotations = torch.randn(4, 3, 5, dtype=torch.double)
+    decoded = search(decoder, decoder.remember(annotations))
+    lengths = (decoded.tokens != PAD).sum(-1)
+    assert decoder.seen == [4, 4, 3, 2, 1]
+    assert lengths[:, 0].tolist() == [2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("words", [3, BLOCK, 11 * BLOCK, 11 * BLOCK + 5])
+def test_the_best_words_are_those_of_a_whole_sort(words: int) -> None:
+    scores = torch.randn(3, 2, words, generator=torch.Generator().manual_seed(1))
+    scores[0, 0, -1] = 9.0  # behind the last whole block
+    scores[0, 1, 4:] = -torch.inf
+    values, places = best(scores, 5)
+    assert values.equal(scores.topk(min(5, words)).values)
+    assert scores.gather(-1, places).equal(values)
+    assert all(len(set(row.tolist())) == len(row) for row in places.flatten(0, 1))
