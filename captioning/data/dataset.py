@@ -1,18 +1,16 @@
 """Records as examples, examples as batches."""
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Int
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
-from torch.utils.data.distributed import DistributedSampler
 
 from captioning.data.features import FeatureCache
-from captioning.data.images import read_image
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.records import Record
 from captioning.data.vocabulary import PAD, Vocabulary
@@ -108,6 +106,18 @@ class CaptionDataset(Dataset[Example]):
     def __len__(self) -> int:
         return len(self.records)
 
+    @property
+    def lengths(self) -> list[int]:
+        """Words of each record's longest caption, which decides how wide its batch becomes.
+
+        Counted by the spaces between them: near enough to sort by, and a hundred times faster
+        than tokens.
+        """
+        return [
+            min(max(len(caption.split()) for caption in record.captions), self.max_tokens)
+            for record in self.records
+        ]
+
     def __getitem__(self, index: int | tuple[int, int]) -> Example:
         """The example of a record.
 
@@ -122,11 +132,10 @@ class CaptionDataset(Dataset[Example]):
     def _image(self, record: Record, generator: torch.Generator) -> Tensor:
         if self.features is not None:
             return self.features[record.image]
-        photo = read_image(record.image)
         if not self.augment:
-            return self.preprocessing(photo).pixels
+            return self.preprocessing(record.image).pixels
         sided = any(SIDED.search(caption) for caption in record.captions)
-        return self.preprocessing.augmented(photo, generator, flip=not sided).pixels
+        return self.preprocessing.augmented(record.image, generator, flip=not sided).pixels
 
     def _captions(self, record: Record, generator: torch.Generator) -> list[Int[Tensor, "T"]]:
         chosen = torch.arange(len(record.captions))
@@ -135,29 +144,3 @@ class CaptionDataset(Dataset[Example]):
             chosen = order[: self.captions_per_image].sort().values
         ids = (self.vocabulary.encode(record.captions[i]) for i in chosen.tolist())
         return [torch.tensor(row[: self.max_tokens + 1]) for row in ids]
-
-
-class SeededSampler(DistributedSampler):
-    """Indices in a new order every epoch, each with a seed for what is random about its example.
-
-    Order and seeds depend on seed and epoch alone, so that an epoch repeats itself after an
-    interrupted training resumes.
-
-    Args:
-        first_epoch: number of the first epoch, where a training resumes. Lightning tells epochs by
-            `set_epoch`, but the first one only after workers have begun to read its images.
-        options: of `torch.utils.data.DistributedSampler`.
-    """
-
-    def __init__(self, *options: Any, first_epoch: int = 0, **more_options: Any) -> None:
-        super().__init__(*options, **more_options)
-        self.first_epoch = self.epoch = first_epoch
-
-    def set_epoch(self, epoch: int) -> None:
-        """Begin another epoch."""
-        super().set_epoch(max(epoch, self.first_epoch))
-
-    def __iter__(self) -> Iterator[tuple[int, int]]:
-        generator = torch.Generator().manual_seed(self.seed + self.epoch)
-        seeds = torch.randint(2**62, (len(self.dataset),), generator=generator)  # type: ignore[arg-type]
-        return ((index, int(seeds[index])) for index in super().__iter__())

@@ -3,17 +3,43 @@
 import os
 import threading
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from captioning.errors import InputError
 
 FORMATS = ("bmp", "gif", "jfif", "jpe", "jpeg", "jpg", "pgm", "png", "ppm", "tif", "tiff", "webp")
 IMAGE_SUFFIXES = frozenset(f".{name}" for name in FORMATS)
+
+# EXIF's orientations: those that swap width and height, and those in which the end of the stored
+# rows or columns (the larger x or y, after swapping) becomes the upright photo's left or top edge.
+SIDEWAYS = (5, 6, 7, 8)
+RIGHT_ON_LEFT = (2, 3, 6, 7)
+BOTTOM_ON_TOP = (3, 4, 7, 8)
+
+
+class ReducedImage(NamedTuple):
+    """A photo that may have fewer pixels than its file, and where its pixels lie.
+
+    The point (x, y) of the photo is the point `origin + (x, y) / reduction` of the image.
+
+    Attributes:
+        image: as `read_image` gives it, but for its size.
+        size: width and height of the photo in pixels of the file, upright.
+        reduction: pixels of the file per pixel of the image: 1, 2, 4 or 8.
+        origin: left and top edge of the photo in pixels of the image. Outermost pixels reach
+            beyond the photo where its size is no multiple of the reduction.
+    """
+
+    image: Image.Image
+    size: tuple[int, int]
+    reduction: float = 1.0
+    origin: tuple[float, float] = (0.0, 0.0)
 
 
 def read_image(path: str | Path) -> Image.Image:
@@ -26,13 +52,33 @@ def read_image(path: str | Path) -> Image.Image:
         InputError: the file is missing, a folder, empty, no image, damaged, or larger than
             Pillow's limit against decompression bombs.
     """
+    return _read(path, None).image
+
+
+def read_reduced(path: str | Path, side: int) -> ReducedImage:
+    """The photo as `read_image` gives it, but of a large JPEG fewer pixels in much less time.
+
+    libjpeg-turbo, which Pillow's wheels bring along, decodes a JPEG at 1/2, 1/4 or 1/8 of its size
+    by leaving high frequencies out. torchvision.io decodes as fast, but only whole photos.
+
+    Args:
+        path: the file.
+        side: neither width nor height become smaller than this by the reduction.
+
+    Raises:
+        InputError: as `read_image`.
+    """
+    return _read(path, side)
+
+
+def _read(path: str | Path, side: int | None) -> ReducedImage:
     path = Path(path)
     try:
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_size == 0:
                 raise InputError(f"{path}: empty file (0 bytes); copy or download the photo again")
             with _quiet:
-                return _decoded(Image.open(file))
+                return _decoded(Image.open(file), side)
     except InputError:
         raise
     except (FileNotFoundError, NotADirectoryError):
@@ -54,39 +100,28 @@ def read_image(path: str | Path) -> Image.Image:
         ) from None
 
 
-def find_images(paths: Iterable[str | Path]) -> list[Path]:
-    """The image files that `paths` stand for, in order.
-
-    A folder stands for the images in it and below it, sorted by path and without hidden files.
-    Every other path is kept as it is, also a missing one, so that reading it tells what is wrong.
-
-    Raises:
-        InputError: a folder holds no images.
-    """
-    found: list[Path] = []
-    for path in map(Path, paths):
-        if not path.is_dir():
-            found.append(path)
-            continue
-        inside = sorted(file for file in path.rglob("*") if _is_visible_image(file, path))
-        if not inside:
-            raise InputError(f"{path}: no images in this folder; expected .jpg, .png and the like")
-        found += inside
-    return found
-
-
-def _is_visible_image(file: Path, folder: Path) -> bool:
-    # macOS leaves a "._photo.jpg" that is no image beside each photo on foreign disks.
-    hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
-    return file.suffix.lower() in IMAGE_SUFFIXES and not hidden and file.is_file()
-
-
-def _decoded(image: Image.Image) -> Image.Image:
+def _decoded(image: Image.Image, side: int | None) -> ReducedImage:
+    width, height = image.size
+    drafted = None if side is None else image.draft(None, (side, side))
+    reduction = width / drafted[1][2] if drafted else 1.0  # exact: the box is not rounded
     image.load()
     try:
+        orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
         image = ImageOps.exif_transpose(image)
     except Exception:  # the pixels are whole: damaged EXIF data only loses the orientation
+        orientation = 1
         image.info.pop("exif", None)
+    # As stored, the last pixels of a row and of a column are those that reach beyond the photo.
+    beyond = (-width % reduction / reduction, -height % reduction / reduction)
+    if orientation in SIDEWAYS:
+        width, height = height, width
+        beyond = beyond[::-1]
+    left = beyond[0] if orientation in RIGHT_ON_LEFT else 0.0
+    top = beyond[1] if orientation in BOTTOM_ON_TOP else 0.0
+    return ReducedImage(_rgb(image), (width, height), reduction, (left, top))
+
+
+def _rgb(image: Image.Image) -> Image.Image:
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
         return _grey(image).convert("RGB")
     if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:

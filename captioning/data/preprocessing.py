@@ -1,5 +1,7 @@
 """How a photo becomes the image that the encoder sees, in training and afterwards."""
 
+import math
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +11,7 @@ from PIL.Image import Image, Resampling
 from torch import Tensor
 
 from captioning.configurable import Configurable
+from captioning.data.images import ReducedImage, read_reduced
 
 MARGIN = 7 / 8
 """While training with augmentation, the side of a random crop over the photo's short side."""
@@ -31,6 +34,9 @@ class View(NamedTuple):
 class Preprocessing(Configurable):
     """A square crop of a photo at its own aspect ratio.
 
+    Large JPEGs are decoded at reduced size, always with at least twice the pixels that the image
+    needs along each side, so that it is the antialiased resizing that decides how it looks.
+
     Args:
         size: S, side of the square in pixels.
     """
@@ -38,24 +44,46 @@ class Preprocessing(Configurable):
     def __init__(self, size: int = 224) -> None:
         self.size = size
 
-    def __call__(self, photo: Image) -> View:
-        """The largest square in the middle of the photo."""
-        side = float(min(photo.size))
-        left, top = (photo.width - side) / 2, (photo.height - side) / 2
-        return self._view(photo, left, top, side)
+    def __call__(self, photo: str | Path | Image) -> View:
+        """The largest square in the middle of the photo.
 
-    def augmented(self, photo: Image, generator: torch.Generator, flip: bool) -> View:
-        """A random crop, with `flip` mirrored half of the time; for training."""
-        side = min(photo.size) * MARGIN
+        Args:
+            photo: a path, or an image as `read_image` gives it.
+
+        Raises:
+            InputError: the photo cannot be read.
+        """
+        reduced = self._opened(photo)
+        width, height = reduced.size
+        side = float(min(width, height))
+        return self._view(reduced, (width - side) / 2, (height - side) / 2, side)
+
+    def augmented(self, photo: str | Path | Image, generator: torch.Generator, flip: bool) -> View:
+        """A random crop, with `flip` mirrored half of the time; for training.
+
+        Raises:
+            InputError: the photo cannot be read.
+        """
+        reduced = self._opened(photo)
+        width, height = reduced.size
+        side = min(width, height) * MARGIN
         right, down, mirror = torch.rand(3, generator=generator).tolist()
-        left, top = right * (photo.width - side), down * (photo.height - side)
-        view = self._view(photo, left, top, side)
+        view = self._view(reduced, right * (width - side), down * (height - side), side)
         if flip and mirror < 0.5:
             view = view._replace(pixels=view.pixels.flip(-1))
         return view
 
-    def _view(self, photo: Image, left: float, top: float, side: float) -> View:
-        box = (left, top, left + side, top + side)
-        small = photo.resize((self.size, self.size), Resampling.BILINEAR, box=box, reducing_gap=3.0)
+    def _opened(self, photo: str | Path | Image) -> ReducedImage:
+        if isinstance(photo, Image):
+            return ReducedImage(photo, photo.size)
+        return read_reduced(photo, math.ceil(2 * self.size / MARGIN))
+
+    def _view(self, photo: ReducedImage, left: float, top: float, side: float) -> View:
+        x = photo.origin[0] + left / photo.reduction
+        y = photo.origin[1] + top / photo.reduction
+        box = (x, y, x + side / photo.reduction, y + side / photo.reduction)
+        small = photo.image.resize(
+            (self.size, self.size), Resampling.BILINEAR, box=box, reducing_gap=3.0
+        )
         pixels = torch.from_numpy(np.array(small)).permute(2, 0, 1).contiguous()
         return View(pixels, (left, top, side, side), photo.size)

@@ -6,8 +6,10 @@ import pytest
 import torch
 from PIL import Image
 from torch import Tensor
+from torch.utils.data import DataLoader
+from torch.utils.data._utils.pin_memory import pin_memory
 
-from captioning.data.dataset import Batch, CaptionDataset, Example, SeededSampler, collate
+from captioning.data.dataset import Batch, CaptionDataset, Example, collate
 from captioning.data.images import read_image
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.records import Record
@@ -141,33 +143,31 @@ def test_a_batch_moves_its_tensors_and_keeps_its_records() -> None:
     assert moved.records == batch.records
 
 
-def sampled(seed: int, epoch: int, ranks: int = 1, rank: int = 0) -> list[tuple[int, int]]:
-    data = CaptionDataset([Record(Path(), 0, ())] * 12, Vocabulary([]), Preprocessing(8))
-    sampler = SeededSampler(data, ranks, rank, seed=seed)
-    sampler.set_epoch(epoch)
-    return list(sampler)
+def test_a_pinned_batch_is_a_batch_of_the_same_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Tensor, "pin_memory", Tensor.clone)  # without a GPU nothing can be pinned
+    batch = collate([example(1), example(2)])
+    pinned = pin_memory(batch)
+    assert isinstance(pinned, Batch)
+    assert pinned.images is not batch.images
+    assert pinned.tokens.equal(batch.tokens)
+    assert pinned.records == batch.records
 
 
-def test_the_order_of_an_epoch_repeats_itself_in_a_new_process() -> None:
-    assert sampled(seed=1, epoch=2) == sampled(seed=1, epoch=2)
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_a_loader_pins_what_a_gpu_is_waiting_for() -> None:
+    loader = DataLoader([example(1)], collate_fn=collate, pin_memory=True)
+    [batch] = loader
+    assert batch.images.is_pinned()
+    assert batch.tokens.is_pinned()
+    assert batch.to(torch.device("cuda")).images.is_cuda
 
 
-def test_the_order_does_not_depend_on_what_else_was_drawn_at_random() -> None:
-    first = sampled(seed=1, epoch=2)
-    torch.rand(7)
-    assert sampled(seed=1, epoch=2) == first
+def test_the_length_of_a_record_is_that_of_its_longest_caption(
+    record: Callable[..., Record],
+) -> None:
+    data = dataset([record("a b", "a b c d"), record("a"), record(" ".join("abcdefgh"))])
+    assert data.lengths == [4, 1, 8]
 
 
-def test_every_epoch_and_every_seed_has_its_own_order_and_its_own_examples() -> None:
-    epochs = [sampled(seed=1, epoch=epoch) for epoch in range(3)] + [sampled(seed=7, epoch=0)]
-    assert len({tuple(index for index, _ in epoch) for epoch in epochs}) == 4
-    assert len({seed for epoch in epochs for _, seed in epoch}) == 4 * 12
-
-
-def test_an_epoch_has_every_image_once() -> None:
-    assert sorted(index for index, _ in sampled(seed=1, epoch=2)) == list(range(12))
-
-
-def test_two_processes_share_the_images_and_seeds_of_one() -> None:
-    both = sampled(1, 2, ranks=2, rank=0) + sampled(1, 2, ranks=2, rank=1)
-    assert sorted(both) == sorted(sampled(1, 2))
+def test_captions_are_no_longer_than_they_may_be(record: Callable[..., Record]) -> None:
+    assert dataset([record("a b c d"), record("a")], max_tokens=3).lengths == [3, 1]

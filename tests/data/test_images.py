@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from captioning.data.images import find_images, read_image
+from captioning.data.images import read_image, read_reduced
 from captioning.errors import InputError
 
 RED, GREEN, WHITE = (255, 0, 0), (0, 255, 0), (255, 255, 255)
@@ -26,6 +26,11 @@ def near(pixel: object, expected: tuple[int, int, int], tolerance: int = 8) -> b
 
 def grey_level(path: Path) -> list[int]:
     return np.asarray(read_image(path))[..., 0].ravel().tolist()
+
+
+def large_half_red_half_green() -> Image.Image:
+    """640 x 320 pixels, red on the left."""
+    return half_red_half_green().resize((640, 320), Image.Resampling.NEAREST)
 
 
 @pytest.mark.parametrize("mode", ["RGB", "P", "RGBA", "CMYK"])
@@ -100,6 +105,60 @@ def test_a_photo_of_one_pixel_is_read(tmp_path: Path) -> None:
     assert read_image(tmp_path / "dot.png").getpixel((0, 0)) == RED
 
 
+@pytest.mark.parametrize(
+    ("side", "reduction"), [(321, 1), (161, 1), (160, 2), (81, 2), (80, 4), (40, 8), (2, 8)]
+)
+def test_a_large_jpeg_is_reduced_as_long_as_its_short_side_stays_large_enough(
+    tmp_path: Path, side: int, reduction: int
+) -> None:
+    large_half_red_half_green().save(tmp_path / "large.jpg")
+    image, size, by, origin = read_reduced(tmp_path / "large.jpg", side)
+    assert (size, by, origin) == ((640, 320), reduction, (0, 0))
+    assert image.size == (640 // reduction, 320 // reduction)
+
+
+def test_a_jpeg_that_is_not_reduced_is_the_same_as_ever(tmp_path: Path) -> None:
+    Image.effect_noise((99, 99), 80).save(tmp_path / "small.jpg")
+    image = read_reduced(tmp_path / "small.jpg", 50).image
+    assert image.tobytes() == read_image(tmp_path / "small.jpg").tobytes()
+
+
+def test_other_formats_are_not_reduced(tmp_path: Path) -> None:
+    large_half_red_half_green().save(tmp_path / "large.png")
+    image, size, reduction, _ = read_reduced(tmp_path / "large.png", 10)
+    assert (image.size, size, reduction) == ((640, 320), (640, 320), 1)
+
+
+@pytest.mark.parametrize("kind", ["baseline", "progressive", "CMYK", "several pictures"])
+def test_colours_survive_the_reduction_of_every_kind_of_jpeg(tmp_path: Path, kind: str) -> None:
+    photo, path = large_half_red_half_green(), tmp_path / "large.jpg"
+    if kind == "CMYK":
+        photo.convert("CMYK").save(path)
+    elif kind == "several pictures":
+        photo.save(path, "MPO", save_all=True, append_images=[photo])
+    else:
+        photo.save(path, progressive=kind == "progressive")
+    image, _, reduction, _ = read_reduced(path, 40)
+    assert (image.mode, reduction) == ("RGB", 8)
+    assert near(image.getpixel((2, 8)), RED)
+    assert near(image.getpixel((70, 8)), GREEN)
+
+
+def test_a_reduced_grey_photo_is_rgb(tmp_path: Path) -> None:
+    Image.new("L", (640, 320), 255).save(tmp_path / "grey.jpg")
+    image = read_reduced(tmp_path / "grey.jpg", 40).image
+    assert (image.mode, image.getpixel((1, 1))) == ("RGB", WHITE)
+
+
+def test_a_reduced_photo_is_turned_upright_with_its_size(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    large_half_red_half_green().save(tmp_path / "turned.jpg", exif=exif)
+    image, size, _, _ = read_reduced(tmp_path / "turned.jpg", 40)
+    assert (image.size, size) == ((40, 80), (320, 640))
+    assert near(image.getpixel((20, 5)), RED)
+
+
 def bad_file(folder: Path, kind: str) -> Path:
     path = folder / "photo.jpg"
     if kind == "empty":
@@ -138,6 +197,23 @@ def test_a_bad_file_is_one_line_with_its_name_and_a_remedy(
     assert "\n" not in str(caught.value)
 
 
+def test_a_large_jpeg_that_is_cut_short_is_not_reduced_to_what_is_left(tmp_path: Path) -> None:
+    Image.effect_noise((640, 640), 80).save(tmp_path / "large.jpg")
+    whole = (tmp_path / "large.jpg").read_bytes()
+    (tmp_path / "large.jpg").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InputError, match=r"large\.jpg: damaged or cut short .* again"):
+        read_reduced(tmp_path / "large.jpg", 80)
+
+
+def test_reducing_does_not_make_a_decompression_bomb_safe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    half_red_half_green().save(tmp_path / "bomb.jpg")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
+    with pytest.raises(InputError, match=r"bomb\.jpg: too many pixels to be safe; scale"):
+        read_reduced(tmp_path / "bomb.jpg", 2)
+
+
 def test_a_decompression_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     half_red_half_green().save(tmp_path / "bomb.png")
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
@@ -154,21 +230,3 @@ def test_warnings_work_again_after_many_threads_have_read(
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(read_image, [tmp_path / "large.png"] * 64))
     assert warnings.filters == before
-
-
-def test_a_folder_stands_for_its_images_in_sorted_order(tmp_path: Path) -> None:
-    for name in ("b.JPG", "a/2.png", "a/1.webp", "notes.txt", "._b.JPG", ".cache/c.png"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).touch()
-    names = [str(path.relative_to(tmp_path)) for path in find_images([tmp_path])]
-    assert names == ["a/1.webp", "a/2.png", "b.JPG"]
-
-
-def test_files_stay_as_given_even_where_they_are_missing(tmp_path: Path) -> None:
-    given = [str(tmp_path / "z.photo"), str(tmp_path / "a.jpg")]
-    assert find_images(given) == [Path(name) for name in given]
-
-
-def test_a_folder_without_images_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no images in this folder"):
-        find_images([tmp_path])

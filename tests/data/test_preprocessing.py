@@ -1,10 +1,14 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
 from captioning.configurable import build
+from captioning.data.images import read_image, read_reduced
 from captioning.data.preprocessing import MARGIN, Preprocessing, View
+from captioning.errors import InputError
 
 PHOTOS = {"wide": (240, 80), "tall": (70, 200), "square": (96, 96), "smaller": (20, 12)}
 
@@ -110,3 +114,56 @@ def test_preprocessing_built_from_its_config_gives_the_same_view() -> None:
     preprocessing = Preprocessing(24)
     again = build(preprocessing.config)
     assert again(ramp((90, 60))).pixels.equal(preprocessing(ramp((90, 60))).pixels)
+
+
+def natural(width: int, height: int) -> Image.Image:
+    """A photo with structure at all scales, the coarser the stronger, as natural photos have it."""
+    generator = np.random.default_rng(0)
+    total = np.zeros((height, width, 3))
+    for cells in (3, 6, 12, 24, 48, 96, 192):
+        patches = generator.integers(0, 256, (cells, cells, 3), dtype=np.uint8)
+        scale = Image.fromarray(patches).resize((width, height), Image.Resampling.BICUBIC)
+        total += (np.asarray(scale) - 127.5) * 3 / cells
+    return Image.fromarray((127.5 + total / 2).clip(0, 255).astype(np.uint8))
+
+
+def test_a_view_of_a_large_jpeg_is_that_of_the_whole_photo_to_a_grey_level(tmp_path: Path) -> None:
+    natural(1200, 900).save(tmp_path / "large.jpg", quality=92)
+    assert read_reduced(tmp_path / "large.jpg", 147).reduction == 4
+    whole = Preprocessing(64)(read_image(tmp_path / "large.jpg"))
+    view = Preprocessing(64)(tmp_path / "large.jpg")
+    assert (view.crop, view.size) == (whole.crop, whole.size)
+    assert not view.pixels.equal(whole.pixels)
+    assert (view.pixels.float() - whole.pixels.float()).abs().mean() < 1
+
+
+def test_a_view_of_a_jpeg_of_less_than_four_times_its_size_is_that_of_the_whole_photo(
+    tmp_path: Path,
+) -> None:
+    natural(300, 255).save(tmp_path / "small.jpg")
+    whole = Preprocessing(64)(read_image(tmp_path / "small.jpg"))
+    assert Preprocessing(64)(tmp_path / "small.jpg").pixels.equal(whole.pixels)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_a_reduced_photo_shows_the_same_place_however_the_camera_was_held(
+    tmp_path: Path, orientation: int
+) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    # No multiple of the reduction, so that an edge of the reduced photo reaches beyond the photo.
+    ramp((243, 201)).save(tmp_path / "turned.jpg", exif=exif, quality=98, subsampling=0)
+    for seed in range(5):
+        whole, view = (
+            Preprocessing(16).augmented(photo, seeded(seed), flip=True)
+            for photo in (read_image(tmp_path / "turned.jpg"), tmp_path / "turned.jpg")
+        )
+        assert (view.crop, view.size) == (whole.crop, whole.size)
+        inside = np.s_[:2, 1:-1, 1:-1]  # beyond the border a JPEG holds what it likes
+        difference = view.pixels[inside].float() - whole.pixels[inside].float()
+        assert difference.abs().max() <= 1
+
+
+def test_a_photo_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"gone\.jpg: no such file"):
+        Preprocessing(16)(tmp_path / "gone.jpg")
