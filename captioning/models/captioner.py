@@ -10,7 +10,6 @@ from PIL.Image import Image
 from torch import Tensor, nn
 
 from captioning.configurable import build
-from captioning.data.images import read_image
 from captioning.data.preprocessing import Preprocessing, View
 from captioning.data.vocabulary import EOS, PAD, Vocabulary
 from captioning.errors import InputError
@@ -19,6 +18,7 @@ from captioning.models.decoder import Decoder
 from captioning.models.decoding import BeamSearch
 from captioning.models.encoder import CNNEncoder
 from captioning.models.search import Decoded, Search
+from captioning.models.startup import WithoutRandomStart
 
 
 class Captioner(nn.Module):
@@ -89,20 +89,31 @@ class Captioner(nn.Module):
         """The best caption of every image as one line of text."""
         return [" ".join(self.vocabulary.decode(row)) for row in decoded.tokens[:, 0].tolist()]
 
+    def view(self, photo: str | Path | Image) -> View:
+        """What the model sees of a photo; safe to call from several threads.
+
+        Args:
+            photo: a path, or an image as `read_image` gives it.
+
+        Raises:
+            InputError: the photo cannot be read.
+        """
+        return self.preprocessing(photo)
+
     @torch.inference_mode()
     def candidates(
-        self, photos: Sequence[str | Path | Image], search: Search | None = None
+        self, photos: Sequence[str | Path | Image | View], search: Search | None = None
     ) -> list[list[Caption]]:
         """All captions that the search found for each photo, the best first.
 
         Args:
-            photos: paths, or images as `read_image` gives them.
+            photos: paths, images as `read_image` gives them, or views that `view` gave.
             search: how words are chosen; the captioner's own if none.
 
         Raises:
             InputError: a photo cannot be read.
         """
-        views = [self.preprocessing(_opened(photo)) for photo in photos]
+        views = [photo if isinstance(photo, View) else self.view(photo) for photo in photos]
         if not views:
             return []
         images = torch.stack([view.pixels for view in views]).to(self.device)
@@ -118,7 +129,7 @@ class Captioner(nn.Module):
         ]
 
     def caption(
-        self, photos: Sequence[str | Path | Image], search: Search | None = None
+        self, photos: Sequence[str | Path | Image | View], search: Search | None = None
     ) -> list[Caption]:
         """The best caption of each photo; see `candidates`."""
         return [found[0] for found in self.candidates(photos, search)]
@@ -143,10 +154,6 @@ class Captioner(nn.Module):
         )
 
 
-def _opened(photo: str | Path | Image) -> Image:
-    return photo if isinstance(photo, Image) else read_image(photo)
-
-
 def load(checkpoint: str | Path, device: str | torch.device = "cpu") -> Captioner:
     """The captioner in a checkpoint of `captioning train`, ready to caption.
 
@@ -156,7 +163,8 @@ def load(checkpoint: str | Path, device: str | torch.device = "cpu") -> Captione
     path = Path(checkpoint)
     foreign = InputError(f"{path}: not a checkpoint of captioning; give one that `train` wrote")
     try:
-        saved = torch.load(path, map_location="cpu", weights_only=True)
+        # Mapped, so that of the optimizer's state, twice as large as the model, nothing is read.
+        saved = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except FileNotFoundError:
         raise InputError(f"{path}: no such checkpoint; `captioning train` writes one") from None
     except Exception:  # torch.load raises a dozen kinds for files that it did not write
@@ -164,7 +172,8 @@ def load(checkpoint: str | Path, device: str | torch.device = "cpu") -> Captione
     if not isinstance(saved, dict) or not isinstance(saved.get("captioner"), dict):
         raise foreign
     try:
-        captioner = Captioner.from_config(saved["captioner"])
+        with WithoutRandomStart():
+            captioner = Captioner.from_config(saved["captioner"])
         prefix = "captioner."
         captioner.load_state_dict(
             {
