@@ -66,7 +66,9 @@ def write_json(path: str | Path, value: Any) -> None:
     """Write `value` as indented UTF-8 JSON, whole or not at all."""
     with written_whole(path) as temporary:
         temporary.write_text(
-            json.dumps(value, ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
+            json.dumps(value, ensure_ascii=False, indent=1) + "\n",
+            encoding="utf-8",
+            errors="backslashreplace",  # what is no UTF-8 in a file name, as JSON escapes it
         )
 
 

@@ -1,35 +1,73 @@
-"""`captioning caption`: captions for photos and folders of photos."""
+"""`captioning caption`: captions for photos, folders of photos and lists of photos."""
 
 import argparse
-import json
 import sys
+from pathlib import Path
 
-from captioning.cli.options import Commands, add_model, add_search, model_and_search
-from captioning.errors import InputError
+from captioning.cli.options import (
+    Commands,
+    add_model,
+    add_processes,
+    add_search,
+    model_and_search,
+    positive,
+    processes_of,
+)
+from captioning.errors import InputError, UsageError
+
+SHARD_SIZE = 1000
 
 
 def add(commands: Commands) -> None:
     """Tell the parser of this command."""
     parser = commands.add_parser("caption", help="caption photos with a trained model")
-    parser.add_argument("photos", nargs="+", metavar="PHOTO", help="photos, or folders of photos")
+    parser.add_argument("photos", nargs="*", metavar="PHOTO", help="photos, or folders of photos")
+    parser.add_argument("--list", metavar="FILE", help="a file of further photos, one path a line")
     add_model(parser)
     add_search(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object per photo")
     parser.add_argument(
         "--overlay", metavar="DIR", help="write a picture per photo of where the model looked"
     )
+    bulk = parser.add_argument_group("bulk captioning", "for more photos than a screen can show")
+    bulk.add_argument(
+        "--out",
+        metavar="DIR",
+        help="write JSON lines to files in this folder; those that are there already are kept",
+    )
+    bulk.add_argument(
+        "--shard-size",
+        type=positive,
+        metavar="N",
+        help=f"photos per file (default: {SHARD_SIZE})",
+    )
+    add_processes(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Caption the photos; 1 where one cannot be read."""
+    if not options.photos and options.list is None:
+        raise UsageError("no photos; give photos, folders or --list FILE")
+    if options.out is not None:
+        return _write_shards(options)
+    if options.shard_size or options.devices > 1 or options.num_nodes > 1:
+        raise UsageError(
+            "--shard-size, --devices and --num-nodes are of bulk captioning; give --out"
+        )
+    return _print_captions(options)
+
+
+def _print_captions(options: argparse.Namespace) -> int:
+    """Print a line per photo."""
     from tqdm import tqdm
 
-    from captioning.data.images import find_images, read_image
-    from captioning.models.batches import captioned
+    from captioning.data.images import read_image
+    from captioning.data.photos import find_photos
+    from captioning.models.batches import captioned, json_line
     from captioning.viewing.names import picture_names
 
-    photos = find_images(options.photos)
+    photos = list(find_photos(options.photos, options.list))
     pictures = picture_names(photos, options.overlay) if options.overlay else {}
     captioner, search = model_and_search(options)
     failed = False
@@ -43,7 +81,39 @@ def run(options: argparse.Namespace) -> int:
             from captioning.viewing.overlay import save
 
             save(read_image(photo), caption, pictures[photo])
-        line = {"image": str(photo), **caption.as_json()}
-        shown = json.dumps(line, ensure_ascii=False) if options.json else f"{photo}\t{caption.text}"
+        shown = json_line(photo, caption) if options.json else f"{photo}\t{caption.text}"
         tqdm.write(shown, file=sys.stdout)
     return 1 if failed else 0
+
+
+def _write_shards(options: argparse.Namespace) -> int:
+    """Write files of JSON lines, going on where an earlier call ended."""
+    from captioning.files import made_folder
+    from captioning.prediction.bulk import BulkCaptioning
+    from captioning.prediction.manifest import Manifest, settings
+    from captioning.prediction.photos import PhotoStream
+    from captioning.prediction.processes import results
+    from captioning.prediction.shards import Shards
+
+    if options.overlay:
+        raise UsageError("--overlay draws what is printed; leave out either it or --out")
+    processes = processes_of(options)
+    photos = PhotoStream(options.photos, options.list)
+    captioner, search = model_and_search(options, processes)
+    folder = made_folder(options.out)
+    shards = Shards(folder, options.shard_size or SHARD_SIZE)
+    manifest = Manifest(
+        folder, settings(Path(options.model), search, options.seed, shards.size, photos)
+    )
+    work = BulkCaptioning(
+        captioner, search, photos, shards, manifest, options.batch_size, options.seed
+    )
+    try:
+        tallies = results(work, processes)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("interrupted; go on by the same command") from None
+    if tallies is None:
+        return 0  # the first process tells what all have found
+    tally = work.finish(tallies)
+    print(folder)
+    return 1 if tally.unreadable else 0

@@ -1,12 +1,14 @@
 """What several commands share: the parser, and the options of models and searches."""
 
 import argparse
+import os
 from typing import TYPE_CHECKING, NoReturn
 
 from captioning.errors import UsageError
 
 if TYPE_CHECKING:
     from captioning.models import Captioner, Search
+    from captioning.prediction.processes import Processes
 
 
 class Parser(argparse.ArgumentParser):
@@ -62,14 +64,58 @@ def add_search(parser: argparse.ArgumentParser) -> None:
     search.add_argument("--seed", type=int, default=0, help="of sampling (default: 0)")
 
 
-def model_and_search(options: argparse.Namespace) -> "tuple[Captioner, Search]":
-    """The model, on its device, and its own search changed by the options."""
+def add_processes(parser: argparse.ArgumentParser) -> None:
+    """Options of how many processes share the work."""
+    processes = parser.add_argument_group(
+        "processes", "how many share the work; torchrun and SLURM may start them too"
+    )
+    processes.add_argument(
+        "--devices",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="GPUs, or processes with --device cpu, on each machine (default: 1)",
+    )
+    processes.add_argument(
+        "--num-nodes", type=positive, default=1, metavar="N", help="machines (default: 1)"
+    )
+
+
+def processes_of(options: argparse.Namespace) -> "Processes":
+    """How many processes share the work.
+
+    Raises:
+        UsageError: torchrun started another number of processes.
+    """
+    from captioning.prediction.processes import Processes
+
+    processes = Processes(options.devices, options.num_nodes, options.device)
+    started = os.environ.get("WORLD_SIZE", str(processes.count))
+    if started != str(processes.count):
+        raise UsageError(
+            f"{started} processes were started (WORLD_SIZE), but --devices and --num-nodes ask for "
+            f"{processes.count}; give --devices as many as there are on each machine"
+        )
+    return processes
+
+
+def model_and_search(
+    options: argparse.Namespace, processes: "Processes | None" = None
+) -> "tuple[Captioner, Search]":
+    """The model, on its device, and its own search changed by the options.
+
+    Args:
+        options: those of `add_model` and `add_search`.
+        processes: who shares the work; each of several brings the model to its own device later.
+    """
     import torch
 
     from captioning.models import BeamSearch, Greedy, Sampling, load
     from captioning.models.device import usable_device
 
-    captioner = load(options.model, usable_device(options.device))
+    is_shared = processes is not None and processes.count > 1
+    device = "cpu" if is_shared else usable_device(options.device)
+    captioner = load(options.model, device)
     torch.manual_seed(options.seed)
     kind = type(captioner.search)
     if options.beam is not None:

@@ -1,6 +1,7 @@
 """A trained model against the people who described the same images."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,12 +9,15 @@ import torch
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 
-from captioning.data.dataset import CaptionDataset, collate
+from captioning.data.dataset import Batch, CaptionDataset, collate
+from captioning.data.features import FeatureCache
 from captioning.data.records import Record
 from captioning.data.shapes import faults, read_scenes
+from captioning.data.workers import give_way
 from captioning.files import write_json
 from captioning.metrics.report import score
 from captioning.models import Captioner, Search
+from captioning.models.batches import seed_batch
 
 
 class Evaluation(NamedTuple):
@@ -37,13 +41,14 @@ class Evaluation(NamedTuple):
         write_json(Path(folder) / "scores.json", self.scores)
 
 
-@torch.inference_mode()
 def evaluate(
     captioner: Captioner,
     records: Sequence[Record],
     search: Search | None = None,
     batch_size: int = 32,
     workers: int = 1,
+    seed: int = 0,
+    features: FeatureCache | None = None,
 ) -> Evaluation:
     """Caption every image once, and score the captions against the records' own.
 
@@ -53,28 +58,91 @@ def evaluate(
         search: how words are chosen; the captioner's own if none.
         batch_size: images at a time.
         workers: processes that read images.
+        seed: of a search that samples.
+        features: annotation vectors of the images by the captioner's encoder, to use instead of
+            the photos.
 
     Raises:
         InputError: a photo cannot be read.
     """
-    dataset = CaptionDataset(records, captioner.vocabulary, captioner.preprocessing)
-    loader = DataLoader(dataset, batch_size, num_workers=workers, collate_fn=collate)
     captions: dict[int | str, str] = {}
+    for number, batch in batches(captioner, records, batch_size, workers, features=features):
+        seed_batch(seed, number)
+        captions |= caption_batch(captioner, batch, search)
+    return scored(captions, records)
+
+
+def batches(
+    captioner: Captioner,
+    records: Sequence[Record],
+    batch_size: int,
+    workers: int = 1,
+    process: int = 0,
+    processes: int = 1,
+    features: FeatureCache | None = None,
+) -> Iterator[tuple[int, Batch]]:
+    """The numbered batches of one of several processes; those of all are the same as of one.
+
+    The first process shows a progress bar on stderr, where that is a terminal.
+
+    Args:
+        captioner: the model that they are for.
+        records: the images of all processes.
+        batch_size: images at a time.
+        workers: processes that read images.
+        process: takes the batches `process`, `process + processes`, ...
+        processes: how many share the images.
+        features: annotation vectors to use instead of the photos.
+    """
+    dataset = CaptionDataset(
+        records, captioner.vocabulary, captioner.preprocessing, features=features
+    )
+    everything = list(range(len(records)))
+    mine = {
+        number: everything[number * batch_size : (number + 1) * batch_size]
+        for number in range(process, math.ceil(len(records) / batch_size), processes)
+    }
+    loader = DataLoader(
+        dataset,
+        batch_sampler=list(mine.values()),
+        num_workers=0 if features else workers,  # a cached example costs less than its way
+        collate_fn=collate,
+        worker_init_fn=give_way,
+        pin_memory=captioner.device.type == "cuda",
+    )
     with tqdm(
-        total=len(records),
-        desc="evaluate",
+        total=sum(map(len, mine.values())),
+        desc="evaluate" if processes == 1 else f"process 1 of {processes}",
         unit="image",
         leave=False,
-        disable=None,  # shown only where stderr is a terminal
+        disable=None if process == 0 else True,  # None: shown only on a terminal
     ) as progress:
-        for batch in loader:
-            annotations = captioner.encode(batch.images.to(captioner.device))
-            decoded = captioner.decode(annotations, search)
-            ids = [record.image_id for record in batch.records]
-            captions.update(zip(ids, captioner.words(decoded), strict=True))
-            progress.update(len(ids))
+        for number, batch in zip(mine, loader, strict=True):
+            yield number, batch
+            progress.update(len(batch.records))
+
+
+@torch.inference_mode()
+def caption_batch(
+    captioner: Captioner, batch: Batch, search: Search | None = None
+) -> dict[int | str, str]:
+    """The best caption of every image, by image id.
+
+    Args:
+        captioner: the model.
+        batch: images, or their annotation vectors.
+        search: how words are chosen; the captioner's own if none.
+    """
+    annotations = captioner.encode(batch.images.to(captioner.device, non_blocking=True))
+    words = captioner.words(captioner.decode(annotations, search))
+    return {record.image_id: caption for record, caption in zip(batch.records, words, strict=True)}
+
+
+def scored(captions: Mapping[int | str, str], records: Sequence[Record]) -> Evaluation:
+    """The captions in the order of the records, and their scores."""
     references = {record.image_id: record.captions for record in records}
-    return Evaluation(captions, score(captions, references))
+    ordered = {image_id: captions[image_id] for image_id in references}
+    return Evaluation(ordered, score(ordered, references))
 
 
 def share_right(

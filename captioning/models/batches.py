@@ -1,17 +1,80 @@
-"""Many photos, some of which may be bad."""
+"""Many photos, some of which may be bad: the next ones are read while others are captioned."""
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import json
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
-from PIL.Image import Image
+import torch
 from tqdm import tqdm
 
-from captioning.data.images import read_image
+from captioning.data.preprocessing import View
 from captioning.errors import InputError
 from captioning.models.caption import Caption
 from captioning.models.captioner import Captioner
 from captioning.models.search import Search
+
+AHEAD = 2
+"""Batches that are being read while one is captioned."""
+
+Key = TypeVar("Key")
+Item = TypeVar("Item")
+
+
+def cut(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """The items in lists of `size`, the last one as long as what is left."""
+    items = iter(items)
+    while part := list(islice(items, size)):
+        yield part
+
+
+def seed_batch(seed: int, number: int) -> None:
+    """Seed what a search draws for a batch, so that any process draws the same for it.
+
+    Args:
+        seed: of the whole work.
+        number: of the batch, whatever it is counted by.
+    """
+    torch.manual_seed(seed * 1_000_003 + number)
+
+
+def read_ahead(
+    captioner: Captioner, batches: Iterable[tuple[Key, Sequence[Path]]]
+) -> Iterator[tuple[Key, Sequence[Path], list[View | InputError]]]:
+    """The batches with their photos read, or with the reasons why they cannot be.
+
+    Few batches are in memory at any time, however many there are. Threads read them: decoding and
+    resizing hold no lock, and a thread, unlike a process, needs no copy of the pixels.
+
+    Args:
+        captioner: whose views of the photos are wanted.
+        batches: paths, each list with whatever the caller knows it by.
+    """
+    readers = ThreadPoolExecutor()
+    waiting: deque[tuple[Key, Sequence[Path], list[Future[View | InputError]]]] = deque()
+    try:
+        for key, paths in batches:
+            views = [readers.submit(_view, captioner, path) for path in paths]
+            waiting.append((key, paths, views))
+            if len(waiting) > AHEAD:
+                key, paths, views = waiting.popleft()
+                yield key, paths, [view.result() for view in views]
+        for key, paths, views in waiting:
+            yield key, paths, [view.result() for view in views]
+    finally:
+        readers.shutdown(cancel_futures=True)
+
+
+def best_captions(
+    captioner: Captioner, views: Sequence[View | InputError], search: Search | None = None
+) -> list[Caption | InputError]:
+    """The best caption of each photo that could be read, and the reason for each other one."""
+    good = [view for view in views if isinstance(view, View)]
+    captions = iter(captioner.caption(good, search))
+    return [view if isinstance(view, InputError) else next(captions) for view in views]
 
 
 def captioned(
@@ -30,27 +93,25 @@ def captioned(
         batch_size: photos captioned at a time.
         progress: show a progress bar on stderr, where that is a terminal.
     """
-    with (
-        ThreadPoolExecutor() as readers,
-        tqdm(
-            total=len(photos),
-            unit="photo",
-            leave=False,
-            disable=None if progress and len(photos) > 1 else True,  # None: only on a terminal
-        ) as bar,
-    ):
-        for first in range(0, len(photos), batch_size):
-            paths = photos[first : first + batch_size]
-            images = list(readers.map(_read, paths))
-            good = [image for image in images if isinstance(image, Image)]
-            captions = iter(captioner.caption(good, search))
-            for path, image in zip(paths, images, strict=True):
-                yield path, image if isinstance(image, InputError) else next(captions)
-                bar.update()
+    with tqdm(
+        total=len(photos),
+        unit="photo",
+        leave=False,
+        disable=None if progress and len(photos) > 1 else True,  # None: only on a terminal
+    ) as bar:
+        for _, paths, views in read_ahead(captioner, enumerate(cut(photos, batch_size))):
+            yield from zip(paths, best_captions(captioner, views, search), strict=True)
+            bar.update(len(paths))
 
 
-def _read(path: Path) -> Image | InputError:
+def json_line(photo: Path, caption: Caption | InputError) -> str:
+    """A photo with its caption, or with the reason why it has none, as one line of JSON."""
+    told = {"error": str(caption)} if isinstance(caption, InputError) else caption.as_json()
+    return json.dumps({"image": str(photo), **told}, ensure_ascii=False)
+
+
+def _view(captioner: Captioner, path: Path) -> View | InputError:
     try:
-        return read_image(path)
+        return captioner.view(path)
     except InputError as error:
         return error

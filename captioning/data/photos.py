@@ -1,0 +1,93 @@
+"""The photos that paths, folders and lists stand for, in order, however many there are."""
+
+import heapq
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from captioning.data.images import IMAGE_SUFFIXES
+from captioning.errors import InputError
+
+AT_A_TIME = 50_000
+"""Names of a folder that are kept in memory; a folder of more is read again for each so many."""
+
+
+def find_photos(paths: Iterable[str | Path], listed: str | Path | None = None) -> Iterator[Path]:
+    """The photos, one after another; memory does not grow with their number.
+
+    A folder stands for the images in it and below it, sorted by the parts of their paths, without
+    hidden files and without what links to folders lead to. Every other path is kept as it is, also
+    a missing one, so that reading it tells what is wrong.
+
+    Args:
+        paths: photos and folders.
+        listed: a text file of further photos, one path a line; empty lines are left out.
+
+    Raises:
+        InputError: a folder holds no images or cannot be read, or the list cannot be.
+    """
+    for path in map(Path, paths):
+        if path.is_dir():
+            yield from _photos_of_folder(path)
+        else:
+            yield path
+    if listed is not None:
+        yield from _photos_of_list(Path(listed))
+
+
+def _photos_of_folder(folder: Path) -> Iterator[Path]:
+    inside = _photos_below(folder)
+    first = next(inside, None)
+    if first is None:
+        raise InputError(f"{folder}: no images in this folder; expected .jpg, .png and the like")
+    yield first
+    yield from inside
+
+
+def _photos_below(folder: Path) -> Iterator[Path]:
+    try:
+        for entry in _sorted_entries(folder):
+            path = folder / entry.name
+            if entry.is_dir(follow_symlinks=False):
+                yield from _photos_below(path)
+            elif entry.is_file():
+                yield path
+    except OSError as error:
+        raise InputError(
+            f"{folder}: cannot be read ({error.strerror}); check the folder's permissions"
+        ) from None
+
+
+def _sorted_entries(folder: Path) -> Iterator[os.DirEntry[str]]:
+    last = ""
+    while True:
+        with os.scandir(folder) as entries:
+            following = (entry for entry in entries if entry.name > last and _is_wanted(entry))
+            first = heapq.nsmallest(AT_A_TIME, following, key=lambda entry: entry.name)
+        yield from first
+        if len(first) < AT_A_TIME:
+            return
+        last = first[-1].name
+
+
+def _is_wanted(entry: os.DirEntry[str]) -> bool:
+    # macOS leaves a "._photo.jpg" that is no image beside each photo on foreign disks.
+    if entry.name.startswith("."):
+        return False
+    _, suffix = os.path.splitext(entry.name)  # noqa: PTH122 - a Path for every name is slow
+    return suffix.lower() in IMAGE_SUFFIXES or entry.is_dir(follow_symlinks=False)
+
+
+def _photos_of_list(file: Path) -> Iterator[Path]:
+    try:
+        # File names are bytes: those that are no UTF-8 must come through as they are.
+        with file.open(encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
+            for line in lines:
+                if path := line.rstrip("\r\n"):
+                    yield Path(path)
+    except FileNotFoundError:
+        raise InputError(f"{file}: no such file; check the path of the list") from None
+    except OSError as error:
+        raise InputError(
+            f"{file}: cannot be read ({error.strerror}); give a text file of one path a line"
+        ) from None

@@ -1,0 +1,89 @@
+"""Evaluation of a model by several processes, with the scores that one would give."""
+
+from collections.abc import Iterator, Sequence
+
+from captioning.data.dataset import Batch
+from captioning.data.features import FeatureCache
+from captioning.data.records import Record
+from captioning.metrics.evaluation import Evaluation, batches, caption_batch, scored
+from captioning.models import Captioner, Search
+from captioning.models.batches import seed_batch
+from captioning.prediction.processes import Processes, Work, results
+
+
+class SplitCaptions(Work):
+    """Captions for the images of a split, by image id.
+
+    Args:
+        captioner: the model.
+        records: images with reference captions.
+        search: how words are chosen; the captioner's own if none.
+        batch_size: images at a time.
+        seed: of a search that samples.
+        features: annotation vectors to use instead of the photos.
+    """
+
+    def __init__(
+        self,
+        captioner: Captioner,
+        records: Sequence[Record],
+        search: Search | None = None,
+        batch_size: int = 32,
+        seed: int = 0,
+        features: FeatureCache | None = None,
+    ) -> None:
+        self.captioner = captioner
+        self.records = records
+        self.search = search
+        self.batch_size = batch_size
+        self.seed = seed
+        self.features = features
+        self._captions: dict[int | str, str] = {}
+
+    def prepare(self, processes: int) -> None:
+        """There is nothing to find out: the records say it all."""
+
+    def batches(self, process: int, processes: int) -> Iterator[tuple[int, Batch]]:
+        """The numbered batches of one process."""
+        return batches(
+            self.captioner,
+            self.records,
+            self.batch_size,
+            process=process,
+            processes=processes,
+            features=self.features,
+        )
+
+    def step(self, batch: tuple[int, Batch]) -> None:
+        """Caption a batch."""
+        number, images = batch
+        seed_batch(self.seed, number)
+        self._captions |= caption_batch(self.captioner, images, self.search)
+
+    def result(self) -> dict[int | str, str]:
+        """The captions of this process's images."""
+        return self._captions
+
+
+def evaluate_together(
+    processes: Processes,
+    captioner: Captioner,
+    records: Sequence[Record],
+    search: Search | None = None,
+    batch_size: int = 32,
+    seed: int = 0,
+    features: FeatureCache | None = None,
+) -> Evaluation | None:
+    """What `captioning.metrics.evaluation.evaluate` gives, by several processes.
+
+    Returns:
+        The evaluation of all images; none in all processes but the first.
+
+    Raises:
+        InputError: a photo cannot be read.
+    """
+    work = SplitCaptions(captioner, records, search, batch_size, seed, features)
+    found = results(work, processes)
+    if found is None:
+        return None
+    return scored({image: caption for part in found for image, caption in part.items()}, records)

@@ -1,0 +1,31 @@
+import pytest
+
+from captioning.data.records import Record
+from captioning.metrics.evaluation import batches, evaluate
+from captioning.models import Captioner, Sampling
+from captioning.prediction.evaluation import evaluate_together
+from captioning.prediction.processes import Processes
+
+
+@pytest.mark.parametrize("processes", [2, 3, 4])
+def test_several_processes_have_the_batches_of_one_and_none_twice(
+    captioner: Captioner, shapes_records: list[Record], processes: int
+) -> None:
+    def ids(process: int, processes: int) -> list[tuple[int, list[int | str]]]:
+        mine = batches(captioner, shapes_records, 2, 0, process, processes)
+        return [(number, [record.image_id for record in batch.records]) for number, batch in mine]
+
+    alone = ids(0, 1)
+    assert [image for _, images in alone for image in images] == [
+        record.image_id for record in shapes_records
+    ]
+    assert sorted(batch for p in range(processes) for batch in ids(p, processes)) == alone
+
+
+def test_the_shared_evaluation_of_one_process_is_the_evaluation_also_of_samples(
+    captioner: Captioner, shapes_records: list[Record]
+) -> None:
+    search = Sampling(temperature=2.0, max_length=6)
+    alone = evaluate(captioner, shapes_records, search, 4, seed=5)
+    assert evaluate_together(Processes(), captioner, shapes_records, search, 4, seed=5) == alone
+    assert evaluate(captioner, shapes_records, search, 4, seed=6).captions != alone.captions

@@ -1,0 +1,294 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from captioning.cli import main
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """A folder of seven photos in two folders; the fourth of them is no photo."""
+    folder = tmp_path / "photos"
+    for seed, name in enumerate(("a/1.png", "a/2.png", "b/3.png", "b/4.png", "5.png", "6.png")):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        patches = np.random.default_rng(seed).integers(0, 255, (4, 5, 3), dtype=np.uint8)
+        Image.fromarray(patches).resize((60, 40)).save(path)
+    (folder / "a/bad.png").write_text("no picture")
+    return folder
+
+
+@pytest.fixture
+def caption(checkpoint: Path, photos: Path) -> list[str]:
+    """The command without a place for the captions: shards of two photos in batches of two."""
+    settings = ["--model", str(checkpoint), "--device", "cpu", "--batch-size", "2"]
+    return ["caption", str(photos), *settings]
+
+
+def bulk(caption: list[str], folder: Path, *options: str) -> list[str]:
+    return [*caption, "--out", str(folder), "--shard-size", "2", *options]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file, hidden ones too."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def identities(folder: Path) -> dict[str, tuple[int, int]]:
+    """What changes of each shard when it is written again."""
+    stats = {path.name: path.stat() for path in folder.glob("captions-*")}
+    return {name: (stat.st_ino, stat.st_mtime_ns) for name, stat in stats.items()}
+
+
+def in_two_processes(arguments: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "captioning", *arguments, "--devices", "2"],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def refusal(arguments: list[str], capsys: Capture, code: int = 1) -> str:
+    """The one line on stderr with which the command refuses."""
+    capsys.readouterr()
+    assert main(arguments) == code
+    [line] = capsys.readouterr().err.splitlines()
+    return line
+
+
+def test_the_shards_hold_what_json_prints_and_a_line_for_what_cannot_be_read(
+    caption: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    main([*caption, "--json"])
+    printed = capsys.readouterr().out.splitlines()
+    assert main(bulk(caption, tmp_path / "out")) == 1
+    out, err = capsys.readouterr()
+    assert out.splitlines() == [str(tmp_path / "out")]
+    assert err.count("bad.png: not an image") == 1
+    shards = sorted((tmp_path / "out").glob("captions-*.jsonl"))
+    lines = [line for shard in shards for line in shard.read_text().splitlines()]
+    assert [len(shard.read_text().splitlines()) for shard in shards] == [2, 2, 2, 1]
+    assert [line for line in lines if "error" not in json.loads(line)] == printed
+    [bad] = [json.loads(line) for line in lines if "error" in json.loads(line)]
+    assert bad["image"].endswith("a/bad.png")
+    assert "not an image" in bad["error"]
+
+
+def test_two_processes_write_the_same_files_as_one(caption: list[str], tmp_path: Path) -> None:
+    main(bulk(caption, tmp_path / "one"))
+    process = in_two_processes(bulk(caption, tmp_path / "two"))
+    assert contents(tmp_path / "two") == contents(tmp_path / "one")
+    assert process.returncode == 1
+    assert process.stdout.splitlines() == [str(tmp_path / "two")]
+    [error] = process.stderr.splitlines()
+    assert "bad.png: not an image" in error
+
+
+def test_a_killed_captioning_goes_on_with_what_is_missing(checkpoint: Path, tmp_path: Path) -> None:
+    large = tmp_path / "large.png"  # so that reading gives the time to kill
+    Image.effect_noise((1200, 1200), 80).save(large)
+    (tmp_path / "list.txt").write_text(f"{large}\n" * 60)
+    listed = ["caption", "--list", str(tmp_path / "list.txt"), "--model", str(checkpoint)]
+    command = [*listed, "--device", "cpu", "--batch-size", "2", "--shard-size", "2", "--out"]
+    folder = tmp_path / "killed"
+    process = subprocess.Popen([sys.executable, "-m", "captioning", *command, str(folder)])
+    while process.poll() is None and not (folder / "captions-00003.jsonl").exists():
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    finished = identities(folder)
+    assert 4 <= len(finished) < 30
+    (folder / ".captions-00099.half.jsonl").write_text('{"image": ')  # as a kill may leave it
+
+    assert main([*command, str(folder)]) == 0
+    assert identities(folder).items() >= finished.items()
+    assert main([*command, str(tmp_path / "whole")]) == 0
+    assert contents(folder) == contents(tmp_path / "whole")
+
+
+def test_a_shard_that_is_removed_is_written_again_the_same_also_where_words_are_drawn(
+    caption: list[str], tmp_path: Path
+) -> None:
+    command = bulk(caption, tmp_path / "out", "--sample", "--temperature", "2", "--seed", "3")
+    main(command)
+    before, untouched = contents(tmp_path / "out"), identities(tmp_path / "out")
+    (tmp_path / "out/captions-00002.jsonl").unlink()
+    assert main(command) == 1
+    assert contents(tmp_path / "out") == before
+    after = identities(tmp_path / "out")
+    assert {name for name in after if after[name] == untouched[name]} == {
+        f"captions-{number:05d}.jsonl" for number in (0, 1, 3)
+    }
+
+
+def test_a_finished_captioning_does_nothing_and_ends_alike(
+    caption: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    main(bulk(caption, tmp_path / "out"))
+    before = identities(tmp_path / "out")
+    capsys.readouterr()
+    assert main(bulk(caption, tmp_path / "out")) == 1
+    assert not capsys.readouterr().err
+    assert identities(tmp_path / "out") == before
+
+
+def test_the_manifest_says_when_all_is_done(caption: list[str], tmp_path: Path) -> None:
+    main(bulk(caption, tmp_path / "out"))
+    manifest = json.loads((tmp_path / "out/manifest.json").read_text())
+    assert manifest["finished"] == {"photos": 7, "unreadable": 1}
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--beam", "3"], "begun with another search, width 2 and not width 3"),
+        (["--greedy"], "begun with another search, class BeamSearch"),
+        (["--shard-size", "3"], "begun with another shard size, 2 and not 3"),
+        (["--list", "more.txt"], "begun with another list, None and not more.txt"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_other_settings_are_refused_by_name(
+    caption: list[str], tmp_path: Path, options: list[str], expected: str, capsys: Capture
+) -> None:
+    main(bulk(caption, tmp_path / "out"))
+    error = refusal(bulk(caption, tmp_path / "out", *options), capsys)
+    assert expected in error
+    assert "give another folder to --out" in error
+
+
+def test_another_model_is_refused(
+    caption: list[str], checkpoint: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    import torch
+
+    main(bulk(caption, tmp_path / "out"))
+    saved = torch.load(checkpoint, weights_only=True)
+    saved["state_dict"]["captioner.encoder.mean"] += 0.1
+    torch.save(saved, tmp_path / "other.ckpt")
+    other = bulk(caption, tmp_path / "out", "--model", str(tmp_path / "other.ckpt"))
+    assert "begun with another model" in refusal(other, capsys)
+
+
+def test_photos_that_changed_are_refused_by_name(
+    caption: list[str], photos: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    main(bulk(caption, tmp_path / "out"))
+    (photos / "b/3.png").rename(photos / "b/33.png")
+    error = refusal(bulk(caption, tmp_path / "out"), capsys)
+    assert "captions-00002.jsonl: line 2 is not of" in error
+    assert "b/33.png" in error
+
+
+def test_shards_of_photos_that_are_gone_are_refused_by_name(
+    caption: list[str], photos: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    main(bulk(caption, tmp_path / "out"))
+    (photos / "b/4.png").unlink()
+    error = refusal(bulk(caption, tmp_path / "out"), capsys)
+    assert "captions-00003.jsonl: there are no photos for it" in error
+
+
+def test_captions_of_unknown_origin_are_refused(
+    caption: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    main(bulk(caption, tmp_path / "out"))
+    (tmp_path / "out/manifest.json").unlink()
+    assert "without the manifest.json" in refusal(bulk(caption, tmp_path / "out"), capsys)
+
+
+def test_an_empty_list_is_an_error_that_leaves_no_files(
+    checkpoint: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    (tmp_path / "list.txt").write_text("\n")
+    listed = ["--list", str(tmp_path / "list.txt"), "--out", str(tmp_path / "out")]
+    assert "no photos" in refusal(["caption", *listed, "--model", str(checkpoint)], capsys)
+    assert not contents(tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--devices", "2"], "give --out"),
+        (["--shard-size", "10"], "give --out"),
+        (["--out", "captions", "--overlay", "overlays"], "leave out either"),
+    ],
+    ids=" ".join,
+)
+def test_options_that_do_not_go_together(
+    caption: list[str], options: list[str], expected: str, capsys: Capture
+) -> None:
+    assert expected in refusal([*caption, *options], capsys, code=2)
+
+
+def test_no_photos_at_all_are_wrong_usage(checkpoint: Path, capsys: Capture) -> None:
+    error = refusal(["caption", "--model", str(checkpoint)], capsys, code=2)
+    assert "--list FILE" in error
+
+
+def test_a_list_from_a_pipe_cannot_be_read_by_every_process(
+    checkpoint: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    piped = ["--list", str(tmp_path / "pipe"), "--out", str(tmp_path / "out")]
+    error = refusal(["caption", *piped, "--model", str(checkpoint)], capsys, code=2)
+    assert "write the list to a file" in error
+
+
+def test_another_number_of_processes_than_was_started_is_wrong_usage(
+    caption: list[str], tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "4")  # as torchrun tells
+    error = refusal(bulk(caption, tmp_path / "out"), capsys, code=2)
+    assert "4 processes were started" in error
+
+
+def test_a_list_is_captioned_without_out_too(
+    caption: list[str], photos: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    (tmp_path / "list.txt").write_text(f"{photos / '6.png'}\n{photos / '5.png'}\n")
+    listed = ["caption", "--list", str(tmp_path / "list.txt"), *caption[2:]]
+    assert main(listed) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [Path(line.split("\t")[0]).name for line in lines] == ["6.png", "5.png"]
+
+
+@pytest.fixture
+def evaluate(checkpoint: Path, shapes_data: Path) -> list[str]:
+    """The command for six scenes in three batches, without a place for the scores."""
+    data = ["--data", str(shapes_data), "--split", "train", "--batch-size", "2"]
+    return ["evaluate", "--model", str(checkpoint), "--device", "cpu", *data]
+
+
+def test_two_processes_evaluate_as_one(evaluate: list[str], tmp_path: Path) -> None:
+    assert main([*evaluate, "--out", str(tmp_path / "one")]) == 0
+    process = in_two_processes([*evaluate, "--out", str(tmp_path / "two")])
+    assert process.returncode == 0
+    assert not process.stderr
+    assert process.stdout.splitlines()[-1] == str(tmp_path / "two")
+    assert contents(tmp_path / "two") == contents(tmp_path / "one")
+
+
+def test_what_the_second_process_finds_wrong_is_one_line(checkpoint: Path, tmp_path: Path) -> None:
+    Image.effect_noise((40, 30), 50).save(tmp_path / "1.png")
+    (tmp_path / "2.png").write_text("no picture")
+    (tmp_path / "captions.csv").write_text(
+        "file_name,caption,split\n1.png,a dog,val\n2.png,a cat,val\n"
+    )
+    data = ["--data", str(tmp_path), "--batch-size", "1", "--device", "cpu"]
+    process = in_two_processes(["evaluate", "--model", str(checkpoint), *data])
+    assert process.returncode == 1
+    [error] = process.stderr.splitlines()
+    assert "2.png: not an image" in error
