@@ -4,9 +4,12 @@ import os
 import sys
 from collections.abc import Sequence
 
-from captioning.cli import caption, check, evaluate, shapes, train
+from captioning.cli import caption, check, evaluate, features, shapes, train
 from captioning.cli.options import Parser
 from captioning.errors import InputError, UsageError
+
+LIGHTNING = {"train": train, "features": features}
+"""Commands whose options are LightningCLI's."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -17,8 +20,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        if given[:1] == ["train"]:  # its options are LightningCLI's
-            code = train.run(given[1:])
+        if given and given[0] in LIGHTNING:
+            code = LIGHTNING[given[0]].run(given[1:])
         else:
             options = _parser().parse_args(given)
             code = options.run(options)
@@ -46,6 +49,6 @@ def _parser() -> Parser:
         description="Says what is in a photo, and shows where it looked for every word.",
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (caption, evaluate, train, check, shapes):
+    for command in (caption, evaluate, train, features, check, shapes):
         command.add(commands)
     return parser

@@ -7,12 +7,15 @@ import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader
 
-from captioning.data.dataset import Batch, CaptionDataset, SeededSampler, collate
-from captioning.data.features import FeatureCache, feature_cache
+from captioning.data.dataset import Batch, CaptionDataset, collate
+from captioning.data.extraction import feature_cache
+from captioning.data.features import FeatureCache
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.readers import Reader
 from captioning.data.records import Record
+from captioning.data.sampler import SeededSampler
 from captioning.data.vocabulary import Vocabulary
+from captioning.data.workers import give_way
 from captioning.errors import InputError
 
 
@@ -28,7 +31,8 @@ class CaptionData(pl.LightningDataModule):
         max_tokens: the most tokens of a training caption, EOS counted; the rest is cut off.
         augment: random crops while training, and mirroring where no caption says left or right.
         features: folder for the annotation vectors of a frozen encoder, computed at the first
-            training and used by all later ones; none to encode images anew every epoch.
+            training, or before it by `captioning features`, and used by all later ones; none to
+            encode images anew every epoch.
         workers: processes that read images.
         limit: use only the first so many images of each split; none for all.
         train_split: the split to train on.
@@ -75,7 +79,7 @@ class CaptionData(pl.LightningDataModule):
         self.val_split = val_split
         self.seed = seed
         self._cache: FeatureCache | None = None
-        self._epochs = 0
+        self._epochs = self._batches = 0
 
     @cached_property
     def train_records(self) -> list[Record]:
@@ -118,25 +122,29 @@ class CaptionData(pl.LightningDataModule):
         )
 
     def state_dict(self) -> dict[str, int]:
-        """What a resumed training needs to know."""
+        """What a resumed training needs to know: epochs and, of an unfinished one, batches."""
         assert self.trainer is not None
-        progress: Any = self.trainer.fit_loop.epoch_progress.current
-        return {"epochs": progress.processed}
+        epochs: Any = self.trainer.fit_loop.epoch_progress.current
+        batches: Any = self.trainer.fit_loop.epoch_loop.batch_progress.current
+        between = epochs.processed == epochs.ready
+        return {"epochs": epochs.processed, "batches": 0 if between else batches.processed}
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
-        """Go on after so many epochs."""
-        self._epochs = state_dict["epochs"]
+        """Go on after so many epochs and batches."""
+        self._epochs, self._batches = state_dict["epochs"], state_dict["batches"]
 
     def train_dataloader(self) -> DataLoader[Any]:
-        """Batches in a new order every epoch."""
+        """Batches in a new order every epoch, of images with captions of similar length."""
         assert self.trainer is not None
         dataset = self._dataset(self.train_records, self.augment)
         sampler = SeededSampler(
-            dataset,
+            dataset.lengths,
+            self.batch_size,
             self.trainer.world_size,
             self.trainer.global_rank,
             seed=self.seed,
             first_epoch=self._epochs,
+            first_index=self._batches * self.batch_size,
         )
         return self._loader(dataset, sampler=sampler)
 
@@ -175,6 +183,7 @@ class CaptionData(pl.LightningDataModule):
             num_workers=workers,
             persistent_workers=workers > 0,
             collate_fn=collate,
+            worker_init_fn=give_way,
             pin_memory=self.trainer is not None
             and self.trainer.num_devices > 0
             and self.trainer.strategy.root_device.type == "cuda",

@@ -7,7 +7,8 @@ import pytest
 import pytorch_lightning as pl
 import torch
 
-from captioning.data.features import ANNOTATIONS, INDEX, FeatureCache, feature_cache
+from captioning.data.extraction import feature_cache
+from captioning.data.features import ANNOTATIONS, INDEX, FeatureCache
 from captioning.data.images import read_image
 from captioning.data.module import CaptionData
 from captioning.data.preprocessing import Preprocessing
@@ -135,16 +136,34 @@ def test_features_that_are_cut_short_are_refused(
         cached(folder, photos)
 
 
-def test_an_interrupted_writing_leaves_nothing_that_looks_complete(
-    photos: list[Path], folder: Path
-) -> None:
-    whole = photos[2].read_bytes()
-    photos[2].write_bytes(whole[:300])
-    with pytest.raises(InputError, match=photos[2].name):
+def test_a_foreign_array_is_not_written_over(photos: list[Path], folder: Path) -> None:
+    folder.mkdir()
+    np.save(folder / ANNOTATIONS, np.arange(5))
+    with pytest.raises(InputError, match=r"features: annotations\.npy has no index beside it"):
         cached(folder, photos)
-    assert not list(folder.iterdir())
-    photos[2].write_bytes(whole)
-    assert photos[2] in cached(folder, photos)
+    assert np.load(folder / ANNOTATIONS).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_features_hold_however_the_paths_are_given(
+    photos: list[Path], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cached(folder, photos)
+    monkeypatch.chdir(photos[0].parent)
+    relative = [Path("..", photo.parent.name, photo.name) for photo in photos]
+    cache = cached(Path("../features"), relative)
+    assert photos[1] in cache
+    assert cache[relative[1]].equal(cache[photos[1]])
+
+
+def test_features_hold_where_they_are_moved_with_their_photos(
+    photos: list[Path], folder: Path, tmp_path: Path
+) -> None:
+    cached(folder, photos)
+    (tmp_path / "there").mkdir()
+    folder.rename(tmp_path / "there/features")
+    photos[0].parent.rename(tmp_path / "there/photos")
+    moved = [tmp_path / "there/photos" / photo.name for photo in photos]
+    assert moved[2] in cached(tmp_path / "there/features", moved)
 
 
 def test_augmentation_is_refused_with_features(shapes_data: Path, folder: Path) -> None:

@@ -1,0 +1,22 @@
+"""`captioning features`: annotation vectors for a training; its options are those of `train`."""
+
+from captioning.cli.options import Commands
+
+
+def add(commands: Commands) -> None:
+    """Tell the parser of this command."""
+    parser = commands.add_parser(
+        "features",
+        help="encode the photos of a training: captioning features --config configs/flickr8k.yaml",
+    )
+    parser.set_defaults(run=lambda options: run([]))
+
+
+def run(arguments: list[str]) -> int:
+    """Write the features that the options describe, and print where they are."""
+    from captioning.training.features import features
+
+    folder = features(arguments)
+    if folder is not None:
+        print(folder)
+    return 0

@@ -1,0 +1,158 @@
+"""A frozen encoder over all photos of a data set, by one process or by several together."""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float16, UInt8
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+from tqdm import tqdm
+
+from captioning.data.features import INDEX, FeatureCache, fingerprint
+from captioning.data.preprocessing import Preprocessing
+from captioning.data.processes import decided_by_first, process_and_count, together
+from captioning.data.unfinished import RowWriter, UnfinishedFeatures, locked
+from captioning.data.workers import give_way
+
+
+def feature_cache(
+    folder: str | Path,
+    encoder: nn.Module,
+    preprocessing: Preprocessing,
+    images: Sequence[Path],
+    batch_size: int = 16,
+    workers: int = 1,
+) -> FeatureCache:
+    """The annotation vectors of `images` under `folder`, computed where they are not there yet.
+
+    Where torch.distributed is initialised, all processes share the work; all of them must call
+    this. What an earlier call has finished, however it ended and with however many processes, is
+    not computed again.
+
+    Args:
+        folder: where they are, or will be written.
+        encoder: a frozen CNNEncoder; uint8 images (B, 3, S, S) -> annotation vectors (B, L, D).
+        preprocessing: how a photo becomes an image.
+        images: paths of the photos.
+        batch_size: images encoded at a time.
+        workers: processes that read photos, for each process that encodes.
+
+    Raises:
+        InputError: the folder holds the vectors of another encoder, other weights, another
+            preprocessing or other images, whole or unfinished, or is no such folder, or another
+            call is writing there; or a photo cannot be read.
+    """
+    folder, images = Path(folder), list(dict.fromkeys(images))
+
+    def is_whole() -> bool:
+        if not (folder / INDEX).exists():
+            return False
+        FeatureCache(folder).check(encoder, preprocessing, images)
+        return True
+
+    if not decided_by_first(is_whole):
+        encoding = _Encoding(encoder, preprocessing, images, batch_size, workers)
+        key = fingerprint(encoder, preprocessing)
+        features = UnfinishedFeatures(folder, key, images, encoding.shape)
+        with ExitStack() as lock:
+
+            def begin() -> dict[int, int] | None:
+                lock.enter_context(locked(folder))
+                return None if is_whole() else features.begin()  # whole by now, perhaps
+
+            finished = decided_by_first(begin)
+            if finished is not None:
+                together(features.check_seen)
+                sizes = encoding.complete(features, finished)
+                decided_by_first(lambda: features.finish(sizes))
+    return FeatureCache(folder)
+
+
+class _Encoding:
+    """What a process does of the work.
+
+    Attributes:
+        shape: L and D.
+    """
+
+    def __init__(
+        self,
+        encoder: Any,
+        preprocessing: Preprocessing,
+        images: Sequence[Path],
+        batch_size: int,
+        workers: int,
+    ) -> None:
+        self.device = next(encoder.parameters()).device
+        self.encoder = encoder.folded()
+        self.photos = _Photos(images, preprocessing)
+        self.batch_size = batch_size
+        self.workers = workers
+        size = preprocessing.size
+        _, *shape = self._encoded(torch.zeros(1, 3, size, size, dtype=torch.uint8)).shape
+        self.shape = (shape[0], shape[1])
+
+    def complete(self, features: UnfinishedFeatures, finished: dict[int, int]) -> dict[int, int]:
+        """Write the rows that are not finished; returns all rows with the bytes of their photos."""
+        process, count = process_and_count()
+        rows = [row for row in range(len(self.photos)) if row not in finished]
+        batches = [rows[i : i + self.batch_size] for i in range(0, len(rows), self.batch_size)]
+        loader = DataLoader(
+            self.photos,
+            batch_sampler=batches[process::count],
+            num_workers=self.workers,
+            worker_init_fn=give_way,
+            pin_memory=self.device.type == "cuda",
+        )
+        sizes = dict(finished)
+        with (
+            features.writer() as writer,
+            tqdm(
+                total=len(self.photos),
+                initial=len(finished),
+                desc="features",
+                unit="image",
+                disable=None if process == 0 else True,  # None: shown only on a terminal
+            ) as progress,
+        ):
+            coming = iter(loader)
+            # In step, batch by batch: a photo that one process cannot read stops all of them.
+            for _ in range(math.ceil(len(batches) / count)):
+                for written in together(lambda: self._write_next(coming, writer)):
+                    sizes |= written
+                    progress.update(len(written))
+        return sizes
+
+    def _write_next(self, coming: Iterator[Any], writer: RowWriter) -> dict[int, int]:
+        """Write the process's next batch, if it has one; returns its rows and bytes."""
+        batch = next(coming, None)
+        if batch is None:
+            return {}
+        rows, sizes, pixels = batch
+        written = dict(zip(rows.tolist(), sizes.tolist(), strict=True))
+        writer.write(written, self._encoded(pixels).numpy())
+        return written
+
+    @torch.inference_mode()
+    def _encoded(self, pixels: UInt8[Tensor, "B 3 S S"]) -> Float16[Tensor, "B L D"]:
+        return self.encoder(pixels.to(self.device, non_blocking=True)).half().cpu()
+
+
+class _Photos(Dataset[tuple[int, int, Tensor]]):
+    """By row: the row, the bytes of the photo and its image."""
+
+    def __init__(self, images: Sequence[Path], preprocessing: Preprocessing) -> None:
+        self.images = images
+        self.preprocessing = preprocessing
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, row: int) -> tuple[int, int, Tensor]:
+        image = self.images[row]
+        pixels = self.preprocessing(image).pixels
+        return row, image.stat().st_size, pixels

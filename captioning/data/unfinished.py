@@ -1,0 +1,245 @@
+"""Features that are being written: killed at any moment, they go on where they were.
+
+While there is no index, a folder of features holds
+
+    annotations.npy         the vectors of all photos, at their full size from the beginning
+    index.unfinished.json   which encoder they are of, and of which photos
+    finished-*.txt          a journal per process and start: row and bytes of each finished photo
+    writing.lock            held by the process that leads the writing
+
+A photo gets into a journal when its vectors are on the disk, so what is in a journal is whole and
+what is in none is written anew. The index, written last, makes all of it a `FeatureCache`.
+"""
+
+import fcntl
+import io
+import os
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+from jaxtyping import Float16
+
+from captioning.data.features import ANNOTATIONS, INDEX, REMEDY, has_changed, place
+from captioning.errors import InputError
+from captioning.files import made_folder, read_json, write_json
+
+UNFINISHED = "index.unfinished.json"
+LOCK = "writing.lock"
+
+
+class UnfinishedFeatures:
+    """Annotation vectors on their way to the disk, written by one process or by several.
+
+    Args:
+        folder: where they will be.
+        fingerprint: see `captioning.data.features.fingerprint`.
+        images: paths of the photos, in the order of the rows.
+        shape: L and D.
+    """
+
+    def __init__(
+        self, folder: Path, fingerprint: str, images: Sequence[Path], shape: tuple[int, int]
+    ) -> None:
+        self.folder = folder
+        self.fingerprint = fingerprint
+        self.images = images
+        self._header = _header((len(images), *shape))
+        self._row_bytes = shape[0] * shape[1] * np.dtype(np.float16).itemsize
+
+    def begin(self) -> dict[int, int]:
+        """The finished rows, each with the bytes of its photo; all others are to be written.
+
+        Only one process does this, inside `locked`.
+
+        Raises:
+            InputError: something else is in the folder, or the disk is too small.
+        """
+        if (self.folder / UNFINISHED).exists():
+            self._check()
+        elif (self.folder / ANNOTATIONS).exists():
+            raise InputError(f"{self.folder}: {ANNOTATIONS} has no index beside it; {REMEDY}")
+        else:
+            self._forget()
+            write_json(
+                self.folder / UNFINISHED, {"fingerprint": self.fingerprint, "images": self._names}
+            )
+        if not self._is_allocated():
+            self._forget()
+            self._allocate()
+        return {
+            row: size
+            for row, size in self._journaled()
+            if row < len(self.images) and not has_changed(self.images[row], size)
+        }
+
+    def check_seen(self) -> None:
+        """See that this process has the same folder before it as the one that began.
+
+        Raises:
+            InputError: it has not.
+        """
+        if not self._is_allocated():
+            raise InputError(
+                f"{self.folder}: not the same folder on all machines; give one that they share"
+            )
+
+    @contextmanager
+    def writer(self) -> Iterator["RowWriter"]:
+        """Where a process puts the rows that it computes; several may do so at a time."""
+        # Written as ranges of bytes, not through a memory map: where machines share a file system,
+        # two of them would write back their own versions of a page that both have a part of.
+        file = os.open(self.folder / ANNOTATIONS, os.O_WRONLY)
+        journal = self.folder / f"finished-{uuid.uuid4().hex}.txt"
+        try:
+            with journal.open("x", encoding="ascii") as finished:
+                yield RowWriter(file, finished, len(self._header), self._row_bytes)
+        finally:
+            os.close(file)
+
+    def finish(self, sizes: Mapping[int, int]) -> None:
+        """Make a `FeatureCache` of what is whole now.
+
+        Only one process does this, inside `locked`.
+
+        Args:
+            sizes: the bytes of every row's photo.
+        """
+        images = {name: sizes[row] for row, name in enumerate(self._names)}
+        write_json(self.folder / INDEX, {"fingerprint": self.fingerprint, "images": images})
+        (self.folder / UNFINISHED).unlink()
+        self._forget()
+
+    @cached_property
+    def _names(self) -> list[str]:
+        """The photos as seen from the folder."""
+        folder = place(self.folder)
+        return [os.path.relpath(place(image), folder) for image in self.images]
+
+    def _check(self) -> None:
+        found = read_json(self.folder / UNFINISHED)
+        if not isinstance(found, dict) or found.get("fingerprint") != self.fingerprint:
+            raise InputError(
+                f"{self.folder}: holds unfinished features of another encoder, other weights or "
+                f"another image size; {REMEDY}"
+            )
+        if found.get("images") != self._names:
+            raise InputError(f"{self.folder}: holds unfinished features of other photos; {REMEDY}")
+
+    def _journals(self) -> list[Path]:
+        return sorted(self.folder.glob("finished-*.txt"))
+
+    def _forget(self) -> None:
+        for journal in self._journals():
+            journal.unlink()
+
+    def _journaled(self) -> Iterator[tuple[int, int]]:
+        for journal in self._journals():
+            for line in journal.read_text(encoding="ascii", errors="replace").splitlines(True):
+                row, _, size = line.partition(" ")
+                if line.endswith("\n") and row.isdecimal() and size.strip().isdecimal():
+                    yield int(row), int(size)
+
+    def _is_allocated(self) -> bool:
+        path = self.folder / ANNOTATIONS
+        return path.exists() and path.stat().st_size == self._bytes
+
+    @property
+    def _bytes(self) -> int:
+        return len(self._header) + len(self.images) * self._row_bytes
+
+    def _allocate(self) -> None:
+        """Give the file its size, last of all, so that a file of this size has its header."""
+        free = shutil.disk_usage(self.folder).free
+        if free < self._bytes:
+            raise InputError(
+                f"{self.folder}: the features need {self._bytes / 1e9:.1f} GB, but "
+                f"{free / 1e9:.1f} GB are free there; make room or give another place"
+            )
+        with (self.folder / ANNOTATIONS).open("wb") as file:
+            file.write(self._header)
+            file.flush()
+            os.fsync(file.fileno())
+            file.truncate(self._bytes)
+
+
+class RowWriter:
+    """Puts rows on the disk, and into the journal once they are there.
+
+    Args:
+        file: descriptor of the file of all rows.
+        journal: this process's own.
+        start: where in the file the first row begins.
+        row_bytes: of every row.
+    """
+
+    def __init__(self, file: int, journal: TextIO, start: int, row_bytes: int) -> None:
+        self._file = file
+        self._journal = journal
+        self._start = start
+        self._row_bytes = row_bytes
+
+    def write(self, sizes: Mapping[int, int], annotations: Float16[np.ndarray, "B L D"]) -> None:
+        """Write some rows.
+
+        Args:
+            sizes: rows and the bytes of their photos.
+            annotations: their vectors, in the same order.
+
+        Raises:
+            InputError: the disk is full, or does not work.
+        """
+        try:
+            for row, vectors in zip(sizes, annotations, strict=True):
+                self._write_at(self._start + row * self._row_bytes, vectors.tobytes())
+            os.fsync(self._file)
+            self._journal.write("".join(f"{row} {size}\n" for row, size in sizes.items()))
+            self._journal.flush()
+        except OSError as error:
+            raise InputError(
+                f"features cannot be written ({error.strerror}); see to the disk and start again: "
+                "what is done is kept"
+            ) from None
+
+    def _write_at(self, offset: int, content: bytes) -> None:
+        while content:
+            written = os.pwrite(self._file, content, offset)
+            content, offset = content[written:], offset + written
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the folder for this process; the lock ends with it, however it ends.
+
+    Raises:
+        InputError: another process holds it, or it is no folder that can be written to.
+    """
+    made_folder(folder)
+    with (folder / LOCK).open("w") as file:
+        try:
+            # Not flock, which the processes that read photos would inherit and outlive.
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            raise InputError(
+                f"{folder}: another process is writing features there; wait for it, or give "
+                "another place for the features"
+            ) from None
+        except OSError:  # a file system without locks
+            pass
+        try:
+            yield
+        finally:
+            (folder / LOCK).unlink(missing_ok=True)
+
+
+def _header(shape: tuple[int, ...]) -> bytes:
+    """How a .npy file of this shape begins."""
+    header = io.BytesIO()
+    description = {"descr": "<f2", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(header, description)
+    return header.getvalue()

@@ -1,0 +1,54 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from captioning.data.processes import decided_by_first, process_and_count, together
+
+
+def test_one_process_is_together_with_itself() -> None:
+    assert process_and_count() == (0, 1)
+    assert together(lambda: 3) == [3]
+    assert decided_by_first(lambda: None) is None
+
+
+def test_one_process_raises_what_the_step_raises() -> None:
+    with pytest.raises(ZeroDivisionError):
+        together(lambda: 1 // 0)
+
+
+PROGRAM = """
+import sys
+from torch import distributed
+from captioning.data.processes import decided_by_first, together
+from captioning.errors import InputError
+
+rank = int(sys.argv[1])
+distributed.init_process_group("gloo", init_method=sys.argv[2], rank=rank, world_size=2)
+print(together(lambda: rank * 10), decided_by_first(lambda: f"by {rank}"))
+
+def step():
+    if rank == 1:
+        raise ValueError("the second cannot")
+
+try:
+    together(step)
+except (InputError, ValueError) as error:
+    print(type(error).__name__, error)
+distributed.destroy_process_group()
+"""
+
+
+def test_what_fails_in_one_process_fails_in_all(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", PROGRAM]
+    both = [
+        subprocess.Popen(
+            [*command, str(rank), f"file://{tmp_path}/meeting"], stdout=subprocess.PIPE, text=True
+        )
+        for rank in range(2)
+    ]
+    first, second = (process.communicate()[0].splitlines() for process in both)
+    assert first[0] == second[0] == "[0, 10] by 0"
+    assert first[1] == "InputError the second cannot"
+    assert second[1] == "ValueError the second cannot"

@@ -1,0 +1,222 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from captioning.cli import main
+from captioning.data.features import ANNOTATIONS, INDEX
+from captioning.data.shapes import write_shapes
+from captioning.training.train import train
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def without_boards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+
+
+@pytest.fixture(scope="session")
+def frozen_config(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training on the features of a random, frozen encoder."""
+    config = yaml.safe_load(tiny_config.read_text())
+    config["model"]["encoder"]["init_args"]["trainable_stages"] = 0
+    path = tmp_path_factory.mktemp("frozen") / "frozen.yaml"
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+@pytest.fixture(scope="session")
+def trained(frozen_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run with best.ckpt and features; not to be changed by a test."""
+    folder = tmp_path_factory.mktemp("trained")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WANDB_MODE", "disabled")
+        options = ["--data.features", f"{folder}/features"]
+        train(["--config", str(frozen_config), "--trainer.default_root_dir", str(folder), *options])
+    return folder
+
+
+def command(config: Path, folder: Path, *options: str) -> list[str]:
+    return ["features", "--config", str(config), "--data.features", str(folder), *options]
+
+
+def refusal(arguments: list[str], capsys: Capture, code: int = 1) -> str:
+    """The one line on stderr with which the command refuses."""
+    assert main(arguments) == code
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1, lines
+    return lines[0]
+
+
+def test_features_are_those_that_a_training_computes(
+    frozen_config: Path, trained: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    assert main(command(frozen_config, tmp_path / "features")) == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'features'}\n"
+    ours, theirs = (folder / "features" / ANNOTATIONS for folder in (tmp_path, trained))
+    assert ours.read_bytes() == theirs.read_bytes()
+
+
+def test_features_that_are_there_are_not_computed_again(
+    frozen_config: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    folder = tmp_path / "features"
+    assert main(command(frozen_config, folder)) == 0
+    written = [(folder / name).stat().st_mtime_ns for name in (ANNOTATIONS, INDEX)]
+    assert main(command(frozen_config, folder)) == 0
+    assert written == [(folder / name).stat().st_mtime_ns for name in (ANNOTATIONS, INDEX)]
+
+
+def test_no_run_is_looked_at_or_begun(
+    frozen_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    Path("run").mkdir()
+    Path("run/last.ckpt").touch()
+    run = ("--trainer.default_root_dir", "run")
+    assert main(command(frozen_config, tmp_path / "features", *run)) == 0
+    assert [str(path) for path in Path().rglob("*")] == ["run", "run/last.ckpt"]
+
+
+def test_two_processes_write_what_one_would(frozen_config: Path, tmp_path: Path) -> None:
+    two = command(frozen_config, tmp_path / "two", "--trainer.devices", "2", "--data.limit", "3")
+    process = subprocess.run(
+        [sys.executable, "-m", "captioning", *two], capture_output=True, text=True, check=True
+    )
+    assert process.stdout == f"{tmp_path / 'two'}\n"
+    assert main(command(frozen_config, tmp_path / "one", "--data.limit", "3")) == 0
+    one, two_files = (
+        [(tmp_path / name / file).read_bytes() for file in (ANNOTATIONS, INDEX)]
+        for name in ("one", "two")
+    )
+    assert one == two_files
+
+
+def test_one_process_goes_on_where_two_were_killed(frozen_config: Path, tmp_path: Path) -> None:
+    write_shapes(tmp_path / "data", train=96, val=1, test=1, pixels=48, progress=False)
+    more = ("--data.reader.init_args.root", str(tmp_path / "data"), "--data.size", "192")
+    folder = tmp_path / "features"
+    two = command(frozen_config, folder, *more, "--trainer.devices", "2")
+    process = subprocess.Popen([sys.executable, "-m", "captioning", *two], start_new_session=True)
+    while not any(journal.stat().st_size for journal in folder.glob("finished-*.txt")):
+        assert process.poll() is None
+        time.sleep(0.001)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (folder / INDEX).exists()
+
+    journals = "".join(path.read_text() for path in folder.glob("finished-*.txt"))
+    finished = sorted(int(line.split()[0]) for line in journals.splitlines())
+    assert 0 < len(finished) < 97
+    rows = np.memmap(folder / ANNOTATIONS, np.float16, "r+", 128, (97, 24 * 24, 130))
+    before = rows[finished].copy()
+    rows[finished] = -1  # would be written over if it were computed again
+    rows.flush()
+
+    assert main(command(frozen_config, folder, *more)) == 0
+    ours = np.load(folder / ANNOTATIONS)
+    assert (ours[finished] == -1).all()
+    ours[finished] = before
+    assert main(command(frozen_config, tmp_path / "whole", *more)) == 0
+    np.testing.assert_allclose(
+        ours, np.load(tmp_path / "whole" / ANNOTATIONS), rtol=2e-3, atol=1e-3
+    )
+
+
+def test_a_configuration_without_a_place_for_features_is_refused(
+    frozen_config: Path, capsys: Capture
+) -> None:
+    line = refusal(["features", "--config", str(frozen_config)], capsys, code=2)
+    assert "give --data.features DIR" in line
+
+
+def test_features_of_a_trained_encoder_are_refused(
+    tiny_config: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    assert "the encoder is trained" in refusal(command(tiny_config, tmp_path / "features"), capsys)
+    assert not (tmp_path / "features").exists()
+
+
+def test_features_of_augmented_images_are_refused(
+    frozen_config: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    arguments = command(frozen_config, tmp_path / "features", "--data.augment", "true")
+    assert "data.augment" in refusal(arguments, capsys)
+    assert not (tmp_path / "features").exists()
+
+
+def test_features_of_another_encoder_are_refused_by_name(
+    frozen_config: Path, trained: Path, capsys: Capture
+) -> None:
+    other = command(frozen_config, trained / "features", "--seed_everything", "1")
+    line = refusal(other, capsys)
+    assert f"{trained / 'features'}: made by another encoder" in line
+
+
+def evaluation(
+    model: Path, data: Path, folder: Path, *options: str
+) -> tuple[dict[str, str], dict[str, float]]:
+    """Captions and scores of the validation images."""
+    arguments = ["--model", str(model), "--data", str(data), "--out", str(folder), *options]
+    assert main(["evaluate", *arguments, "--device", "cpu"]) == 0
+    captions = json.loads((folder / "captions.json").read_text())
+    return (
+        {entry["image_id"]: entry["caption"] for entry in captions},
+        json.loads((folder / "scores.json").read_text()),
+    )
+
+
+def test_scores_from_features_are_those_from_photos(
+    trained: Path, shapes_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = trained / "best.ckpt"
+    captions, scores = evaluation(model, shapes_data, tmp_path / "photos")
+    monkeypatch.setattr("captioning.data.preprocessing.read_reduced", None)  # no photo is read
+    features = ("--features", str(trained / "features"))
+    same_captions, same_scores = evaluation(model, shapes_data, tmp_path / "features", *features)
+    assert same_captions == captions
+    assert same_scores == pytest.approx(scores)
+    assert any(captions.values())
+
+
+@pytest.mark.parametrize(
+    ("split", "model", "expected"),
+    [
+        ("test", "best.ckpt", "has no features of"),
+        ("val", "other.ckpt", "made by another encoder, other weights or another image size"),
+    ],
+)
+def test_evaluate_refuses_features_of_something_else_by_name(
+    trained: Path,
+    shapes_data: Path,
+    tmp_path: Path,
+    split: str,
+    model: str,
+    expected: str,
+    capsys: Capture,
+) -> None:
+    checkpoint = torch.load(trained / "best.ckpt", weights_only=True)
+    torch.save(checkpoint, tmp_path / "best.ckpt")
+    checkpoint["state_dict"]["captioner.encoder.stages.0.0.weight"] += 1
+    torch.save(checkpoint, tmp_path / "other.ckpt")
+    given = ["--model", str(tmp_path / model), "--data", str(shapes_data), "--split", split]
+    line = refusal(["evaluate", *given, "--features", str(trained / "features")], capsys)
+    assert f"{trained / 'features'}: {expected}" in line
+
+
+def test_evaluate_refuses_features_where_the_encoder_was_trained(
+    checkpoint: Path, trained: Path, shapes_data: Path, capsys: Capture
+) -> None:
+    given = ["--model", str(checkpoint), "--data", str(shapes_data)]
+    line = refusal(["evaluate", *given, "--features", str(trained / "features")], capsys)
+    assert "whose encoder was trained; leave out --features" in line
