@@ -1,5 +1,6 @@
 """What happens around the steps of a training."""
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -55,25 +56,46 @@ class BestCheckpoint(ModelCheckpoint):
 
 
 class LastCheckpoint(ModelCheckpoint):
-    """Keeps the checkpoint of the last finished epoch, last.ckpt, from which a training resumes.
+    """Keeps last.ckpt, from which a training resumes: at the end of every epoch, or by the clock.
 
     Lightning's own `save_last` writes only in epochs that are among the best.
+
+    Args:
+        minutes: how often, within epochs; none for their ends.
     """
 
-    def __init__(self) -> None:
-        super().__init__(filename=LAST, enable_version_counter=False, save_on_train_epoch_end=True)
+    def __init__(self, minutes: float | None = None) -> None:
+        super().__init__(
+            filename=LAST,
+            enable_version_counter=False,
+            save_on_train_epoch_end=True,
+            train_time_interval=None if minutes is None else timedelta(minutes=minutes),
+        )
+        self.minutes = minutes
+
+    @property
+    def state_key(self) -> str:
+        """The same however often it saves, so that a resumed training may change that."""
+        return f"{type(self).__name__} {'of epochs' if self.minutes is None else 'by the clock'}"
 
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """Place the file."""
         self.dirpath = trainer.default_root_dir
         super().setup(trainer, pl_module, stage)
 
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Save within an epoch; what follows its last step is saved when the epoch has ended."""
+        if not trainer.fit_loop.epoch_loop.batch_progress.is_last_batch:
+            super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
+
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """There is nothing to remember: the next epoch replaces the file wherever it lies."""
+        """There is nothing to remember: the next checkpoint replaces the file wherever it lies."""
 
 
-class SeededEpochs(pl.Callback):
-    """Seeds every epoch by its number, so that a resumed training repeats an uninterrupted one.
+class SeededSteps(pl.Callback):
+    """Seeds every step by its number, so that a resumed training repeats an uninterrupted one.
 
     Args:
         seed: the training's seed.
@@ -85,11 +107,7 @@ class SeededEpochs(pl.Callback):
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Seed dropout and whatever else draws from torch's generator, before the first batch.
-
-        At the start of the epoch it would be too early: a data loader that is begun anew, as in a
-        resumed training, draws from the same generator.
-        """
-        if batch_idx == 0:
-            ranks_and_epochs = trainer.current_epoch * trainer.world_size + trainer.global_rank
-            torch.manual_seed(self.seed * 1_000_003 + ranks_and_epochs)
+        """Seed dropout and whatever else draws from torch's generator."""
+        steps = trainer.fit_loop.epoch_loop.total_batch_idx
+        ranks_and_steps = steps * trainer.world_size + trainer.global_rank
+        torch.manual_seed(self.seed * 1_000_000_007 + ranks_and_steps)

@@ -86,7 +86,8 @@ class CaptioningModule(pl.LightningModule):
         Gradients are averaged over the processes. With each one's loss per mean number of words,
         that average is the gradient that one process would have had with all their images.
         """
-        return self.all_gather(number).float().mean()
+        numbers: Any = self.all_gather(number)
+        return numbers.float().mean()
 
     def on_validation_epoch_start(self) -> None:
         """Forget the captions of the last validation."""
@@ -132,7 +133,10 @@ class CaptioningModule(pl.LightningModule):
             for part, rate in groups
             if (trained := [p for p in part.parameters() if p.requires_grad])
         ]
-        optimizer = torch.optim.AdamW(parameters, weight_decay=self.weight_decay)
+        # One pass over the parameters, but for the one precision whose scaled gradients Lightning
+        # cannot clip with it.
+        fused = self.trainer.precision != "16-mixed"
+        optimizer = torch.optim.AdamW(parameters, weight_decay=self.weight_decay, fused=fused)
         # Not torch's OneCycleLR: it breaks off where a training resumes with more epochs.
         schedule = torch.optim.lr_scheduler.LambdaLR(
             optimizer, partial(one_cycle, steps=int(steps), warmup=self.warmup)

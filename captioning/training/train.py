@@ -17,7 +17,8 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from captioning.data.module import CaptionData
 from captioning.errors import InputError, UsageError
 from captioning.files import made_folder, written_whole
-from captioning.training.callbacks import BEST, LAST, BestCheckpoint, LastCheckpoint, SeededEpochs
+from captioning.models.device import fast_precision
+from captioning.training.callbacks import BEST, LAST, BestCheckpoint, LastCheckpoint, SeededSteps
 from captioning.training.complaints import check_files, complaint
 from captioning.training.loggers import loggers, wandb_within
 from captioning.training.module import CaptioningModule
@@ -25,11 +26,36 @@ from captioning.training.pictures import ValidationTable
 from captioning.training.progress import Progress
 from captioning.training.quiet import quiet
 
-COMMAND = "captioning train"
-
 
 class TrainCLI(LightningCLI):
-    """The parts of a training, built from YAML files and options."""
+    """The parts of a training, built from YAML files and options.
+
+    Args:
+        arguments: LightningCLI's options, such as ``--config configs/shapes.yaml``.
+
+    Raises:
+        InputError: options or data are not as they should be.
+    """
+
+    command = "captioning train"
+
+    def __init__(self, arguments: list[str]) -> None:
+        super().__init__(
+            CaptioningModule,
+            CaptionData,
+            args=arguments,
+            run=False,
+            seed_everything_default=0,
+            trainer_defaults={
+                "enable_model_summary": False,
+                "log_every_n_steps": 10,
+                "precision": fast_precision(),
+            },
+            save_config_callback=None,
+            auto_configure_optimizers=False,
+            load_from_checkpoint_support=False,
+            parser_kwargs={"exit_on_error": False, "allow_abbrev": False, "prog": self.command},
+        )
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """Link what data decide to the model, and add the options of this command."""
@@ -47,6 +73,12 @@ class TrainCLI(LightningCLI):
             "--resume",
             action="store_true",
             help="go on from last.ckpt in trainer.default_root_dir, if there is one",
+        )
+        parser.add_argument(
+            "--save_every",
+            type=float,
+            default=10.0,
+            help="minutes after which last.ckpt is written within a long epoch",
         )
         parser.add_argument(
             "--overwrite",
@@ -104,9 +136,10 @@ class TrainCLI(LightningCLI):
         given = chosen.callbacks or []
         callbacks = [
             *(given if isinstance(given, list) else [given]),
-            SeededEpochs(self.config.data.seed),
+            SeededSteps(self.config.data.seed),
             self.config_init.checkpoints,
             LastCheckpoint(),  # after the best one, so that it knows how good that is
+            LastCheckpoint(self.config.save_every),
         ]
         logger = chosen.logger
         if logger is None:
@@ -137,40 +170,31 @@ def train(arguments: list[str]) -> Path | None:
         arguments: LightningCLI's options, such as ``--config configs/shapes.yaml``.
 
     Returns:
-        The best checkpoint; none where batches were only tried out (``trainer.fast_dev_run``).
+        The best checkpoint; none where batches were only tried out (``trainer.fast_dev_run``), and
+        in all processes but the first.
 
     Raises:
         InputError: options, data, a photo or a folder are not as they should be.
         KeyboardInterrupt: with a message that says how to go on.
     """
-    with quiet(), _told_in_one_line():
-        cli = TrainCLI(
-            CaptioningModule,
-            CaptionData,
-            args=arguments,
-            run=False,
-            seed_everything_default=0,
-            trainer_defaults={"enable_model_summary": False, "log_every_n_steps": 10},
-            save_config_callback=None,
-            auto_configure_optimizers=False,
-            load_from_checkpoint_support=False,
-            parser_kwargs={"exit_on_error": False, "allow_abbrev": False, "prog": COMMAND},
-        )
+    with quiet(), told_in_one_line():
+        cli = TrainCLI(arguments)
         if cli.is_trial:
             cli.trainer.fit(cli.model, cli.datamodule)
             return None
-        with written_whole(cli.folder / "config.yaml") as path:
-            path.write_text(yaml.safe_dump(cli.settings(), sort_keys=False), encoding="utf-8")
+        resumed = cli.last if cli.config.resume and cli.last.exists() else None
+        if cli.trainer.is_global_zero:
+            if resumed is None:
+                for old in (cli.last, cli.best):  # of a run to be overwritten: never resume from it
+                    old.unlink(missing_ok=True)
+            with written_whole(cli.folder / "config.yaml") as path:
+                path.write_text(yaml.safe_dump(cli.settings(), sort_keys=False), encoding="utf-8")
         with wandb_within(cli.folder):
-            _fit(cli)
-        return cli.best
+            _fit(cli, resumed)
+        return cli.best if cli.trainer.is_global_zero else None
 
 
-def _fit(cli: TrainCLI) -> None:
-    resumed = cli.last if cli.config.resume and cli.last.exists() else None
-    if resumed is None:
-        for old in (cli.last, cli.best):  # of a run to be overwritten: never resume from it
-            old.unlink(missing_ok=True)
+def _fit(cli: TrainCLI, resumed: Path | None) -> None:
     try:
         cli.trainer.fit(cli.model, cli.datamodule, ckpt_path=resumed, weights_only=True)
     except SystemExit as exit:
@@ -181,12 +205,12 @@ def _fit(cli: TrainCLI) -> None:
             remedy = "no epoch was finished, so start again"
         raise KeyboardInterrupt(f"interrupted; {remedy}") from None
     best = cli.config_init.checkpoints
-    if best.best_model_score is not None:
+    if best.best_model_score is not None and cli.trainer.is_global_zero:
         print(f"best {best.monitor}: {best.best_model_score:.4f}", file=sys.stderr)
 
 
 @contextmanager
-def _told_in_one_line() -> Iterator[None]:
+def told_in_one_line() -> Iterator[None]:
     """Tell the complaints of Lightning and W&B as bad input."""
     try:
         yield

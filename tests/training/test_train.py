@@ -79,22 +79,26 @@ def test_another_seed_gives_other_parameters(trained: Train) -> None:
     assert not torch.equal(first["state_dict"][name], second["state_dict"][name])
 
 
+@pytest.mark.parametrize("save_every", ["10", "0"], ids=["by epochs", "within epochs"])
 @pytest.mark.parametrize("workers", ["0", "1"])
 def test_resuming_after_an_interrupt_equals_never_stopping(
-    trained: Train, workers: str, monkeypatch: pytest.MonkeyPatch
+    trained: Train, workers: str, save_every: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = ("--data.augment", "true", "--data.workers", workers)
+    options = ("--data.augment", "true", "--data.workers", workers, "--save_every", save_every)
     whole = trained("whole", *options)
     with monkeypatch.context() as patch:
         interrupt_at(4, patch)  # in the middle of the second of three epochs
         with pytest.raises(KeyboardInterrupt, match="--resume"):
             trained("parts", *options)
+    assert saved(tmp_path / "parts")["global_step"] == (4 if save_every == "0" else 3)
     assert_same_training(whole, trained("parts", *options, "--resume"))
 
 
+@pytest.mark.parametrize("save_every", ["10", "0"], ids=["by epochs", "within epochs"])
 def test_resuming_after_a_kill_equals_never_stopping(
-    trained: Train, tiny_config: Path, tmp_path: Path
+    trained: Train, tiny_config: Path, tmp_path: Path, save_every: str
 ) -> None:
+    options = ["--config", str(tiny_config), "--trainer.default_root_dir", str(tmp_path / "parts")]
     killed = f"""
 import os, signal, torch
 torch.set_num_threads(1)  # as in this process: another number adds up in another order
@@ -109,7 +113,7 @@ def training_step(self, batch, index):
     return whole(self, batch, index)
 
 CaptioningModule.training_step = training_step
-train(["--config", {str(tiny_config)!r}, "--trainer.default_root_dir", {str(tmp_path / "parts")!r}])
+train({[*options, "--save_every", save_every]!r})
 """
     process = subprocess.run([sys.executable, "-c", killed], capture_output=True, check=False)
     assert process.returncode == -signal.SIGKILL, process.stderr
@@ -309,7 +313,7 @@ def test_features_are_computed_once_and_used_by_the_next_training(
     frozen = ("--model.encoder.init_args.trainable_stages", "0", "--data.features", str(features))
     first = trained("a", *frozen)
     written = (features / "annotations.npy").stat().st_mtime_ns
-    monkeypatch.setattr("captioning.data.dataset.read_image", None)  # no photo is read any more
+    monkeypatch.setattr("captioning.data.preprocessing.read_reduced", None)  # no photo is read
     assert_same_training(first, trained("b", *frozen))
     assert (features / "annotations.npy").stat().st_mtime_ns == written
 

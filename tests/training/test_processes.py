@@ -1,0 +1,118 @@
+"""Several processes train as one does with all their images."""
+
+import csv
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+OPTIONS = [
+    *("--data.captions_per_image", "3"),
+    *("--model.encoder.init_args.trainable_stages", "0"),  # batch norm differs between processes
+    *("--model.decoder.init_args.dropout", "0"),  # and so does dropout
+    *("--trainer.gradient_clip_val", "1.0"),
+    *("--trainer.log_every_n_steps", "1"),
+    *("--trainer.max_epochs", "2"),
+    *("--trainer.precision", "32-true"),
+]
+
+
+def run(command: list[str], tiny_config: Path, folder: Path, *options: str) -> str:
+    environment = os.environ | {"WANDB_MODE": "disabled", "OMP_NUM_THREADS": "1"}
+    finished = subprocess.run(
+        [
+            *(sys.executable, *command, "train", "--config", str(tiny_config)),
+            *("--trainer.default_root_dir", str(folder), *OPTIONS, *options),
+        ],
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout
+
+
+def column(folder: Path, name: str) -> list[float]:
+    with (folder / "csv" / "metrics.csv").open() as file:
+        return [float(row[name]) for row in csv.DictReader(file) if row.get(name)]
+
+
+@pytest.fixture(scope="module")
+def alone(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("alone")
+    run(["-m", "captioning"], tiny_config, folder, "--data.batch_size", "2")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        ["-m", "captioning"],  # Lightning starts the second process
+        ["-m", "torch.distributed.run", "--nproc-per-node=2", "-m", "captioning"],
+    ],
+    ids=["lightning", "torchrun"],
+)
+def test_two_processes_train_as_one(
+    launcher: list[str], alone: Path, tiny_config: Path, tmp_path: Path
+) -> None:
+    two = ["--data.batch_size", "1", "--trainer.devices", "2", "--trainer.strategy", "ddp"]
+    printed = run(launcher, tiny_config, tmp_path, *two)
+    losses, expected = column(tmp_path, "train/loss"), column(alone, "train/loss")
+    assert len(expected) == 6
+    assert losses == pytest.approx(expected, rel=1e-5)
+    assert column(tmp_path, "val/BLEU-4") == column(alone, "val/BLEU-4")
+    assert column(tmp_path, "val/BLEU-1") == column(alone, "val/BLEU-1")
+    assert printed.splitlines() == [str(tmp_path / "best.ckpt")]
+    first, second = (
+        torch.load(folder / "last.ckpt", weights_only=True)["state_dict"]
+        for folder in (alone, tmp_path)
+    )
+    torch.testing.assert_close(first, second, rtol=1e-4, atol=1e-5)
+
+
+SRUN = """#!/usr/bin/env bash
+# What srun does, for two tasks on this machine.
+for task in 0 1; do
+    SLURM_PROCID=$task SLURM_LOCALID=$task SLURM_NODEID=0 SLURM_NTASKS=2 "$@" &
+done
+wait -n
+wait -n
+"""
+
+
+def test_the_slurm_script_trains_as_one_process(
+    alone: Path, tiny_config: Path, tmp_path: Path
+) -> None:
+    checkout, folder = tmp_path / "checkout", tmp_path / "run"
+    (checkout / ".venv" / "bin").mkdir(parents=True)
+    (checkout / ".venv" / "bin" / "activate").touch()
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    (commands / "srun").write_text(SRUN)
+    (commands / "srun").chmod(0o755)
+    script = Path(__file__).parents[2] / "scripts" / "slurm_train.sh"
+    path = os.pathsep.join([str(commands), str(Path(sys.executable).parent), os.environ["PATH"]])
+    slurm = {
+        "SLURM_JOB_ID": "1",
+        "SLURM_JOB_NAME": "captioning",
+        "SLURM_NODELIST": "localhost",
+        "SLURM_NNODES": "1",
+        "SLURM_NTASKS": "2",
+        "SLURM_NTASKS_PER_NODE": "2",
+        "SLURM_SUBMIT_DIR": str(checkout),
+        "MASTER_PORT": str(20000 + os.getpid() % 10000),
+    }
+    finished = subprocess.run(
+        [
+            *("bash", str(script), "--config", str(tiny_config), "--data.batch_size", "1"),
+            *("--trainer.default_root_dir", str(folder), *OPTIONS),
+        ],
+        capture_output=True,
+        text=True,
+        env=os.environ | slurm | {"PATH": path, "WANDB_MODE": "disabled", "OMP_NUM_THREADS": "1"},
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert column(folder, "train/loss") == pytest.approx(column(alone, "train/loss"), rel=1e-5)
