@@ -103,7 +103,8 @@ def _write_shards(options: argparse.Namespace) -> int:
     folder = made_folder(options.out)
     shards = Shards(folder, options.shard_size or SHARD_SIZE)
     manifest = Manifest(
-        folder, settings(Path(options.model), search, options.seed, shards.size, photos)
+        folder,
+        settings(Path(options.model), options.bf16, search, options.seed, shards.size, photos),
     )
     work = BulkCaptioning(
         captioner, search, photos, shards, manifest, options.batch_size, options.seed

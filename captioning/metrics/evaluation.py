@@ -122,7 +122,7 @@ def batches(
             progress.update(len(batch.records))
 
 
-@torch.inference_mode()
+@torch.no_grad()  # in inference mode autocast would cast all weights anew at every word
 def caption_batch(
     captioner: Captioner, batch: Batch, search: Search | None = None
 ) -> dict[int | str, str]:

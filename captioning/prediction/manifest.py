@@ -54,12 +54,13 @@ class Manifest:
 
 
 def settings(
-    checkpoint: Path, search: Search, seed: int, shard_size: int, photos: PhotoStream
+    checkpoint: Path, bf16: bool, search: Search, seed: int, shard_size: int, photos: PhotoStream
 ) -> dict[str, Any]:
     """On what captions depend.
 
     Args:
         checkpoint: the model's file.
+        bf16: whether the search computes in bfloat16.
         search: how words are chosen.
         seed: of sampling.
         shard_size: photos per shard.
@@ -67,6 +68,7 @@ def settings(
     """
     return {
         "model": _fingerprint(checkpoint),
+        "bf16": bf16,
         "search": search.config | ({"seed": seed} if isinstance(search, Sampling) else {}),
         "shard size": shard_size,
         "photos": [str(path) for path in photos.paths],

@@ -117,6 +117,7 @@ def predicted(work: Work, processes: Processes) -> list[Any] | None:
         enable_progress_bar=False,
         enable_model_summary=False,
         use_distributed_sampler=False,
+        inference_mode=False,  # in which autocast would cast all weights anew at every word
     )
     if trainer.is_global_zero:  # also before the others are started
         work.prepare(processes.count)

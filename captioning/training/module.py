@@ -8,6 +8,8 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from jaxtyping import Float
+from pytorch_lightning.plugins.precision import Precision
+from pytorch_lightning.utilities.enums import GradClipAlgorithmType
 from torch import Tensor, nn
 
 from captioning.data.dataset import Batch
@@ -133,8 +135,7 @@ class CaptioningModule(pl.LightningModule):
             for part, rate in groups
             if (trained := [p for p in part.parameters() if p.requires_grad])
         ]
-        # One pass over the parameters, but for the one precision whose scaled gradients Lightning
-        # cannot clip with it.
+        # In one pass over the parameters, unless gradients are scaled, which clipping must undo.
         fused = self.trainer.precision != "16-mixed"
         optimizer = torch.optim.AdamW(parameters, weight_decay=self.weight_decay, fused=fused)
         # Not torch's OneCycleLR: it breaks off where a training resumes with more epochs.
@@ -145,6 +146,24 @@ class CaptioningModule(pl.LightningModule):
             "optimizer": optimizer,
             "lr_scheduler": {"scheduler": schedule, "interval": "step"},
         }
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: Any,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Clip as the trainer says, though the optimizer is fused.
+
+        Lightning refuses that under autocast, as fused optimizers unscale gradients themselves;
+        where ours is fused, gradients are not scaled.
+        """
+        Precision.clip_gradients(
+            self.trainer.precision_plugin,
+            optimizer,
+            gradient_clip_val or 0.0,
+            GradClipAlgorithmType(gradient_clip_algorithm or "norm"),
+        )
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Keep what `captioning.load` needs to build the captioner without data."""

@@ -50,6 +50,8 @@ class TrainCLI(LightningCLI):
                 "enable_model_summary": False,
                 "log_every_n_steps": 10,
                 "precision": fast_precision(),
+                # In inference mode autocast would cast all weights anew at every word.
+                "inference_mode": False,
             },
             save_config_callback=None,
             auto_configure_optimizers=False,

@@ -235,3 +235,11 @@ def test_a_caption_as_json_has_its_words_and_no_weights(captioner: Captioner) ->
     assert value["caption"] == caption.text == " ".join(caption.words)
     assert [entry["word"] for entry in value["words"]] == list(caption.words)
     assert set(value) == {"caption", "score", "words"}
+
+
+def test_a_search_in_bfloat16_scores_nearly_the_same(checkpoint: Path) -> None:
+    exact = load(checkpoint).caption(PHOTOS)
+    rounded = load(checkpoint, bfloat16=True).caption(PHOTOS)
+    for caption, other in zip(exact, rounded, strict=True):
+        assert other.score == pytest.approx(caption.score, rel=0.02)
+        assert other.score != caption.score
