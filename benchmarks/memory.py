@@ -1,0 +1,69 @@
+"""How much memory a training step takes at its peak, in a process of its own.
+
+Counted is what the first step takes beyond model, annotation vectors and captions: activations,
+gradients and the optimizer's moments.
+"""
+
+import multiprocessing
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import torch
+
+from benchmarks.measure import OURS, TEXTBOOK, Contender
+from benchmarks.setting import Setting
+from benchmarks.sizes import QUICK, Size
+from benchmarks.table import Row, cost_rows
+from benchmarks.training import step
+from captioning.errors import UsageError
+
+STATUS = Path("/proc/self/status")
+CLEAR = Path("/proc/self/clear_refs")
+
+
+def memory_rows(setting: Setting) -> Iterator[Row]:
+    """Megabytes (of a million bytes) at every size.
+
+    Raises:
+        UsageError: this system does not tell a process's peak.
+    """
+    if setting.device.type != "cuda" and not CLEAR.exists():
+        raise UsageError("the memory row needs Linux or a GPU; leave memory out of --rows")
+    for size in setting.sizes:
+        peaks = {
+            contender: [peak_of_a_process(size, contender, setting.device) / 1e6]
+            for contender in (TEXTBOOK, *OURS)
+        }
+        yield from cost_rows("peak memory of a training step", str(size), "MB", peaks)
+
+
+def peak_of_a_process(size: Size, contender: Contender, device: torch.device) -> int:
+    """The bytes that a training step takes in a fresh process."""
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(max_workers=1, mp_context=spawn) as fresh:
+        return fresh.submit(_peak, size, contender, device, torch.get_num_threads()).result()
+
+
+def _peak(size: Size, contender: Contender, device: torch.device, threads: int) -> int:
+    torch.set_num_threads(threads)
+    step(QUICK[0], contender, device)()  # what the libraries take for themselves once
+    take_step = step(size, contender, device)
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        take_step()
+        return torch.cuda.max_memory_allocated(device) - before
+    # Not getrusage, whose peak a process inherits from the one that started it.
+    CLEAR.write_text("5")
+    before = _status("VmRSS")
+    take_step()
+    return _status("VmHWM") - before
+
+
+def _status(field: str) -> int:
+    """A size in bytes that Linux tells of this process."""
+    for line in STATUS.read_text().splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) * 1024
+    raise UsageError(f"{STATUS} has no {field}; leave memory out of --rows")

@@ -1,0 +1,60 @@
+"""Our side of the comparison: what a training step and a search of this package are.
+
+Shapes: B photos, N captions per photo, L regions, D annotation width, S tokens from BOS to EOS.
+"""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from captioning.models import Decoded, Decoder, Search
+from captioning.training.losses import caption_loss
+
+
+def loss(
+    decoder: Decoder,
+    annotations: Float[Tensor, "B L D"],
+    tokens: Int[Tensor, "B N S"],
+    precision: str = "fp32",
+) -> Float[Tensor, ""]:
+    """What the training minimises, without label smoothing.
+
+    Args:
+        decoder: in training mode.
+        annotations: the annotation vectors.
+        tokens: the captions.
+        precision: ``fp32``, or ``bf16`` for autocast.
+    """
+    with autocast(annotations.device, precision):
+        cross_entropy, weights = decoder.cross_entropy(annotations, tokens)
+        return caption_loss(cross_entropy, weights, tokens[..., 1:])
+
+
+def training_step(
+    decoder: Decoder,
+    annotations: Float[Tensor, "B L D"],
+    tokens: Int[Tensor, "B N S"],
+    optimizer: torch.optim.Optimizer,
+    precision: str,
+) -> None:
+    """Forward, backward, optimizer."""
+    optimizer.zero_grad()
+    loss(decoder, annotations, tokens, precision).backward()
+    optimizer.step()
+
+
+@torch.no_grad()
+def searched(
+    decoder: Decoder,
+    annotations: Float[Tensor, "B L D"],
+    search: Search,
+    precision: str = "fp32",
+) -> Decoded:
+    """The captions of all photos."""
+    with autocast(annotations.device, precision):
+        return search(decoder, decoder.remember(annotations))
+
+
+def autocast(device: torch.device, precision: str) -> torch.autocast:
+    """Arithmetic of this precision."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")

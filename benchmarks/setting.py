@@ -1,0 +1,31 @@
+"""What a run of the benchmark is asked for."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from benchmarks.machine import Machine
+from benchmarks.sizes import Size
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What every row needs to know.
+
+    Attributes:
+        sizes: that the model is measured at.
+        device: where it computes.
+        rounds: how often everything is measured.
+        machine: with its measured rates.
+        photos: JPEG files.
+        captions: that the metric report scores.
+    """
+
+    sizes: Sequence[Size]
+    device: torch.device
+    rounds: int
+    machine: Machine
+    photos: Sequence[Path]
+    captions: int

@@ -1,0 +1,102 @@
+"""How much arithmetic and how many bytes the model needs at the least, by formula.
+
+What an implementation does beyond that (keys projected again, padding, copies) is not needed and
+lowers the share of the machine's rate that it reaches. Counted are products of matrices and
+vectors, a multiplication and an addition as two operations; the tanh of the energies and the
+softmax are not.
+
+Shapes: B photos, N captions per photo, T words.
+"""
+
+from typing import NamedTuple
+
+from jaxtyping import Int
+from torch import Tensor
+
+from benchmarks.sizes import Size
+from captioning.data.vocabulary import BOS, PAD
+
+ITEM = {"fp32": 4, "bf16": 2}
+"""Bytes of a number."""
+
+
+class Work(NamedTuple):
+    """What has to be done.
+
+    Attributes:
+        operations: floating-point operations.
+        bytes: read from and written to memory.
+    """
+
+    operations: float
+    bytes: float
+
+
+def word_counts(tokens: Int[Tensor, "B N T"]) -> Int[Tensor, "B N"]:
+    """Words of every caption, the end mark included."""
+    return ((tokens != PAD) & (tokens != BOS)).sum(dim=-1)
+
+
+def training_work(size: Size, lengths: Int[Tensor, "B N"], precision: str) -> Work:
+    """A training step: forward, backward and AdamW; the annotation vectors get no gradient.
+
+    Every word reads its photo's annotation vectors and keys, once forward and once backward, but
+    all captions of a photo share that. Parameters are read forward and backward; then AdamW reads
+    parameter, gradient and two moments and writes all but the gradient.
+
+    Args:
+        size: of everything.
+        lengths: words of every caption.
+        precision: of the arithmetic; parameters and moments are in single precision.
+    """
+    words, steps = int(lengths.sum()), int(lengths.max())
+    once, per_word, attention = _products(size)
+    # The gradient by the input and that by the weight cost as much as the product itself. Keys and
+    # first states have no gradient by their input, contexts none by the annotation vectors.
+    operations = 2 * once + words * (3 * per_word + 2 * attention)
+    read = 2 * steps * _attended(size) * ITEM[precision]
+    return Work(operations, read + (2 * ITEM[precision] + 7 * ITEM["fp32"]) * _parameters(size))
+
+
+def search_work(size: Size, lengths: Int[Tensor, "B N"], precision: str) -> Work:
+    """A search, all photos together, that writes captions of these lengths.
+
+    Every step reads the annotation vectors, the keys and the parameters once.
+
+    Args:
+        size: of everything.
+        lengths: words of every caption that was found.
+        precision: of the arithmetic.
+    """
+    words, steps = int(lengths.sum()), int(lengths.max())
+    once, per_word, attention = _products(size)
+    read = steps * (_attended(size) + _parameters(size)) * ITEM[precision]
+    return Work(once + words * (per_word + attention), read)
+
+
+def _products(size: Size) -> tuple[float, float, float]:
+    """Operations once for all photos, and for each word without and with its contexts alone."""
+    annotation, width = size.annotation_dim, size.hidden_dim
+    keys = 2 * size.photos * size.regions * annotation * width
+    states = 2 * size.photos * annotation * 2 * width
+    queries = 2 * width * width
+    energies = 2 * size.regions * width
+    gates = 2 * 4 * width * (2 * width + annotation) + 2 * width
+    deep = 2 * width * (width + annotation)
+    vocabulary = 2 * width * size.vocab_size
+    contexts = 2 * size.regions * annotation
+    return keys + states, queries + energies + gates + deep + vocabulary, contexts
+
+
+def _attended(size: Size) -> float:
+    """Numbers in the annotation vectors and keys of all photos."""
+    return size.photos * size.regions * (size.annotation_dim + size.hidden_dim)
+
+
+def _parameters(size: Size) -> float:
+    """Parameters but for the word embeddings, of which few are read, and the biases."""
+    annotation, width = size.annotation_dim, size.hidden_dim
+    attention = annotation * width + width * width
+    gates = 4 * width * (2 * width + annotation)
+    output = width * (width + annotation) + width * size.vocab_size
+    return attention + 2 * annotation * width + gates + output
