@@ -1,10 +1,11 @@
 """How fast the CNN turns images into annotation vectors."""
 
+import copy
 from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
-from jaxtyping import UInt8
+from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -28,15 +29,18 @@ def encoding_rows(setting: Setting) -> Iterator[Row]:
         DisagreementError: the textbook's annotation vectors are not ours.
     """
     for size in setting.sizes:
-        images = random_images(size).to(setting.device)
-        encoder = random_encoder(size).to(setting.device)
-        contenders = {TEXTBOOK: TextbookEncoder(encoder), OURS[0]: encoder.folded()}
-        # Under TF32, which PyTorch gives to convolutions on GPUs, order decides three digits.
-        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
-            its, mine = (_encoded(contender, images[:SEEN]) for contender in contenders.values())
+        images = random_images(size)
+        encoder = random_encoder(size, images).to(setting.device)
+        images = images.to(setting.device)
+        # In double precision: a deep network of random parameters makes much of rounding.
+        precise = copy.deepcopy(encoder).double()
+        its, mine = (
+            encoded(network, images[:1]) for network in (TextbookEncoder(precise), precise.folded())
+        )
         compare(f"annotation vectors of {size.backbone}", mine, its)
+        contenders = {TEXTBOOK: TextbookEncoder(encoder), OURS[0]: encoder.folded()}
         tasks: dict[Contender, Callable[[], object]] = {
-            contender: partial(_encoded, network, images)
+            contender: partial(encoded, network, images)
             for contender, network in contenders.items()
         }
         work = Work(size.photos * image_operations(encoder, images[:1]), bytes=0)
@@ -58,11 +62,11 @@ def random_images(size: Size) -> UInt8[Tensor, "B 3 S S"]:
     return torch.randint(256, shape, dtype=torch.uint8, generator=generator)
 
 
-def random_encoder(size: Size) -> CNNEncoder:
+def random_encoder(size: Size, images: UInt8[Tensor, "B 3 S S"]) -> CNNEncoder:
     """An encoder of random parameters whose annotation vectors are as large as a trained one's.
 
-    That is the doing of its batch norm, which takes its statistics from images of noise; without,
-    the vectors of a deep network would grow beyond all measure.
+    That is the doing of its batch norm, which takes its statistics from the first of these images;
+    without, the vectors of a deep network would grow beyond all measure.
     """
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -72,7 +76,7 @@ def random_encoder(size: Size) -> CNNEncoder:
         norm.train()
         norm.momentum = 1.0
     with torch.no_grad():
-        encoder(random_images(size)[:SEEN])
+        encoder(images[:SEEN])
     return encoder.eval()
 
 
@@ -85,5 +89,6 @@ def image_operations(encoder: CNNEncoder, image: UInt8[Tensor, "1 3 S S"]) -> fl
 
 
 @torch.inference_mode()
-def _encoded(network: nn.Module, images: UInt8[Tensor, "B 3 S S"]) -> Tensor:
+def encoded(network: nn.Module, images: UInt8[Tensor, "B 3 S S"]) -> Float[Tensor, "B L D"]:
+    """The annotation vectors."""
     return network(images)

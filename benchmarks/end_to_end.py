@@ -10,7 +10,7 @@ import torch
 
 import captioning
 from benchmarks.checkpoint import write_checkpoint
-from benchmarks.encoding import image_operations, random_encoder, random_images
+from benchmarks.encoding import image_operations
 from benchmarks.endings import PROBED
 from benchmarks.measure import OURS, TEXTBOOK, Contender, interleaved
 from benchmarks.searching import BEAMS
@@ -32,9 +32,9 @@ def end_to_end_rows(setting: Setting) -> Iterator[Row]:
         photos = setting.photos[: size.photos]
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.ckpt"
-            write_checkpoint(path, size, photos[:PROBED], BeamSearch(BEAMS))
+            saved = write_checkpoint(path, size, photos[:PROBED], BeamSearch(BEAMS))
             captioner = captioning.load(path, setting.device)
-        encoder = TextbookEncoder(random_encoder(size)).to(setting.device)
+        encoder = TextbookEncoder(saved.encoder).to(setting.device)
         assert isinstance(captioner.decoder, LSTMDecoder)
         decoder = textbook_of(captioner.decoder)
         tasks: dict[Contender, Callable[[], object]] = {
@@ -48,7 +48,7 @@ def end_to_end_rows(setting: Setting) -> Iterator[Row]:
             interleaved(tasks, setting.rounds, setting.device),
             len(photos),
             setting.machine,
-            dict.fromkeys(tasks, _work(size, captioner, photos)),
+            dict.fromkeys(tasks, _work(size, saved.to(setting.device), photos)),
         )
 
 
@@ -84,5 +84,5 @@ def _work(size: Size, captioner: Captioner, photos: Sequence[Path]) -> Work:
     images = torch.stack([captioner.view(photo).pixels for photo in photos]).to(captioner.device)
     tokens = captioner.decode(captioner.encode(images)).tokens
     search = search_work(replace(size, photos=len(photos)), word_counts(tokens), "fp32")
-    encoding = len(photos) * image_operations(random_encoder(size), random_images(size)[:1])
+    encoding = len(photos) * image_operations(captioner.encoder, images[:1])
     return Work(encoding + search.operations, bytes=0)

@@ -29,11 +29,15 @@ class TextbookEncoder(nn.Module):
         encoder: ours, whose layers and parameters are copied.
     """
 
+    mean: Tensor
+    std: Tensor
+
     def __init__(self, encoder: CNNEncoder) -> None:
         super().__init__()
         self.layers = nn.Sequential(*copy.deepcopy(list(encoder.stages)), encoder.pool)
         self.layers.to(memory_format=torch.contiguous_format)
-        self.mean, self.std = encoder.mean, encoder.std
+        self.register_buffer("mean", encoder.mean.clone())
+        self.register_buffer("std", encoder.std.clone())
         self.eval()
 
     def forward(self, images: UInt8[Tensor, "B 3 S S"]) -> Float[Tensor, "B L D"]:
