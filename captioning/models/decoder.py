@@ -4,6 +4,7 @@ Shapes: B images, N captions per image, L regions, D annotation width, T words, 
 """
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -105,6 +106,8 @@ class Decoder(Configurable, nn.Module):
         tokens: Int[Tensor, "B N S"],
         label_smoothing: float = 0.0,
         mask: Bool[Tensor, "B L"] | None = None,
+        importance: Float[Tensor, "B N"] | None = None,
+        never: Sequence[int] = (),
     ) -> tuple[Float[Tensor, ""], Float[Tensor, "B N S-1 L"]]:
         """What training minimises, summed over all words, in nats; and attention weights.
 
@@ -115,6 +118,9 @@ class Decoder(Configurable, nn.Module):
             tokens: the captions from BOS to EOS; PAD does not count.
             label_smoothing: share of a word's probability spread over the vocabulary.
             mask: True where a region may be attended.
+            importance: how much each caption counts, of either sign; one if none.
+            never: words without probability; not together with label smoothing.
         """
         logits, weights = self(annotations, tokens[..., :-1], mask)
-        return cross_entropy(logits, tokens[..., 1:], label_smoothing), weights
+        loss = cross_entropy(logits, tokens[..., 1:], label_smoothing, importance, never)
+        return loss, weights

@@ -96,6 +96,9 @@ class Sampling(_Walk):
 
     def _choose(self, logits: Float[Tensor, "B N V"]) -> Int[Tensor, "B N"]:
         probabilities = (logits / self.temperature).softmax(dim=-1)
+        if not self.top_k and self.top_p == 1:
+            drawn = probabilities.flatten(0, 1).multinomial(1)
+            return drawn.view(probabilities.shape[:2])
         ranked, words = probabilities.sort(dim=-1, descending=True)
         before = ranked.cumsum(dim=-1) - ranked  # mass of all words ranked above
         ranked = ranked.masked_fill(before >= self.top_p, 0.0)

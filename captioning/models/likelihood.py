@@ -4,6 +4,7 @@ Shapes: B images, N captions per image, T words, R words of all captions togethe
 width of what the layer reads.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -20,7 +21,11 @@ larger blocks come fresh from the operating system each time."""
 
 
 def cross_entropy(
-    logits: Float[Tensor, "B N T V"], targets: Int[Tensor, "B N T"], label_smoothing: float = 0.0
+    logits: Float[Tensor, "B N T V"],
+    targets: Int[Tensor, "B N T"],
+    label_smoothing: float = 0.0,
+    importance: Float[Tensor, "B N"] | None = None,
+    never: Sequence[int] = (),
 ) -> Float[Tensor, ""]:
     """Sum over all words, in nats; PAD does not count.
 
@@ -28,10 +33,18 @@ def cross_entropy(
         logits: scores of every word.
         targets: the words.
         label_smoothing: share of the target's probability spread over the vocabulary.
+        importance: how much the words of each caption count, of either sign; one if none.
+        never: words without probability; not together with label smoothing.
     """
     real = targets != PAD
     precise = logits[real].to(torch.promote_types(logits.dtype, torch.float32))
-    return F.cross_entropy(precise, targets[real], label_smoothing=label_smoothing, reduction="sum")
+    precise = precise.index_fill(1, torch.tensor(never, device=logits.device).long(), -torch.inf)
+    if importance is None:
+        importance = precise.new_ones(targets.shape[:2])
+    of_words = F.cross_entropy(
+        precise, targets[real], label_smoothing=label_smoothing, reduction="none"
+    )
+    return of_words @ importance[..., None].expand(targets.shape)[real].to(of_words.dtype)
 
 
 def linear_cross_entropy(
@@ -40,6 +53,7 @@ def linear_cross_entropy(
     bias: Float[Tensor, "V"],
     targets: Int[Tensor, "R"],
     label_smoothing: float = 0.0,
+    importance: Float[Tensor, "R"] | None = None,
 ) -> Float[Tensor, ""]:
     """Sum over words of the cross-entropy of softmax(W x + b), in nats.
 
@@ -49,20 +63,30 @@ def linear_cross_entropy(
     Args:
         x: one row per word; the scores are computed in its precision.
         weight: W.
-        bias: b.
+        bias: b; minus infinity for words that can never be, where nothing is smoothed.
         targets: the words.
         label_smoothing: share of the target's probability spread over the vocabulary.
+        importance: how much each word counts, of either sign; one if none.
     """
     with torch.autocast(x.device.type, enabled=False):
-        return _LinearCrossEntropy.apply(x, weight, bias, targets, label_smoothing)
+        return _LinearCrossEntropy.apply(x, weight, bias, targets, label_smoothing, importance)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, smoothing: float
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        targets: Tensor,
+        smoothing: float,
+        importance: Tensor | None,
     ) -> Tensor:
         precision = torch.promote_types(x.dtype, torch.float32)
+        counts = x.new_ones(len(x), 1, dtype=precision)
+        if importance is not None:
+            counts = importance[:, None].to(precision)
         total = x.new_zeros((), dtype=precision)
         wanted = any(ctx.needs_input_grad)
         of_x = torch.empty_like(x)
@@ -74,23 +98,26 @@ class _LinearCrossEntropy(torch.autograd.Function):
             target = targets[rows, None]
             logits = product(x[rows], weight).add_(bias)
             log_probs = logits.log_softmax(dim=1, dtype=precision)
-            total -= (1 - smoothing) * log_probs.gather(1, target).sum()
+            count = counts[rows]
+            total -= (1 - smoothing) * (log_probs.gather(1, target) * count).sum()
             if smoothing:
-                total -= smoothing / len(weight) * log_probs.sum()
+                total -= smoothing / len(weight) * (log_probs.sum(1, keepdim=True) * count).sum()
             if wanted:
                 # The gradient of the scores: probability minus (smoothed) truth. The smoothing's
                 # part is the same for all words and added below.
                 probs = log_probs.exp_()
                 probs.scatter_add_(1, target, probs.new_full((), smoothing - 1).expand_as(target))
+                if importance is not None:
+                    probs *= count
                 of_bias += probs.sum(0)
                 probs = probs.to(x.dtype)
                 of_x[rows] = product(probs, weight.t())
                 of_weight += transposed_product(probs, x[rows])
         if wanted and smoothing:
             share = smoothing / len(weight)
-            of_x -= share * weight.sum(0, dtype=precision)
-            of_weight -= share * x.sum(0, dtype=precision)
-            of_bias -= share * len(x)
+            of_x -= share * counts * weight.sum(0, dtype=precision)
+            of_weight -= share * (counts * x).sum(0)
+            of_bias -= share * counts.sum()
         ctx.save_for_backward(of_x, of_weight, of_bias)
         return total
 
@@ -98,4 +125,5 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         of_x, of_weight, of_bias = ctx.saved_tensors
-        return of_x * gradient.to(of_x.dtype), of_weight * gradient, of_bias * gradient, None, None
+        of_parameters = of_weight * gradient, of_bias * gradient
+        return of_x * gradient.to(of_x.dtype), *of_parameters, None, None, None

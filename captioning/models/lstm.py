@@ -1,5 +1,7 @@
 """The decoder of Show, Attend and Tell (Xu et al. 2015, section 3.1.2)."""
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -143,14 +145,22 @@ class LSTMDecoder(Decoder):
         tokens: Int[Tensor, "B N S"],
         label_smoothing: float = 0.0,
         mask: Bool[Tensor, "B L"] | None = None,
+        importance: Float[Tensor, "B N"] | None = None,
+        never: Sequence[int] = (),
     ) -> tuple[Float[Tensor, ""], Float[Tensor, "B N S-1 L"]]:
         """The same as the decoder's promise, without ever holding all logits."""
         targets = tokens[..., 1:]
         rows = Rows(tokens[..., :-1].masked_fill(targets == PAD, PAD))
         deep, weights = self._read(annotations, rows, mask)
-        wanted = targets.flatten()[rows.places[rows.real]]
+        places = rows.places[rows.real]
+        if importance is not None:
+            importance = importance.flatten()[places // targets.shape[2]]
+        bias: Tensor = self.output.bias
+        if never:
+            bias = bias.index_fill(0, torch.tensor(never, device=bias.device), -torch.inf)
+        wanted = targets.flatten()[places]
         loss = linear_cross_entropy(
-            deep, self.output.weight, self.output.bias, wanted, label_smoothing
+            deep, self.output.weight, bias, wanted, label_smoothing, importance
         )
         return loss, rows.spread(weights)
 

@@ -21,6 +21,9 @@ from captioning.models.paths import Paths, follow
 BLOCK = 128
 """Words in a block of `best`."""
 
+NEVER = (PAD, BOS, UNK)
+"""Words that no search generates."""
+
 
 class Decoded(NamedTuple):
     """The captions that a search found, the best of each image first.
@@ -42,7 +45,7 @@ class Decoded(NamedTuple):
 class Search(Configurable):
     """How words are chosen, within limits that hold for every kind of search.
 
-    PAD, BOS and UNK are never generated. Calling a search with a decoder and its memory of the
+    The words in `NEVER` are not generated. Calling a search with a decoder and its memory of the
     images gives the captions.
 
     Args:
@@ -127,8 +130,7 @@ class Search(Configurable):
         over `logits`, and leaves the subtraction to be done for the few words that matter.
         """
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        never = torch.tensor([PAD, BOS, UNK], device=logits.device)
-        logits.index_fill_(-1, never, float("-inf"))
+        logits.index_fill_(-1, torch.tensor(NEVER, device=logits.device), float("-inf"))
         logits -= logits.amax(dim=-1, keepdim=True)  # or probabilities near one lose their digits
         normaliser = logits.exp().sum(dim=-1, keepdim=True).log()
         limits_early = paths.tokens.shape[2] < self.min_length

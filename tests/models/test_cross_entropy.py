@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from captioning.data.vocabulary import BOS, EOS, PAD
+from captioning.data.vocabulary import BOS, EOS, PAD, UNK
 from captioning.models import AdditiveAttention, DotProductAttention, LSTMDecoder
 from captioning.models.attention import Attention
 from captioning.models.decoder import Decoder
@@ -105,6 +105,29 @@ def test_the_promises_own_cross_entropy_is_the_same(annotations: Tensor, tokens:
     torch.testing.assert_close(fast, plain)
 
 
+@pytest.mark.parametrize("fast", [True, False], ids=["fast", "plain"])
+def test_captions_count_by_their_importance_among_words_that_can_be(
+    fast: bool, annotations: Tensor, tokens: Tensor
+) -> None:
+    decoder, never = made(AdditiveAttention), [PAD, BOS, UNK]
+    importance = torch.tensor([[0.5, -2.0, 1.0], [0.0, 3.0, 9.0], [-1.0, 1.0, 0.25]]).double()
+    annotations.requires_grad_()
+    kind = LSTMDecoder if fast else Decoder
+    loss, _ = kind.cross_entropy(decoder, annotations, tokens, importance=importance, never=never)
+    found = gradients(loss, decoder, annotations)
+
+    logits, _ = Decoder.forward(decoder, annotations, tokens[..., :-1])
+    possible = torch.ones(8, dtype=torch.bool)
+    possible[never] = False
+    normaliser = logits[..., possible].logsumexp(-1, keepdim=True)
+    log_probs = (logits - normaliser).gather(3, tokens[..., 1:, None]).squeeze(3)
+    of_captions = log_probs.masked_fill(tokens[..., 1:] == PAD, 0.0).sum(2)
+    plain = -(importance * of_captions).sum()
+    torch.testing.assert_close(loss, plain)
+    for name, gradient in gradients(plain, decoder, annotations).items():
+        torch.testing.assert_close(found[name], gradient)
+
+
 def test_a_batch_without_a_word_costs_nothing(annotations: Tensor) -> None:
     nothing = torch.full((3, 2, 5), PAD)
     loss, weights = made(AdditiveAttention).cross_entropy(annotations, nothing)
@@ -150,13 +173,16 @@ def test_huge_queries_and_keys_saturate_the_energies() -> None:
     assert energies.item() == 0.75
 
 
-def test_cross_entropy_in_chunks_is_torchs() -> None:
+@pytest.mark.parametrize("weighted", [False, True], ids=["all alike", "by importance"])
+def test_cross_entropy_in_chunks_is_torchs(weighted: bool) -> None:
     rows, words = 7, CHUNK["cpu"] // 3
     x, weight, bias = torch.randn(rows, 2), torch.randn(words, 2), torch.randn(words)
     targets = torch.randint(words, (rows,))
+    importance = torch.randn(rows).double() if weighted else torch.ones(rows).double()
     inputs = [part.double().requires_grad_() for part in (x, weight, bias)]
-    fast = linear_cross_entropy(*inputs, targets, 0.1)
-    plain = F.cross_entropy(F.linear(*inputs), targets, label_smoothing=0.1, reduction="sum")
+    fast = linear_cross_entropy(*inputs, targets, 0.1, importance if weighted else None)
+    of_words = F.cross_entropy(F.linear(*inputs), targets, label_smoothing=0.1, reduction="none")
+    plain = of_words @ importance
     torch.testing.assert_close(fast, plain)
     for a, b in zip(
         torch.autograd.grad(2 * fast, inputs), torch.autograd.grad(2 * plain, inputs), strict=True
