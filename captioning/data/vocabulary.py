@@ -1,38 +1,12 @@
-"""Words: how a caption becomes tokens, and tokens become ids."""
+"""Words: how tokens become ids, and ids words."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import cache
-from typing import Any
+
+from captioning.data.tokens import tokenize
 
 PAD, BOS, EOS, UNK = range(4)
 SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>")
-
-# The tokens that the COCO caption evaluation drops (its PTBTokenizer), and the brackets that
-# Treebank leaves as they are where the Stanford tokenizer writes -LRB- and so on.
-PUNCTUATION = frozenset("'' ' `` ` . ? ! , : - -- ... ; ( ) [ ] { }".split())  # noqa: SIM905
-
-
-# What phones and word processors write for the marks that Treebank knows.
-TYPOGRAPHIC = str.maketrans(
-    {"‘": "'", "’": "'", "“": '"', "”": '"', "–": " -- ", "—": " -- ", "…": " ... "}  # noqa: RUF001
-)
-
-
-@cache
-def _treebank() -> Any:
-    from nltk.tokenize.treebank import TreebankWordTokenizer  # late: it takes a quarter second
-
-    return TreebankWordTokenizer()
-
-
-def tokenize(caption: str) -> list[str]:
-    """The words of a caption: Penn Treebank tokens in lower case, without punctuation.
-
-    Training and evaluation use this one function, so that a word is the same to both.
-    """
-    line = " ".join(caption.lower().translate(TYPOGRAPHIC).split())
-    return [token for token in _treebank().tokenize(line) if token not in PUNCTUATION]
 
 
 class Vocabulary:

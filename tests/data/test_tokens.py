@@ -1,0 +1,177 @@
+"""What each rule of the tokenizer does, as the Stanford tokenizer was seen to do it."""
+
+import pytest
+
+from captioning.data.tokens import tokenize
+
+
+def test_words_are_penn_treebank_tokens_in_lower_case() -> None:
+    expected = ["a", "man", "'s", "t-shirt", "does", "n't", "fit"]
+    assert tokenize("A man's T-shirt doesn't fit") == expected
+
+
+@pytest.mark.parametrize("caption", ["", "  ", ".", "...", "“”", "\U0001f600"])
+def test_a_caption_without_words_has_no_tokens(caption: str) -> None:
+    assert tokenize(caption) == []
+
+
+@pytest.mark.parametrize(
+    "caption",
+    [
+        "a dog .",
+        "a dog.",
+        "a, dog!",
+        "a dog?",
+        "a: dog;",
+        "a - dog",
+        "a -- dog",
+        "a dog...",
+        "a dog..",
+        "a dog . . .",
+        "-a dog-",
+        "'a dog'",
+        '"a dog"',
+        "``a'' dog",
+        "\u201ca\u201d dog",
+        "\u2018a\u2019 dog",
+        "a\u2014dog\u2026",
+    ],
+)
+def test_punctuation_is_dropped(caption: str) -> None:
+    assert tokenize(caption) == ["a", "dog"]
+
+
+@pytest.mark.parametrize(
+    ("caption", "words"),
+    [
+        ("(a) [b] {c}", "-lrb- a -rrb- -lsb- b -rsb- -lcb- c -rcb-"),
+        ("dog(s)", "dog -lrb- s -rrb-"),
+        ("-lrb- a -RRB-", "-lrb- a -rrb-"),
+    ],
+)
+def test_brackets_are_words(caption: str, words: str) -> None:
+    assert tokenize(caption) == words.split()
+
+
+@pytest.mark.parametrize("caption", ["?!", "!!", "-----", "***", "__"])
+def test_marks_that_the_coco_evaluation_forgets_are_words(caption: str) -> None:
+    assert tokenize(caption) == [caption]
+
+
+@pytest.mark.parametrize(
+    ("caption", "words"),
+    [
+        ("\ta  dog\nruns\u00a0fast ", "a dog runs fast"),
+        ("a\rdog\u2028runs", "a dog runs"),
+        ("a\U0001f600dog\u200bruns", "a dog runs"),
+        ("a\u00addog", "adog"),
+    ],
+)
+def test_what_shows_nothing_or_is_unknown_parts_words_but_for_a_soft_hyphen(
+    caption: str, words: str
+) -> None:
+    assert tokenize(caption) == words.split()
+
+
+@pytest.mark.parametrize(
+    ("caption", "words"),
+    [
+        ("cannot Gonna gotta lemme", "can not gon na got ta lem me"),
+        ("cannot-do cannots", "cannot-do cannots"),
+        ("'tis 'Twas", "'t is 't was"),
+        ("it's I'm they've he'd we'll", "it 's i 'm they 've he 'd we 'll"),
+        ("can't won't shouldn't've", "ca n't wo n't should n't 've"),
+        ("CAN'T SHE'S A'LL", "ca n't she 's a 'll"),
+        ("dogs' mother-in-law's", "dogs mother-in-law 's"),
+        ("the dog\u2019s ball", "the dog 's ball"),
+    ],
+)
+def test_contractions_are_two_words(caption: str, words: str) -> None:
+    assert tokenize(caption) == words.split()
+
+
+@pytest.mark.parametrize(
+    ("caption", "words"),
+    [
+        ("o'clock ma'am d'Arc O'Neil hawai'i", "o'clock ma'am d'arc o'neil hawai'i"),
+        ("rock'n'roll rock 'n' roll", "rock 'n' roll rock 'n' roll"),
+        ("y'all 'em 'til the '80s '55", "y' all 'em 'til the '80s '55"),
+        ("'slide 6'2 a'b jack-o'-lantern", "slide 6 2 a b jack-o lantern"),
+    ],
+)
+def test_an_apostrophe_within_a_word_stays_where_english_has_one(caption: str, words: str) -> None:
+    assert tokenize(caption) == words.split()
+
+
+@pytest.mark.parametrize(
+    ("caption", "words"),
+    [
+        ("runs. The dog", "runs the dog"),
+        ("runs.The dog", "runs.the dog"),
+        ("tea.. tea...cup", "tea tea cup"),
+        ("Mr. and mrs. St.", "mr. and mrs. st."),
+        ("in Mass. by mass.", "in mass. by mass"),
+        ("no. 5 and fig.3", "no. 5 and fig. 3"),
+        ("oh no. he", "oh no he"),
+        ("D.C. U.S.-based r.v. Ph.D. J.R.R. a.k.a.", "d.c. u.s.-based r.v. ph.d. j.r.r. a.k.a."),
+        ("J. Smith", "j. smith"),
+        ("vitamin C. The dog", "vitamin c the dog"),
+        ("dog.jpg dog!cat", "dog.jpg dog!cat"),
+    ],
+)
+def test_a_full_stop_stays_with_abbreviations_and_within_words(caption: str, words: str) -> None:
+    assert tokenize(caption) == words.split()
+
+
+@pytest.mark.parametrize(
+    ("caption", "words"),
+    [
+        ("black-and-white x-ray -like", "black-and-white x-ray like"),
+        ("a--b c-", "a b c"),
+        ("and/or w/o a/b/c/d dog / cat", "and/or w/o a/b/c / d dog / cat"),
+        ("AT&T at&t R&B rock&roll", "at&t at & t r&b rock & roll"),
+        ("a=b a+b a*b a|b C++ C#", "a = b a + b a * b a | b c++ c#"),
+        ("#5 #foo & @home 5 @ 6", "# 5 #foo & @home 5 @ 6"),
+    ],
+)
+def test_hyphens_slashes_and_signs(caption: str, words: str) -> None:
+    assert tokenize(caption) == words.split()
+
+
+@pytest.mark.parametrize(
+    ("caption", "words"),
+    [
+        ("3.5 .5 5. 1,000 -5 5+5", "3.5 .5 5 1,000 -5 5 +5"),
+        ("1/2 1-1/2 1 1/2 1\u00bd 10/12/2009", "1/2 1-1/2 1 1/2 1 1/2 10/12/2009"),
+        ("10:30am 9am 5th 1980s 3D 3.5-inch", "10:30 am 9am 5th 1980s 3d 3.5-inch"),
+        ("5% $5.50 US$5 \u00a35 5\u20ac 25\u00a2", "5 % $ 5.50 us$ 5 # 5 5 $ 25 cents"),
+    ],
+)
+def test_numbers_and_money(caption: str, words: str) -> None:
+    assert tokenize(caption) == words.split()
+
+
+@pytest.mark.parametrize(
+    ("caption", "words"),
+    [
+        ("<b>a</b> a < b <unk>", "<b> a </b> a < b < unk >"),
+        ("a &amp; b &quot;c&quot; &lt;", "a & b c <"),
+        ("www.a.com http://a.com/b. me@a.com", "www.a.com http://a.com/b me@a.com"),
+        (":) :-( ;P ^_^ a:dog", ":-rrb- :--lrb- ;p ^_^ a dog"),
+    ],
+)
+def test_markup_addresses_and_smileys(caption: str, words: str) -> None:
+    assert tokenize(caption) == words.split()
+
+
+@pytest.mark.parametrize(
+    ("caption", "words"),
+    [
+        ("Caf\u00e9 nai\u0308ve \u65e5\u672c", "caf\u00e9 nai\u0308ve \u65e5\u672c"),
+        ("\u0939\u093f\u0928\u094d\u0926\u0940", "\u0939\u093f\u0928\u094d\u0926\u0940"),
+        ("\u2605\u2605a\u2122 5\u00b0C m\u00b2", "\u2605 \u2605 a \u2122 5 \u00b0 c m \u00b2"),
+        ("\u2764\ufe0f", "\u2764"),
+    ],
+)
+def test_letters_of_all_languages_are_letters_and_signs_are_words(caption: str, words: str) -> None:
+    assert tokenize(caption) == words.split()
