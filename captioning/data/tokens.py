@@ -39,6 +39,7 @@ SPELLINGS = {
     **{"&amp;": "&", "&lt;": "<", "&gt;": ">"},
     **{"&quot;": "''", "&apos;": "'", "&nbsp;": "\xa0"},
 }
+BRACKETS = frozenset(SPELLINGS[bracket] for bracket in "()[]{}")
 ROUND_BRACKETS = str.maketrans({"(": SPELLINGS["("], ")": SPELLINGS[")"]})
 
 # A typed apostrophe for a typographic one; a soft hyphen only says where a line may break.

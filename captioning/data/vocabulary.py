@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from captioning.data.tokens import tokenize
+from captioning.data.tokens import BRACKETS, tokenize
 
 PAD, BOS, EOS, UNK = range(4)
 SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>")
@@ -24,9 +24,12 @@ class Vocabulary:
 
     @classmethod
     def build(cls, captions: Iterable[str], min_count: int = 1) -> "Vocabulary":
-        """The words that occur at least `min_count` times, the most frequent first."""
+        """The words that occur at least `min_count` times, the most frequent first.
+
+        Brackets, which the evaluation takes for words, are none that a caption should have.
+        """
         counts = Counter(word for caption in captions for word in tokenize(caption))
-        kept = [word for word, count in counts.items() if count >= min_count]
+        kept = [w for w, count in counts.items() if count >= min_count and w not in BRACKETS]
         return cls(sorted(kept, key=lambda word: (-counts[word], word)))
 
     def __len__(self) -> int:

@@ -49,3 +49,16 @@ def test_vocabularies_of_the_same_words_are_equal() -> None:
     assert Vocabulary(["a", "dog"]) == Vocabulary(("a", "dog"))
     assert hash(Vocabulary(["a", "dog"])) == hash(Vocabulary(("a", "dog")))
     assert Vocabulary(["a", "dog"]) != Vocabulary(["dog", "a"])
+
+
+def test_brackets_are_no_words_to_write() -> None:
+    vocabulary = Vocabulary.build(["a dog (brown) runs", "a {cat} [sits]"])
+    assert set(vocabulary.words) == {"a", "dog", "brown", "runs", "cat", "sits"}
+    assert vocabulary.encode("a (dog)") == [
+        BOS,
+        *vocabulary.encode("a")[1:-1],
+        UNK,
+        *vocabulary.encode("dog")[1:-1],
+        UNK,
+        EOS,
+    ]
