@@ -40,7 +40,7 @@ ROWS: dict[str, Callable[[Setting], Iterator[Row]]] = {
     "start": start_rows,
 }
 
-PHOTOS, CAPTIONS = 64, 1000
+PHOTOS, CAPTIONS = 64, 5000
 QUICK_PHOTOS, QUICK_CAPTIONS = 4, 20
 
 

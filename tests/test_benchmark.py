@@ -119,6 +119,19 @@ def test_the_script_prints_a_table_and_writes_the_same_as_json(tmp_path: Path) -
     assert {"processor", "threads", "torch", "date", "copy"} <= written["machine"].keys()
 
 
+def test_captions_are_scored_without_java_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    from benchmarks.machine import measured_machine
+    from benchmarks.scoring import scoring_rows
+    from benchmarks.setting import Setting
+
+    monkeypatch.setenv("PATH", "")
+    machine = measured_machine(CPU, side=8, copied=64)
+    rows = list(scoring_rows(Setting([SIZE], CPU, 1, machine, photos=[], captions=10)))
+    ours = [row.name for row in rows if row.contender == "ours"]
+    assert ours == ["BLEU, ROUGE-L and CIDEr of words", "BLEU, ROUGE-L and CIDEr of captions"]
+    assert {row.name for row in rows if row.contender != "ours"} <= {ours[0]}
+
+
 def test_an_unknown_row_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     from benchmarks.program import main
 

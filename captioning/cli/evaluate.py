@@ -1,10 +1,11 @@
 """`captioning evaluate`: the scores of a trained model on a split."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from captioning.cli.metrics import add_metrics, scorers_of
 from captioning.cli.options import (
     Commands,
     add_model,
@@ -19,6 +20,7 @@ from captioning.errors import InputError
 if TYPE_CHECKING:
     from captioning.data.features import FeatureCache
     from captioning.data.records import Record
+    from captioning.metrics.grounding import GroundingReport
     from captioning.models import Captioner
 
 
@@ -38,6 +40,7 @@ def add(commands: Commands) -> None:
     )
     add_model(parser)
     add_search(parser)
+    add_metrics(parser)
     add_processes(parser)
     parser.set_defaults(run=run)
 
@@ -46,28 +49,62 @@ def run(options: argparse.Namespace) -> int:
     """Score the model."""
     from captioning.data.readers import reader_for
     from captioning.files import made_folder
-    from captioning.metrics.evaluation import evaluate, share_right
-    from captioning.metrics.report import table
-    from captioning.prediction.evaluation import evaluate_together
+    from captioning.metrics import grounding
+    from captioning.metrics.evaluation import judged, split_captions, training_captions
+    from captioning.metrics.report import Report
+    from captioning.prediction.evaluation import split_captions_together
 
     processes = processes_of(options)
-    records = reader_for(options.data).read(options.split)[: options.limit]
+    scorers = scorers_of(options)
+    reader = reader_for(options.data, objects=False)
+    records = reader.read(options.split)[: options.limit]
     captioner, search = model_and_search(options, processes)
     features = _features(options.features, captioner, records)
-    folder = made_folder(options.out or Path(options.model).parent / f"evaluation-{options.split}")
+    kind = "evaluation" if len(options.model) == 1 else "ensemble"
+    beside = Path(options.model[0]).parent
+    folder = made_folder(options.out or beside / f"{kind}-{options.split}")
     settings = {"batch_size": options.batch_size, "seed": options.seed, "features": features}
     if processes.count == 1:
-        evaluation = evaluate(captioner, records, search, **settings)
+        captions = split_captions(captioner, records, search, **settings)
     else:
-        together = evaluate_together(processes, captioner, records, search, **settings)
+        together = split_captions_together(processes, captioner, records, search, **settings)
         if together is None:
             return 0  # the first process tells what all have found
-        evaluation = together
-    evaluation.scores.update(share_right(evaluation.captions, options.data, options.split))
-    evaluation.write(folder)
-    print(table(evaluation.scores))
+        captions = together
+    report = Report.of(
+        captions,
+        {record.image_id: record.captions for record in records},
+        scorers,
+        training_captions(reader),
+        captioner.vocabulary.words,
+        judged(captions, options.data, options.split),
+    )
+    report.write(folder)
+    print(report.table())
+    if (grounded := _grounded(options, captioner, captions)) is not None:
+        grounded.write(folder / "grounding.json")
+        print("", grounding.table(grounded), sep="\n")
     print(folder)
     return 0
+
+
+def _grounded(
+    options: argparse.Namespace, captioner: "Captioner", captions: "Mapping[int | str, str]"
+) -> "GroundingReport | None":
+    """Whether the model looked at what it named, where the photos and boxes are there to tell."""
+    from captioning.data.readers import reader_for
+    from captioning.metrics.grounding import Lexicon, ground
+    from captioning.metrics.grounding.ground import categories
+
+    if options.features is not None:  # the photos may have gone
+        return None
+    split = reader_for(options.data).read(options.split)
+    known = categories(split)
+    if not known:
+        return None
+    records = split[: options.limit]
+    lexicon = Lexicon.of(known)
+    return ground(captioner, records, captions, lexicon, options.batch_size, options.seed)
 
 
 def _features(
@@ -75,9 +112,15 @@ def _features(
 ) -> "FeatureCache | None":
     """The annotation vectors of the records' images by the captioner's encoder, if wanted."""
     from captioning.data.features import FeatureCache
+    from captioning.models.joint_encoder import JointEncoder
 
     if folder is None:
         return None
+    if isinstance(captioner.encoder, JointEncoder):
+        raise InputError(
+            f"{folder}: features are of one encoder at one image size, and the models of this "
+            "ensemble differ in theirs; leave out --features"
+        )
     if not captioner.encoder.is_frozen:
         raise InputError(
             f"{folder}: no features can be of this model, whose encoder was trained; "

@@ -4,121 +4,138 @@ Papineni et al., "BLEU: a Method for Automatic Evaluation of Machine Translation
 https://aclanthology.org/P02-1040.
 """
 
-import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from captioning.data.vocabulary import SPECIAL, UNK
+import numpy as np
+from numpy.typing import NDArray
+
+from captioning.metrics.ngrams import MAX_N, Corpus, Counts, sums
+from captioning.metrics.scores import Scores, Words
 
 # The COCO evaluation adds these to every count that it divides, so that no division is by zero
 # and a precision of zero leaves a tiny number.
 TINY, SMALL = 1e-15, 1e-9
 
+NAMES = tuple(f"BLEU-{n}" for n in range(1, MAX_N + 1))
+
 
 @dataclass(frozen=True)
 class Statistics:
-    """What BLEU needs to know of one caption; sums over captions give what it needs of a corpus.
+    """What BLEU needs to know of C captions; sums over captions give what it needs of a corpus.
 
     Attributes:
-        matches: for n = 1, 2, ..., the n-grams that the references have too, each counted at most
-            as often as in the one reference that has it most (clipped counts).
-        ngrams: for n = 1, 2, ..., all n-grams.
-        length: words.
-        reference_length: words of the reference that is closest in length, the shorter of two.
+        matches: (C, 4) for n = 1, 2, ..., the n-grams that the references have too, each counted
+            at most as often as in the one reference that has it most (clipped counts).
+        ngrams: (C, 4) for n = 1, 2, ..., all n-grams.
+        lengths: (C,) words.
+        reference_lengths: (C,) words of the reference that is closest in length, the shorter of
+            two.
     """
 
-    matches: tuple[int, ...]
-    ngrams: tuple[int, ...]
-    length: int
-    reference_length: int
+    matches: NDArray[np.float64]
+    ngrams: NDArray[np.float64]
+    lengths: NDArray[np.float64]
+    reference_lengths: NDArray[np.float64]
 
-    def __add__(self, other: "Statistics") -> "Statistics":
-        return Statistics(
-            tuple(map(sum, zip(self.matches, other.matches, strict=True))),
-            tuple(map(sum, zip(self.ngrams, other.ngrams, strict=True))),
-            self.length + other.length,
-            self.reference_length + other.reference_length,
+    @classmethod
+    def of(cls, corpus: Corpus) -> "Statistics":
+        """The statistics of the caption of every image."""
+        lengths, written = corpus.lengths
+        matches = [_matches(*counts, corpus) for counts in corpus.counts()]
+        return cls(
+            matches=np.stack(matches, axis=-1),
+            ngrams=np.maximum(0.0, lengths[:, None] - np.arange(MAX_N)),
+            lengths=lengths.astype(np.float64),
+            reference_lengths=_closest(lengths, written, corpus.images),
         )
 
+    def weighted(self, counts: NDArray[np.float64]) -> "Statistics":
+        """The sums of R corpora that have the captions `counts` times, (R, C)."""
+        return Statistics(
+            counts @ self.matches,
+            counts @ self.ngrams,
+            counts @ self.lengths,
+            counts @ self.reference_lengths,
+        )
 
-def statistics(
-    candidate: Sequence[str], references: Sequence[Sequence[str]], max_n: int = 4
-) -> Statistics:
-    """The statistics of one caption against its references, for n-grams of 1 to `max_n` words.
+    def bleu(self) -> dict[str, NDArray[np.float64]]:
+        """BLEU-1, BLEU-2, ... in [0, 1], each (C,).
 
-    The unknown word `<unk>` counts as a word and matches nothing, not even itself.
+        BLEU-n is the geometric mean of the precisions of 1-grams to n-grams, times
+        exp(1 - reference length / length) where the captions are shorter than the references
+        (Papineni et al. 2002, section 2.3).
+        """
+        ratio = (self.lengths + TINY) / (self.reference_lengths + SMALL)
+        brevity = np.exp(np.minimum(0, 1 - 1 / ratio))
+        products = np.cumprod((self.matches + TINY) / (self.ngrams + SMALL), axis=-1)
+        means = products ** (1 / np.arange(1, MAX_N + 1))
+        return {name: brevity * means[:, n] for n, name in enumerate(NAMES)}
 
-    Raises:
-        ValueError: there is no reference.
+
+@dataclass(frozen=True)
+class BLEUScores(Scores):
+    """The scores of a corpus by BLEU, whose score of a corpus is no mean over images.
+
+    Attributes:
+        statistics: of every image's caption.
     """
-    if not references:
-        raise ValueError(f"the caption {' '.join(candidate)!r} has no reference to score it by")
-    allowed: Counter[tuple[str, ...]] = Counter()
-    for reference in references:
-        allowed |= _ngrams(reference, max_n)
-    matches = [0] * max_n
-    for ngram, count in _ngrams(candidate, max_n).items():
-        if SPECIAL[UNK] not in ngram:
-            matches[len(ngram) - 1] += min(count, allowed[ngram])
-    length = len(candidate)
-    return Statistics(
-        matches=tuple(matches),
-        ngrams=tuple(max(0, length - n) for n in range(max_n)),
-        length=length,
-        reference_length=min(map(len, references), key=lambda r: (abs(r - length), r)),
-    )
+
+    statistics: Statistics
+
+    def resampled(self, counts: NDArray[np.integer]) -> dict[str, NDArray[np.float64]]:
+        """BLEU from the summed statistics of corpora that are drawn from the images.
+
+        Args:
+            counts: (R, images), how often each of R corpora has each image.
+
+        Returns:
+            For every name the scores of the corpora, (R,).
+        """
+        return self.statistics.weighted(counts.astype(np.float64)).bleu()
 
 
-def _ngrams(words: Sequence[str], max_n: int) -> Counter[tuple[str, ...]]:
-    return Counter(
-        tuple(words[start : start + n])
-        for n in range(1, max_n + 1)
-        for start in range(len(words) - n + 1)
-    )
+def bleu_scores(candidates: Sequence[Words], references: Sequence[Sequence[Words]]) -> BLEUScores:
+    """BLEU-1 to BLEU-4 of a corpus and of its images.
 
-
-def bleu(total: Statistics) -> tuple[float, ...]:
-    """BLEU-1, BLEU-2, ... in [0, 1] of one caption or, from summed statistics, of a corpus.
-
-    BLEU-n is the geometric mean of the precisions of 1-grams to n-grams, times
-    exp(1 - reference length / length) where the captions are shorter than the references
-    (Papineni et al. 2002, section 2.3).
-    """
-    ratio = (total.length + TINY) / (total.reference_length + SMALL)
-    brevity = math.exp(1 - 1 / ratio) if ratio < 1 else 1.0
-    scores = []
-    product = 1.0
-    for n, (matches, ngrams) in enumerate(zip(total.matches, total.ngrams, strict=True), start=1):
-        product *= (matches + TINY) / (ngrams + SMALL)
-        scores.append(brevity * product ** (1 / n))
-    return tuple(scores)
-
-
-def corpus_bleu(
-    candidates: Sequence[Sequence[str]],
-    references: Sequence[Sequence[Sequence[str]]],
-    max_n: int = 4,
-) -> tuple[float, ...]:
-    """BLEU-1 to BLEU-`max_n` of a corpus, as the COCO caption evaluation computes them.
-
-    Counts are summed over all captions before any precision is taken. The one deviation is that
-    `<unk>` matches nothing.
+    Counts are summed over all captions before any precision is taken. An image's own score is that
+    of a corpus of this image alone. The one deviation from the COCO evaluation is that `<unk>`
+    matches nothing, not even itself.
 
     Args:
         candidates: the words of one caption per image.
         references: for each image the words of its references.
-        max_n: words of the longest n-grams.
 
     Raises:
-        ValueError: the two differ in length, or an image has no reference.
+        ValueError: there are no captions, the two differ in length, or an image has no reference.
     """
-    if len(candidates) != len(references):
-        raise ValueError(
-            f"{len(candidates)} captions but references for {len(references)} images; "
-            "pass one caption per image"
-        )
-    total = Statistics((0,) * max_n, (0,) * max_n, 0, 0)
-    for candidate, its_references in zip(candidates, references, strict=True):
-        total += statistics(candidate, its_references, max_n)
-    return bleu(total)
+    statistics = Statistics.of(Corpus.of(candidates, references))
+    corpus = statistics.weighted(np.ones((1, len(candidates)))).bleu()
+    return BLEUScores(
+        {name: float(score) for name, [score] in corpus.items()}, statistics.bleu(), statistics
+    )
+
+
+def _matches(found: Counts, written: Counts, corpus: Corpus) -> NDArray[np.float64]:
+    """The clipped counts of every image's caption, (images,)."""
+    ngrams = len(found.codes)
+    pairs = corpus.images[written.captions] * ngrams + written.ngrams
+    order = np.argsort(pairs, kind="stable")
+    allowed, first = np.unique(pairs[order], return_index=True)
+    most = np.maximum.reduceat(written.counts[order], first)
+    wanted = found.captions * ngrams + found.ngrams
+    _, of_found, of_written = np.intersect1d(
+        wanted, allowed, assume_unique=True, return_indices=True
+    )
+    clipped = np.minimum(found.counts[of_found], most[of_written])
+    return sums(clipped, found.captions[of_found], corpus.count)
+
+
+def _closest(
+    lengths: NDArray[np.int64], written: NDArray[np.int64], images: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Words of the reference that is closest in length to its image's caption, (images,)."""
+    longest = written.max() + 1
+    ranks = np.abs(written - lengths[images]) * longest + written
+    first = np.searchsorted(images, np.arange(len(lengths)))
+    return (np.minimum.reduceat(ranks, first) % longest).astype(np.float64)

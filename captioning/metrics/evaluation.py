@@ -3,45 +3,25 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch.utils.data import DataLoader
 from tqdm import tqdm
 
 from captioning.data.dataset import Batch, CaptionDataset, collate
 from captioning.data.features import FeatureCache
+from captioning.data.readers import Reader
 from captioning.data.records import Record
 from captioning.data.shapes import faults, read_scenes
 from captioning.data.workers import give_way
-from captioning.files import write_json
-from captioning.metrics.report import score
+from captioning.errors import InputError
+from captioning.metrics.scores import Scores
 from captioning.models import Captioner, Search
 from captioning.models.batches import seed_batch
 
 
-class Evaluation(NamedTuple):
-    """What a model said about a split, and how good it is.
-
-    Attributes:
-        captions: one caption per image, by image id.
-        scores: see `captioning.metrics.report.score`.
-    """
-
-    captions: dict[int | str, str]
-    scores: dict[str, float]
-
-    def write(self, folder: str | Path) -> None:
-        """Write captions.json, in COCO's results format, and scores.json."""
-        results = [
-            {"image_id": image_id, "caption": caption}
-            for image_id, caption in self.captions.items()
-        ]
-        write_json(Path(folder) / "captions.json", results)
-        write_json(Path(folder) / "scores.json", self.scores)
-
-
-def evaluate(
+def split_captions(
     captioner: Captioner,
     records: Sequence[Record],
     search: Search | None = None,
@@ -49,12 +29,12 @@ def evaluate(
     workers: int = 1,
     seed: int = 0,
     features: FeatureCache | None = None,
-) -> Evaluation:
-    """Caption every image once, and score the captions against the records' own.
+) -> dict[int | str, str]:
+    """One caption for every image, by image id.
 
     Args:
         captioner: the model.
-        records: images with reference captions.
+        records: the images.
         search: how words are chosen; the captioner's own if none.
         batch_size: images at a time.
         workers: processes that read images.
@@ -69,7 +49,7 @@ def evaluate(
     for number, batch in batches(captioner, records, batch_size, workers, features=features):
         seed_batch(seed, number)
         captions |= caption_batch(captioner, batch, search)
-    return scored(captions, records)
+    return captions
 
 
 def batches(
@@ -138,16 +118,7 @@ def caption_batch(
     return {record.image_id: caption for record, caption in zip(batch.records, words, strict=True)}
 
 
-def scored(captions: Mapping[int | str, str], records: Sequence[Record]) -> Evaluation:
-    """The captions in the order of the records, and their scores."""
-    references = {record.image_id: record.captions for record in records}
-    ordered = {image_id: captions[image_id] for image_id in references}
-    return Evaluation(ordered, score(ordered, references))
-
-
-def share_right(
-    captions: Mapping[int | str, str], data: str | Path, split: str
-) -> dict[str, float]:
+def judged(captions: Mapping[int | str, str], data: str | Path, split: str) -> tuple[Scores, ...]:
     """How many captions of drawn scenes are right in every attribute and relation they state.
 
     Args:
@@ -156,10 +127,21 @@ def share_right(
         split: its part.
 
     Returns:
-        The share under "right", or nothing where the data set is not of drawn scenes.
+        Under "right" 1 for captions that are and 0 for others, and their share of the corpus; no
+        scores where the data set is not of drawn scenes.
     """
     if not (Path(data) / "annotations" / f"scenes_{split}.json").exists():
-        return {}
+        return ()
     scenes = read_scenes(data, split)
     right = [not faults(caption, scenes[int(image)]) for image, caption in captions.items()]
-    return {"right": sum(right) / len(right)}
+    return (Scores.of("right", np.array(right, dtype=np.float64)),)
+
+
+def training_captions(reader: Reader) -> list[str] | None:
+    """The captions of the training split; none where it is not there, or not with its photos."""
+    if "train" not in reader.splits:
+        return None
+    try:
+        return [caption for record in reader.read("train") for caption in record.captions]
+    except InputError:
+        return None

@@ -1,70 +1,147 @@
-"""All scores of a set of captions, as numbers and as a table."""
+"""All scores of a set of captions: as numbers, as a table, and in files."""
 
-from collections.abc import Hashable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
 
-from captioning.data.vocabulary import SPECIAL, UNK, tokenize
+import numpy as np
+from numpy.typing import NDArray
+
+from captioning.data.tokens import tokenize
 from captioning.errors import InputError
-from captioning.metrics.bleu import corpus_bleu
+from captioning.files import write_json
+from captioning.metrics.bleu import bleu_scores
+from captioning.metrics.bootstrap import LEVEL, Interval, intervals
+from captioning.metrics.cider import cider_scores
+from captioning.metrics.rouge import rouge_scores
+from captioning.metrics.scores import Scores
+from captioning.metrics.variety import COUNTS, variety
+from captioning.metrics.words import generated_words
 
-ImageId = TypeVar("ImageId", bound=Hashable)
+Scorer = Callable[[Sequence[Sequence[str]], Sequence[Sequence[Sequence[str]]]], Scores]
+"""Scores the words of one caption per image against the words of the image's references."""
 
-COUNTS = ("images", "distinct captions")
+SCORERS: tuple[Scorer, ...] = (bleu_scores, rouge_scores, cider_scores)
 
 
-def score(
-    captions: Mapping[ImageId, str], references: Mapping[ImageId, Sequence[str]]
-) -> dict[str, float]:
-    """How good the captions are: BLEU-1 to BLEU-4, and how many, how varied and how long.
+@dataclass(frozen=True)
+class Report:
+    """How good captions are, how sure that is, and how varied they are.
 
-    Both sides are tokenized alike; the mean length is in words and distinct captions are those
-    that differ in a word.
-
-    Args:
-        captions: one caption per image.
-        references: what people wrote of each image; images without a caption are ignored.
-
-    Returns:
-        BLEU in [0, 1] under "BLEU-1" to "BLEU-4", then "images", "distinct captions" and
-        "mean length".
-
-    Raises:
-        InputError: there are no captions, or an image with a caption has no reference.
+    Attributes:
+        captions: one caption per image, by image id.
+        scores: what each metric found; per-image values are in the order of the captions.
+        statistics: how many, how long and how varied the captions are; see
+            `captioning.metrics.variety`.
     """
-    if not captions:
-        raise InputError("there are no captions to score; caption at least one image")
-    for image in captions:
-        if not references.get(image):
-            raise InputError(
-                f"image {image!r} has a caption but no reference; score captions of the split "
-                "whose annotations these are"
-            )
-    candidates = [_words(caption) for caption in captions.values()]
-    written = [[tokenize(reference) for reference in references[image]] for image in captions]
-    bleu = corpus_bleu(candidates, written)
-    return {
-        **{f"BLEU-{n}": value for n, value in enumerate(bleu, start=1)},
-        "images": float(len(candidates)),
-        "distinct captions": float(len(set(map(tuple, candidates)))),
-        "mean length": sum(map(len, candidates)) / len(candidates),
-    }
 
+    captions: Mapping[Any, str]
+    scores: Sequence[Scores]
+    statistics: Mapping[str, float]
 
-def _words(caption: str) -> list[str]:
-    """The words of a generated caption, in which `<unk>` is one word and not three."""
-    words = []
-    for index, known in enumerate(caption.split(SPECIAL[UNK])):
-        if index > 0:
-            words.append(SPECIAL[UNK])
-        words += tokenize(known)
-    return words
+    @classmethod
+    def of(
+        cls,
+        captions: Mapping[Any, str],
+        references: Mapping[Any, Sequence[str]],
+        scorers: Iterable[Scorer] = SCORERS,
+        training: Iterable[str] | None = None,
+        vocabulary: Collection[str] | None = None,
+        further: Iterable[Scores] = (),
+    ) -> "Report":
+        """Score captions; both sides are tokenized alike.
 
+        Args:
+            captions: one caption per image.
+            references: what people wrote of each image; images without a caption are ignored.
+            scorers: the metrics.
+            training: the captions that the model was trained on, where they are known.
+            vocabulary: the words that the model knows, where they are known.
+            further: other scores of these captions.
 
-def table(scores: Mapping[str, float]) -> str:
-    """The scores as lines of text, one a line, the numbers right-aligned."""
-    values = {
-        name: f"{value:.0f}" if name in COUNTS else f"{value:.4f}" for name, value in scores.items()
-    }
-    names = max(map(len, values), default=0)
-    numbers = max(map(len, values.values()), default=0)
-    return "\n".join(f"{name:<{names}}  {value:>{numbers}}" for name, value in values.items())
+        Raises:
+            InputError: there are no captions, or an image with a caption has no reference.
+        """
+        if not captions:
+            raise InputError("there are no captions to score; caption at least one image")
+        for image in captions:
+            if not references.get(image):
+                raise InputError(
+                    f"image {image!r} has a caption but no reference; score captions of the split "
+                    "whose annotations these are"
+                )
+        candidates = [generated_words(caption) for caption in captions.values()]
+        written = [[tokenize(reference) for reference in references[image]] for image in captions]
+        return cls(
+            captions,
+            (*(scorer(candidates, written) for scorer in scorers), *further),
+            variety(candidates, training, vocabulary),
+        )
+
+    @cached_property
+    def corpus(self) -> dict[str, float]:
+        """The scores of all captions together."""
+        return {name: value for scores in self.scores for name, value in scores.corpus.items()}
+
+    @cached_property
+    def images(self) -> dict[str, NDArray[np.float64]]:
+        """The scores of every caption by itself, (images,) each."""
+        return {name: values for scores in self.scores for name, values in scores.images.items()}
+
+    @cached_property
+    def intervals(self) -> dict[str, Interval]:
+        """Where the scores of all captions lie; computed when it is first asked for."""
+        return intervals(self.scores, len(self.captions))
+
+    @property
+    def summary(self) -> dict[str, float]:
+        """The scores of all captions together, and the statistics."""
+        return {**self.corpus, **self.statistics}
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything, as plain values: scores with intervals, statistics, and every image."""
+        columns = {name: values.tolist() for name, values in self.images.items()}
+        return {
+            "interval": LEVEL,
+            "scores": {
+                name: {"value": value, **self.intervals[name]._asdict()}
+                for name, value in self.corpus.items()
+            },
+            "statistics": dict(self.statistics),
+            "images": [
+                {"image_id": image, "caption": caption}
+                | {name: values[number] for name, values in columns.items()}
+                for number, (image, caption) in enumerate(self.captions.items())
+            ],
+        }
+
+    def write(self, folder: str | Path) -> None:
+        """Write captions.json, in COCO's results format, scores.json and report.json.
+
+        The scores are the summary alone; the report has their intervals and every image's scores.
+        """
+        results = [
+            {"image_id": image, "caption": caption} for image, caption in self.captions.items()
+        ]
+        write_json(Path(folder) / "captions.json", results)
+        write_json(Path(folder) / "scores.json", self.summary)
+        write_json(Path(folder) / "report.json", self.as_json())
+
+    def table(self) -> str:
+        """Scores with their intervals and statistics, one a line, the numbers right-aligned."""
+        header = ("", "score", f"{LEVEL * 100:.0f} % interval")
+        rows = [
+            (name, f"{value:.4f}", "{:.4f} to {:.4f}".format(*self.intervals[name]))
+            for name, value in self.corpus.items()
+        ]
+        rows += [
+            (name, f"{value:.0f}" if name in COUNTS else f"{value:.4f}", "")
+            for name, value in self.statistics.items()
+        ]
+        names, numbers, _ = (max(map(len, column)) for column in zip(header, *rows, strict=True))
+        return "\n".join(
+            f"{name:<{names}}  {number:>{numbers}}  {interval}".rstrip()
+            for name, number, interval in (header, *rows)
+        )

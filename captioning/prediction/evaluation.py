@@ -1,11 +1,11 @@
-"""Evaluation of a model by several processes, with the scores that one would give."""
+"""The captions of a split by several processes, the same that one would give."""
 
 from collections.abc import Iterator, Sequence
 
 from captioning.data.dataset import Batch
 from captioning.data.features import FeatureCache
 from captioning.data.records import Record
-from captioning.metrics.evaluation import Evaluation, batches, caption_batch, scored
+from captioning.metrics.evaluation import batches, caption_batch
 from captioning.models import Captioner, Search
 from captioning.models.batches import seed_batch
 from captioning.prediction.processes import Processes, Work, results
@@ -65,7 +65,7 @@ class SplitCaptions(Work):
         return self._captions
 
 
-def evaluate_together(
+def split_captions_together(
     processes: Processes,
     captioner: Captioner,
     records: Sequence[Record],
@@ -73,11 +73,11 @@ def evaluate_together(
     batch_size: int = 32,
     seed: int = 0,
     features: FeatureCache | None = None,
-) -> Evaluation | None:
-    """What `captioning.metrics.evaluation.evaluate` gives, by several processes.
+) -> dict[int | str, str] | None:
+    """What `captioning.metrics.evaluation.split_captions` gives, by several processes.
 
     Returns:
-        The evaluation of all images; none in all processes but the first.
+        The captions in the order of the records; none in all processes but the first.
 
     Raises:
         InputError: a photo cannot be read.
@@ -86,4 +86,5 @@ def evaluate_together(
     found = results(work, processes)
     if found is None:
         return None
-    return scored({image: caption for part in found for image, caption in part.items()}, records)
+    captions = {image: caption for part in found for image, caption in part.items()}
+    return {record.image_id: captions[record.image_id] for record in records}

@@ -1,9 +1,9 @@
 import pytest
 
 from captioning.data.records import Record
-from captioning.metrics.evaluation import batches, evaluate
+from captioning.metrics.evaluation import batches, split_captions
 from captioning.models import Captioner, Sampling
-from captioning.prediction.evaluation import evaluate_together
+from captioning.prediction.evaluation import split_captions_together
 from captioning.prediction.processes import Processes
 
 
@@ -22,10 +22,11 @@ def test_several_processes_have_the_batches_of_one_and_none_twice(
     assert sorted(batch for p in range(processes) for batch in ids(p, processes)) == alone
 
 
-def test_the_shared_evaluation_of_one_process_is_the_evaluation_also_of_samples(
+def test_shared_captions_of_one_process_are_the_captions_also_of_samples(
     captioner: Captioner, shapes_records: list[Record]
 ) -> None:
     search = Sampling(temperature=2.0, max_length=6)
-    alone = evaluate(captioner, shapes_records, search, 4, seed=5)
-    assert evaluate_together(Processes(), captioner, shapes_records, search, 4, seed=5) == alone
-    assert evaluate(captioner, shapes_records, search, 4, seed=6).captions != alone.captions
+    alone = split_captions(captioner, shapes_records, search, 4, seed=5)
+    shared = split_captions_together(Processes(), captioner, shapes_records, search, 4, seed=5)
+    assert shared == alone
+    assert split_captions(captioner, shapes_records, search, 4, seed=6) != alone

@@ -21,8 +21,12 @@ __all__ = [
 ]
 
 
-def reader_for(root: str | Path) -> Reader:
+def reader_for(root: str | Path, objects: bool = True) -> Reader:
     """The reader for what lies at `root`, chosen by the names of the files there.
+
+    Args:
+        root: the folder of a data set.
+        objects: whether to read boxes and masks too, where there are any.
 
     Raises:
         InputError: nothing is there, or no format that is understood.
@@ -33,7 +37,7 @@ def reader_for(root: str | Path) -> Reader:
     readers: tuple[type[Reader], ...] = (Coco, Flickr8k, Karpathy, CaptionTable)
     for reader in readers:
         if reader.recognises(root):
-            return reader(root)
+            return Coco(root, objects=objects) if reader is Coco else reader(root)
     raise InputError(
         f"{root}: not a data set that is understood; expected annotations/captions_*.json (COCO), "
         "dataset_*.json (Karpathy), Flickr8k.token.txt (Flickr8k), or captions.csv or "

@@ -1,0 +1,66 @@
+"""`captioning score`: the scores of captions in a file, whatever wrote them."""
+
+import argparse
+import sys
+
+from captioning.cli.metrics import add_metrics, scorers_of
+from captioning.cli.options import Commands
+from captioning.errors import InputError
+
+
+def add(commands: Commands) -> None:
+    """Tell the parser of this command."""
+    parser = commands.add_parser("score", help="score captions in COCO's results format")
+    parser.add_argument("results", metavar="RESULTS", help="a list of image_id and caption, JSON")
+    parser.add_argument(
+        "references",
+        metavar="REFERENCES",
+        help="what people wrote: COCO's captions_*.json, or Karpathy's dataset_*.json",
+    )
+    parser.add_argument("--json", metavar="FILE", help="write the report, every image's scores too")
+    parser.add_argument(
+        "--training",
+        metavar="FILE",
+        help="captions that the model was trained on, in the formats of REFERENCES; tells how many "
+        "of the results are none of them",
+    )
+    parser.add_argument(
+        "--save-frequencies",
+        metavar="FILE",
+        help="write the document frequencies of all REFERENCES, for --frequencies",
+    )
+    add_metrics(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the scores."""
+    from captioning.data.results import read_references, read_results
+    from captioning.data.tokens import tokenize
+    from captioning.files import write_json
+    from captioning.metrics.cider import DocumentFrequencies
+    from captioning.metrics.report import Report
+
+    captions, references = read_results(options.results), read_references(options.references)
+    if unknown := [image for image in captions if image not in references]:
+        raise InputError(
+            f"{options.results}: {len(unknown)} of {len(captions)} images have no caption in "
+            f"{options.references}, such as {unknown[0]!r}; give the references of the same images"
+        )
+    training = None
+    if options.training is not None:
+        training = [text for texts in read_references(options.training).values() for text in texts]
+    report = Report.of(captions, references, scorers_of(options), training)
+    if options.save_frequencies is not None:
+        written = [list(map(tokenize, texts)) for texts in references.values()]
+        DocumentFrequencies.of(written).save(options.save_frequencies)
+    if options.json is not None:
+        write_json(options.json, report.as_json())
+    if missing := len(references) - len(captions):
+        print(
+            f"captioning: {missing} of the {len(references)} images in {options.references} have "
+            f"no result; the scores are of the other {len(captions)}",
+            file=sys.stderr,
+        )
+    print(report.table())
+    return 0

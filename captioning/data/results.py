@@ -1,0 +1,78 @@
+"""Captions in files of JSON, without their photos: anybody's results, and references."""
+
+from pathlib import Path
+from typing import Any
+
+from captioning.data.readers.fields import field
+from captioning.errors import InputError
+from captioning.files import read_json
+
+RESULTS_REMEDY = "expected COCO's results format (a list of objects with image_id and caption)"
+REFERENCES_REMEDY = (
+    "expected COCO's annotations (annotations with image_id and caption), or Karpathy's format "
+    "(images with sentences)"
+)
+
+
+def read_results(path: str | Path) -> dict[int | str, str]:
+    """One caption per image, by image id, from a file in COCO's results format.
+
+    Raises:
+        InputError: the file is missing or malformed, has no captions, or two of one image.
+    """
+    entries = read_json(path)
+    if not isinstance(entries, list):
+        raise InputError(f"{path}: not a list; {RESULTS_REMEDY}")
+    captions: dict[int | str, str] = {}
+    for entry in entries:
+        image = field(entry, "image_id", int, str, source=path, remedy=RESULTS_REMEDY)
+        if image in captions:
+            raise InputError(f"{path}: image {image!r} has two captions; leave one of them")
+        captions[image] = field(entry, "caption", str, source=path, remedy=RESULTS_REMEDY)
+    if not captions:
+        raise InputError(f"{path}: no captions; {RESULTS_REMEDY}")
+    return captions
+
+
+def read_references(path: str | Path) -> dict[int | str, tuple[str, ...]]:
+    """The captions that people wrote, by image id; empty ones are left out.
+
+    Args:
+        path: a file of COCO's annotations, or in the format of Karpathy's ``dataset_coco.json``,
+            of which all splits are read.
+
+    Raises:
+        InputError: the file is missing or malformed, or has no captions.
+    """
+    dataset = read_json(path)
+    is_karpathy = isinstance(dataset, dict) and "annotations" not in dataset
+    pairs = (_karpathy if is_karpathy else _coco)(dataset, path)
+    references: dict[int | str, tuple[str, ...]] = {}
+    for image, caption in pairs:
+        if caption.strip():
+            references[image] = (*references.get(image, ()), caption)
+    if not references:
+        raise InputError(f"{path}: no captions; {REFERENCES_REMEDY}")
+    return references
+
+
+def _coco(dataset: Any, path: str | Path) -> list[tuple[int | str, str]]:
+    return [
+        (_value(entry, "image_id", int, str, path=path), _value(entry, "caption", str, path=path))
+        for entry in _value(dataset, "annotations", list, path=path)
+    ]
+
+
+def _karpathy(dataset: Any, path: str | Path) -> list[tuple[int | str, str]]:
+    return [
+        (
+            _value(entry, "cocoid" if "cocoid" in entry else "imgid", int, str, path=path),
+            _value(sentence, "raw", str, path=path),
+        )
+        for entry in _value(dataset, "images", list, path=path)
+        for sentence in _value(entry, "sentences", list, path=path)
+    ]
+
+
+def _value(entry: Any, key: str, *types: type, path: str | Path) -> Any:
+    return field(entry, key, *types, source=path, remedy=REFERENCES_REMEDY)

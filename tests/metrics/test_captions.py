@@ -1,0 +1,170 @@
+"""Metrics that collect captions, in one process and in two."""
+
+import multiprocessing
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, distributed
+from torch.utils.data import DistributedSampler
+from torchmetrics import MetricCollection
+
+from captioning.data.tokens import tokenize
+from captioning.metrics.bleu import bleu_scores
+from captioning.metrics.captions import BLEU, ROUGEL, CaptionMetric, CIDEr
+from captioning.metrics.cider import DocumentFrequencies
+
+CAPTIONS = [
+    "A dog runs on the beach.",
+    "two red birds",
+    "a man in a <unk> hat",
+    "",
+    "A girl, a ball & a cat 🐈",
+    "the the the",
+    "a dog sits on the grass",
+]
+REFERENCES = [
+    ["A dog is running on the beach.", "a dog on a beach"],
+    ["Two red birds in a tree", "birds"],
+    ["a man in a straw hat", "A man wears a hat."],
+    ["someone", "a person"],
+    ["A girl throws a ball to a cat", "girl and cat 🐈"],
+    ["the cat", "a the"],
+    ["a dog on the grass", "A brown dog sits on green grass."],
+]
+IMAGES: list[int | str] = [11, 2, "x.jpg", "é", 5, 40, 1]
+
+
+def collection() -> MetricCollection:
+    return MetricCollection([BLEU(), ROUGEL(), CIDEr()])
+
+
+def update(metric: CaptionMetric | MetricCollection, *numbers: int) -> None:
+    metric.update(
+        [CAPTIONS[i] for i in numbers],
+        [REFERENCES[i] for i in numbers],
+        [IMAGES[i] for i in numbers],
+    )
+
+
+def values(scores: dict[str, Tensor]) -> dict[str, float]:
+    return {name: score.item() for name, score in scores.items()}
+
+
+def test_the_scores_are_those_of_the_captions_words() -> None:
+    metric = BLEU()
+    update(metric, 0, 1, 6)
+    candidates = [tokenize(CAPTIONS[i]) for i in (0, 1, 6)]
+    references = [list(map(tokenize, REFERENCES[i])) for i in (0, 1, 6)]
+    assert values(metric.compute()) == bleu_scores(candidates, references).corpus
+
+
+def test_order_batches_and_repeated_images_change_no_bit() -> None:
+    at_once, bit_by_bit = collection(), collection()
+    update(at_once, *range(7))
+    update(bit_by_bit, 6, 2, 0)
+    update(bit_by_bit)
+    update(bit_by_bit, 3, 1, 5, 4, 0, 6)
+    assert values(bit_by_bit.compute()) == values(at_once.compute())
+    assert len(values(at_once.compute())) == 6
+
+
+def test_metrics_in_a_collection_share_their_captions() -> None:
+    metrics = collection()
+    update(metrics, 0, 1)
+    update(metrics, 2)
+    assert list(metrics.compute_groups.values()) == [["BLEU", "ROUGEL", "CIDEr"]]
+
+
+def test_ids_that_look_alike_are_different_images() -> None:
+    metric = ROUGEL()
+    metric.update(["a dog", "a cat"], [["a dog"], ["dogs"]], [1, "1"])
+    assert values(metric.compute()) == {"ROUGE-L": 0.5}
+
+
+def test_rare_is_what_a_saved_corpus_says() -> None:
+    corpus = DocumentFrequencies.of([[["a", "dog"]], [["a", "cat"]], [["a"]]])
+    own, saved = CIDEr(), CIDEr(corpus)
+    for metric in (own, saved):
+        metric.update(["a dog"], [["a dog"]], [1])
+    assert own.compute()["CIDEr"] == 0
+    assert saved.compute()["CIDEr"] == pytest.approx(5)
+
+
+def test_of_an_image_that_comes_again_one_caption_counts() -> None:
+    references = [["a dog runs"], ["a cat sits"]]
+    once, again = BLEU(), BLEU()
+    once.update(["a dog", "a cat"], references, [17, 18])
+    again.update(["a dog", "a cat"], references, [17, 18])
+    again.update(["the dog"], references[:1], [17])
+    assert again.compute() == once.compute()
+    assert again.by_image.keys() == once.by_image.keys()
+
+
+def test_captions_without_ids_are_refused() -> None:
+    with pytest.raises(ValueError, match="argument 2 is longer"):
+        BLEU().update(["a dog", "a cat"], [["a dog"], ["a cat"]], [1])
+
+
+@pytest.mark.filterwarnings("ignore:The ``compute`` method:UserWarning")
+def test_no_captions_have_no_score() -> None:
+    with pytest.raises(ValueError, match="no captions to score"):
+        CIDEr().compute()
+
+
+def test_a_metric_begins_anew_after_a_reset() -> None:
+    metric = ROUGEL()
+    update(metric, 0, 1)
+    metric.reset()
+    update(metric, 2)
+    alone = ROUGEL()
+    update(alone, 2)
+    assert values(metric.compute()) == values(alone.compute())
+
+
+def scores_of_two(rank: int, store: Path) -> dict[str, dict[str, float]]:
+    """The scores that one of two processes gets.
+
+    Returns:
+        "padded", where a sampler gave both processes the same number of images, and "lopsided",
+        where the second process had them all.
+    """
+    distributed.init_process_group(
+        "gloo",
+        f"file://{store}",
+        rank=rank,
+        world_size=2,
+        timeout=timedelta(seconds=60),
+    )
+    try:
+        padded, lopsided = collection(), collection()
+        update(padded, *DistributedSampler(IMAGES, shuffle=False))
+        if rank == 1:
+            update(lopsided, *range(len(IMAGES)))
+        return {"padded": values(padded.compute()), "lopsided": values(lopsided.compute())}
+    finally:
+        distributed.destroy_process_group()
+
+
+@pytest.mark.filterwarnings("ignore:The ``compute`` method:UserWarning")
+@pytest.mark.filterwarnings("ignore:.* use of fork:DeprecationWarning")
+def test_two_processes_score_as_one_though_one_image_is_repeated(tmp_path: Path) -> None:
+    # Forked as PyTorch forks the processes that read data; a fresh one would import for seconds.
+    other = multiprocessing.get_context("fork").Process(
+        target=scores_of_two, args=(1, tmp_path / "store")
+    )
+    other.start()
+    found = scores_of_two(0, tmp_path / "store")
+    other.join(timeout=60)
+    assert other.exitcode == 0
+    alone = collection()
+    update(alone, *range(7))
+    assert found == {"padded": values(alone.compute()), "lopsided": values(alone.compute())}
+
+
+def test_the_states_of_captions_are_bytes() -> None:
+    metric = BLEU().to(torch.device("cpu"))  # moving changes the dtype of other metrics' states
+    update(metric, 0)
+    assert metric.dtype == torch.uint8
+    assert [record.dtype for record in metric.metric_state["records"]] == [torch.uint8]

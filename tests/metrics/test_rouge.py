@@ -1,0 +1,57 @@
+import random
+from itertools import product
+
+import pytest
+
+from captioning.metrics.rouge import rouge_scores
+
+
+def split(*captions: str) -> list[list[str]]:
+    return [caption.split() for caption in captions]
+
+
+def rouge(candidate: str, *references: str) -> float:
+    return rouge_scores(split(candidate), [split(*references)]).corpus["ROUGE-L"]
+
+
+def mean(precision: float, recall: float) -> float:
+    """The harmonic mean in which recall weighs 1.2 squared times as much."""
+    return 2.44 / (1 / precision + 1.44 / recall)
+
+
+def test_words_in_the_same_order_count_and_gaps_do_not_matter() -> None:
+    # The longest common subsequence is "a dog runs": 3 of 5 words and 3 of 4.
+    assert rouge("a big dog runs away", "a brown dog runs") == pytest.approx(mean(3 / 5, 3 / 4))
+
+
+def test_words_in_another_order_do_not_count() -> None:
+    assert rouge("runs dog", "dog runs") == pytest.approx(1 / 2)
+
+
+def test_precision_and_recall_are_the_best_of_different_references() -> None:
+    # Precision 3 of 3 by the first reference, recall 1 of 1 by the second.
+    assert rouge("a dog runs", "a dog that runs fast", "dog") == pytest.approx(1)
+
+
+def test_the_score_of_a_corpus_is_the_mean_of_its_images() -> None:
+    scores = rouge_scores(split("a dog", "x"), [split("a dog"), split("y")])
+    assert scores.images["ROUGE-L"].tolist() == [1, 0]
+    assert scores.corpus["ROUGE-L"] == 0.5
+
+
+def test_the_unknown_word_counts_as_a_word_and_matches_nothing() -> None:
+    assert rouge("a <unk> runs", "a <unk> runs") == pytest.approx(2 / 3)
+
+
+def test_captions_longer_than_a_machine_word_have_their_whole_common_subsequence() -> None:
+    randomly = random.Random(0)
+    first, second = (randomly.choices("abc", k=length) for length in (200, 150))
+    lengths = {(-1, place): 0 for place in range(-1, 150)} | {(row, -1): 0 for row in range(200)}
+    for row, place in product(range(200), range(150)):
+        longer = max(lengths[row - 1, place], lengths[row, place - 1])
+        matched = lengths[row - 1, place - 1] + (first[row] == second[place])
+        lengths[row, place] = max(longer, matched)
+    common = lengths[199, 149]
+    assert rouge(" ".join(first), " ".join(second)) == pytest.approx(
+        mean(common / 200, common / 150)
+    )
