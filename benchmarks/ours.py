@@ -7,8 +7,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from captioning.data.vocabulary import PAD
 from captioning.models import Decoded, Decoder, Search
-from captioning.training.losses import caption_loss
+from captioning.training.losses import doubly_stochastic_penalty
 
 
 def loss(
@@ -27,7 +28,8 @@ def loss(
     """
     with autocast(annotations.device, precision):
         cross_entropy, weights = decoder.cross_entropy(annotations, tokens)
-        return caption_loss(cross_entropy, weights, tokens[..., 1:])
+        real = tokens[..., 1:] != PAD
+        return (cross_entropy + doubly_stochastic_penalty(weights, real)) / real.sum()
 
 
 def training_step(

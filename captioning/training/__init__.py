@@ -1,1 +1,6 @@
-"""Training: losses, the Lightning module, and what goes with it."""
+"""Training: objectives, the Lightning module, and what goes with it."""
+
+from captioning.training.objectives import CrossEntropy, Objective
+from captioning.training.self_critical import SelfCritical
+
+__all__ = ["CrossEntropy", "Objective", "SelfCritical"]

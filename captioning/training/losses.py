@@ -1,12 +1,10 @@
-"""What training minimises.
+"""What training adds to the cross-entropy of words.
 
 Shapes: B images, N captions per image, T words, L regions.
 """
 
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
-
-from captioning.data.vocabulary import PAD
 
 
 def doubly_stochastic_penalty(
@@ -32,29 +30,3 @@ def doubly_stochastic_penalty(
     if mask is not None:
         difference = difference * mask[:, None]
     return difference.square().sum()  # a caption of padding alone covers nothing, fairly
-
-
-def caption_loss(
-    cross_entropy: Float[Tensor, ""],
-    weights: Float[Tensor, "B N T L"],
-    targets: Int[Tensor, "B N T"],
-    attention_penalty: float = 1.0,
-    words: Float[Tensor, ""] | None = None,
-) -> Float[Tensor, ""]:
-    """The paper's objective (eq. 14), summed over the captions, per word.
-
-    The paper adds the penalty to a caption's whole log-likelihood; divided by the number of words,
-    captions keep that proportion, and losses of batches of other lengths can be compared.
-
-    Args:
-        cross_entropy: sum over all words.
-        weights: attention over regions for every word.
-        targets: the words.
-        attention_penalty: lambda of eq. 14, in the paper's proportion.
-        words: what to divide by, if not the number of words in `targets`.
-    """
-    real = targets != PAD
-    loss = cross_entropy
-    if attention_penalty:
-        loss = loss + attention_penalty * doubly_stochastic_penalty(weights, real)
-    return loss / (real.sum() if words is None else words)

@@ -11,18 +11,19 @@ from jaxtyping import Float
 from pytorch_lightning.plugins.precision import Precision
 from pytorch_lightning.utilities.enums import GradClipAlgorithmType
 from torch import Tensor, nn
+from torchmetrics import MetricCollection
 
 from captioning.data.dataset import Batch
 from captioning.data.preprocessing import Preprocessing
-from captioning.data.vocabulary import PAD, Vocabulary
+from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
-from captioning.metrics.report import score
-from captioning.models import Captioner, CNNEncoder, Decoder, Search
-from captioning.training.losses import caption_loss
+from captioning.metrics.captions import BLEU, ROUGEL, CIDEr, Variety
+from captioning.models import Captioner, CNNEncoder, Decoder, Search, load
+from captioning.training.objectives import CrossEntropy, Objective
 
 
 class CaptioningModule(pl.LightningModule):
-    """Trains a captioner by cross-entropy with the doubly stochastic penalty.
+    """Trains a captioner.
 
     Args:
         encoder: turns images into annotation vectors.
@@ -31,12 +32,16 @@ class CaptioningModule(pl.LightningModule):
         vocabulary: the words; linked from the data.
         preprocessing: how a photo becomes an image; linked from the data.
         search: how words are chosen in validation and, later, for new photos.
+        objective: what a step minimises; the paper's cross-entropy and penalty if none.
+        initial: a checkpoint of the same model whose parameters to start from; random ones if
+            none.
         learning_rate: highest learning rate of the decoder.
         encoder_learning_rate: highest learning rate of the encoder's trained stages.
         weight_decay: of AdamW.
         warmup: share of the training in which the learning rate rises, before its cosine decay.
-        label_smoothing: share of a word's probability spread over the vocabulary.
-        attention_penalty: lambda of the paper's eq. 14.
+
+    Raises:
+        InputError: `initial` holds another model.
     """
 
     def __init__(
@@ -46,12 +51,12 @@ class CaptioningModule(pl.LightningModule):
         vocabulary: Vocabulary,
         preprocessing: Preprocessing,
         search: Search,
+        objective: Objective | None = None,
+        initial: str | None = None,
         learning_rate: float = 8e-4,
         encoder_learning_rate: float = 1e-4,
         weight_decay: float = 0.01,
         warmup: float = 0.1,
-        label_smoothing: float = 0.1,
-        attention_penalty: float = 1.0,
     ) -> None:
         super().__init__()
         self.captioner = Captioner(
@@ -61,25 +66,28 @@ class CaptioningModule(pl.LightningModule):
             preprocessing,
             search,
         )
+        if initial is not None:
+            start_from(initial, self.captioner)
+        self.objective = objective or CrossEntropy()
         self.learning_rate = learning_rate
         self.encoder_learning_rate = encoder_learning_rate
         self.weight_decay = weight_decay
         self.warmup = warmup
-        self.label_smoothing = label_smoothing
-        self.attention_penalty = attention_penalty
-        self.captions: dict[int | str, str] = {}
-        self.references: dict[int | str, tuple[str, ...]] = {}
+        self.scores = MetricCollection([BLEU(), ROUGEL(), CIDEr(), Variety()])
+
+    def on_fit_start(self) -> None:
+        """Show the objective the training captions."""
+        data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
+        self.objective.prepare(data.train_records)
 
     def training_step(self, batch: Batch, index: int) -> Float[Tensor, ""]:
         """The loss of a batch of images with all their captions."""
         annotations = self.captioner.encode(batch.images)
-        cross_entropy, weights = self.captioner.decoder.cross_entropy(
-            annotations, batch.tokens, self.label_smoothing
-        )
-        targets = batch.tokens[..., 1:]
-        words = self._mean_over_processes((targets != PAD).sum())
-        loss = caption_loss(cross_entropy, weights, targets, self.attention_penalty, words)
+        total, divisor, figures = self.objective(self.captioner, annotations, batch)
+        loss = total / self._mean_over_processes(divisor)
         self.log("train/loss", loss, prog_bar=True, batch_size=1, sync_dist=True)
+        for name, figure in figures.items():
+            self.log(f"train/{name}", figure, batch_size=1, sync_dist=True)
         return loss
 
     def _mean_over_processes(self, number: Tensor) -> Float[Tensor, ""]:
@@ -93,26 +101,21 @@ class CaptioningModule(pl.LightningModule):
 
     def on_validation_epoch_start(self) -> None:
         """Forget the captions of the last validation."""
-        self.captions.clear()
-        self.references.clear()
+        self.scores.reset()
 
     def validation_step(self, batch: Batch, index: int) -> None:
         """Caption every image once, with nothing given but the image."""
         decoded = self.captioner.decode(self.captioner.encode(batch.images))
-        for record, caption in zip(batch.records, self.captioner.words(decoded), strict=True):
-            self.captions[record.image_id] = caption
-            self.references[record.image_id] = record.captions
+        self.scores.update(
+            self.captioner.words(decoded),
+            [record.captions for record in batch.records],
+            [record.image_id for record in batch.records],
+        )
 
     def on_validation_epoch_end(self) -> None:
         """Score the captions, those of all processes together."""
-        if self.trainer.world_size > 1:
-            parts: list[Any] = [None] * self.trainer.world_size
-            torch.distributed.all_gather_object(parts, (self.captions, self.references))
-            for captions, references in parts:
-                self.captions |= captions
-                self.references |= references
-        for name, value in score(self.captions, self.references).items():
-            self.log(f"val/{name}", value, prog_bar=name == "BLEU-4", sync_dist=True)
+        for name, value in self.scores.compute().items():
+            self.log(f"val/{name}", value.item(), prog_bar=name == "BLEU-4", sync_dist=True)
 
     def configure_optimizers(self) -> Any:
         """AdamW, one cycle of the learning rate over the whole training.
@@ -168,6 +171,33 @@ class CaptioningModule(pl.LightningModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Keep what `captioning.load` needs to build the captioner without data."""
         checkpoint["captioner"] = self.captioner.config
+
+
+def start_from(checkpoint: str, captioner: Captioner) -> None:
+    """Give a captioner the parameters of a checkpoint of the same model.
+
+    Args:
+        checkpoint: the file.
+        captioner: gets the parameters.
+
+    Raises:
+        InputError: the file is no checkpoint, or its model has other words or other sizes.
+    """
+    initial = load(checkpoint)
+    if initial.vocabulary != captioner.vocabulary:
+        raise InputError(
+            f"{checkpoint}: knows {len(initial.vocabulary.words)} words, which are not the "
+            f"{len(captioner.vocabulary.words)} of these data; train on the data it was trained on"
+        )
+    for part in ("encoder", "decoder"):
+        theirs, ours = (getattr(model, part).state_dict() for model in (initial, captioner))
+        shapes = [{(name, value.shape) for name, value in s.items()} for s in (theirs, ours)]
+        if shapes[0] != shapes[1]:
+            name, _ = min(shapes[0] ^ shapes[1])
+            raise InputError(
+                f"{checkpoint}: its {part} differs in {name}; give model.{part} as it was trained"
+            )
+        getattr(captioner, part).load_state_dict(theirs)
 
 
 def one_cycle(step: int, steps: int, warmup: float) -> float:

@@ -8,7 +8,10 @@ import pytorch_lightning as pl
 import torch
 from tqdm import tqdm
 
-from captioning.metrics.report import COUNTS
+from captioning.metrics.variety import COUNTS
+
+UNTOLD = ("images", "shortest", "longest", "distinct words")
+"""What is logged of a validation but not told, so that an epoch's line stays short."""
 
 
 class Progress(pl.callbacks.ProgressBar):
@@ -100,7 +103,7 @@ class Progress(pl.callbacks.ProgressBar):
         shown = [
             f"{name} {value:.0f}" if name in COUNTS else f"{name} {value:.4f}"
             for name, value in scores.items()
-            if name != "images"  # the same in every epoch
+            if name not in UNTOLD
         ]
         minutes, seconds = divmod(round(time.monotonic() - self._started), 60)
         loss = self._losses.item() / max(self._steps, 1)

@@ -10,7 +10,13 @@ import pytorch_lightning as pl
 import wandb
 import yaml
 from jsonargparse import ArgumentError
-from pytorch_lightning.callbacks import EarlyStopping, LearningRateMonitor, ProgressBar
+from pytorch_lightning.callbacks import (
+    Checkpoint,
+    EarlyStopping,
+    LearningRateMonitor,
+    ProgressBar,
+    WeightAveraging,
+)
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
@@ -70,7 +76,12 @@ class TrainCLI(LightningCLI):
         # One score decides which epoch is best and when there is no hope of a better one.
         parser.link_arguments("checkpoints.monitor", "early_stopping.monitor")
         parser.link_arguments("checkpoints.mode", "early_stopping.mode")
-        parser.set_defaults({"early_stopping.patience": 5})
+        parser.set_defaults(
+            {
+                "early_stopping.patience": 5,
+                "model.objective": {"class_path": "captioning.training.CrossEntropy"},
+            }
+        )
         parser.add_argument(
             "--resume",
             action="store_true",
@@ -154,7 +165,17 @@ class TrainCLI(LightningCLI):
         ):
             callbacks.append(Progress())
         changes = {"logger": logger, "callbacks": callbacks, "default_root_dir": str(self.folder)}
-        return super().instantiate_trainer(**(kwargs | changes))
+        trainer: Any = super().instantiate_trainer(**(kwargs | changes))
+        # Averaged weights are taken back when a validation ends; what others show of it comes
+        # before that.
+        trainer.callbacks.sort(
+            key=lambda callback: (
+                isinstance(callback, Checkpoint),
+                isinstance(callback, WeightAveraging),
+            )
+        )
+        assert isinstance(trainer, pl.Trainer)
+        return trainer
 
     def settings(self) -> dict[str, Any]:
         """The configuration as plain values, without what concerns this one call only."""

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from captioning.data.vocabulary import EOS, PAD
 from captioning.models.likelihood import cross_entropy
-from captioning.training.losses import caption_loss, doubly_stochastic_penalty
+from captioning.training.losses import doubly_stochastic_penalty
 
 TARGETS = torch.tensor(
     [
@@ -121,37 +121,3 @@ def test_the_penalty_has_the_gradient_of_the_papers(scores: Tensor) -> None:
     papers = gradient(papers_penalty(scores), scores)
     assert papers.abs().max() > 0.01
     torch.testing.assert_close(ours, papers, rtol=1e-4, atol=1e-6)
-
-
-def test_the_loss_is_equation_14_per_word(logits: Tensor, scores: Tensor) -> None:
-    weights, log_probs = scores.softmax(-1), logits.log_softmax(-1)
-    total = 0.0
-    for b, n in ((0, 0), (0, 1), (1, 0)):
-        real = REAL[b, n]
-        likelihood = sum(log_probs[b, n, t, TARGETS[b, n, t]] for t in range(int(real.sum())))
-        fair = real.sum() / 6
-        penalty = (fair - weights[b, n][real].sum(0)).square().sum()
-        total += float(-likelihood + 0.5 * penalty)
-    loss = caption_loss(cross_entropy(logits, TARGETS), weights, TARGETS, 0.5)
-    assert loss.item() == pytest.approx(total / 9, rel=1e-5)
-
-
-def test_without_its_weight_the_penalty_is_left_out(logits: Tensor, scores: Tensor) -> None:
-    summed = cross_entropy(logits, TARGETS)
-    assert caption_loss(summed, scores.softmax(-1), TARGETS, 0.0).equal(summed / 9)
-
-
-def test_the_number_of_words_to_divide_by_can_be_given(logits: Tensor, scores: Tensor) -> None:
-    summed, weights = cross_entropy(logits, TARGETS), scores.softmax(-1)
-    half = caption_loss(summed, weights, TARGETS, words=torch.tensor(18.0))
-    torch.testing.assert_close(2 * half, caption_loss(summed, weights, TARGETS))
-
-
-def test_the_loss_has_no_nan_where_a_caption_is_padding(logits: Tensor, scores: Tensor) -> None:
-    logits.requires_grad_()
-    scores.requires_grad_()
-    caption_loss(cross_entropy(logits, TARGETS), scores.softmax(-1), TARGETS).backward()
-    for given in (logits, scores):
-        assert given.grad is not None
-        assert given.grad.isfinite().all()
-        assert (given.grad[1, 1] == 0).all()

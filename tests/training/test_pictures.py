@@ -13,8 +13,10 @@ from PIL import Image
 from captioning.cli import main
 from captioning.data.readers import Coco
 from captioning.errors import InputError
+from captioning.metrics.report import Report
 from captioning.models import load
 from captioning.training.loggers import wandb_mode
+from captioning.training.pictures import SCORES
 from captioning.viewing.overlay import word_pictures
 
 
@@ -49,15 +51,45 @@ def test_each_validation_logs_a_table_of_the_same_images(run: Path, shapes_data:
     records = Coco(shapes_data).read("val")[::2]
     first, second = tables(run)
     for table in (first, second):
-        assert table["columns"][:3] == ["image", "references", "caption"]
+        assert table["columns"][:6] == ["image", "references", "caption", *SCORES]
         assert [row[1] for row in table["data"]] == ["\n".join(r.captions) for r in records]
 
 
 def test_each_row_has_one_overlay_per_word_of_its_caption(run: Path) -> None:
     for row in tables(run)[-1]["data"]:
-        overlays = [cell for cell in row[3:] if cell is not None]
+        overlays = [cell for cell in row[7:] if cell is not None]
         assert len(overlays) == len(row[2].split())
         assert all(cell["_type"] == "image-file" for cell in (row[0], *overlays))
+
+
+def test_each_row_has_the_scores_of_its_image(run: Path, shapes_data: Path) -> None:
+    records = Coco(shapes_data).read("val")
+    captions = load(run / "last.ckpt").caption([record.image for record in records])
+    report = Report.of(
+        {record.image_id: caption.text for record, caption in zip(records, captions, strict=True)},
+        {record.image_id: record.captions for record in records},
+    )
+    rows = [row[3:6] for row in tables(run)[-1]["data"]]
+    expected = np.stack([report.images[name][::2] for name in SCORES], axis=1)
+    np.testing.assert_allclose(rows, expected, atol=1e-12)
+
+
+def test_the_scores_of_all_images_are_logged_as_a_histogram(run: Path) -> None:
+    [file] = (run / "wandb").glob("offline-run-*/*.wandb")
+    assert b"val/CIDEr of images" in file.read_bytes()
+    assert b'"histogram"' in file.read_bytes()
+
+
+def test_each_row_has_the_interactive_view_of_its_caption(run: Path) -> None:
+    files = staged(run)
+    for row in tables(run)[-1]["data"]:
+        assert row[6]["_type"] == "html-file"
+        page = files[row[6]["sha256"]].decode()
+        [shown] = re.findall(r"data-attention-view>(.*?)</script>", page)
+        [caption] = json.loads(shown)["captions"]
+        assert caption["caption"] == row[2]
+        assert all(len(word["runners_up"]) == 3 for word in caption["words"])
+        assert "wandb" not in page  # nor any other address that it would ask
 
 
 def test_the_last_table_shows_what_the_last_checkpoint_says_and_where_it_looks(
@@ -69,7 +101,7 @@ def test_the_last_table_shows_what_the_last_checkpoint_says_and_where_it_looks(
     assert row[2] == caption.text
     with Image.open(record.image) as photo:
         expected = word_pictures(photo.copy(), caption)[0]
-    with Image.open(io.BytesIO(staged(run)[row[3]["sha256"]])) as overlay:
+    with Image.open(io.BytesIO(staged(run)[row[7]["sha256"]])) as overlay:
         difference = np.asarray(overlay, dtype=float) - np.asarray(expected, dtype=float)
     assert np.abs(difference).mean() < 5  # JPEG
 

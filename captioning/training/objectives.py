@@ -1,0 +1,82 @@
+"""What a training step minimises: the promise, and the paper's objective.
+
+Shapes: B images, N captions per image, L regions, D annotation width.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from jaxtyping import Float
+from torch import Tensor
+
+from captioning.data.dataset import Batch
+from captioning.data.records import Record
+from captioning.data.vocabulary import PAD
+from captioning.models import Captioner
+from captioning.training.losses import doubly_stochastic_penalty
+
+
+class Loss(NamedTuple):
+    """What a batch costs.
+
+    Attributes:
+        total: summed over the batch.
+        divisor: what to divide by; where several processes share a batch, by its mean over them.
+        figures: what else the step has found out, to be logged by name.
+    """
+
+    total: Float[Tensor, ""]
+    divisor: Tensor
+    figures: dict[str, float | Tensor]
+
+
+class Objective(ABC):
+    """What a training minimises."""
+
+    @abstractmethod
+    def prepare(self, records: Sequence[Record]) -> None:
+        """Find out, before the first step, what there is to know about the training captions."""
+
+    @abstractmethod
+    def __call__(
+        self, captioner: Captioner, annotations: Float[Tensor, "B L D"], batch: Batch
+    ) -> Loss:
+        """The loss of a batch.
+
+        Args:
+            captioner: the model.
+            annotations: of the batch's images.
+            batch: the images' captions and records.
+        """
+
+
+class CrossEntropy(Objective):
+    """Words given all before them, with the doubly stochastic penalty (Xu et al. 2015, eq. 14).
+
+    The paper adds the penalty to a caption's whole log-likelihood; divided by the number of words,
+    captions keep that proportion, and losses of batches of other lengths can be compared.
+
+    Args:
+        label_smoothing: share of a word's probability spread over the vocabulary.
+        attention_penalty: lambda of eq. 14, in the paper's proportion.
+    """
+
+    def __init__(self, label_smoothing: float = 0.1, attention_penalty: float = 1.0) -> None:
+        self.label_smoothing = label_smoothing
+        self.attention_penalty = attention_penalty
+
+    def prepare(self, records: Sequence[Record]) -> None:
+        """There is nothing to find out."""
+
+    def __call__(
+        self, captioner: Captioner, annotations: Float[Tensor, "B L D"], batch: Batch
+    ) -> Loss:
+        """The loss of a batch, in nats; to be divided by its words."""
+        total, weights = captioner.decoder.cross_entropy(
+            annotations, batch.tokens, self.label_smoothing
+        )
+        real = batch.tokens[..., 1:] != PAD
+        if self.attention_penalty:
+            total = total + self.attention_penalty * doubly_stochastic_penalty(weights, real)
+        return Loss(total, real.sum(), {})

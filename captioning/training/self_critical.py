@@ -1,0 +1,127 @@
+"""Self-critical training: sampled captions, rewarded by a metric, against each other.
+
+Shapes: B images, N samples per image, T words, L regions, D annotation width.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from captioning.data.dataset import Batch
+from captioning.data.records import Record
+from captioning.data.tokens import tokenize
+from captioning.data.vocabulary import BOS, EOS, SPECIAL
+from captioning.errors import InputError
+from captioning.metrics.cider import DocumentFrequencies
+from captioning.metrics.reward import Reward
+from captioning.models import Captioner, Decoded, Decoder, Sampling
+from captioning.models.search import NEVER
+from captioning.training.objectives import Loss, Objective
+
+Caption = tuple[str, ...]
+"""Words, with the end mark as the last one."""
+
+
+class SelfCritical(Objective):
+    """Maximises the expected reward of sampled captions (Rennie et al. 2017).
+
+    N captions of each image are sampled, and each one's probability rises or falls by how much
+    better or worse its reward is than the mean of the other N - 1, an unbiased baseline (Luo
+    2020, "A Better Variant of Self-Critical Sequence Training", eq. 4). The reward is CIDEr-D,
+    with document frequencies from the training references, plus a share of BLEU-4; the end of a
+    caption counts as a word, so that a caption cut short is not praised for what it leaves out.
+
+    Dropout rests: what is sampled from is what is trained.
+
+    Args:
+        samples: N, at least two.
+        bleu: how much of BLEU-4 is added to CIDEr-D.
+        max_length: the most words of a sample.
+
+    Raises:
+        InputError: there is nothing to compare a sample with.
+    """
+
+    def __init__(self, samples: int = 5, bleu: float = 0.0, max_length: int = 20) -> None:
+        if samples < 2:
+            raise InputError(
+                f"{samples} sample per image has no other to be compared with; give samples >= 2"
+            )
+        self.sampling = Sampling(captions=samples, max_length=max_length, min_length=0)
+        self.bleu = bleu
+        self._references: dict[int | str, list[Caption]] = {}
+        self._reward: Reward | None = None
+
+    def prepare(self, records: Sequence[Record]) -> None:
+        """Count in how many images' references each n-gram occurs."""
+        end = SPECIAL[EOS]
+        self._references = {
+            record.image_id: [(*tokenize(caption), end) for caption in record.captions]
+            for record in records
+        }
+        self._reward = Reward(DocumentFrequencies.of(list(self._references.values())), self.bleu)
+
+    def __call__(
+        self, captioner: Captioner, annotations: Float[Tensor, "B L D"], batch: Batch
+    ) -> Loss:
+        """The loss of a batch, whose gradient is that of minus the expected reward."""
+        assert self._reward is not None, "prepare was not called"
+        decoder = captioner.decoder
+        training = decoder.training
+        decoder.eval()
+        try:
+            with torch.no_grad():
+                decoded = self.sampling(decoder, decoder.remember(annotations))
+            samples = words(captioner, decoded)
+            references = [self._references[record.image_id] for record in batch.records]
+            rewards = torch.from_numpy(self._reward(samples, references)).to(annotations)
+            total = self_critical_loss(decoder, annotations, decoded.tokens, rewards)
+        finally:
+            decoder.train(training)
+        lengths = [len(sample) for of_image in samples for sample in of_image]
+        figures: dict[str, float | Tensor] = {
+            "reward": rewards.mean(),
+            "words": sum(lengths) / len(lengths),
+        }
+        return Loss(total, torch.tensor(rewards.numel(), device=total.device), figures)
+
+
+def self_critical_loss(
+    decoder: Decoder,
+    annotations: Float[Tensor, "B L D"],
+    samples: Int[Tensor, "B N T"],
+    rewards: Float[Tensor, "B N"],
+) -> Float[Tensor, ""]:
+    """Minus the samples' log-likelihoods, each times its advantage, summed over samples.
+
+    Where the samples follow the decoder's probabilities, the expected gradient is that of minus
+    the expected reward, summed over samples.
+
+    Args:
+        decoder: at rest, that is without dropout.
+        annotations: the annotation vectors.
+        samples: words and, where they have one, EOS; PAD after it.
+        rewards: of the samples.
+    """
+    tokens = torch.cat([torch.full_like(samples[..., :1], BOS), samples], dim=2)
+    total, _ = decoder.cross_entropy(
+        annotations, tokens, importance=advantages(rewards), never=NEVER
+    )
+    return total
+
+
+def words(captioner: Captioner, decoded: Decoded) -> list[list[Caption]]:
+    """The sampled captions of each image, with the end mark where they have one."""
+    end = (SPECIAL[EOS],)
+    return [
+        [captioner.vocabulary.decode(row) + (end if EOS in row else ()) for row in rows]
+        for rows in decoded.tokens.tolist()
+    ]
+
+
+def advantages(rewards: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
+    """How much each reward exceeds the mean of the image's other N - 1."""
+    n = rewards.shape[1]
+    return (rewards - rewards.mean(dim=1, keepdim=True)) * (n / (n - 1))

@@ -1,0 +1,257 @@
+"""Rewarded samples: by hand, against the exact expectation, and in a training."""
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from torch import Tensor
+
+from captioning.cli import main
+from captioning.data.dataset import Batch
+from captioning.data.records import Record
+from captioning.data.vocabulary import BOS, EOS, PAD
+from captioning.errors import InputError
+from captioning.metrics.cider import cider_scores
+from captioning.metrics.frequencies import DocumentFrequencies
+from captioning.models import Captioner, LSTMDecoder
+from captioning.models.decoder import Decoder, Memory, State, Step
+from captioning.training import SelfCritical
+from captioning.training.self_critical import advantages, self_critical_loss
+
+A, B = 4, 5
+"""The two words of the vocabulary."""
+
+CAPTIONS = [
+    [EOS, PAD],
+    *([word, EOS] for word in (A, B)),
+    *(list(words) for words in product((A, B), repeat=2)),  # cut before their end
+]
+"""All that two words can say in at most two tokens."""
+
+
+class Unconditional(Decoder):
+    """Every word has the same probabilities, whatever was said and seen."""
+
+    def __init__(self, scores: Tensor) -> None:
+        super().__init__(annotation_dim=1, vocab_size=len(scores))
+        self.scores = torch.nn.Parameter(scores)
+
+    def remember(self, annotations: Tensor, mask: Tensor | None = None) -> Memory:
+        return Memory(annotations, annotations, mask)
+
+    def start(self, memory: Memory, n: int) -> State:
+        return {"nothing": memory.keys.new_zeros(len(memory.keys), n, 1)}
+
+    def step(self, tokens: Tensor, state: State, memory: Memory) -> Step:
+        weights = memory.keys.new_full((*tokens.shape, memory.keys.shape[1]), 1.0)
+        return Step(self.scores.expand(*tokens.shape, -1), weights, state)
+
+
+@pytest.fixture
+def decoder() -> LSTMDecoder:
+    torch.manual_seed(1)
+    decoder = LSTMDecoder(5, 6, embedding_dim=6, hidden_dim=7, attention_dim=4)
+    for parameter in decoder.parameters():
+        torch.nn.init.normal_(parameter, std=0.7)
+    return decoder.double().eval()
+
+
+def probabilities(decoder: Decoder, annotations: Tensor) -> Tensor:
+    """Those of all captions of one image, by the definition."""
+    tokens = torch.tensor(CAPTIONS)[None]
+    logits, _ = decoder(annotations, torch.cat([torch.full((1, 7, 1), BOS), tokens], 2)[..., :-1])
+    possible = logits[..., [EOS, A, B]].log_softmax(-1)
+    places = torch.full((6,), -1).index_copy(0, torch.tensor([EOS, A, B]), torch.arange(3))
+    found = possible.gather(3, places[tokens].clamp(min=0)[..., None]).squeeze(3)
+    return found.masked_fill(tokens == PAD, 0.0).sum(2).exp()[0]
+
+
+def test_a_reward_is_compared_with_the_mean_of_the_others() -> None:
+    rewards = torch.tensor([[1.0, 2.0, 6.0], [5.0, 5.0, 5.0]])
+    expected = torch.tensor([[1 - 4.0, 2 - 3.5, 6 - 1.5], [0.0, 0.0, 0.0]])
+    torch.testing.assert_close(advantages(rewards), expected)
+
+
+def test_the_gradient_of_a_rewarded_sample_by_hand() -> None:
+    # Probabilities of the end, A and B: 1/2, 1/4 and 1/4. PAD, BOS and UNK are as probable for the
+    # decoder, but cannot be said.
+    scores = torch.tensor([0.5, 0.5, 0.5, 0.5, 0.25, 0.25]).log()
+    decoder = Unconditional(scores)
+    # "A B" is better by 3 than the empty caption, so that their advantages are 3 and -3.
+    samples = torch.tensor([[[A, B, EOS], [EOS, PAD, PAD]]])
+    loss = self_critical_loss(decoder, torch.ones(1, 1, 1), samples, torch.tensor([[4.0, 1.0]]))
+    assert loss.item() == pytest.approx(
+        -3 * torch.tensor(1 / 32).log() + 3 * torch.tensor(0.5).log()
+    )
+    (found,) = torch.autograd.grad(loss, [decoder.scores])
+    # Each word's gradient is its probability minus one where it was said: three words of "A B",
+    # with advantage 3, and one of the empty caption, with advantage -3.
+    end = 3 * (3 * 1 / 2 - 1) - 3 * (1 / 2 - 1)
+    word = 3 * (3 * 1 / 4 - 1) - 3 * (1 / 4)
+    torch.testing.assert_close(found, torch.tensor([0, 0, end, 0, word, word]))
+
+
+def test_the_expected_gradient_is_that_of_the_expected_reward(decoder: LSTMDecoder) -> None:
+    annotations = torch.randn(1, 3, 5, dtype=torch.double)
+    rewards = torch.tensor([0.3, 2.0, -1.0, 0.0, 0.7, 4.0, 1.0]).double()
+    parameters = list(decoder.parameters())
+    chances = probabilities(decoder, annotations)
+    assert chances.sum().item() == pytest.approx(1)
+    exact = torch.autograd.grad(-(chances * rewards).sum(), parameters, materialize_grads=True)
+
+    expected = [torch.zeros_like(parameter) for parameter in parameters]
+    for i, j in product(range(len(CAPTIONS)), repeat=2):  # all pairs of samples
+        samples = torch.tensor([[CAPTIONS[i], CAPTIONS[j]]])
+        loss = self_critical_loss(decoder, annotations, samples, rewards[None, [i, j]]) / 2
+        found = torch.autograd.grad(loss, parameters, materialize_grads=True)
+        chance = (chances[i] * chances[j]).item()
+        expected = [sum_ + chance * part for sum_, part in zip(expected, found, strict=True)]
+    for wanted, found_ in zip(exact, expected, strict=True):
+        torch.testing.assert_close(found_, wanted)
+
+
+def test_samples_follow_the_probabilities_that_are_trained(decoder: LSTMDecoder) -> None:
+    annotations = torch.randn(1, 3, 5, dtype=torch.double)
+    torch.manual_seed(0)
+    sampling = SelfCritical(samples=5000, max_length=2).sampling
+    with torch.no_grad():
+        tokens = sampling(decoder, decoder.remember(annotations)).tokens[0].tolist()
+        chances = probabilities(decoder, annotations)
+    shares = torch.tensor([tokens.count(caption) / 5000 for caption in CAPTIONS])
+    torch.testing.assert_close(shares.double(), chances, atol=0.02, rtol=0)
+
+
+def test_rewards_are_cider_of_the_training_references_with_ends_as_words(
+    captioner: Captioner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = [
+        Record(Path("1.jpg"), 1, ("A red circle.", "a circle")),
+        Record(Path("2.jpg"), 2, ("a square",)),
+        Record(Path("3.jpg"), 3, ("a red square", "red square")),
+    ]
+    written = [
+        [["a", "red", "circle", "<eos>"], ["a", "circle", "<eos>"]],
+        [["a", "square", "<eos>"]],
+        [["a", "red", "square", "<eos>"], ["red", "square", "<eos>"]],
+    ]
+    objective = SelfCritical(samples=3, max_length=4)
+    objective.prepare(records)
+    annotations = torch.randn(2, 4, captioner.encoder.annotation_dim)
+    batch = Batch(torch.empty(0), torch.empty(2, 0, 0, dtype=torch.long), [records[2], records[0]])
+    torch.manual_seed(5)
+    loss = objective(captioner, annotations, batch)
+
+    torch.manual_seed(5)
+    with torch.no_grad():
+        decoded = objective.sampling(captioner.decoder, captioner.decoder.remember(annotations))
+    said = [
+        [*captioner.vocabulary.decode(row), *(["<eos>"] if EOS in row else [])]
+        for row in decoded.tokens.flatten(0, 1).tolist()
+    ]
+    rewards = cider_scores(
+        said, [written[2]] * 3 + [written[0]] * 3, DocumentFrequencies.of(written)
+    ).images["CIDEr"]
+    assert rewards.max() > 0
+    assert float(loss.figures["reward"]) == pytest.approx(rewards.mean(), rel=1e-5)
+    assert loss.divisor == 6
+
+
+def test_dropout_rests_in_a_step_and_is_back_afterwards(captioner: Captioner) -> None:
+    captioner.decoder.train()
+    captioner.decoder.dropout.p = 0.9
+    objective = SelfCritical(samples=2, max_length=4)
+    record = Record(Path("1.jpg"), 1, ("a red circle", "a circle"))
+    objective.prepare([record, Record(Path("2.jpg"), 2, ("a square",))])
+    annotations = torch.randn(1, 4, captioner.encoder.annotation_dim)
+    batch = Batch(torch.empty(0), torch.empty(1, 0, 0, dtype=torch.long), [record])
+    losses = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        losses.append(objective(captioner, annotations, batch).total.item())
+    assert losses[0] == losses[1]
+    assert captioner.decoder.training
+
+
+def test_one_sample_has_nothing_to_be_compared_with() -> None:
+    with pytest.raises(InputError, match="samples >= 2"):
+        SelfCritical(samples=1)
+
+
+def test_steps_raise_the_reward_of_samples(captioner: Captioner) -> None:
+    captions = enumerate(["red circle", "square a", "a red"])
+    records = [Record(Path(f"{i}.jpg"), i, (caption,)) for i, caption in captions]
+    torch.manual_seed(0)
+    width = captioner.encoder.annotation_dim
+    captioner.decoder = LSTMDecoder(width, len(captioner.vocabulary), 16, 16, 16)
+    objective = SelfCritical(samples=8, max_length=5)
+    objective.prepare(records)
+    annotations = torch.randn(3, 4, width)
+    batch = Batch(torch.empty(0), torch.empty(3, 0, 0, dtype=torch.long), records)
+    optimizer = torch.optim.AdamW(captioner.decoder.parameters(), lr=0.01)
+    rewards = []
+    for _ in range(60):
+        loss = objective(captioner, annotations, batch)
+        rewards.append(float(loss.figures["reward"]))
+        optimizer.zero_grad()
+        loss.total.backward()
+        optimizer.step()
+    assert sum(rewards[-10:]) > 2 * sum(rewards[:10])
+
+
+def trained(config: Path, initial: Path, folder: Path, *options: str) -> int:
+    delta = Path(__file__).parents[2] / "configs" / "self_critical.yaml"
+    return main(
+        [
+            *("train", "--config", str(config), "--config", str(delta)),
+            *("--model.initial", str(initial), "--trainer.default_root_dir", str(folder)),
+            *("--trainer.max_epochs", "1", "--trainer.log_every_n_steps", "1", *options),
+        ]
+    )
+
+
+@pytest.fixture
+def no_wandb(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+
+
+@pytest.mark.usefixtures("no_wandb")
+def test_one_delta_goes_on_from_a_checkpoint(
+    tiny_config: Path, checkpoint: Path, tmp_path: Path
+) -> None:
+    start = torch.load(checkpoint, weights_only=True)["state_dict"]
+    assert trained(tiny_config, checkpoint, tmp_path, "--model.learning_rate", "1e-9") == 0
+    end = torch.load(tmp_path / "best.ckpt", weights_only=True)["state_dict"]
+    decoder = [name for name in start if ".decoder." in name]
+    assert decoder
+    for name in decoder:  # after steps so small, what a training starts from is still to be seen
+        torch.testing.assert_close(end[name], start[name], atol=1e-6, rtol=0)
+    header = (tmp_path / "csv" / "metrics.csv").read_text().splitlines()[0]
+    assert "train/reward" in header.split(",")
+    config = yaml.safe_load((tmp_path / "config.yaml").read_text())
+    assert config["model"]["objective"]["class_path"].endswith("SelfCritical")
+
+
+@pytest.mark.usefixtures("no_wandb")
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--data.min_count", "4"), "train on the data it was trained on"),
+        (
+            ("--model.decoder.init_args.hidden_dim", "9"),
+            "its decoder differs in attention.query.weight; give model.decoder as it was trained",
+        ),
+    ],
+    ids=["other words", "other sizes"],
+)
+def test_a_checkpoint_of_another_model_is_refused(
+    tiny_config: Path,
+    checkpoint: Path,
+    tmp_path: Path,
+    options: tuple[str, ...],
+    reason: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert trained(tiny_config, checkpoint, tmp_path, *options) == 1
+    assert reason in capsys.readouterr().err
