@@ -22,7 +22,7 @@ from benchmarks.textbook_photos import TextbookEncoder, read_photo
 from benchmarks.textbook_search import Found, beam_search
 from benchmarks.work import Work, search_work, word_counts
 from captioning.errors import InputError
-from captioning.models import BeamSearch, Caption, Captioner, LSTMDecoder
+from captioning.models import BeamSearch, Caption, Captioner, CNNEncoder, LSTMDecoder
 from captioning.models.batches import captioned
 
 
@@ -34,8 +34,9 @@ def end_to_end_rows(setting: Setting) -> Iterator[Row]:
             path = Path(folder) / "model.ckpt"
             saved = write_checkpoint(path, size, photos[:PROBED], BeamSearch(BEAMS))
             captioner = captioning.load(path, setting.device)
-        encoder = TextbookEncoder(saved.encoder).to(setting.device)
+        assert isinstance(saved.encoder, CNNEncoder)
         assert isinstance(captioner.decoder, LSTMDecoder)
+        encoder = TextbookEncoder(saved.encoder).to(setting.device)
         decoder = textbook_of(captioner.decoder)
         tasks: dict[Contender, Callable[[], object]] = {
             TEXTBOOK: partial(_one_by_one, encoder, decoder, photos, size.pixels),
@@ -84,5 +85,6 @@ def _work(size: Size, captioner: Captioner, photos: Sequence[Path]) -> Work:
     images = torch.stack([captioner.view(photo).pixels for photo in photos]).to(captioner.device)
     tokens = captioner.decode(captioner.encode(images)).tokens
     search = search_work(replace(size, photos=len(photos)), word_counts(tokens), "fp32")
+    assert isinstance(captioner.encoder, CNNEncoder)
     encoding = len(photos) * image_operations(captioner.encoder, images[:1])
     return Work(encoding + search.operations, bytes=0)

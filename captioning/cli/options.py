@@ -32,7 +32,13 @@ def positive(text: str) -> int:
 
 def add_model(parser: argparse.ArgumentParser) -> None:
     """Options of the model and of how much it does at a time."""
-    parser.add_argument("--model", required=True, metavar="CHECKPOINT", help="a trained model")
+    parser.add_argument(
+        "--model",
+        required=True,
+        action="append",
+        metavar="CHECKPOINT",
+        help="a trained model; given again, an ensemble: each word by the mean probability",
+    )
     parser.add_argument(
         "--batch-size",
         type=positive,

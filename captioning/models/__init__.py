@@ -2,7 +2,8 @@
 
 from captioning.models.attention import AdditiveAttention, Attention, DotProductAttention
 from captioning.models.caption import Caption
-from captioning.models.captioner import Captioner, load
+from captioning.models.captioner import Captioner
+from captioning.models.checkpoint import load
 from captioning.models.decoder import Decoder
 from captioning.models.decoding import BeamSearch, Greedy, Sampling
 from captioning.models.encoder import BACKBONES, CNNEncoder

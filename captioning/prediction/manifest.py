@@ -1,6 +1,7 @@
 """What a folder of captions was made with, so that nothing else is ever added to it."""
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,20 +55,26 @@ class Manifest:
 
 
 def settings(
-    checkpoint: Path, bf16: bool, search: Search, seed: int, shard_size: int, photos: PhotoStream
+    checkpoints: Sequence[Path],
+    bf16: bool,
+    search: Search,
+    seed: int,
+    shard_size: int,
+    photos: PhotoStream,
 ) -> dict[str, Any]:
     """On what captions depend.
 
     Args:
-        checkpoint: the model's file.
+        checkpoints: the model's file, or those of an ensemble.
         bf16: whether the search computes in bfloat16.
         search: how words are chosen.
         seed: of sampling.
         shard_size: photos per shard.
         photos: what is captioned.
     """
+    models = [_fingerprint(checkpoint) for checkpoint in checkpoints]
     return {
-        "model": _fingerprint(checkpoint),
+        "model": models[0] if len(models) == 1 else models,
         "bf16": bf16,
         "search": search.config | ({"seed": seed} if isinstance(search, Sampling) else {}),
         "shard size": shard_size,

@@ -1,0 +1,92 @@
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from captioning import load
+from captioning.cli import main
+from captioning.data.extraction import feature_cache
+from captioning.data.readers import Coco
+from captioning.data.records import Record
+
+Capture = pytest.CaptureFixture[str]
+
+
+def given(models: list[str]) -> list[str]:
+    """The models as options."""
+    return [option for model in models for option in ("--model", model)]
+
+
+@pytest.fixture
+def models(checkpoint: Path, tmp_path: Path) -> list[str]:
+    """Two models on one frozen encoder, each in a folder of its own."""
+    paths = []
+    saved = torch.load(checkpoint, weights_only=True)
+    saved["captioner"]["encoder"]["trainable_stages"] = 0
+    for name in ("first", "second"):
+        paths.append(tmp_path / name / "best.ckpt")
+        paths[-1].parent.mkdir()
+        torch.save(saved, paths[-1])
+        words = saved["state_dict"]["captioner.decoder.output.bias"]
+        words += torch.randn(words.shape, generator=torch.Generator().manual_seed(1))
+    return [str(path) for path in paths]
+
+
+@pytest.fixture
+def photos(shapes_records: list[Record]) -> list[str]:
+    return [str(record.image) for record in shapes_records]
+
+
+def test_caption_prints_what_the_ensemble_says(
+    models: list[str], photos: list[str], capsys: Capture
+) -> None:
+    assert main(["caption", *photos, *given(models), "--json", "--device", "cpu"]) == 0
+    printed = [json.loads(line)["caption"] for line in capsys.readouterr().out.splitlines()]
+    both, *alone = (
+        [caption.text for caption in load(paths).caption(photos)] for paths in (models, *models)
+    )
+    assert printed == both
+    assert both not in alone
+
+
+def test_a_manifest_names_all_members_and_goes_with_no_other_model(
+    models: list[str], photos: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    command = ["caption", *photos, "--out", str(tmp_path / "out"), "--device", "cpu"]
+    assert main([*command, *given(models)]) == 0
+    manifest = json.loads((tmp_path / "out/manifest.json").read_text())
+    assert len(set(manifest["model"])) == 2
+    assert main([*command, *given(models)]) == 0
+    capsys.readouterr()
+    for others in (models[:1], models[1:], models[::-1]):
+        assert main([*command, *given(others)]) == 1
+        assert "begun with another model" in capsys.readouterr().err
+
+
+def test_evaluate_writes_beside_the_first_model_and_reads_features_for_all(
+    models: list[str], shapes_data: Path, tmp_path: Path
+) -> None:
+    evaluate = ["evaluate", "--data", str(shapes_data), "--device", "cpu", *given(models)]
+    assert main(evaluate) == 0
+    captions = (tmp_path / "first/ensemble-val/captions.json").read_bytes()
+    captioner = load(models[0])
+    images = [record.image for record in Coco(shapes_data).read("val")]
+    feature_cache(
+        tmp_path / "features", captioner.encoder, captioner.preprocessing, images, workers=0
+    )
+    with_features = ["--features", str(tmp_path / "features"), "--out", str(tmp_path / "again")]
+    assert main([*evaluate, *with_features]) == 0
+    assert (tmp_path / "again/captions.json").read_bytes() == captions
+
+
+def test_features_cannot_be_of_two_encoders(
+    models: list[str], checkpoint: Path, shapes_data: Path, capsys: Capture
+) -> None:
+    saved = torch.load(checkpoint, weights_only=True)
+    saved["state_dict"]["captioner.encoder.mean"] += 1
+    torch.save(saved, models[1])
+    features = [*given(models), "--data", str(shapes_data), "--features", "features"]
+    assert main(["evaluate", *features]) == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("captioning: features: features are of one encoder")
