@@ -1,6 +1,7 @@
 """Show, Attend and Tell: captions for photos, and where the model looked for every word.
 
-`captioning.load(checkpoint)` gives a `Captioner`; importing this package imports nothing heavy.
+`captioning.load(checkpoint)` gives a `Captioner`, whose captions a notebook shows as interactive
+views; importing this package imports nothing heavy.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,8 @@ def __getattr__(name: str) -> Any:
     """Import `load`, and torch with it, when it is first asked for."""
     if name != "load":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from captioning.models import load
+    from captioning.models import Caption, load
+    from captioning.viewing.notebook import notebook_view
 
+    Caption.notebook_view = notebook_view
     return load

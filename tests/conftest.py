@@ -1,5 +1,7 @@
 import contextlib
 import io
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +97,21 @@ def checkpoint(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> P
         best = train(["--config", str(tiny_config), "--trainer.default_root_dir", str(folder)])
     assert best is not None
     return best
+
+
+@pytest.fixture(scope="module")  # while it runs, no other test of its thread may use asyncio
+def browser() -> Iterator[Any]:
+    """Headless Chromium, driven by Playwright."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+    names = ("chromium", "chromium-browser", "google-chrome")
+    executable = next(filter(None, map(shutil.which, names)), None)
+    if executable is None:
+        pytest.skip("no Chromium is installed")
+    with playwright.sync_playwright() as driver:
+        # Chromium's own sandbox does not work for root, as whom continuous integration runs.
+        browser = driver.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+        yield browser
+        browser.close()
 
 
 @pytest.fixture

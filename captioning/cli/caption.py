@@ -17,6 +17,9 @@ from captioning.errors import InputError, UsageError
 
 SHARD_SIZE = 1000
 
+RUNNERS_UP = 3
+"""Other words that a page tells of each word."""
+
 
 def add(commands: Commands) -> None:
     """Tell the parser of this command."""
@@ -28,6 +31,11 @@ def add(commands: Commands) -> None:
     parser.add_argument("--json", action="store_true", help="one JSON object per photo")
     parser.add_argument(
         "--overlay", metavar="DIR", help="write a picture per photo of where the model looked"
+    )
+    parser.add_argument(
+        "--html",
+        metavar="DIR",
+        help="write a page per photo to see word by word where the model looked, in any browser",
     )
     bulk = parser.add_argument_group("bulk captioning", "for more photos than a screen can show")
     bulk.add_argument(
@@ -64,23 +72,37 @@ def _print_captions(options: argparse.Namespace) -> int:
 
     from captioning.data.images import read_image
     from captioning.data.photos import find_photos
-    from captioning.models.batches import captioned, json_line
+    from captioning.models.batches import candidates, json_line
     from captioning.viewing.names import picture_names
 
     photos = list(find_photos(options.photos, options.list))
     pictures = picture_names(photos, options.overlay) if options.overlay else {}
+    pages = picture_names(photos, options.html, ".html") if options.html else {}
     captioner, search = model_and_search(options)
     failed = False
     # tqdm.write keeps lines and the progress bar apart where both go to one terminal.
-    for photo, caption in captioned(captioner, photos, search, options.batch_size):
-        if isinstance(caption, InputError):
-            tqdm.write(f"captioning: {caption}", file=sys.stderr)
+    for photo, found in candidates(
+        captioner,
+        photos,
+        search,
+        options.batch_size,
+        runners_up=RUNNERS_UP if pages else 0,
+    ):
+        if isinstance(found, InputError):
+            tqdm.write(f"captioning: {found}", file=sys.stderr)
             failed = True
             continue
+        caption = found[0]
+        if pictures or pages:
+            image = read_image(photo)
         if pictures:
-            from captioning.viewing.overlay import save
+            from captioning.viewing import overlay
 
-            save(read_image(photo), caption, pictures[photo])
+            overlay.save(image, caption, pictures[photo])
+        if pages:
+            from captioning.viewing import viewer
+
+            viewer.save(image, found, pages[photo], photo.name)
         shown = json_line(photo, caption) if options.json else f"{photo}\t{caption.text}"
         tqdm.write(shown, file=sys.stdout)
     return 1 if failed else 0
@@ -95,8 +117,9 @@ def _write_shards(options: argparse.Namespace) -> int:
     from captioning.prediction.processes import results
     from captioning.prediction.shards import Shards
 
-    if options.overlay:
-        raise UsageError("--overlay draws what is printed; leave out either it or --out")
+    if options.overlay or options.html:
+        name = "--overlay" if options.overlay else "--html"
+        raise UsageError(f"{name} draws what is printed; leave out either it or --out")
     processes = processes_of(options)
     photos = PhotoStream(options.photos, options.list)
     captioner, search = model_and_search(options, processes)
@@ -104,7 +127,9 @@ def _write_shards(options: argparse.Namespace) -> int:
     shards = Shards(folder, options.shard_size or SHARD_SIZE)
     manifest = Manifest(
         folder,
-        settings(Path(options.model), options.bf16, search, options.seed, shards.size, photos),
+        settings(
+            list(map(Path, options.model)), options.bf16, search, options.seed, shards.size, photos
+        ),
     )
     work = BulkCaptioning(
         captioner, search, photos, shards, manifest, options.batch_size, options.seed

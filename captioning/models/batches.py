@@ -68,13 +68,54 @@ def read_ahead(
         readers.shutdown(cancel_futures=True)
 
 
+def found_captions(
+    captioner: Captioner,
+    views: Sequence[View | InputError],
+    search: Search | None = None,
+    runners_up: int = 0,
+) -> list[list[Caption] | InputError]:
+    """All captions of each photo that could be read, and the reason for each other one."""
+    good = [view for view in views if isinstance(view, View)]
+    found = iter(captioner.candidates(good, search, runners_up))
+    return [view if isinstance(view, InputError) else next(found) for view in views]
+
+
 def best_captions(
     captioner: Captioner, views: Sequence[View | InputError], search: Search | None = None
 ) -> list[Caption | InputError]:
     """The best caption of each photo that could be read, and the reason for each other one."""
-    good = [view for view in views if isinstance(view, View)]
-    captions = iter(captioner.caption(good, search))
-    return [view if isinstance(view, InputError) else next(captions) for view in views]
+    found = found_captions(captioner, views, search)
+    return [each if isinstance(each, InputError) else each[0] for each in found]
+
+
+def candidates(
+    captioner: Captioner,
+    photos: Sequence[Path],
+    search: Search | None = None,
+    batch_size: int = 16,
+    progress: bool = True,
+    runners_up: int = 0,
+) -> Iterator[tuple[Path, list[Caption] | InputError]]:
+    """Each photo with its captions, the best first, or with the reason why it has none, in order.
+
+    Args:
+        captioner: the model.
+        photos: paths.
+        search: how words are chosen; the captioner's own if none.
+        batch_size: photos captioned at a time.
+        progress: show a progress bar on stderr, where that is a terminal.
+        runners_up: how many other words to tell of each word.
+    """
+    with tqdm(
+        total=len(photos),
+        unit="photo",
+        leave=False,
+        disable=None if progress and len(photos) > 1 else True,  # None: only on a terminal
+    ) as bar:
+        for _, paths, views in read_ahead(captioner, enumerate(cut(photos, batch_size))):
+            found = found_captions(captioner, views, search, runners_up)
+            yield from zip(paths, found, strict=True)
+            bar.update(len(paths))
 
 
 def captioned(
@@ -84,24 +125,9 @@ def captioned(
     batch_size: int = 16,
     progress: bool = True,
 ) -> Iterator[tuple[Path, Caption | InputError]]:
-    """Each photo with its best caption, or with the reason why it has none, in order.
-
-    Args:
-        captioner: the model.
-        photos: paths.
-        search: how words are chosen; the captioner's own if none.
-        batch_size: photos captioned at a time.
-        progress: show a progress bar on stderr, where that is a terminal.
-    """
-    with tqdm(
-        total=len(photos),
-        unit="photo",
-        leave=False,
-        disable=None if progress and len(photos) > 1 else True,  # None: only on a terminal
-    ) as bar:
-        for _, paths, views in read_ahead(captioner, enumerate(cut(photos, batch_size))):
-            yield from zip(paths, best_captions(captioner, views, search), strict=True)
-            bar.update(len(paths))
+    """Each photo with its best caption, or with the reason why it has none; see `candidates`."""
+    for photo, found in candidates(captioner, photos, search, batch_size, progress):
+        yield photo, found if isinstance(found, InputError) else found[0]
 
 
 def json_line(photo: Path, caption: Caption | InputError) -> str:

@@ -1,15 +1,32 @@
 """What the model says about one photo."""
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
 
 from jaxtyping import Float
+from PIL.Image import Image
 from torch import Tensor
+
+
+class RunnerUp(NamedTuple):
+    """What might have stood in a word's place.
+
+    Attributes:
+        word: the other word; None for the end of the caption.
+        probability: its probability given the photo and the words before it.
+    """
+
+    word: str | None
+    probability: float
 
 
 @dataclass(frozen=True)
 class Caption:
     """One caption with everything that is known of each of its words.
+
+    A notebook shows it as the interactive view of its attention.
 
     Attributes:
         words: the T words, without begin and end marks.
@@ -21,6 +38,10 @@ class Caption:
         crop: left, top, width and height, in pixels of the upright photo, of the part that the
             model saw; the grid of weights lies over this part.
         size: width and height of the upright photo in pixels.
+        runners_up: for each word the most probable other ones, the best first; empty unless they
+            were asked for.
+        photo: what was captioned, as it was given, so that a notebook can show it; None where
+            that was a view, so that captioning many photos keeps none of them in memory.
     """
 
     words: tuple[str, ...]
@@ -29,6 +50,12 @@ class Caption:
     score: float
     crop: tuple[float, float, float, float]
     size: tuple[int, int]
+    runners_up: tuple[tuple[RunnerUp, ...], ...] = ()
+    photo: str | Path | Image | None = field(default=None, compare=False, repr=False)
+
+    notebook_view: ClassVar[Callable[["Caption"], str | None] | None] = None
+    """What turns captions into HTML for notebooks. Set from above by `captioning.load`, since the
+    model knows nothing of its pictures."""
 
     @property
     def text(self) -> str:
@@ -37,11 +64,15 @@ class Caption:
 
     def as_json(self) -> dict[str, Any]:
         """The caption as plain JSON values, without the weights."""
-        return {
-            "caption": self.text,
-            "score": self.score,
-            "words": [
-                {"word": word, "probability": probability}
-                for word, probability in zip(self.words, self.probabilities, strict=True)
-            ],
-        }
+        words: list[dict[str, Any]] = [
+            {"word": word, "probability": probability}
+            for word, probability in zip(self.words, self.probabilities, strict=True)
+        ]
+        for entry, others in zip(words, self.runners_up, strict=False):  # empty if not asked for
+            entry["runners_up"] = [other._asdict() for other in others]
+        return {"caption": self.text, "score": self.score, "words": words}
+
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows; the plain representation where this is None."""
+        view = Caption.notebook_view
+        return None if view is None else view(self)

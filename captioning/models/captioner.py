@@ -1,6 +1,7 @@
 """The whole model: photos in, captions out."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,16 @@ from PIL.Image import Image
 from torch import Tensor, nn
 
 from captioning.configurable import build
+from captioning.data.images import Upload
 from captioning.data.preprocessing import Preprocessing, View
 from captioning.data.vocabulary import EOS, PAD, Vocabulary
-from captioning.errors import InputError
-from captioning.models.caption import Caption
+from captioning.models.caption import Caption, RunnerUp
 from captioning.models.decoder import Decoder
 from captioning.models.decoding import BeamSearch
 from captioning.models.encoder import CNNEncoder
+from captioning.models.joint_encoder import JointEncoder
+from captioning.models.runners_up import RunnersUp, find_runners_up
 from captioning.models.search import Decoded, Search
-from captioning.models.startup import WithoutRandomStart
 
 
 class Captioner(nn.Module):
@@ -41,7 +43,7 @@ class Captioner(nn.Module):
 
     def __init__(
         self,
-        encoder: CNNEncoder,
+        encoder: CNNEncoder | JointEncoder,
         decoder: Decoder,
         vocabulary: Vocabulary,
         preprocessing: Preprocessing,
@@ -79,7 +81,7 @@ class Captioner(nn.Module):
     @property
     def device(self) -> torch.device:
         """Where the parameters are."""
-        return self.encoder.mean.device
+        return next(self.parameters()).device
 
     def encode(self, images: Tensor) -> Float[Tensor, "B L D"]:
         """Annotation vectors of uint8 images (B, 3, H, W).
@@ -91,20 +93,23 @@ class Captioner(nn.Module):
     def decode(self, annotations: Float[Tensor, "B L D"], search: Search | None = None) -> Decoded:
         """Captions as tokens, by `search` or the captioner's own."""
         search = search or self.search
-        if not self.searches_in_bfloat16:
+        with self._search_precision(annotations.device):
             return search(self.decoder, self.decoder.remember(annotations))
-        with torch.autocast(annotations.device.type, torch.bfloat16):
-            return search(self.decoder, self.decoder.remember(annotations))
+
+    def _search_precision(self, device: torch.device) -> AbstractContextManager[object]:
+        if self.searches_in_bfloat16:
+            return torch.autocast(device.type, torch.bfloat16)
+        return nullcontext()
 
     def words(self, decoded: Decoded) -> list[str]:
         """The best caption of every image as one line of text."""
         return [" ".join(self.vocabulary.decode(row)) for row in decoded.tokens[:, 0].tolist()]
 
-    def view(self, photo: str | Path | Image) -> View:
+    def view(self, photo: str | Path | Upload | Image) -> View:
         """What the model sees of a photo; safe to call from several threads.
 
         Args:
-            photo: a path, or an image as `read_image` gives it.
+            photo: a path, an upload, or an image as `read_image` gives it.
 
         Raises:
             InputError: the photo cannot be read.
@@ -113,13 +118,18 @@ class Captioner(nn.Module):
 
     @torch.no_grad()  # in inference mode autocast would cast all weights anew at every word
     def candidates(
-        self, photos: Sequence[str | Path | Image | View], search: Search | None = None
+        self,
+        photos: Sequence[str | Path | Image | View],
+        search: Search | None = None,
+        runners_up: int = 0,
     ) -> list[list[Caption]]:
         """All captions that the search found for each photo, the best first.
 
         Args:
             photos: paths, images as `read_image` gives them, or views that `view` gave.
             search: how words are chosen; the captioner's own if none.
+            runners_up: how many other words to tell of each word; the captions are then read
+                once more.
 
         Raises:
             InputError: a photo cannot be read.
@@ -128,80 +138,64 @@ class Captioner(nn.Module):
         if not views:
             return []
         images = torch.stack([view.pixels for view in views]).to(self.device)
-        decoded = self.decode(self.encode(images), search)
-        tokens, log_probs, weights, scores = (part.cpu() for part in decoded)
+        annotations = self.encode(images)
+        decoded = self.decode(annotations, search)
+        others = None
+        if runners_up:
+            with self._search_precision(annotations.device):
+                others = find_runners_up(self.decoder, annotations, decoded.tokens, runners_up)
+            others = RunnersUp(*(part.cpu() for part in others))
+        decoded = Decoded(*(part.cpu() for part in decoded))
         return [
             [
-                self._caption(view, tokens[b, n], log_probs[b, n], weights[b, n], scores[b, n])
-                for n in range(tokens.shape[1])
-                if not scores[b, n].isneginf()
+                self._caption(photo, view, decoded, others, (b, n))
+                for n in range(decoded.tokens.shape[1])
+                if not decoded.scores[b, n].isneginf()
             ]
-            for b, view in enumerate(views)
+            for b, (photo, view) in enumerate(zip(photos, views, strict=True))
         ]
 
     def caption(
-        self, photos: Sequence[str | Path | Image | View], search: Search | None = None
+        self,
+        photos: Sequence[str | Path | Image | View],
+        search: Search | None = None,
+        runners_up: int = 0,
     ) -> list[Caption]:
         """The best caption of each photo; see `candidates`."""
-        return [found[0] for found in self.candidates(photos, search)]
+        return [found[0] for found in self.candidates(photos, search, runners_up)]
 
     def _caption(
         self,
+        photo: str | Path | Image | View,
         view: View,
-        tokens: Tensor,
-        log_probs: Tensor,
-        weights: Float[Tensor, "T L"],
-        score: Tensor,
+        decoded: Decoded,
+        others: RunnersUp | None,
+        place: tuple[int, int],
     ) -> Caption:
+        """The caption at a place, image and number, of what a search found."""
+        tokens, weights = decoded.tokens[place], decoded.weights[place]
         length = int(((tokens != PAD) & (tokens != EOS)).sum())
         rows = round(weights.shape[1] ** 0.5)  # views are square, so grids are
         return Caption(
             words=self.vocabulary.decode(tokens.tolist()),
-            probabilities=tuple(log_probs[:length].exp().tolist()),
+            probabilities=tuple(decoded.log_probs[place][:length].exp().tolist()),
             weights=weights[:length].float().unflatten(1, (rows, -1)),
-            score=score.item(),
+            score=decoded.scores[place].item(),
             crop=view.crop,
             size=view.size,
+            runners_up=() if others is None else self._runners_up(others, place, length),
+            photo=None if isinstance(photo, View) else photo,
         )
 
-
-def load(
-    checkpoint: str | Path, device: str | torch.device = "cpu", bfloat16: bool = False
-) -> Captioner:
-    """The captioner in a checkpoint of `captioning train`, ready to caption.
-
-    Args:
-        checkpoint: the file.
-        device: where it shall compute.
-        bfloat16: whether it searches in bfloat16; see `Captioner`.
-
-    Raises:
-        InputError: the file is missing or is no such checkpoint.
-    """
-    path = Path(checkpoint)
-    foreign = InputError(f"{path}: not a checkpoint of captioning; give one that `train` wrote")
-    try:
-        # Mapped, so that of the optimizer's state, twice as large as the model, nothing is read.
-        saved = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such checkpoint; `captioning train` writes one") from None
-    except Exception:  # torch.load raises a dozen kinds for files that it did not write
-        raise foreign from None
-    if not isinstance(saved, dict) or not isinstance(saved.get("captioner"), dict):
-        raise foreign
-    try:
-        with WithoutRandomStart():
-            captioner = Captioner.from_config(saved["captioner"])
-        prefix = "captioner."
-        captioner.load_state_dict(
-            {
-                name.removeprefix(prefix): value
-                for name, value in saved["state_dict"].items()
-                if name.startswith(prefix)
-            }
+    def _runners_up(
+        self, others: RunnersUp, place: tuple[int, int], length: int
+    ) -> tuple[tuple[RunnerUp, ...], ...]:
+        tokens = others.tokens[place][:length].tolist()
+        probabilities = others.probabilities[place][:length].tolist()
+        return tuple(
+            tuple(
+                RunnerUp(None if token == EOS else self.vocabulary.decode([token])[0], probability)
+                for token, probability in zip(*of_word, strict=True)
+            )
+            for of_word in zip(tokens, probabilities, strict=True)
         )
-    except (InputError, KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
-        summary = " ".join(str(error).split())[:200]  # load_state_dict names all that is missing
-        raise InputError(f"{path}: a damaged or outdated checkpoint ({summary})") from None
-    captioner.searches_in_bfloat16 = bfloat16
-    return captioner.eval().to(device)

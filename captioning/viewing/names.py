@@ -6,10 +6,17 @@ from pathlib import Path
 from captioning.errors import InputError
 
 
-def picture_names(photos: Iterable[Path], folder: str | Path) -> dict[Path, Path]:
-    """Where in the folder the picture of each photo goes.
+def picture_names(
+    photos: Iterable[Path], folder: str | Path, suffix: str = ".png"
+) -> dict[Path, Path]:
+    """Where in the folder the picture, or the page, of each photo goes.
 
-    A picture is named after its photo, as PNG; equal names are numbered from the second on.
+    It is named after its photo; equal names are numbered from the second on.
+
+    Args:
+        photos: the photos.
+        folder: where the pictures go.
+        suffix: how their names end.
 
     Raises:
         InputError: a picture would take the place of one of the photos.
@@ -19,10 +26,10 @@ def picture_names(photos: Iterable[Path], folder: str | Path) -> dict[Path, Path
     names: dict[Path, Path] = {}
     taken: set[str] = set()
     for photo in photos:
-        name, number = f"{photo.stem}.png", 1
+        name, number = f"{photo.stem}{suffix}", 1
         while name.casefold() in taken:  # some file systems do not tell a.png from A.png
             number += 1
-            name = f"{photo.stem}-{number}.png"
+            name = f"{photo.stem}-{number}{suffix}"
         taken.add(name.casefold())
         picture = Path(folder) / name
         if picture.resolve() in originals:

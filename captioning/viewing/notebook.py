@@ -1,0 +1,32 @@
+"""Captions as a notebook shows them."""
+
+from html import escape
+
+from PIL.Image import Image
+
+from captioning.data.images import read_image
+from captioning.errors import InputError
+from captioning.models.caption import Caption
+from captioning.viewing.viewer import html
+
+HEIGHT = 660
+"""Pixels of the frame, which a notebook does not fit to what is in it."""
+
+
+def notebook_view(caption: Caption) -> str | None:
+    """The interactive view in a frame of its own, so that many of them share one page.
+
+    Returns:
+        HTML; None where the photo is not known, or not any more what was captioned.
+    """
+    if caption.photo is None:
+        return None
+    try:
+        photo = caption.photo if isinstance(caption.photo, Image) else read_image(caption.photo)
+        content = html(photo, [caption])
+    except (InputError, ValueError):
+        return None
+    return (
+        f'<iframe sandbox="allow-scripts" srcdoc="{escape(content)}" title="{escape(caption.text)}"'
+        f' style="width: 100%; height: {HEIGHT}px; border: 0; border-radius: 8px"></iframe>'
+    )

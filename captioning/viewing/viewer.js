@@ -1,0 +1,372 @@
+/* The view of a caption's attention: the photo, its words, and where the model looked for each.
+
+   attentionView.mount(element, data, keys) fills an element with the view of `data`, which
+   `captioning.viewing.viewer.data` describes; what was mounted there before goes. Keys are heard on
+   `keys`: the view itself unless another element or the document is given. Every
+   <script type="application/json" data-attention-view> of the page is mounted into its parent. */
+"use strict";
+
+const attentionView = (() => {
+  // Inferno (matplotlib, CC0) begins at black and its lightness grows evenly.
+  const INFERNO =
+    "000004 0b0724 210c4a 3d0965 57106e 71196e 8a226a a32c61 bc3754 " +
+    "d24644 e45a31 f1731d f98e09 fcac11 f9cb35 f2ea69 fcffa4";
+  const STOPS = INFERNO.split(" ").map((hex) =>
+    [0, 2, 4].map((place) => parseInt(hex.slice(place, place + 2), 16)));
+  const SIDE = 256; // pixels of a map, about
+  const FADE = 160; // milliseconds from one word's map to the next
+  const PACE = 1100; // milliseconds for each word that is played
+  const DARKEST = 0.88; // opacity of the spotlight's dark
+
+  const mounted = new WeakMap();
+  let serial = 0; // radio buttons of one name are one group in the whole page
+
+  /* Children that are strings become text nodes, never markup. */
+  const make = (tag, attributes = {}, ...children) => {
+    const node = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+    node.append(...children);
+    return node;
+  };
+
+  const percent = (share) => {
+    const value = 100 * share;
+    if (value < 0.1) return "<0.1%";
+    return `${value < 9.95 ? value.toFixed(1) : Math.min(Math.round(value), 100)}%`;
+  };
+
+  /* Four cells and their shares for each pixel of an axis, by the cubic B-spline, which unlike
+     interpolating cubics never rings below zero. Beyond the outermost centres edge cells repeat. */
+  const spline = (cells, pixels) => Array.from({ length: pixels }, (_, pixel) => {
+    const place = ((pixel + 0.5) / pixels) * cells - 0.5;
+    const before = Math.floor(place);
+    const x = place - before;
+    const shares = [
+      (1 - x) ** 3 / 6,
+      (3 * x ** 3 - 6 * x ** 2 + 4) / 6,
+      (-3 * x ** 3 + 3 * x ** 2 + 3 * x + 1) / 6,
+      x ** 3 / 6,
+    ];
+    return shares.map((share, i) => [Math.min(Math.max(before - 1 + i, 0), cells - 1), share]);
+  });
+
+  /* A word's grid of bytes as a smooth map between zero and one. */
+  const smooth = (base64, rows, columns, height, width) => {
+    const cells = Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+    const across = spline(columns, width);
+    const down = spline(rows, height);
+    const lines = Array.from({ length: rows }, (_, row) => Float32Array.from(across, (shares) =>
+      shares.reduce((sum, [column, share]) => sum + share * cells[row * columns + column], 0)));
+    const map = new Float32Array(height * width);
+    down.forEach((shares, y) => {
+      for (const [row, share] of shares) {
+        const line = lines[row];
+        for (let x = 0; x < width; x += 1) map[y * width + x] += share * line[x];
+      }
+    });
+    const top = map.reduce((most, value) => Math.max(most, value), 1e-9);
+    return map.map((value) => value / top);
+  };
+
+  const heat = Array.from({ length: 256 }, (_, level) => {
+    const place = (level / 255) * (STOPS.length - 1);
+    const before = Math.min(Math.floor(place), STOPS.length - 2);
+    const colour = STOPS[before].map((low, i) =>
+      Math.round(low + (STOPS[before + 1][i] - low) * (place - before)));
+    return [...colour, 255];
+  });
+  const spotlight = Array.from({ length: 256 }, (_, level) =>
+    [0, 0, 0, Math.round(255 * DARKEST * (1 - level / 255))]);
+  const COLOURS = { heat, spotlight };
+
+  /* The colours of all levels, each as the one number that its four bytes are. */
+  const pixels = (colours) => new Uint32Array(Uint8ClampedArray.from(colours.flat()).buffer);
+  const PIXELS = { heat: pixels(heat), spotlight: pixels(spotlight) };
+
+  class View {
+    constructor(element, data, keys) {
+      this.data = data;
+      this.pinned = null; // the word chosen by focus, click, tap or play
+      this.hovered = null; // the word under the mouse, which goes first
+      this.mode = "heat";
+      this.gone = new AbortController();
+      this.group = `attention-view-${(serial += 1)}`;
+      this.build();
+      element.replaceChildren(this.root);
+      this.listen(keys || this.root);
+      this.choose(0);
+    }
+
+    /* Take away what outlives the elements. */
+    remove() {
+      this.stop();
+      this.gone.abort();
+    }
+
+    build() {
+      const { title, photo, size, crop, captions } = this.data;
+      const [left, top, width, height] = crop;
+      this.canvas = make("canvas", { "aria-hidden": "true" });
+      this.image = make("img", { src: photo, draggable: "false" });
+      const seen = make("div", { class: "seen" }, this.canvas);
+      const places = { left: left / size[0], top: top / size[1],
+        width: width / size[0], height: height / size[1] };
+      for (const [name, share] of Object.entries(places)) seen.style[name] = `${100 * share}%`;
+      this.stage = make("div", { class: "stage" }, this.image, seen);
+      this.stage.style.setProperty("--shape", size[0] / size[1]);
+      this.stage.style.aspectRatio = `${size[0]} / ${size[1]}`;
+      const isWhole = width > 0.99 * size[0] && height > 0.99 * size[1];
+
+      this.line = make("p", { class: "words", role: "group", dir: "auto",
+        "aria-label": "Caption, word by word" });
+      this.details = make("div", { class: "details", "aria-live": "polite" });
+      this.player = make("button", { type: "button", class: "play" });
+      this.strength = make("input", { type: "range", min: 0, max: 100, value: 80 });
+      const modes = [["heat", "Heat map"], ["spotlight", "Spotlight"]].map(([mode, name]) => {
+        const radio = make("input", { type: "radio", name: `${this.group}-mode`, value: mode });
+        radio.checked = mode === this.mode;
+        radio.addEventListener("change", () => { this.mode = mode; this.render(); });
+        return make("label", {}, radio, make("span", {}, name));
+      });
+      this.peak = make("span", {});
+      this.scale = make("div", { class: "scale", "aria-hidden": "true" });
+      const legend = make("div", { class: "legend" },
+        make("div", { class: "ends" }, make("span", {}, "0"), this.peak), this.scale,
+        this.note = make("p", { class: "note" }));
+      this.framed = isWhole ? "" : " The model saw the framed part of the photo.";
+
+      const picture = make("div", { class: "picture" }, this.stage, this.line);
+      const panel = make("div", { class: "panel" }, this.details,
+        make("div", { class: "controls" },
+          make("div", { class: "row" }, this.player,
+            make("fieldset", { class: "modes" }, make("legend", { class: "hidden" }, "Show as"),
+              ...modes)),
+          make("label", { class: "strength" }, make("span", {}, "Opacity"), this.strength)),
+        legend);
+      if (captions.length > 1) panel.append(this.chooser());
+      this.root = make("div", { class: isWhole ? "attention-view whole" : "attention-view" });
+      if (title) this.root.append(make("h1", {}, title));
+      this.root.append(make("div", { class: "columns" }, picture, panel));
+    }
+
+    /* A choice between several captions of the photo. */
+    chooser() {
+      const choices = this.data.captions.map((caption, index) => {
+        const radio = make("input", { type: "radio", name: `${this.group}-caption` });
+        radio.checked = index === 0;
+        radio.addEventListener("change", () => this.choose(index));
+        const text = caption.caption || "(no words)";
+        const score = caption.score.toFixed(2).replace("-", "\u2212");
+        return make("label", {}, radio, make("span", { dir: "auto" }, text),
+          make("span", { class: "score" }, score));
+      });
+      return make("fieldset", { class: "captions" },
+        make("legend", {}, "Captions and their scores"), ...choices);
+    }
+
+    listen(keys) {
+      const { signal } = this.gone;
+      this.player.addEventListener("click", () => this.toggle());
+      this.strength.addEventListener("input", () => this.render());
+      this.stage.addEventListener("click", () => this.clear());
+      this.line.addEventListener("pointerleave", () => { this.hovered = null; this.render(); });
+      keys.addEventListener("keydown", (event) => this.key(event), { signal });
+      // A button is pressed when the space bar goes up, which here means play.
+      keys.addEventListener("keyup", (event) => {
+        if (event.key === " " && this.words.includes(event.target)) event.preventDefault();
+      }, { signal });
+    }
+
+    key(event) {
+      if (event.altKey || event.ctrlKey || event.metaKey) return;
+      const isControl = !this.words.includes(event.target) &&
+        event.target.closest?.("a, button, input, select, textarea");
+      if (event.key === "Escape") {
+        this.clear();
+      } else if (isControl) {
+        return; // its own keys are its own
+      } else if (event.key === " ") {
+        if (!event.repeat) this.toggle();
+        event.preventDefault();
+      } else {
+        const isLeftwards = getComputedStyle(this.line).direction === "rtl";
+        const focused = this.words.indexOf(document.activeElement);
+        const at = focused >= 0 ? focused : this.pinned ?? -1;
+        const next = {
+          ArrowRight: at + (isLeftwards ? -1 : 1),
+          ArrowLeft: at + (isLeftwards ? 1 : -1),
+          Home: 0,
+          End: this.words.length - 1,
+        }[event.key];
+        if (next === undefined || !this.words.length) return;
+        this.words[Math.min(Math.max(next, 0), this.words.length - 1)].focus();
+        event.preventDefault();
+      }
+    }
+
+    /* Show another caption. */
+    choose(index) {
+      this.stop();
+      this.pinned = this.hovered = null;
+      this.caption = this.data.captions[index];
+      const { words, rows, columns } = this.caption;
+      this.even = 1 / (rows * columns);
+      this.note.textContent = "Attention per region, scaled to each word\u2019s maximum; " +
+        `the mark is an even spread, ${percent(this.even)}.${this.framed}`;
+      this.image.alt = this.caption.caption;
+      this.canvas.width = columns * Math.max(4, Math.round(SIDE / columns));
+      this.canvas.height = rows * Math.max(4, Math.round(SIDE / rows));
+      this.maps = words.map(() => null);
+      this.shown = null;
+      this.words = words.map(({ word, probability }, place) => {
+        const bar = make("span", { class: "bar" });
+        bar.style.setProperty("--share", probability);
+        const button = make("button", { type: "button", "aria-pressed": "false" },
+          make("span", { class: "word" }, word), bar,
+          make("span", { class: "probability" }, percent(probability)));
+        button.addEventListener("focus", () => this.pin(place));
+        button.addEventListener("click", () => this.pin(place)); // Safari focuses no buttons
+        button.addEventListener("pointerenter", (event) => {
+          if (event.pointerType === "touch") return;
+          this.stop();
+          this.hovered = place;
+          this.render();
+        });
+        return button;
+      });
+      this.line.replaceChildren(...this.words.flatMap((word) => [word, " "]));
+      if (!words.length) this.line.append(make("em", {}, "The model has found no words."));
+      this.player.disabled = !words.length;
+      this.render();
+    }
+
+    pin(place) {
+      this.stop();
+      this.pinned = place;
+      this.render();
+    }
+
+    clear() {
+      this.stop();
+      this.pinned = this.hovered = null;
+      this.render();
+    }
+
+    toggle() {
+      if (this.timer) {
+        this.stop();
+      } else if (this.words.length) {
+        this.hovered = null;
+        const next = (this.pinned ?? -1) + 1;
+        this.play(next < this.words.length ? next : 0);
+      }
+      this.render();
+    }
+
+    play(place) {
+      this.pinned = place;
+      this.timer = setTimeout(() => {
+        if (place + 1 < this.words.length) this.play(place + 1);
+        else this.stop();
+        this.render();
+      }, PACE);
+      this.render();
+    }
+
+    stop() {
+      clearTimeout(this.timer);
+      this.timer = null;
+    }
+
+    render() {
+      const index = this.hovered ?? this.pinned;
+      this.root.dataset.word = index ?? "";
+      this.root.dataset.mode = this.mode;
+      this.root.style.setProperty("--strength", this.strength.value / 100);
+      this.player.textContent = this.timer ? "Pause" : "Play";
+      this.player.classList.toggle("playing", Boolean(this.timer));
+      this.words.forEach((word, i) => {
+        word.setAttribute("aria-pressed", String(i === this.pinned));
+        word.classList.toggle("shown", i === index);
+      });
+      const scale = COLOURS[this.mode].filter((_, level) => level % 15 === 0)
+        .map(([red, green, blue, opacity]) => `rgb(${red} ${green} ${blue} / ${opacity / 255})`);
+      this.scale.style.backgroundImage = `linear-gradient(to right, ${scale.join(", ")})`;
+      const peak = index === null ? null : this.caption.words[index].peak;
+      this.peak.textContent = peak === null ? "max" : percent(peak);
+      this.scale.classList.toggle("marked", peak !== null);
+      this.scale.style.setProperty("--mark", peak === null ? 0 : Math.min(this.even / peak, 1));
+      this.tell(index);
+      if (index !== null) this.draw(this.map(index));
+    }
+
+    /* The word's probability and those of its runners-up. */
+    tell(index) {
+      if (index === this.told && this.toldOf === this.caption) return; // or it is read out twice
+      [this.told, this.toldOf] = [index, this.caption];
+      if (index === null) {
+        const way = matchMedia("(hover: hover)").matches ? "Point at" : "Tap";
+        this.details.replaceChildren(make("p", { class: "hint" },
+          `${way} a word to see where the model looked while writing it, or press play.`));
+        return;
+      }
+      const { word, probability, runners_up: others = [] } = this.caption.words[index];
+      const entries = [{ word, probability }, ...others].map((entry) => {
+        const bar = make("span", { class: "bar" });
+        bar.style.setProperty("--share", entry.probability);
+        const name = entry.word === null ? make("em", { class: "name" }, "end of caption")
+          : make("span", { class: "name", dir: "auto" }, entry.word);
+        return make("li", {}, name, " ",
+          make("span", { class: "probability" }, percent(entry.probability)), bar);
+      });
+      this.details.replaceChildren(
+        make("p", { class: "note" }, others.length ? "Next word, and what else it might have been"
+          : "Next word"),
+        make("ol", {}, ...entries));
+    }
+
+    map(index) {
+      const { words, rows, columns } = this.caption;
+      this.maps[index] ??= smooth(
+        words[index].weights, rows, columns, this.canvas.height, this.canvas.width);
+      return this.maps[index];
+    }
+
+    /* Fade from the map that is on the canvas to another one. */
+    draw(map) {
+      cancelAnimationFrame(this.frame);
+      const from = this.shown;
+      const isStill = !from || from === map ||
+        matchMedia("(prefers-reduced-motion: reduce)").matches;
+      const began = performance.now();
+      const step = (now) => {
+        const part = isStill ? 1 : Math.min(Math.max((now - began) / FADE, 0), 1);
+        this.shown = part === 1 ? map : map.map((value, i) => from[i] + part * (value - from[i]));
+        this.paint(this.shown);
+        if (part < 1) this.frame = requestAnimationFrame(step);
+      };
+      step(began);
+    }
+
+    paint(map) {
+      const context = this.canvas.getContext("2d");
+      const picture = context.createImageData(this.canvas.width, this.canvas.height);
+      const colours = PIXELS[this.mode];
+      const painted = new Uint32Array(picture.data.buffer);
+      for (let i = 0; i < map.length; i += 1) painted[i] = colours[Math.round(255 * map[i])];
+      context.putImageData(picture, 0, 0);
+    }
+  }
+
+  const mount = (element, data, keys) => {
+    mounted.get(element)?.remove();
+    const view = new View(element, data, keys);
+    mounted.set(element, view);
+    return view;
+  };
+
+  for (const script of document.querySelectorAll("script[data-attention-view]")) {
+    mount(script.parentElement, JSON.parse(script.textContent), document);
+  }
+  return { mount };
+})();

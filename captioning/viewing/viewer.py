@@ -1,0 +1,157 @@
+"""One page per photo: its captions, and for every word where the model looked, to be explored.
+
+The page is one file that asks for nothing from anywhere: the photo, the attention weights, a style
+sheet and a script lie in it, and its content security policy forbids all else. Text becomes text
+nodes, never markup, whatever a vocabulary or a file name holds.
+
+Other pages show the same view: they hold `viewer.css` and `viewer.js`, as `asset` gives them, and
+call `attentionView.mount(element, data)` with what `data` makes here, as often as they like.
+"""
+
+import base64
+import hashlib
+import io
+import json
+from collections.abc import Sequence
+from functools import cache
+from html import escape
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from PIL import Image
+from torch import Tensor
+
+from captioning.files import written_whole
+from captioning.models.caption import Caption
+
+LONG_SIDE = 1024
+"""Most pixels of the longer side of the photo in the page."""
+
+QUALITY = 85
+"""Of the photo as JPEG."""
+
+
+def data(
+    photo: Image.Image, captions: Sequence[Caption], title: str = "", long_side: int = LONG_SIDE
+) -> dict[str, Any]:
+    """What the view shows, as plain JSON values.
+
+    A word's weights are one byte per region, row by row from the top, as base64: 255 is the word's
+    own maximum, which stands beside them as `peak`.
+
+    Args:
+        photo: the upright photo, with the size that the captions name.
+        captions: its captions, the first of which is shown first.
+        title: a name of the photo.
+        long_side: most pixels of the longer side of the photo in the view.
+
+    Raises:
+        ValueError: there is no caption, or the photo's size is not the captions'.
+    """
+    if not captions:
+        raise ValueError("no caption to show; give at least one")
+    for caption in captions:
+        if photo.size != tuple(caption.size):
+            raise ValueError(
+                f"the photo is {photo.size} pixels but the caption is of one of {caption.size}; "
+                "pass the photo that was captioned, turned upright"
+            )
+    first = captions[0]
+    return {
+        "title": title,
+        "photo": _jpeg(photo, long_side),
+        "size": list(first.size),
+        "crop": list(first.crop),
+        "captions": [_caption(caption) for caption in captions],
+    }
+
+
+def html(
+    photo: Image.Image, captions: Sequence[Caption], title: str = "", long_side: int = LONG_SIDE
+) -> str:
+    """A whole HTML document of the view, all in ASCII; see `data`.
+
+    Raises:
+        ValueError: there is no caption, or the photo's size is not the captions'.
+    """
+    content = data(photo, captions, title, long_side)
+    style, script = asset("viewer.css"), asset("viewer.js")
+    policy = (
+        "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
+        f"style-src {source_hash(style)}; script-src {source_hash(script)}"
+    )
+    return Template(asset("viewer.html")).substitute(
+        policy=policy,
+        title=_text(title or captions[0].text),
+        caption=_text(captions[0].text),
+        data=_json(content),
+        style=style,
+        script=script,
+    )
+
+
+def save(
+    photo: Image.Image, captions: Sequence[Caption], path: str | Path, title: str = ""
+) -> None:
+    """Write what `html` makes to a file, whole or not at all.
+
+    Raises:
+        InputError: the folder cannot be written to.
+        ValueError: there is no caption, or the photo's size is not the captions'.
+    """
+    content = html(photo, captions, title)
+    with written_whole(path) as temporary:
+        temporary.write_bytes(content.encode("ascii"))
+
+
+@cache
+def asset(name: str) -> str:
+    """The text of a part of the view: `viewer.html`, `viewer.css` or `viewer.js`."""
+    return Path(__file__).with_name(name).read_text(encoding="ascii")
+
+
+def _caption(caption: Caption) -> dict[str, Any]:
+    told = caption.as_json()
+    _, rows, columns = caption.weights.shape
+    for word, weights in zip(told["words"], caption.weights, strict=True):
+        word["peak"] = weights.max().item()
+        word["weights"] = _bytes(weights)
+    return told | {"rows": rows, "columns": columns}
+
+
+def _bytes(weights: Float[Tensor, "rows columns"]) -> str:
+    """Weights as shares of their maximum, one byte each, in base64."""
+    shares = weights / weights.max().clamp(min=torch.finfo(torch.float32).tiny)
+    whole = (255 * shares).round().cpu().numpy().astype(np.uint8)
+    return base64.b64encode(whole.tobytes()).decode()
+
+
+def _jpeg(photo: Image.Image, long_side: int) -> str:
+    """The photo, made smaller if need be and without its metadata, as a data URI."""
+    small = photo.convert("RGB")
+    small.thumbnail((long_side, long_side), Image.Resampling.LANCZOS, reducing_gap=3.0)
+    small.info.clear()  # comments and XMP, such as where it was taken, would be written too
+    content = io.BytesIO()
+    small.save(content, format="JPEG", quality=QUALITY, optimize=True)
+    return f"data:image/jpeg;base64,{base64.b64encode(content.getvalue()).decode()}"
+
+
+def _json(value: Any) -> str:
+    """JSON in ASCII that nothing in it can end as a part of an HTML document."""
+    escapes = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&"}
+    return json.dumps(value, separators=(",", ":")).translate(escapes)
+
+
+def _text(text: str) -> str:
+    """Text within an HTML document, in ASCII, also where a file name is no Unicode."""
+    return escape(text).encode("ascii", "xmlcharrefreplace").decode()
+
+
+def source_hash(content: str) -> str:
+    """How a content security policy names what lies between two tags."""
+    digest = hashlib.sha256(content.encode("ascii")).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"

@@ -1,0 +1,229 @@
+"""What a page does in a real browser, opened from disk."""
+
+import io
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from captioning.models.caption import Caption, RunnerUp
+from captioning.viewing import viewer
+from captioning.viewing.notebook import notebook_view
+
+MARKUP = "<img src=x onerror=document.title='run'>"
+WORDS = ("a", "small", "dog", MARKUP)
+SIZE = (90, 60)
+
+
+def caption(words: tuple[str, ...] = WORDS, **changes: Any) -> Caption:
+    """A caption whose model saw the central square, and looked at one region more for each word."""
+    weights = torch.eye(16)[: len(words)].unflatten(1, (4, 4))
+    others = tuple((RunnerUp("cat", 0.25), RunnerUp(None, 0.02)) for _ in words)
+    probabilities = tuple(0.5 + 0.1 * place for place in range(len(words)))
+    crop = (15.0, 0.0, 60.0, 60.0)
+    return Caption(words, probabilities, weights, -1.0, crop, SIZE, others, **changes)
+
+
+@pytest.fixture
+def page(browser: Any, tmp_path: Path) -> Iterator[Any]:
+    """The view of two captions; a test fails if the page complains or asks for anything."""
+    path = tmp_path / "<b>dog & co.html"
+    captions = [caption(), caption(("the", "cat"))]
+    viewer.save(Image.new("RGB", SIZE, "grey"), captions, path, path.name)
+    context = browser.new_context(reduced_motion="reduce", viewport={"width": 1000, "height": 700})
+    page, wrong = context.new_page(), []
+    page.set_default_timeout(10_000)
+    page.on("console", lambda message: wrong.append(message.text))
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("request", lambda request: wrong.append(request.url[:200]))
+    page.goto(path.as_uri())
+    asked = [entry for entry in wrong if not entry.startswith(("file:", "data:"))]
+    yield page
+    context.close()
+    assert asked == []
+    assert [entry for entry in wrong if not entry.startswith(("file:", "data:"))] == []
+
+
+def pixels(page: Any) -> str:
+    """The map on the canvas."""
+    return page.locator("canvas").evaluate("canvas => canvas.toDataURL()")
+
+
+def picture(page: Any) -> np.ndarray:
+    """The photo with what is laid over it, as it is on the screen."""
+    with Image.open(io.BytesIO(page.locator(".stage").screenshot())) as shot:
+        return np.asarray(shot.convert("RGB"), dtype=float)
+
+
+def word(page: Any, place: int) -> Any:
+    return page.locator(".words button").nth(place)
+
+
+def chosen(page: Any) -> str:
+    """The place of the word that is shown."""
+    return page.locator(".attention-view").get_attribute("data-word")
+
+
+def test_pointing_at_a_word_lays_its_attention_over_the_photo(page: Any) -> None:
+    maps, pictures = set(), [picture(page)]
+    for place in range(3):
+        word(page, place).hover()
+        maps.add(pixels(page))
+        pictures.append(picture(page))
+    assert len(maps) == 3
+    assert all(np.abs(a - b).max() > 50 for a, b in itertools.combinations(pictures, 2))
+    page.mouse.move(1, 1)
+    assert np.abs(picture(page) - pictures[0]).max() < 3
+
+
+def test_one_map_fades_into_the_next(page: Any) -> None:
+    word(page, 1).hover()
+    expected = pixels(page)
+    page.emulate_media(reduced_motion="no-preference")
+    word(page, 0).hover()
+    word(page, 1).hover()
+    page.wait_for_function(
+        "expected => document.querySelector('canvas').toDataURL() === expected", arg=expected
+    )
+
+
+def test_the_brightest_place_is_where_the_model_looked(page: Any) -> None:
+    plain = picture(page)
+    for place in range(3):
+        word(page, place).hover()
+        light = (picture(page) - plain).mean(2)
+        height, width = light.shape
+        y, x = np.nonzero(light > 0.95 * light.max())
+        across = (x.mean() / width * 90 - 15) / 60  # of the central square of a photo of 90 x 60
+        assert place / 4 < across < (place + 1) / 4
+        assert 0 < y.mean() / height < 1 / 4
+
+
+def test_the_map_lies_over_what_the_model_saw(page: Any) -> None:
+    photo, seen = (page.locator(name).bounding_box() for name in (".stage img", "canvas"))
+    assert photo["width"] / photo["height"] == pytest.approx(1.5, rel=0.01)
+    assert (seen["x"] - photo["x"]) / photo["width"] == pytest.approx(1 / 6, abs=0.01)
+    assert seen["width"] / photo["width"] == pytest.approx(2 / 3, abs=0.01)
+    assert seen["height"] == pytest.approx(photo["height"], abs=1)
+
+
+def test_keys_go_from_word_to_word(page: Any) -> None:
+    keys = ["ArrowRight", "ArrowRight", "ArrowLeft", "End", "ArrowRight", "Home", "Tab", "Escape"]
+    found = []
+    for key in keys:
+        page.keyboard.press(key)
+        found.append(chosen(page))
+    assert found == ["0", "1", "0", "3", "3", "0", "1", ""]
+
+
+def test_the_space_bar_plays_and_pauses(page: Any) -> None:
+    page.clock.install()
+    first = page.locator(".play").inner_text()
+    page.keyboard.press(" ")
+    seen, maps = [], set()
+    for _ in WORDS:
+        seen.append(chosen(page))
+        maps.add(pixels(page))
+        page.clock.run_for(1100)
+    assert seen == ["0", "1", "2", "3"]
+    assert len(maps) == 4
+    assert page.locator(".play").inner_text() == first  # it has come to the end
+    page.keyboard.press(" ")
+    page.clock.run_for(1100)
+    page.keyboard.press(" ")
+    page.clock.run_for(5000)
+    assert chosen(page) == "1"
+
+
+def test_space_on_a_word_plays_on_from_it(page: Any) -> None:
+    page.clock.install()
+    word(page, 1).focus()
+    page.keyboard.press(" ")
+    assert (chosen(page), page.locator(".play").inner_text()) == ("2", "Pause")
+
+
+def test_a_word_tells_its_probability_and_its_runners_up(page: Any) -> None:
+    word(page, 1).focus()
+    details = page.locator("[aria-live]")
+    assert details.locator("li").all_inner_texts() == [
+        "small\n60%",
+        "cat\n25%",
+        "end of caption\n2.0%",
+    ]
+
+
+def test_spotlight_and_opacity_change_the_picture(page: Any) -> None:
+    word(page, 0).focus()
+    pictures = [picture(page)]
+    page.get_by_text("Spotlight").click()
+    pictures.append(picture(page))
+    page.get_by_label("Opacity").fill("20")
+    pictures.append(picture(page))
+    assert all(np.abs(a - b).max() > 50 for a, b in itertools.combinations(pictures, 2))
+
+
+def test_another_caption_can_be_chosen(page: Any) -> None:
+    page.get_by_text("the cat").click()
+    assert page.locator(".words .word").all_inner_texts() == ["the", "cat"]
+    assert page.locator(".stage img").get_attribute("alt") == "the cat"
+
+
+def test_markup_stays_text(page: Any) -> None:
+    assert page.locator("h1").inner_text() == "<b>dog & co.html" == page.title()
+    assert word(page, 3).locator(".word").inner_text() == MARKUP
+    assert page.locator("img").count() == 1
+
+
+def test_a_screen_reader_finds_photo_words_and_controls_by_name(page: Any) -> None:
+    assert page.get_by_role("img", name=" ".join(WORDS)).count() == 1
+    words = page.get_by_role("group", name="Caption").get_by_role("button")
+    assert words.count() == len(WORDS)
+    for role, name in (("button", "Play"), ("slider", "Opacity"), ("radio", "Spotlight")):
+        assert page.get_by_role(role, name=name).count() == 1
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_phone_shows_it_without_scrolling_sideways_and_answers_taps(
+    browser: Any, tmp_path: Path, theme: Any
+) -> None:
+    long = ("Donaudampfschifffahrtsgesellschaft" * 2, "dog")
+    viewer.save(Image.new("RGB", SIZE), [caption(long)], tmp_path / "a.html", "name" * 40)
+    phone = {"width": 360, "height": 640}
+    context = browser.new_context(viewport=phone, has_touch=True, color_scheme=theme)
+    page = context.new_page()
+    page.goto((tmp_path / "a.html").as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    red, *_ = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g)")
+    assert (int(red) < 64) == (theme == "dark")
+    word(page, 1).tap()
+    assert chosen(page) == "1"
+    context.close()
+
+
+def test_several_captions_of_a_notebook_keep_apart(browser: Any) -> None:
+    photo = Image.new("RGB", SIZE, "grey")
+    views = [notebook_view(caption(words, photo=photo)) for words in (("a",), ("b", "c"))]
+    page = browser.new_page()
+    page.set_content("".join(map(str, views)))
+    first, second = (page.frame_locator("iframe").nth(i) for i in range(2))
+    second.locator(".words button").nth(1).hover()
+    assert second.locator(".attention-view").get_attribute("data-word") == "1"
+    assert first.locator(".attention-view").get_attribute("data-word") == ""
+    page.close()
+
+
+def test_a_page_mounts_one_caption_after_the_other(browser: Any) -> None:
+    photo = Image.new("RGB", SIZE, "grey")
+    page = browser.new_page()
+    page.set_content(f"<style>{viewer.asset('viewer.css')}</style><div></div>")
+    page.add_script_tag(content=viewer.asset("viewer.js"))
+    mount = "data => attentionView.mount(document.querySelector('div'), data) && null"
+    for words in (("a", "dog"), ("the", "cat")):
+        page.evaluate(mount, viewer.data(photo, [caption(words)]))
+        assert page.locator(".words .word").all_inner_texts() == list(words)
+    page.close()
