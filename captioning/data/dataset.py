@@ -53,6 +53,11 @@ class Batch(NamedTuple):
         return Batch(images, self.tokens.to(device, non_blocking=True), self.records)
 
 
+def sided(record: Record) -> bool:
+    """Whether a caption says left or right, so that it would not be true of the mirrored image."""
+    return any(SIDED.search(caption) for caption in record.captions)
+
+
 def collate(examples: Sequence[Example]) -> Batch:
     """Examples as one batch, with every image stored once."""
     n = max(len(example.captions) for example in examples)
@@ -83,6 +88,8 @@ class CaptionDataset(Dataset[Example]):
         max_tokens: the most tokens of a caption, EOS counted; a longer one loses its end.
         augment: random crops, and mirroring where no caption says left or right.
         features: annotation vectors to use instead of pixels.
+        mirrored: annotation vectors of the mirrored images, to use half of the time where no
+            caption says left or right.
     """
 
     def __init__(
@@ -94,6 +101,7 @@ class CaptionDataset(Dataset[Example]):
         max_tokens: int = 50,
         augment: bool = False,
         features: FeatureCache | None = None,
+        mirrored: FeatureCache | None = None,
     ) -> None:
         self.records = records
         self.vocabulary = vocabulary
@@ -102,6 +110,7 @@ class CaptionDataset(Dataset[Example]):
         self.max_tokens = max_tokens
         self.augment = augment
         self.features = features
+        self.mirrored = mirrored
 
     def __len__(self) -> int:
         return len(self.records)
@@ -131,11 +140,14 @@ class CaptionDataset(Dataset[Example]):
 
     def _image(self, record: Record, generator: torch.Generator) -> Tensor:
         if self.features is not None:
-            return self.features[record.image]
+            features = self.features
+            if self.mirrored is not None and not sided(record):
+                features = self.mirrored if torch.rand((), generator=generator) < 0.5 else features
+            return features[record.image]
         if not self.augment:
             return self.preprocessing(record.image).pixels
-        sided = any(SIDED.search(caption) for caption in record.captions)
-        return self.preprocessing.augmented(record.image, generator, flip=not sided).pixels
+        flip = not sided(record)
+        return self.preprocessing.augmented(record.image, generator, flip).pixels
 
     def _captions(self, record: Record, generator: torch.Generator) -> list[Int[Tensor, "T"]]:
         chosen = torch.arange(len(record.captions))

@@ -5,8 +5,10 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BufferedReader, BytesIO
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
@@ -21,6 +23,36 @@ IMAGE_SUFFIXES = frozenset(f".{name}" for name in FORMATS)
 SIDEWAYS = (5, 6, 7, 8)
 RIGHT_ON_LEFT = (2, 3, 6, 7)
 BOTTOM_ON_TOP = (3, 4, 7, 8)
+
+
+class PhotoSizeError(InputError):
+    """A photo of more pixels than it is safe to decode."""
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A photo in memory that came from somebody who is not to be trusted.
+
+    Attributes:
+        name: what errors call it.
+        data: the bytes of its file.
+        max_pixels: of more it is refused by what its header says, before it is decoded.
+    """
+
+    name: str
+    data: bytes
+    max_pixels: int
+
+    # No others: Pillow would run Ghostscript on PostScript.
+    formats: ClassVar = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+
+    def __str__(self) -> str:
+        return self.name
+
+    def open(self, mode: str) -> BytesIO:
+        """The bytes as a file, as `Path.open` gives one."""
+        assert mode == "rb"
+        return BytesIO(self.data)
 
 
 class ReducedImage(NamedTuple):
@@ -42,43 +74,46 @@ class ReducedImage(NamedTuple):
     origin: tuple[float, float] = (0.0, 0.0)
 
 
-def read_image(path: str | Path) -> Image.Image:
+def read_image(path: str | Path | Upload) -> Image.Image:
     """The photo in 8-bit RGB, upright as its EXIF orientation says, transparency laid on white.
 
     16-bit and floating-point greys are scaled to 0..255; of an animation it is the first frame.
     Safe to call from several threads.
 
     Raises:
-        InputError: the file is missing, a folder, empty, no image, damaged, or larger than
-            Pillow's limit against decompression bombs.
+        InputError: the file is missing, a folder, empty, no image, or damaged.
+        PhotoSizeError: it has more pixels than Pillow's limit against decompression bombs, or
+            than an upload may have.
     """
     return _read(path, None).image
 
 
-def read_reduced(path: str | Path, side: int) -> ReducedImage:
+def read_reduced(path: str | Path | Upload, side: int) -> ReducedImage:
     """The photo as `read_image` gives it, but of a large JPEG fewer pixels in much less time.
 
     libjpeg-turbo, which Pillow's wheels bring along, decodes a JPEG at 1/2, 1/4 or 1/8 of its size
     by leaving high frequencies out. torchvision.io decodes as fast, but only whole photos.
 
     Args:
-        path: the file.
+        path: the file, or an upload.
         side: neither width nor height become smaller than this by the reduction.
 
     Raises:
         InputError: as `read_image`.
+        PhotoSizeError: as `read_image`.
     """
     return _read(path, side)
 
 
-def _read(path: str | Path, side: int | None) -> ReducedImage:
-    path = Path(path)
+def _read(path: str | Path | Upload, side: int | None) -> ReducedImage:
+    path = path if isinstance(path, Upload) else Path(path)
     try:
         with path.open("rb") as file:
-            if os.fstat(file.fileno()).st_size == 0:
+            if file.seek(0, os.SEEK_END) == 0:
                 raise InputError(f"{path}: empty file (0 bytes); copy or download the photo again")
+            file.seek(0)
             with _quiet:
-                return _decoded(Image.open(file), side)
+                return _decoded(_opened(file, path), side)
     except InputError:
         raise
     except (FileNotFoundError, NotADirectoryError):
@@ -92,12 +127,26 @@ def _read(path: str | Path, side: int | None) -> ReducedImage:
             f"{path}: not an image that can be read; convert it to JPEG or PNG"
         ) from None
     except Image.DecompressionBombError:
-        raise InputError(f"{path}: too many pixels to be safe; scale the photo down") from None
+        raise PhotoSizeError(f"{path}: too many pixels to be safe; scale the photo down") from None
     except Exception as error:  # on damaged files Pillow's plugins raise nearly anything
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(
             f"{path}: damaged or cut short ({reason}); copy or download the photo again"
         ) from None
+
+
+def _opened(file: BufferedReader | BytesIO, path: Path | Upload) -> Image.Image:
+    """The image, of which only the header has been read."""
+    if not isinstance(path, Upload):
+        return Image.open(file)
+    image = Image.open(file, formats=path.formats)
+    width, height = image.size
+    if width * height > path.max_pixels:
+        raise PhotoSizeError(
+            f"{path}: {width} x {height} pixels are more than the {path.max_pixels / 1e6:g} "
+            "million that are read here; scale the photo down"
+        )
+    return image
 
 
 def _decoded(image: Image.Image, side: int | None) -> ReducedImage:

@@ -7,10 +7,10 @@ import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader
 
-from captioning.data.dataset import Batch, CaptionDataset, collate
+from captioning.data.dataset import Batch, CaptionDataset, collate, sided
 from captioning.data.extraction import feature_cache
 from captioning.data.features import FeatureCache
-from captioning.data.preprocessing import Preprocessing
+from captioning.data.preprocessing import MirroredPreprocessing, Preprocessing
 from captioning.data.readers import Reader
 from captioning.data.records import Record
 from captioning.data.sampler import SeededSampler
@@ -33,6 +33,8 @@ class CaptionData(pl.LightningDataModule):
         features: folder for the annotation vectors of a frozen encoder, computed at the first
             training, or before it by `captioning features`, and used by all later ones; none to
             encode images anew every epoch.
+        mirror: with `features`, train on mirrored images half of the time, where no caption says
+            left or right; their annotation vectors take as much time and space again.
         workers: processes that read images.
         limit: use only the first so many images of each split; none for all.
         train_split: the split to train on.
@@ -40,7 +42,8 @@ class CaptionData(pl.LightningDataModule):
         seed: of the order of the images and of the augmentation.
 
     Raises:
-        InputError: a split is missing or empty, or `features` goes with augmented images.
+        InputError: a split is missing or empty, or `features` goes with augmented images, or
+            `mirror` without features.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class CaptionData(pl.LightningDataModule):
         max_tokens: int = 50,
         augment: bool = False,
         features: str | None = None,
+        mirror: bool = False,
         workers: int = 1,
         limit: int | None = None,
         train_split: str = "train",
@@ -63,7 +67,12 @@ class CaptionData(pl.LightningDataModule):
         if features and augment:
             raise InputError(
                 "features are computed once per image, but augment changes images every epoch; "
-                "set one of data.features and data.augment only"
+                "set one of data.features and data.augment only; data.mirror goes with features"
+            )
+        if mirror and not features:
+            raise InputError(
+                "data.mirror is for annotation vectors computed once; give data.features, or set "
+                "data.augment, which mirrors too"
             )
         self.reader = reader
         self.preprocessing = Preprocessing(size)
@@ -73,12 +82,14 @@ class CaptionData(pl.LightningDataModule):
         self.max_tokens = max_tokens
         self.augment = augment
         self.features = features
+        self.mirror = mirror
         self.workers = workers
         self.limit = limit
         self.train_split = train_split
         self.val_split = val_split
         self.seed = seed
         self._cache: FeatureCache | None = None
+        self._mirrored: FeatureCache | None = None
         self._epochs = self._batches = 0
 
     @cached_property
@@ -120,6 +131,12 @@ class CaptionData(pl.LightningDataModule):
         self._cache = feature_cache(
             self.features, encoder, self.preprocessing, images, workers=self.workers
         )
+        images = [record.image for record in self.train_records if not sided(record)]
+        if self.mirror and images:
+            mirrored = MirroredPreprocessing(self.preprocessing.size)
+            self._mirrored = feature_cache(
+                f"{self.features}-mirrored", encoder, mirrored, images, workers=self.workers
+            )
 
     def state_dict(self) -> dict[str, int]:
         """What a resumed training needs to know: epochs and, of an unfinished one, batches."""
@@ -136,7 +153,7 @@ class CaptionData(pl.LightningDataModule):
     def train_dataloader(self) -> DataLoader[Any]:
         """Batches in a new order every epoch, of images with captions of similar length."""
         assert self.trainer is not None
-        dataset = self._dataset(self.train_records, self.augment)
+        dataset = self._dataset(self.train_records, self.augment, self._mirrored)
         sampler = SeededSampler(
             dataset.lengths,
             self.batch_size,
@@ -164,7 +181,9 @@ class CaptionData(pl.LightningDataModule):
             raise InputError(f"split {split!r} has no image with a caption; check the data set")
         return records
 
-    def _dataset(self, records: list[Record], augment: bool) -> CaptionDataset:
+    def _dataset(
+        self, records: list[Record], augment: bool, mirrored: FeatureCache | None = None
+    ) -> CaptionDataset:
         return CaptionDataset(
             records,
             self.vocabulary,
@@ -173,6 +192,7 @@ class CaptionData(pl.LightningDataModule):
             self.max_tokens,
             augment,
             self._cache,
+            mirrored,
         )
 
     def _loader(self, dataset: CaptionDataset, **options: Any) -> DataLoader[Any]:

@@ -11,7 +11,7 @@ from PIL.Image import Image, Resampling
 from torch import Tensor
 
 from captioning.configurable import Configurable
-from captioning.data.images import ReducedImage, read_reduced
+from captioning.data.images import ReducedImage, Upload, read_reduced
 
 MARGIN = 7 / 8
 """While training with augmentation, the side of a random crop over the photo's short side."""
@@ -44,11 +44,11 @@ class Preprocessing(Configurable):
     def __init__(self, size: int = 224) -> None:
         self.size = size
 
-    def __call__(self, photo: str | Path | Image) -> View:
+    def __call__(self, photo: str | Path | Upload | Image) -> View:
         """The largest square in the middle of the photo.
 
         Args:
-            photo: a path, or an image as `read_image` gives it.
+            photo: a path, an upload, or an image as `read_image` gives it.
 
         Raises:
             InputError: the photo cannot be read.
@@ -73,7 +73,7 @@ class Preprocessing(Configurable):
             view = view._replace(pixels=view.pixels.flip(-1))
         return view
 
-    def _opened(self, photo: str | Path | Image) -> ReducedImage:
+    def _opened(self, photo: str | Path | Upload | Image) -> ReducedImage:
         if isinstance(photo, Image):
             return ReducedImage(photo, photo.size)
         return read_reduced(photo, math.ceil(2 * self.size / MARGIN))
@@ -87,3 +87,20 @@ class Preprocessing(Configurable):
         )
         pixels = torch.from_numpy(np.array(small)).permute(2, 0, 1).contiguous()
         return View(pixels, (left, top, side, side), photo.size)
+
+
+class MirroredPreprocessing(Preprocessing):
+    """The same square, left and right exchanged; for training.
+
+    Args:
+        size: S, side of the square in pixels.
+    """
+
+    def __call__(self, photo: str | Path | Upload | Image) -> View:
+        """The largest square in the middle of the photo, mirrored.
+
+        Raises:
+            InputError: the photo cannot be read.
+        """
+        view = super().__call__(photo)
+        return view._replace(pixels=view.pixels.flip(-1))

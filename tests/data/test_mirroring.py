@@ -1,0 +1,97 @@
+"""Annotation vectors of mirrored images, computed once like those of the images."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from torch import Tensor
+
+from captioning.cli import main
+from captioning.data.dataset import CaptionDataset
+from captioning.data.extraction import feature_cache
+from captioning.data.features import FeatureCache
+from captioning.data.module import CaptionData
+from captioning.data.preprocessing import MirroredPreprocessing, Preprocessing
+from captioning.data.readers import Coco
+from captioning.data.records import Record
+from captioning.data.vocabulary import Vocabulary
+from captioning.errors import InputError
+from captioning.models import CNNEncoder
+
+SEEDS = range(40)
+
+
+@pytest.fixture
+def images(shapes_records: list[Record]) -> list[Path]:
+    return [record.image for record in shapes_records]
+
+
+@pytest.fixture
+def caches(images: list[Path], tmp_path: Path) -> tuple[FeatureCache, FeatureCache]:
+    """Of the images and of the mirrored images."""
+    torch.manual_seed(0)
+    encoder = CNNEncoder("small", weights=None)
+    plain, mirrored = (
+        feature_cache(tmp_path / kind.__name__, encoder, kind(32), images, workers=0)
+        for kind in (Preprocessing, MirroredPreprocessing)
+    )
+    return plain, mirrored
+
+
+def seen(
+    caches: tuple[FeatureCache, FeatureCache], image: Path, caption: str, mirror: bool = True
+) -> list[Tensor]:
+    """What a training sees of an image in many epochs."""
+    data = CaptionDataset(
+        [Record(image, 1, (caption,))],
+        Vocabulary(["dog"]),
+        Preprocessing(32),
+        features=caches[0],
+        mirrored=caches[1] if mirror else None,
+    )
+    return [data[0, seed].image for seed in SEEDS]
+
+
+def test_a_mirrored_image_is_the_image_with_left_and_right_exchanged(images: list[Path]) -> None:
+    plain, mirrored = Preprocessing(16)(images[0]), MirroredPreprocessing(16)(images[0])
+    assert mirrored.pixels.flip(-1).equal(plain.pixels)
+    assert mirrored.crop == plain.crop
+
+
+def test_half_of_the_time_a_training_sees_the_mirrored_image(
+    caches: tuple[FeatureCache, FeatureCache], images: list[Path]
+) -> None:
+    plain, mirrored = (cache[images[1]] for cache in caches)
+    assert not plain.equal(mirrored)
+    vectors = seen(caches, images[1], "a dog")
+    assert 10 <= sum(found.equal(mirrored) for found in vectors) <= 30
+    assert all(found.equal(mirrored) or found.equal(plain) for found in vectors)
+
+
+def test_an_image_with_a_caption_of_left_or_right_is_seen_as_it_is(
+    caches: tuple[FeatureCache, FeatureCache], images: list[Path]
+) -> None:
+    vectors = seen(caches, images[1], "a dog to the left")
+    assert all(found.equal(caches[0][images[1]]) for found in vectors)
+
+
+def test_mirroring_needs_annotation_vectors_that_are_computed_once(shapes_data: Path) -> None:
+    with pytest.raises(InputError, match=r"give data\.features"):
+        CaptionData(Coco(shapes_data), mirror=True)
+
+
+def test_the_features_command_computes_both(
+    tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    config = yaml.safe_load(tiny_config.read_text())
+    config["model"]["encoder"]["init_args"]["trainable_stages"] = 0
+    config["data"] |= {"features": str(tmp_path / "features"), "mirror": True}
+    path = tmp_path / "mirrored.yaml"
+    path.write_text(yaml.safe_dump(config))
+    assert main(["features", "--config", str(path)]) == 0
+    plain, mirrored = (FeatureCache(tmp_path / name) for name in ("features", "features-mirrored"))
+    assert plain.fingerprint != mirrored.fingerprint
+    folder = ["--trainer.default_root_dir", str(tmp_path / "run")]
+    assert main(["train", "--config", str(path), *folder]) == 0
