@@ -19,7 +19,6 @@ NOT_FOR_CAPTIONS = {
     "jsonargparse",
     "lightning_fabric",
     "matplotlib",
-    "nltk",
     "pandas",
     "pycocotools",
     "pytorch_lightning",
