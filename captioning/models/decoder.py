@@ -84,11 +84,12 @@ class Decoder(Configurable, nn.Module):
         annotations: Float[Tensor, "B L D"],
         tokens: Int[Tensor, "B N T"],
         mask: Bool[Tensor, "B L"] | None = None,
-    ) -> tuple[Float[Tensor, "B N T V"], Float[Tensor, "B N T L"]]:
+    ) -> tuple[Float[Tensor, "B N T V"], Float[Tensor, "B N T R"]]:
         """Teacher forcing: logits for the word after each of `tokens`, and attention weights.
 
-        What stands at PAD means nothing. A decoder may override this with something faster that
-        gives the same.
+        Weights are over the L regions, but for an ensemble of different grids over the R of the
+        finest one. What stands at PAD means nothing. A decoder may override this with something
+        faster that gives the same.
         """
         memory = self.remember(annotations, mask)
         state = self.start(memory, tokens.shape[1])

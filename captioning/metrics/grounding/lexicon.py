@@ -1,0 +1,124 @@
+"""Which words of a caption name which category of objects."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from captioning.data.readers.fields import field
+from captioning.files import read_json
+
+COCO = Path(__file__).with_name("coco_words.json")
+REMEDY = (
+    'expected {"categories": {"dog": ["dog", "puppy"]}, "others": ["dog house"]}, of which '
+    '"others" may be left out'
+)
+
+
+class Mention(NamedTuple):
+    """Words of a caption that name objects of one category.
+
+    Attributes:
+        name: the words as written.
+        category: what they name.
+        start: the first of the words in the caption.
+        stop: the place after the last of them.
+    """
+
+    name: str
+    category: str
+    start: int
+    stop: int
+
+
+class Lexicon:
+    """The words that name each category, in singular and plural.
+
+    A regular plural, of the last word, needs no entry of its own.
+
+    Args:
+        categories: for each category the words that name it, of one word or several; the
+            category's own name is one of them only where it is listed.
+        others: words that name no category although a part of them would, such as "dog house".
+    """
+
+    def __init__(self, categories: Mapping[str, Iterable[str]], others: Iterable[str] = ()) -> None:
+        listed: list[tuple[str | None, Iterable[str]]] = [*categories.items(), (None, others)]
+        self.categories = frozenset(categories)
+        # What is listed comes after all plurals: no plural takes the place of a listed name.
+        names = [(name, category) for category, named in listed for name in named]
+        plurals = [(_plural(name), category) for name, category in names]
+        self._categories = {tuple(name.split()): category for name, category in plurals + names}
+        self._longest = max(map(len, self._categories), default=0)
+
+    @classmethod
+    def coco(cls) -> "Lexicon":
+        """COCO's 80 categories by everyday words.
+
+        That such words must stand for categories is from Rohrbach et al. 2018 ("Object
+        Hallucination in Image Captioning"); the words are this project's. "Orange" alone is left
+        out, since captions mean the colour by it.
+        """
+        return cls.load(COCO)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Lexicon":
+        """The lexicon in a JSON file of "categories" and "others", as the class takes them.
+
+        Raises:
+            InputError: the file is missing or malformed.
+        """
+        content = read_json(path)
+        categories = _value(content, "categories", dict, path)
+        for category in categories:
+            for name in _value(categories, category, list, path):
+                _value({"name": name}, "name", str, path)
+        others = _value({"others": [], **content}, "others", list, path)
+        for name in others:
+            _value({"name": name}, "name", str, path)
+        return cls(categories, others)
+
+    @classmethod
+    def of(cls, categories: Iterable[str]) -> "Lexicon":
+        """COCO's where all categories are of COCO; otherwise they are named by their own names."""
+        categories, coco = set(categories), cls.coco()
+        if categories <= coco.categories:
+            return coco
+        return cls({category: (category.lower(),) for category in categories})
+
+    def mentions(self, words: Sequence[str]) -> list[Mention]:
+        """What the words of a caption name, from left to right; of overlapping names the longest.
+
+        Args:
+            words: in lower case, as `captioning.data.tokens.tokenize` gives them.
+        """
+        found, start = [], 0
+        while start < len(words):
+            stop = next(
+                (
+                    stop
+                    for stop in range(min(start + self._longest, len(words)), start, -1)
+                    if tuple(words[start:stop]) in self._categories
+                ),
+                None,
+            )
+            if stop is None:
+                start += 1
+                continue
+            category = self._categories[tuple(words[start:stop])]
+            if category is not None:
+                found.append(Mention(" ".join(words[start:stop]), category, start, stop))
+            start = stop
+        return found
+
+
+def _plural(name: str) -> str:
+    """The regular plural of a name's last word."""
+    if name.endswith(("s", "x", "z", "ch", "sh")):
+        return f"{name}es"
+    if name.endswith("y") and name[-2:-1] not in "aeiou":
+        return f"{name[:-1]}ies"
+    return f"{name}s"
+
+
+def _value(content: Any, key: str, kind: type, path: str | Path) -> Any:
+    return field(content, key, kind, source=path, remedy=REMEDY)

@@ -1,0 +1,124 @@
+import contextlib
+import io
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import wandb
+from PIL import Image
+
+from captioning.cli import main
+
+Capture = pytest.CaptureFixture[str]
+
+# Words that an untrained model is sure to write, as names of the shapes that are there.
+NAMED = {"circle": ["a", "the"], "square": ["is"], "star": ["red", "green", "and", "large"]}
+
+
+class Ran(NamedTuple):
+    """What the command printed and wrote."""
+
+    lines: list[str]
+    folder: Path
+
+    @property
+    def report(self) -> dict:
+        return json.loads((self.folder / "grounding.json").read_text())
+
+
+def arguments(checkpoint: Path, data: Path, folder: Path) -> list[str]:
+    options = ["--model", str(checkpoint), "--data", str(data), "--out", str(folder)]
+    return ["ground", *options, "--split", "train", "--device", "cpu"]
+
+
+@pytest.fixture(scope="module")
+def ran(checkpoint: Path, shapes_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """The command on the six scenes to train on, logging to W&B."""
+    folder = tmp_path_factory.mktemp("ground")
+    words = folder / "words.json"
+    words.write_text(json.dumps({"categories": NAMED}))
+    given = [*arguments(checkpoint, shapes_data, folder / "out"), "--words", str(words), "--wandb"]
+    printed = io.StringIO()
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(printed),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
+        patch.setenv("WANDB_MODE", "offline")
+        patch.delenv("WANDB_DATA_DIR", raising=False)
+        assert main(given) == 0
+    wandb.teardown()  # its own process writes the log, and has now ended
+    return Ran(printed.getvalue().splitlines(), folder / "out")
+
+
+def test_the_table_and_the_folder_are_printed(ran: Ran) -> None:
+    assert ran.lines[-1] == str(ran.folder)
+    assert ran.lines[2].split()[:2] == ["all", str(ran.report["all"]["mentions"])]
+
+
+def test_the_report_has_every_image_and_every_mention(ran: Ran) -> None:
+    assert ran.report["images"] == 6
+    assert len(ran.report["mentions"]) == ran.report["all"]["mentions"] > 0
+
+
+def test_the_intervals_contain_the_scores(ran: Ran) -> None:
+    scores = [value for value in ran.report["all"].values() if isinstance(value, dict)]
+    assert len(scores) == 14  # three measures of three attentions, two ratios, and three of falls
+    for estimate in scores:
+        assert estimate["low"] <= estimate["value"] <= estimate["high"]
+
+
+@pytest.mark.parametrize("name", ["scores.png", "best.png", "worst.png"])
+def test_pictures_are_written(ran: Ran, name: str) -> None:
+    with Image.open(ran.folder / name) as picture:
+        assert min(picture.size) > 100
+        darkest, lightest = picture.convert("L").getextrema()
+        assert lightest - darkest > 100
+
+
+def test_scores_table_and_pictures_are_in_wandbs_run(ran: Ran) -> None:
+    [log] = ran.folder.glob("wandb/offline-run-*/*.wandb")
+    logged = log.read_bytes()
+    assert b"grounding/mass in box" in logged
+    assert repr(ran.report["all"]["mass in box"]["value"]).encode() in logged
+    staged = {path.read_bytes() for path in (ran.folder / "wandb/data/artifacts/staging").iterdir()}
+    [table] = [json.loads(content) for content in staged if content.startswith(b"{")]
+    assert [row[:2] for row in table["data"]] == [
+        [name, group["mentions"]]
+        for name, group in [("all", ran.report["all"]), *ran.report["words"].items()]
+    ]
+    for name in ("scores", "best", "worst"):
+        [kept] = ran.folder.glob(f"wandb/offline-run-*/files/media/images/grounding/{name}_*.png")
+        assert kept.read_bytes() == (ran.folder / f"{name}.png").read_bytes()
+
+
+def test_a_data_set_without_boxes_is_refused(
+    checkpoint: Path, shapes_data: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    (tmp_path / "data/annotations").mkdir(parents=True)
+    for name in ("train", "annotations/captions_train.json"):
+        (tmp_path / "data" / name).symlink_to(shapes_data / name)
+    assert main(arguments(checkpoint, tmp_path / "data", tmp_path / "out")) == 1
+    [error] = capsys.readouterr().err.splitlines()
+    assert "split 'train' has no boxes; give a data set with instances_*.json" in error
+
+
+def test_evaluate_has_a_section_on_grounding_where_there_are_boxes(
+    checkpoint: Path, shapes_data: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    given = arguments(checkpoint, shapes_data, tmp_path)
+    assert main(["evaluate", *given[1:], "--limit", "2"]) == 0
+    assert "CHAIR-s" in capsys.readouterr().out
+    assert json.loads((tmp_path / "grounding.json").read_text())["images"] == 2
+
+
+def test_photos_of_coco_are_grounded(
+    checkpoint: Path, shared_data: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    words = tmp_path / "words.json"
+    words.write_text('{"categories": {"person": ["a", "the"], "chair": ["is"]}}')
+    given = arguments(checkpoint, shared_data / "coco-mini", tmp_path / "out")
+    assert main([*given, "--words", str(words), "--limit", "4"]) == 0
+    found = json.loads((tmp_path / "out/grounding.json").read_text())["all"]
+    assert 0 < found["mass in mask"]["value"] < found["mass in box"]["value"] < 1
