@@ -1,4 +1,5 @@
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from pycocotools.coco import COCO
 
 from captioning.cli import main
 from captioning.data.readers import Coco
-from captioning.data.vocabulary import tokenize
+from captioning.data.tokens import tokenize
 from captioning.models import load
 
 HEAVY = ("torch", "torchvision", "pytorch_lightning", "matplotlib", "numpy", "PIL", "wandb")
@@ -104,6 +105,25 @@ def test_overlays_are_one_picture_per_photo_also_for_equal_names(
         with Image.open(path) as picture:
             assert min(picture.size) > 100
     assert (folder / "a.png").read_bytes() != (folder / "a-2.png").read_bytes()
+
+
+def test_pages_show_all_captions_of_a_photo_and_what_else_each_word_might_have_been(
+    checkpoint: Path, photos: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    folder = tmp_path / "pages"
+    command = ["caption", str(photos), "--model", str(checkpoint), "--beam", "2", "--json"]
+    assert main([*command, "--html", str(folder)]) == 0
+    told = [json.loads(line) for line in output(capsys)[0]]
+    names = ["a.html", "b.html", "a-2.html"]
+    assert {path.name for path in folder.iterdir()} == set(names)
+    for line, name in zip(told, names, strict=True):
+        page = (folder / name).read_text()
+        [shown] = re.findall(r"data-attention-view>(.*?)</script>", page)
+        shown = json.loads(shown)
+        assert shown["title"] == Path(line["image"]).name
+        best, _ = shown["captions"]
+        assert best["caption"] == line["caption"]
+        assert all(len(word["runners_up"]) == 3 for word in best["words"])
 
 
 def test_an_overlay_never_replaces_a_photo(checkpoint: Path, photos: Path, capsys: Capture) -> None:
@@ -231,10 +251,34 @@ def test_evaluate_prints_the_scores_and_where_they_are(
     data = ["--data", str(shapes_data), "--split", "test", "--limit", "1"]
     assert main(["evaluate", *model, *data, "--out", str(folder)]) == 0
     lines, errors = output(capsys)
-    assert lines[0].startswith("BLEU-1")
+    assert lines[0].split() == ["score", "95", "%", "interval"]
+    assert lines[1].startswith("BLEU-1")
     assert lines[-1] == str(folder)
     assert len(json.loads((folder / "captions.json").read_text())) == 1
     assert not errors
+
+
+def test_evaluate_tells_the_vocabulary_used_and_the_captions_that_training_had_not(
+    evaluated: Path, checkpoint: Path, shapes_data: Path
+) -> None:
+    captions = [entry["caption"] for entry in json.loads((evaluated / "captions.json").read_text())]
+    trained = {c for record in Coco(shapes_data).read("train") for c in record.captions}
+    known = {" ".join(tokenize(caption)) for caption in trained}
+    scores = json.loads((evaluated / "scores.json").read_text())
+    assert scores["share not in training"] == np.mean([c not in known for c in captions])
+    used = {word for caption in captions for word in caption.split()}
+    words = load(checkpoint).vocabulary.words
+    assert scores["share of vocabulary"] == len(used) / len(words)
+
+
+def test_evaluate_has_an_interval_for_every_score_and_every_image_by_itself(
+    evaluated: Path,
+) -> None:
+    report = json.loads((evaluated / "report.json").read_text())
+    assert set(report["scores"]) >= {"BLEU-1", "BLEU-4", "ROUGE-L", "CIDEr", "right"}
+    assert all(entry["low"] <= entry["high"] for entry in report["scores"].values())
+    right = [image["right"] for image in report["images"]]
+    assert report["scores"]["right"]["value"] == np.mean(right)
 
 
 def test_check_ends_with_0_for_a_sound_data_set_and_1_for_another(

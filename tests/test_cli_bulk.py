@@ -224,6 +224,7 @@ def test_an_empty_list_is_an_error_that_leaves_no_files(
         (["--devices", "2"], "give --out"),
         (["--shard-size", "10"], "give --out"),
         (["--out", "captions", "--overlay", "overlays"], "leave out either"),
+        (["--out", "captions", "--html", "pages"], "leave out either"),
     ],
     ids=" ".join,
 )

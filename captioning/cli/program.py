@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from captioning.cli import caption, check, evaluate, features, shapes, train
+from captioning.cli import caption, check, evaluate, features, ground, score, serve, shapes, train
 from captioning.cli.options import Parser
 from captioning.errors import InputError, UsageError
 
@@ -49,6 +49,6 @@ def _parser() -> Parser:
         description="Says what is in a photo, and shows where it looked for every word.",
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (caption, evaluate, train, features, check, shapes):
+    for command in (caption, evaluate, score, ground, train, features, check, shapes, serve):
         command.add(commands)
     return parser

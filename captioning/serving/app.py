@@ -1,0 +1,145 @@
+"""The addresses of the server, and what each of them answers."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, TypeVar
+
+from fastapi import FastAPI, File, Request
+from fastapi.responses import HTMLResponse, JSONResponse
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp
+
+from captioning.data.images import Upload, read_image
+from captioning.models import Caption, Captioner, Search
+from captioning.serving.batching import Batcher
+from captioning.serving.docs import docs
+from captioning.serving.errors import Refusal, add_errors
+from captioning.serving.form import Answer, CaptionForm, Health
+from captioning.serving.gate import Gate
+from captioning.serving.headers import SafeHeaders
+from captioning.serving.limits import Limits
+from captioning.serving.page import page
+from captioning.viewing import viewer
+
+RUNNERS_UP = 3
+"""Other words that the view shows with each one."""
+
+LONGEST_NAME = 100
+"""Characters of a file's name that an error repeats."""
+
+REFUSALS = {
+    400: "The form cannot be read.",
+    413: "The photo, or the whole request, is too large.",
+    415: "No image that can be read, or no form.",
+    422: "A setting is missing, unknown, or makes no sense.",
+    503: "Too many requests are waiting.",
+    504: "The captions took too long.",
+}
+
+Result = TypeVar("Result")
+
+
+def application(
+    captioner: Captioner, search: Search, name: str, batch_size: int, limits: Limits
+) -> ASGIApp:
+    """The web page and the JSON API of a model.
+
+    Args:
+        captioner: the model.
+        search: how words are chosen unless a request says otherwise.
+        name: of the model, as the page shows it.
+        batch_size: most photos captioned at a time.
+        limits: of requests.
+    """
+    batcher = Batcher(captioner, batch_size)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        async with batcher.running():
+            yield
+
+    app = FastAPI(
+        title="captioning",
+        summary="Says what is in a photo, and shows where it looked for every word.",
+        version="1",
+        lifespan=lifespan,
+        docs_url=None,  # these pages would load scripts from elsewhere
+        redoc_url=None,
+    )
+    gate = Gate(app, "/caption", limits)
+    add_errors(app)
+
+    @app.get("/", include_in_schema=False)
+    async def page_of_the_model() -> HTMLResponse:
+        return HTMLResponse(page(name, search, limits))
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs_of_the_api(request: Request) -> HTMLResponse:
+        return HTMLResponse(docs(app.openapi(), str(request.base_url).rstrip("/")))
+
+    @app.get("/health")
+    async def health() -> Health:
+        """Whether the server is well, and what it has done."""
+        return Health(
+            status="ok",
+            model=name,
+            waiting=gate.inside,
+            photos=batcher.photos,
+            batches=batcher.batches,
+        )
+
+    @app.post(
+        "/caption",
+        response_model=Answer,
+        response_model_exclude_none=True,
+        responses={
+            status: {"model": Refusal, "description": meaning}
+            for status, meaning in REFUSALS.items()
+        },
+    )
+    async def caption(request: Request, form: Annotated[CaptionForm, File()]) -> JSONResponse:
+        """Captions of a photo, each word with its probability."""
+        chosen = form.search(search)
+        photo = Upload(_name(form.photo.filename), await form.photo.read(), limits.pixels)
+        runners_up = RUNNERS_UP if form.view else 0
+        found = await _unless_gone(request, batcher.candidates(photo, chosen, runners_up))
+        captions = found[: form.captions]
+        answer: dict[str, Any] = {"captions": [caption.as_json() for caption in captions]}
+        if form.view:
+            answer["view"] = await batcher.in_reader(_view, photo, captions)
+        return JSONResponse(answer)
+
+    return SafeHeaders(gate)
+
+
+async def _unless_gone(request: Request, answer: Coroutine[Any, Any, Result]) -> Result:
+    """The answer, which is given up as soon as nobody waits for it any more.
+
+    Raises:
+        ClientDisconnect: the client has closed the connection.
+    """
+    work, watch = asyncio.create_task(answer), asyncio.create_task(_departure(request))
+    try:
+        await asyncio.wait((work, watch), return_when=asyncio.FIRST_COMPLETED)
+        if not work.done():
+            raise ClientDisconnect
+        return work.result()
+    finally:
+        work.cancel()
+        watch.cancel()
+
+
+async def _departure(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _view(photo: Upload, captions: list[Caption]) -> dict[str, Any]:
+    return viewer.data(read_image(photo), captions)
+
+
+def _name(filename: str | None) -> str:
+    """What errors call the photo: the end of its name, on one line."""
+    name = "".join(letter if letter.isprintable() else " " for letter in filename or "")
+    return name[-LONGEST_NAME:] or "photo"

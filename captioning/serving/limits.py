@@ -1,0 +1,20 @@
+"""How much of the server a stranger may use."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What is refused rather than tried.
+
+    Attributes:
+        bytes: of the body of a request.
+        pixels: of a photo.
+        seconds: from a request's first byte to its captions.
+        requests: with photos that are answered at a time, those that wait included.
+    """
+
+    bytes: int = 20_000_000
+    pixels: int = 50_000_000
+    seconds: float = 30.0
+    requests: int = 64

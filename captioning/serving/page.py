@@ -1,0 +1,65 @@
+"""The page on which a photo is dropped and its captions are explored."""
+
+from functools import cache
+from html import escape
+from pathlib import Path
+from string import Template
+
+from captioning.models import BeamSearch, Sampling, Search
+from captioning.serving.form import MOST_CAPTIONS
+from captioning.serving.limits import Limits
+from captioning.viewing import viewer
+
+SHOWN_TEMPERATURE = "0.7"
+"""Of sampling, where the server has none: cooler than 1, at which rare words are often wrong."""
+
+
+def page(model: str, search: Search, limits: Limits) -> str:
+    """The HTML document.
+
+    Args:
+        model: its name.
+        search: what the settings are at first.
+        limits: of requests.
+    """
+    is_sampling = isinstance(search, Sampling)
+    width = search.width if isinstance(search, BeamSearch) else 1
+    return Template(asset("page.html")).substitute(
+        model=escape(model),
+        largest=limits.bytes,
+        megabytes=f"{limits.bytes / 1e6:g}",
+        by_sampling="checked" if is_sampling else "",
+        by_beam="" if is_sampling else "checked",
+        beam=min(width, MOST_CAPTIONS),
+        temperature=f"{search.temperature:g}"
+        if isinstance(search, Sampling)
+        else SHOWN_TEMPERATURE,
+        most=MOST_CAPTIONS,
+        style=asset("page.css"),
+        script=asset("page.js"),
+        view_style=viewer.asset("viewer.css"),
+        view_script=viewer.asset("viewer.js"),
+    )
+
+
+@cache
+def policy() -> str:
+    """The content security policy: styles and scripts of the page alone, nothing from elsewhere."""
+    styles = [asset("page.css"), viewer.asset("viewer.css")]
+    scripts = [asset("page.js"), viewer.asset("viewer.js")]
+    return "; ".join(
+        [
+            "default-src 'none'",
+            f"style-src {' '.join(map(viewer.source_hash, styles))}",
+            f"script-src {' '.join(map(viewer.source_hash, scripts))}",
+            "img-src data:",
+            "connect-src 'self'",
+            *("base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"),
+        ]
+    )
+
+
+@cache
+def asset(name: str) -> str:
+    """The text of a part of the server's pages."""
+    return Path(__file__).with_name(name).read_text(encoding="ascii")

@@ -1,0 +1,141 @@
+"""The page in a real browser."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.serving.photos import bomb
+
+MARKUP = "<img src=x onerror=document.title='run'>.png"
+
+
+@pytest.fixture
+def page(browser: Any, client: httpx.Client) -> Iterator[Any]:
+    """The page on a phone; a test fails if it fetches from elsewhere or its scripts fail."""
+    context = browser.new_context(
+        viewport={"width": 360, "height": 700}, color_scheme="dark", reduced_motion="reduce"
+    )
+    page, wrong = context.new_page(), []
+    page.set_default_timeout(20_000)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on(
+        "request",
+        lambda request: (
+            None
+            if request.url.startswith((str(client.base_url), "data:"))
+            else wrong.append(request.url)
+        ),
+    )
+    page.goto(str(client.base_url))
+    yield page
+    context.close()
+    assert wrong == []
+
+
+def choose(page: Any, name: str, content: bytes) -> None:
+    """What happens when a file is picked."""
+    kind = "application/octet-stream"
+    page.set_input_files("#photo", {"name": name, "mimeType": kind, "buffer": content})
+
+
+def transfer(page: Any, event: str, content: list[int] | int) -> None:
+    """What happens when a file is brought by an event; of zeros where content is its size."""
+    page.evaluate(
+        f"""content => {{
+          const file = new File([new Uint8Array(content)], "photo.png", {{ type: "image/png" }});
+          const dataTransfer = new DataTransfer();
+          dataTransfer.items.add(file);
+          document.body.dispatchEvent({event});
+        }}""",
+        content,
+    )
+
+
+def error(page: Any) -> str:
+    """The error that the page shows, which it waits for."""
+    page.wait_for_selector("#error:not(:empty)")
+    return str(page.text_content("#error"))
+
+
+def test_a_photo_that_is_picked_gets_its_caption_and_where_the_model_looked(
+    page: Any, client: httpx.Client, photo: bytes
+) -> None:
+    choose(page, "photo.png", photo)
+    page.wait_for_selector("canvas")
+    [told] = client.post("/caption", files={"photo": photo}).json()["captions"]
+    assert page.get_attribute("#view img", "alt") == told["caption"]
+    blank = page.locator("canvas").evaluate("canvas => canvas.toDataURL()")
+    page.locator(".words button").first.focus()
+    assert page.locator("canvas").evaluate("canvas => canvas.toDataURL()") != blank
+    assert page.text_content("#status") == "photo.png"
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+
+
+def test_settings_caption_the_photo_anew(page: Any, photo: bytes) -> None:
+    choose(page, "photo.png", photo)
+    page.wait_for_selector("canvas")
+    page.fill("[name=captions]", "5")
+    page.keyboard.press("Tab")
+    page.wait_for_selector(".captions label")
+    assert page.locator(".captions label").count() == 5
+    assert page.input_value("[name=beam]") == "5"
+    page.locator("[value=sample]").check(force=True)
+    assert page.is_visible("[name=temperature]")
+    assert not page.is_visible("[name=beam]")
+
+
+def test_a_photo_may_be_dropped(page: Any, photo: bytes) -> None:
+    transfer(page, "new DragEvent('drop', { dataTransfer, bubbles: true })", list(photo))
+    page.wait_for_selector("canvas")
+
+
+def test_a_photo_may_be_pasted(page: Any, photo: bytes) -> None:
+    paste = "new ClipboardEvent('paste', { clipboardData: dataTransfer, bubbles: true })"
+    transfer(page, paste, list(photo))
+    page.wait_for_selector("canvas")
+
+
+def test_a_file_over_the_limit_is_not_sent(page: Any) -> None:
+    page.route("**/caption", lambda route: pytest.fail("it was sent"))
+    transfer(page, "new DragEvent('drop', { dataTransfer, bubbles: true })", 20_100_000)
+    assert error(page).startswith("photo.png: 20.1 MB are more than the 20.0 MB that the server")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("notes.txt", b"no photo", "notes.txt: not an image that can be read"),
+        ("empty.png", b"", "empty.png: empty file"),
+        ("bomb.png", bomb(10_000), "bomb.png: 10000 x 10000 pixels are more than the 50 million"),
+    ],
+)
+def test_what_is_no_photo_is_told_in_a_sentence(
+    page: Any, name: str, content: bytes, sentence: str
+) -> None:
+    choose(page, name, content)
+    assert error(page).startswith(sentence)
+
+
+def test_after_an_error_the_next_photo_is_captioned(page: Any, photo: bytes) -> None:
+    choose(page, "notes.txt", b"no photo")
+    error(page)
+    choose(page, "photo.png", photo)
+    page.wait_for_selector("canvas")
+    assert page.text_content("#error") == ""
+
+
+def test_markup_in_the_name_of_a_file_stays_text(page: Any, photo: bytes) -> None:
+    choose(page, MARKUP, photo)
+    page.wait_for_selector("canvas")
+    assert page.text_content("#status") == MARKUP
+    choose(page, MARKUP, b"no photo")
+    assert error(page).startswith(f"{MARKUP}: not an image")
+    assert page.title() == "captioning"
+
+
+def test_a_server_that_has_gone_is_told(page: Any, photo: bytes) -> None:
+    page.route("**/caption", lambda route: route.abort())
+    choose(page, "photo.png", photo)
+    assert error(page).startswith("The server cannot be reached")
