@@ -1,6 +1,7 @@
 """Training: objectives, the Lightning module, and what goes with it."""
 
+from captioning.training.averaging import ExponentialAverage
 from captioning.training.objectives import CrossEntropy, Objective
 from captioning.training.self_critical import SelfCritical
 
-__all__ = ["CrossEntropy", "Objective", "SelfCritical"]
+__all__ = ["CrossEntropy", "ExponentialAverage", "Objective", "SelfCritical"]

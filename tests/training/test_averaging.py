@@ -1,4 +1,4 @@
-"""Lightning's weight averaging in a training of ours."""
+"""Averaged weights in a training."""
 
 import csv
 from pathlib import Path
@@ -10,6 +10,9 @@ import torch
 import yaml
 
 from captioning.cli import main
+from captioning.data.features import FeatureCache
+from captioning.models import load
+from captioning.training.averaging import ExponentialAverage
 from captioning.training.module import CaptioningModule
 from captioning.training.pictures import ValidationTable
 from captioning.training.train import train
@@ -24,7 +27,7 @@ def without_boards(monkeypatch: pytest.MonkeyPatch) -> None:
 def averaging(tiny_config: Path, tmp_path: Path) -> list[str]:
     """The tiny training with its weights averaged."""
     average = {
-        "class_path": "pytorch_lightning.callbacks.EMAWeightAveraging",
+        "class_path": "captioning.training.ExponentialAverage",
         "init_args": {"decay": 0.7},
     }
     delta = tmp_path / "averaging.yaml"
@@ -37,6 +40,25 @@ def run(averaging: list[str], folder: Path, *options: str) -> dict[str, Any]:
     train([*averaging, "--trainer.default_root_dir", str(folder), *options])
     content: dict[str, Any] = torch.load(folder / "last.ckpt", weights_only=True)
     return content
+
+
+def test_the_average_is_by_hand() -> None:
+    average, weights = [torch.tensor([2.0])], [torch.tensor([4.0])]
+    ema = ExponentialAverage(decay=0.75)
+    ema._average(average, weights, torch.tensor(2))  # keeps 3/12
+    assert average[0].item() == pytest.approx(0.25 * 2 + 0.75 * 4)
+    ema._average(average, weights, torch.tensor(90))  # keeps 0.75
+    assert average[0].item() == pytest.approx(0.75 * 3.5 + 0.25 * 4)
+
+
+def test_what_is_not_trained_stays_the_same_to_the_last_bit(
+    averaging: list[str], tmp_path: Path
+) -> None:
+    frozen = ["--model.encoder.init_args.trainable_stages", "0"]
+    features = tmp_path / "features"
+    run([*averaging, *frozen, "--data.features", str(features)], tmp_path / "run")
+    best = load(tmp_path / "run" / "best.ckpt")
+    FeatureCache(features).check(best.encoder, best.preprocessing, [])
 
 
 def test_a_checkpoint_holds_the_averaged_weights_and_those_to_go_on_from(
