@@ -13,8 +13,9 @@ import torch
 import yaml
 
 from captioning.errors import InputError
+from captioning.metrics.captions import BLEU
+from captioning.metrics.scores import Scores
 from captioning.models import load
-from captioning.training import module
 from captioning.training.module import CaptioningModule
 from captioning.training.train import train
 
@@ -66,7 +67,11 @@ def interrupt_at(step: int, patch: pytest.MonkeyPatch) -> None:
 def with_scores(monkeypatch: pytest.MonkeyPatch, *scores: float) -> None:
     """Let the check before each training and then each validation have these BLEU-4."""
     coming = iter(scores)
-    monkeypatch.setattr(module, "score", lambda captions, references: {"BLEU-4": next(coming)})
+
+    def scores(self: BLEU, candidates: Any, references: Any) -> Scores:
+        return Scores({"BLEU-4": next(coming)}, {})
+
+    monkeypatch.setattr(BLEU, "scores", scores)
 
 
 def test_the_same_seed_gives_the_same_parameters(trained: Train) -> None:
