@@ -1,6 +1,7 @@
 import hashlib
 import io
 import json
+import re
 import os
 from pathlib import Path
 from typing import Any
