@@ -1,8 +1,8 @@
 import hashlib
 import io
 import json
-import re
 import os
+import re
 from pathlib import Path
 from typing import Any
 
