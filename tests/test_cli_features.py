@@ -1,3 +1,4 @@
+import csv
 import json
 import os
 import signal
@@ -140,10 +141,11 @@ def test_a_configuration_without_a_place_for_features_is_refused(
     assert "give --data.features DIR" in line
 
 
-def test_features_of_a_trained_encoder_are_refused(
+def test_features_of_an_encoder_that_is_trained_from_its_first_stage_on_are_refused(
     tiny_config: Path, tmp_path: Path, capsys: Capture
 ) -> None:
-    assert "the encoder is trained" in refusal(command(tiny_config, tmp_path / "features"), capsys)
+    line = refusal(command(tiny_config, tmp_path / "features"), capsys)
+    assert "all of the encoder is trained" in line
     assert not (tmp_path / "features").exists()
 
 
@@ -214,9 +216,35 @@ def test_evaluate_refuses_features_of_something_else_by_name(
     assert f"{trained / 'features'}: {expected}" in line
 
 
-def test_evaluate_refuses_features_where_the_encoder_was_trained(
+def test_evaluate_refuses_features_where_the_whole_encoder_was_trained(
     checkpoint: Path, trained: Path, shapes_data: Path, capsys: Capture
 ) -> None:
     given = ["--model", str(checkpoint), "--data", str(shapes_data)]
     line = refusal(["evaluate", *given, "--features", str(trained / "features")], capsys)
-    assert "whose encoder was trained; leave out --features" in line
+    assert "whose whole encoder was trained; leave out --features" in line
+
+
+def test_a_partly_trained_encoder_is_trained_and_scored_from_what_its_frozen_stages_gave(
+    frozen_config: Path, shapes_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = yaml.safe_load(frozen_config.read_text())
+    config["model"]["encoder"]["init_args"]["trainable_stages"] = 2
+    (tmp_path / "partly.yaml").write_text(yaml.safe_dump(config))
+    options = ["--config", str(tmp_path / "partly.yaml"), "--trainer.precision", "32"]
+    options += ["--trainer.log_every_n_steps", "1"]
+    losses = []
+    for name, more in {"cached": ["--data.features", str(tmp_path / "f")], "anew": []}.items():
+        train([*options, "--trainer.default_root_dir", str(tmp_path / name), *more])
+        lines = (tmp_path / name / "csv" / "metrics.csv").read_text().splitlines()
+        losses.append(
+            [float(row["train/loss"]) for row in csv.DictReader(lines) if row["train/loss"]]
+        )
+    assert len(losses[0]) > 1
+    np.testing.assert_allclose(*losses, rtol=2e-3)  # features are kept in half precision
+
+    given = ["--model", str(tmp_path / "cached" / "best.ckpt"), "--data", str(shapes_data)]
+    results = []
+    for name, more in {"a": ["--features", str(tmp_path / "f")], "b": []}.items():
+        assert main(["evaluate", *given, "--out", str(tmp_path / name), *more]) == 0
+        results.append((tmp_path / name / "captions.json").read_text())
+    assert results[0] == results[1]

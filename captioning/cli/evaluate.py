@@ -121,11 +121,12 @@ def _features(
             f"{folder}: features are of one encoder at one image size, and the models of this "
             "ensemble differ in theirs; leave out --features"
         )
-    if not captioner.encoder.is_frozen:
+    if captioner.encoder.first_trained == 0:
         raise InputError(
-            f"{folder}: no features can be of this model, whose encoder was trained; "
+            f"{folder}: no features can be of this model, whose whole encoder was trained; "
             "leave out --features"
         )
     features = FeatureCache(folder)
-    features.check(captioner.encoder, captioner.preprocessing, [record.image for record in records])
+    images = [record.image for record in records]
+    features.check(captioner.encoder.constant, captioner.preprocessing, images)
     return features

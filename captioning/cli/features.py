@@ -1,4 +1,4 @@
-"""`captioning features`: annotation vectors for a training; its options are those of `train`."""
+"""`captioning features`: photos encoded for a training; its options are those of `train`."""
 
 from captioning.cli.options import Commands
 

@@ -23,7 +23,7 @@ class Example(NamedTuple):
     """One image with its captions.
 
     Attributes:
-        image: uint8 pixels (3, S, S), or half-precision annotation vectors (L, D) from a cache.
+        image: uint8 pixels (3, S, S), or half-precision features (L, D) from a cache.
         captions: word ids between BOS and EOS, one tensor per caption.
         record: where the example comes from.
     """
@@ -37,7 +37,7 @@ class Batch(NamedTuple):
     """B images with up to N captions of up to T words each.
 
     Attributes:
-        images: uint8 pixels (B, 3, S, S), or annotation vectors (B, L, D) from a cache.
+        images: uint8 pixels (B, 3, S, S), or features (B, L, D) from a cache.
         tokens: word ids from BOS to EOS, PAD after; an image with fewer than N captions has rows
             of PAD.
         records: where the images come from.
@@ -87,8 +87,8 @@ class CaptionDataset(Dataset[Example]):
         captions_per_image: the most captions of one image; a random choice where there are more.
         max_tokens: the most tokens of a caption, EOS counted; a longer one loses its end.
         augment: random crops, and mirroring where no caption says left or right.
-        features: annotation vectors to use instead of pixels.
-        mirrored: annotation vectors of the mirrored images, to use half of the time where no
+        features: what to use instead of pixels.
+        mirrored: features of the mirrored images, to use half of the time where no
             caption says left or right.
     """
 

@@ -1,4 +1,4 @@
-"""A frozen encoder over all photos of a data set, by one process or by several together."""
+"""Frozen stages of an encoder over all photos of a data set, by one process or several together."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -27,7 +27,7 @@ def feature_cache(
     batch_size: int = 16,
     workers: int = 1,
 ) -> FeatureCache:
-    """The annotation vectors of `images` under `folder`, computed where they are not there yet.
+    """The features of `images` under `folder`, computed where they are not there yet.
 
     Where torch.distributed is initialised, all processes share the work; all of them must call
     this. What an earlier call has finished, however it ended and with however many processes, is
@@ -35,14 +35,14 @@ def feature_cache(
 
     Args:
         folder: where they are, or will be written.
-        encoder: a frozen CNNEncoder; uint8 images (B, 3, S, S) -> annotation vectors (B, L, D).
+        encoder: the `constant` part of a CNNEncoder; uint8 images (B, 3, S, S) -> (B, L, D).
         preprocessing: how a photo becomes an image.
         images: paths of the photos.
         batch_size: images encoded at a time.
         workers: processes that read photos, for each process that encodes.
 
     Raises:
-        InputError: the folder holds the vectors of another encoder, other weights, another
+        InputError: the folder holds the features of another encoder, other weights, another
             preprocessing or other images, whole or unfinished, or is no such folder, or another
             call is writing there; or a photo cannot be read.
     """

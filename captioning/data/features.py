@@ -1,4 +1,8 @@
-"""Annotation vectors on disk: a frozen encoder sees each image once, not once per epoch."""
+"""Features on disk: the frozen stages of an encoder see each image once, not once per epoch.
+
+Shapes: L regions and D annotation width, or cells and channels of the last frozen stage where later
+ones are trained.
+"""
 
 import hashlib
 import os
@@ -21,7 +25,7 @@ REMEDY = "remove it or give another place for the features"
 
 
 class FeatureCache:
-    """Half-precision annotation vectors (L, D) by image, memory-mapped from a folder.
+    """Half-precision features (L, D) by image, memory-mapped from a folder.
 
     Args:
         folder: where `captioning.data.extraction.feature_cache` wrote them.
@@ -52,7 +56,7 @@ class FeatureCache:
         return place(image) in self._rows
 
     def __getitem__(self, image: Path) -> Float16[Tensor, "L D"]:
-        """The annotation vectors of an image."""
+        """The features of an image."""
         return torch.from_numpy(self._annotations[self._rows[place(image)]].copy())
 
     def is_stale(self, image: Path) -> bool:
@@ -62,10 +66,10 @@ class FeatureCache:
     def check(
         self, encoder: nn.Module, preprocessing: Preprocessing, images: Sequence[Path]
     ) -> None:
-        """See that these are the annotation vectors of `images` by this encoder.
+        """See that these are the features of `images` by this encoder.
 
         Args:
-            encoder: a frozen encoder.
+            encoder: the `constant` part of a CNNEncoder.
             preprocessing: how a photo becomes an image.
             images: paths of photos; the folder may know more.
 

@@ -30,11 +30,11 @@ class CaptionData(pl.LightningDataModule):
         min_count: words that occur less often in the training captions become unknown.
         max_tokens: the most tokens of a training caption, EOS counted; the rest is cut off.
         augment: random crops while training, and mirroring where no caption says left or right.
-        features: folder for the annotation vectors of a frozen encoder, computed at the first
-            training, or before it by `captioning features`, and used by all later ones; none to
-            encode images anew every epoch.
+        features: folder for what the encoder's frozen stages make of the photos, computed at the
+            first training, or before it by `captioning features`, and used by all later ones;
+            none to encode images anew every epoch.
         mirror: with `features`, train on mirrored images half of the time, where no caption says
-            left or right; their annotation vectors take as much time and space again.
+            left or right; their features take as much time and space again.
         workers: processes that read images.
         limit: use only the first so many images of each split; none for all.
         train_split: the split to train on.
@@ -71,7 +71,7 @@ class CaptionData(pl.LightningDataModule):
             )
         if mirror and not features:
             raise InputError(
-                "data.mirror is for annotation vectors computed once; give data.features, or set "
+                "data.mirror is for features computed once; give data.features, or set "
                 "data.augment, which mirrors too"
             )
         self.reader = reader
@@ -115,18 +115,19 @@ class CaptionData(pl.LightningDataModule):
         return vocabulary
 
     def setup(self, stage: str) -> None:
-        """Compute or open the annotation vectors, where they are wanted."""
+        """Compute or open the features, where they are wanted."""
         if not self.features or self._cache is not None:
             return
         assert self.trainer is not None
         module: Any = self.trainer.lightning_module
         # Lightning moves the model to its device only later, but this is the work for a GPU.
         encoder = module.captioner.encoder.to(self.trainer.strategy.root_device)
-        if not encoder.is_frozen:
+        if encoder.first_trained == 0:
             raise InputError(
-                "features are computed once, but the encoder is trained; set data.features to "
-                "null or model.encoder.init_args.trainable_stages to 0"
+                "features are computed once, but all of the encoder is trained; set data.features "
+                "to null or model.encoder.init_args.trainable_stages to a smaller number"
             )
+        encoder = encoder.constant
         images = [record.image for record in (*self.train_records, *self.val_records)]
         self._cache = feature_cache(
             self.features, encoder, self.preprocessing, images, workers=self.workers

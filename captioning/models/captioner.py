@@ -84,11 +84,14 @@ class Captioner(nn.Module):
         return next(self.parameters()).device
 
     def encode(self, images: Tensor) -> Float[Tensor, "B L D"]:
-        """Annotation vectors of uint8 images (B, 3, H, W).
+        """Annotation vectors of uint8 images (B, 3, H, W), or of what was kept of them.
 
-        Annotation vectors that were computed before, (B, L, D), pass through in single precision.
+        That is what the encoder's `constant` part gave for them, (B, P, C) in any precision: the
+        annotation vectors themselves, where no stage is trained.
         """
-        return self.encoder(images) if images.dtype == torch.uint8 else images.float()
+        if images.dtype == torch.uint8:
+            return self.encoder(images)
+        return self.encoder.completed(images.float())
 
     def decode(self, annotations: Float[Tensor, "B L D"], search: Search | None = None) -> Decoded:
         """Captions as tokens, by `search` or the captioner's own."""

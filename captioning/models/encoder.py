@@ -1,8 +1,10 @@
 """The encoder: a CNN whose feature map gives one annotation vector per region of the image.
 
-Shapes: B images, H x W pixels, L regions (rows x columns of the feature map), D annotation width.
+Shapes: B images, H x W pixels, L regions (rows x columns of the feature map), D annotation width, P
+cells and C channels of the last frozen stage.
 """
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -61,7 +63,8 @@ class CNNEncoder(Configurable, nn.Module):
     """Annotation vectors from the last feature map of a convolutional network.
 
     Takes uint8 images and normalises them itself. What is frozen is truly frozen: it gets no
-    gradients and stays in evaluation mode, or its batch-norm statistics would drift.
+    gradients and stays in evaluation mode, or its batch-norm statistics would drift. Trained stages
+    that start from weights keep the statistics of these too: those of a few photos are noise.
 
     Args:
         backbone: a name in `BACKBONES`; ``small`` is this project's own for the shapes.
@@ -98,6 +101,7 @@ class CNNEncoder(Configurable, nn.Module):
         trained = len(self.stages) if trainable_stages < 0 else trainable_stages
         self.first_trained = max(len(self.stages) - trained, 0)
         self.frozen.requires_grad_(False)
+        self.keeps_statistics = weights is not None
         self.to(memory_format=torch.channels_last)
         self.annotation_dim = self._annotation_dim()
 
@@ -111,19 +115,33 @@ class CNNEncoder(Configurable, nn.Module):
         """True where no stage is trained, so that annotation vectors may be computed once."""
         return self.first_trained == len(self.stages)
 
+    @property
+    def constant(self) -> "CNNEncoder | FrozenStages":
+        """What of the encoder never changes in training, so that its output may be kept."""
+        return self if self.is_frozen else FrozenStages(self)
+
     def train(self, mode: bool = True) -> "CNNEncoder":
         """Switch the trained stages only."""
         super().train(mode)
         self.frozen.train(False)
+        if self.keeps_statistics:
+            for module in self.modules():
+                if isinstance(module, nn.BatchNorm2d):
+                    module.train(False)
         return self
 
     def forward(self, images: UInt8[Tensor, "B 3 H W"]) -> Float[Tensor, "B L D"]:
         """Annotation vectors, regions in reading order (row by row)."""
-        features = (images - self.mean) / self.std
-        features = features.contiguous(memory_format=torch.channels_last)
-        with torch.no_grad():
-            for stage in self.frozen:
-                features = stage(features)
+        return self._finished(_begun(images, self.mean, self.std, self.frozen))
+
+    def completed(self, features: Float[Tensor, "B P C"]) -> Float[Tensor, "B L D"]:
+        """Annotation vectors from what `constant` gave for square images."""
+        if self.is_frozen:
+            return features
+        rows = math.isqrt(features.shape[1])  # as channels last, without a copy
+        return self._finished(features.unflatten(1, (rows, rows)).permute(0, 3, 1, 2))
+
+    def _finished(self, features: Float[Tensor, "B C rows columns"]) -> Float[Tensor, "B L D"]:
         for stage in self.stages[self.first_trained :]:
             features = stage(features)
         features = self.pool(features)  # (B, D, rows, columns)
@@ -139,6 +157,48 @@ class CNNEncoder(Configurable, nn.Module):
         width = self(torch.zeros(1, 3, 64, 64, dtype=torch.uint8)).shape[-1]
         self.train()
         return width
+
+
+class FrozenStages(nn.Module):
+    """The frozen stages of an encoder whose last ones are trained.
+
+    Args:
+        encoder: has a frozen stage.
+
+    Attributes:
+        config: what decides the output, parameters apart.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, encoder: CNNEncoder) -> None:
+        super().__init__()
+        self.stages = encoder.frozen
+        self.register_buffer("mean", encoder.mean)
+        self.register_buffer("std", encoder.std)
+        self.config = {"backbone": encoder.config["backbone"], "stages": len(self.stages)}
+
+    def forward(self, images: UInt8[Tensor, "B 3 H W"]) -> Float[Tensor, "B P C"]:
+        """The last frozen stage's feature map, cells in reading order."""
+        features = _begun(images, self.mean, self.std, self.stages)
+        return features.flatten(2).transpose(1, 2)
+
+    def folded(self) -> "FrozenStages":
+        """A copy that gives the same feature map in less time."""
+        return folded(self)
+
+
+@torch.no_grad()
+def _begun(
+    images: UInt8[Tensor, "B 3 H W"], mean: Tensor, std: Tensor, stages: nn.ModuleList
+) -> Float[Tensor, "B C rows columns"]:
+    """What frozen stages make of images."""
+    features = (images - mean) / std
+    features = features.contiguous(memory_format=torch.channels_last)
+    for stage in stages:
+        features = stage(features)
+    return features
 
 
 def _model(backbone: str, weights: str | None) -> nn.Module:

@@ -73,6 +73,10 @@ class JointEncoder(nn.Module):
         padded = [F.pad(part, (0, self.annotation_dim - part.shape[2])) for part in vectors]
         return torch.cat(padded, dim=1)
 
+    def completed(self, features: Float[Tensor, "B L D"]) -> Float[Tensor, "B L D"]:
+        """The same: of several encoders only annotation vectors are kept."""
+        return features
+
     @torch.no_grad()
     def _regions(self) -> list[slice]:
         """Known only from what the encoders make of an image; a black one will do."""

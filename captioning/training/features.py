@@ -1,4 +1,4 @@
-"""`captioning features`: the annotation vectors that a training would begin by computing."""
+"""`captioning features`: the features that a training would begin by computing."""
 
 from pathlib import Path
 from typing import Any
@@ -50,8 +50,8 @@ def features(arguments: list[str]) -> Path | None:
         Their folder; none in all processes but the first.
 
     Raises:
-        InputError: options, data or a photo are not as they should be, the encoder is trained, or
-            the folder holds something else.
+        InputError: options, data or a photo are not as they should be, the whole encoder is
+            trained, or the folder holds something else.
         KeyboardInterrupt: with a message that says how to go on.
     """
     with quiet(), told_in_one_line():

@@ -171,10 +171,12 @@ def test_augmentation_is_refused_with_features(shapes_data: Path, folder: Path) 
         CaptionData(Coco(shapes_data), augment=True, features=str(folder))
 
 
-def test_a_trained_encoder_is_refused_with_features(shapes_data: Path, folder: Path) -> None:
+def test_an_encoder_that_is_trained_as_a_whole_is_refused_with_features(
+    shapes_data: Path, folder: Path
+) -> None:
     data = CaptionData(Coco(shapes_data), size=32, min_count=1, features=str(folder), workers=0)
     model = CaptioningModule(
-        CNNEncoder("small", weights=None, trainable_stages=1),
+        CNNEncoder("small", weights=None, trainable_stages=-1),
         lambda width, words: LSTMDecoder(width, words, 8, 8, 8),
         data.vocabulary,
         data.preprocessing,
@@ -188,6 +190,6 @@ def test_a_trained_encoder_is_refused_with_features(shapes_data: Path, folder: P
         enable_model_summary=False,
         enable_progress_bar=False,
     )
-    with pytest.raises(InputError, match="the encoder is trained"):
+    with pytest.raises(InputError, match="all of the encoder is trained"):
         trainer.fit(model, data)
     assert not folder.exists()

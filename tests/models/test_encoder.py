@@ -13,6 +13,8 @@ from torch import Tensor
 from torchvision import models
 from torchvision.transforms import v2
 
+from captioning.data.features import fingerprint
+from captioning.data.preprocessing import Preprocessing
 from captioning.errors import InputError
 from captioning.models import BACKBONES, CNNEncoder
 from captioning.models.backbones import SmallCNN
@@ -234,6 +236,43 @@ def test_only_trained_stages_ask_for_gradients() -> None:
         if parameter.requires_grad
     }
     assert asking == {4, 5}
+
+
+@pytest.mark.parametrize("trainable_stages", [0, 1, 3])
+def test_annotations_can_be_completed_from_what_never_changes(trainable_stages: int) -> None:
+    encoder = CNNEncoder("small", weights=None, grid=3, trainable_stages=trainable_stages)
+    kept = encoder.constant(images())
+    assert not kept.requires_grad
+    trained_step(encoder)
+    assert encoder.constant(images()).equal(kept)
+    annotations = encoder(images())
+    assert encoder.completed(kept).equal(annotations)
+    assert annotations.requires_grad == (trainable_stages > 0)
+
+
+def test_what_never_changes_is_the_same_for_every_trained_rest() -> None:
+    torch.manual_seed(0)
+    encoder = CNNEncoder("small", weights=None, trainable_stages=2)
+    key = fingerprint(encoder.constant, Preprocessing(32))
+    trained_step(encoder)
+    assert fingerprint(encoder.constant, Preprocessing(32)) == key
+    other = CNNEncoder("small", weights=None, trainable_stages=3)
+    other.load_state_dict(encoder.state_dict())
+    assert fingerprint(other.constant, Preprocessing(32)) != key
+
+
+@pytest.mark.parametrize("with_weights", [True, False])
+def test_trained_stages_keep_the_statistics_that_came_with_their_weights(
+    with_weights: bool, mobilenet_file: Path
+) -> None:
+    weights = str(mobilenet_file) if with_weights else None
+    encoder = CNNEncoder("mobilenet_v2", weights=weights, trainable_stages=2)
+    norm = encoder.stages[-1][1]
+    before = norm.running_mean.clone()
+    encoder.train()
+    encoder(images()).square().sum().backward()
+    assert norm.running_mean.equal(before) == with_weights
+    assert norm.weight.grad.any()
 
 
 def test_an_encoder_says_whether_it_is_frozen() -> None:
