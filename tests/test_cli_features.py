@@ -119,7 +119,7 @@ def test_one_process_goes_on_where_two_were_killed(frozen_config: Path, tmp_path
     journals = "".join(path.read_text() for path in folder.glob("finished-*.txt"))
     finished = sorted(int(line.split()[0]) for line in journals.splitlines())
     assert 0 < len(finished) < 97
-    rows = np.memmap(folder / ANNOTATIONS, np.float16, "r+", 128, (97, 24 * 24, 130))
+    rows = np.memmap(folder / ANNOTATIONS, np.float16, "r+", 128, (97, 24 * 24, 196))
     before = rows[finished].copy()
     rows[finished] = -1  # would be written over if it were computed again
     rows.flush()
@@ -209,7 +209,7 @@ def test_evaluate_refuses_features_of_something_else_by_name(
 ) -> None:
     checkpoint = torch.load(trained / "best.ckpt", weights_only=True)
     torch.save(checkpoint, tmp_path / "best.ckpt")
-    checkpoint["state_dict"]["captioner.encoder.stages.0.0.weight"] += 1
+    checkpoint["state_dict"]["captioner.encoder.stages.0.part.0.weight"] += 1
     torch.save(checkpoint, tmp_path / "other.ckpt")
     given = ["--model", str(tmp_path / model), "--data", str(shapes_data), "--split", split]
     line = refusal(["evaluate", *given, "--features", str(trained / "features")], capsys)

@@ -4,6 +4,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+COLOURS = 3
+"""The last channels between two stages: the mean colour of each cell."""
+
 
 class Coordinates(nn.Module):
     """Adds two channels, the row and the column of each cell from -1 to 1.
@@ -11,7 +14,15 @@ class Coordinates(nn.Module):
     What Liu et al. (2018, CoordConv) give to a convolution is useful to attention too: these
     channels of a context vector are the place that the model looks at, on average, so that a
     decoder can tell left from right.
+
+    Args:
+        squares: add their squares as well. A linear key then has a query for every place, as
+            -(x - p)^2 = 2 p x - x^2 - p^2, and not for the edges of the image alone.
     """
+
+    def __init__(self, squares: bool = False) -> None:
+        super().__init__()
+        self.squares = squares
 
     def forward(self, features: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C2 H W"]:
         """The features and their coordinates."""
@@ -19,12 +30,104 @@ class Coordinates(nn.Module):
         rows = torch.linspace(-1, 1, height, device=features.device, dtype=features.dtype)
         columns = torch.linspace(-1, 1, width, device=features.device, dtype=features.dtype)
         where = torch.stack(torch.meshgrid(rows, columns, indexing="ij"))
+        if self.squares:
+            where = torch.cat([where, where.square()])
         return torch.cat([features, where.expand(batch, -1, -1, -1)], dim=1)
 
 
-def _block(in_channels: int, out_channels: int) -> nn.Sequential:
+class UnitScale(nn.Module):
+    """Gives each cell's vector a mean square of one (Zhang and Sennrich 2019, RMSNorm).
+
+    Attention compares cells by their vectors, and where some are several times as strong as others
+    it settles on these before it has learnt what to look for.
+    """
+
+    def forward(self, features: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
+        """The features, scaled."""
+        return features * torch.rsqrt(features.square().mean(dim=1, keepdim=True) + 1e-4)
+
+
+class Gain(nn.Module):
+    """Multiplies by one learnt factor.
+
+    A decoder that starts with faint annotation vectors attends to all regions alike for thousands
+    of steps; strong ones let the attention become sharp early.
+
+    Args:
+        start: the factor before training.
+    """
+
+    def __init__(self, start: float) -> None:
+        super().__init__()
+        self.factor = nn.Parameter(torch.tensor(start))
+
+    def forward(self, features: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
+        """The features, multiplied."""
+        return features * self.factor
+
+
+class BesideColours(nn.Module):
+    """A part of the network, which sees the features, and beside it the colours of their cells.
+
+    Args:
+        part: sees all channels but the last three, of the first stage the image.
+        halving: the part halves rows and columns.
+    """
+
+    def __init__(self, part: nn.Module, halving: bool) -> None:
+        super().__init__()
+        self.part = part
+        self.mean = nn.AvgPool2d(2) if halving else nn.Identity()
+
+    def forward(self, features: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C2 H2 W2"]:
+        """What the part makes of the features, and colours."""
+        seen = features if features.shape[1] == COLOURS else features[:, :-COLOURS]
+        return torch.cat([self.part(seen), self.mean(features[:, -COLOURS:])], dim=1)
+
+
+class WhatAndWhere(nn.Module):
+    """Annotation vectors of two parts: what is seen around a cell, and the cell's own colour.
+
+    An object's shape can be read off any piece of its outline, its colour anywhere within. Trained
+    on words alone, an attention over features that see both soon looks at one side of the outline,
+    which is beside the object as often as in it. Here the outline's features spread by one cell,
+    so that the middle of an object has all of them, and start fainter than the colours, which
+    draw the attention into the object.
+
+    Args:
+        channels: of the features.
+        what: strength of the features before training.
+        where: strength of colours and coordinates before training.
+    """
+
+    def __init__(self, channels: int, what: float, where: float) -> None:
+        super().__init__()
+        self.what = nn.Sequential(
+            nn.MaxPool2d(3, stride=1, padding=1),
+            Coordinates(),
+            nn.Conv2d(channels + 2, 128, kernel_size=1),
+            nn.ReLU(inplace=True),
+            UnitScale(),
+            Gain(what),
+        )
+        self.where = nn.Sequential(
+            _block(COLOURS, 64, kernel_size=1),
+            nn.Conv2d(64, 64, kernel_size=1),
+            nn.ReLU(inplace=True),
+            UnitScale(),
+            Coordinates(squares=True),
+            Gain(where),
+        )
+
+    def forward(self, features: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C2 H W"]:
+        """Features, colours and coordinates."""
+        what, where = features[:, :-COLOURS], features[:, -COLOURS:]
+        return torch.cat([self.what(what), self.where(where)], dim=1)
+
+
+def _block(in_channels: int, out_channels: int, kernel_size: int) -> nn.Sequential:
     return nn.Sequential(
-        nn.Conv2d(in_channels, out_channels, kernel_size=3, padding=1, bias=False),
+        nn.Conv2d(in_channels, out_channels, kernel_size, padding=kernel_size // 2, bias=False),
         nn.BatchNorm2d(out_channels),
         nn.ReLU(inplace=True),
     )
@@ -50,44 +153,20 @@ def _halving_block(in_channels: int, out_channels: int, kernel_size: int) -> nn.
     )
 
 
-class Gain(nn.Module):
-    """Multiplies by one learnt factor.
-
-    A decoder that starts with faint annotation vectors attends to all regions alike for thousands
-    of steps; strong ones let the attention become sharp early.
-
-    Args:
-        start: the factor before training.
-    """
-
-    def __init__(self, start: float) -> None:
-        super().__init__()
-        self.factor = nn.Parameter(torch.tensor(start))
-
-    def forward(self, features: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
-        """The features, multiplied."""
-        return features * self.factor
-
-
 class SmallCNN(nn.Module):
-    """Six convolutions of stride 8 in all: 64 pixels give 8 x 8 annotation vectors of width 130.
+    """Five convolutions of stride 8 in all: 64 pixels give 8 x 8 annotation vectors of width 196.
 
-    The last two channels are coordinates: an annotation vector says what is there, and where.
+    The last channels are the colour of the cell and its coordinates: an annotation vector says what
+    is there, and where.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.features = nn.Sequential(
-            _halving_block(3, 32, kernel_size=4),
-            _halving_block(32, 64, kernel_size=4),
-            _block(64, 64),
-            _halving_block(64, 128, kernel_size=2),
-            _block(128, 128),
-            nn.Sequential(
-                Coordinates(),
-                nn.Conv2d(130, 128, kernel_size=1),
-                nn.ReLU(inplace=True),
-                Coordinates(),
-                Gain(16.0),
-            ),
+            BesideColours(_halving_block(3, 32, kernel_size=4), halving=True),
+            BesideColours(_halving_block(32, 64, kernel_size=4), halving=True),
+            BesideColours(_block(64, 64, kernel_size=3), halving=False),
+            BesideColours(_halving_block(64, 128, kernel_size=2), halving=True),
+            BesideColours(_block(128, 128, kernel_size=1), halving=False),
+            WhatAndWhere(128, what=1.0, where=8.0),
         )

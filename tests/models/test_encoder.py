@@ -205,7 +205,7 @@ def test_a_grid_of_one_is_the_mean_of_all_regions() -> None:
 
 
 def test_the_grid_sets_the_number_of_regions() -> None:
-    assert CNNEncoder("small", weights=None, grid=3)(images()).shape == (2, 9, 130)
+    assert CNNEncoder("small", weights=None, grid=3)(images()).shape == (2, 9, 196)
 
 
 @pytest.mark.parametrize(("trainable_stages", "first"), [(0, 6), (1, 5), (4, 2), (-1, 0), (9, 0)])
