@@ -50,7 +50,7 @@ class Size:
 
 
 FULL = (Size("mobilenet_v2", 224, 7, 1280), Size("resnet101", 448, 14, 2048))
-QUICK = (Size("small", 32, 4, 130, hidden_dim=16, vocab_size=60, photos=3, captions=2),)
+QUICK = (Size("small", 32, 4, 196, hidden_dim=16, vocab_size=60, photos=3, captions=2),)
 
 
 def annotations(size: Size, seed: int = 0) -> Float[Tensor, "B L D"]:

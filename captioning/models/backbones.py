@@ -1,4 +1,4 @@
-"""The network that the shapes are learnt with, from scratch, in minutes on two CPU cores."""
+"""The network that the shapes are learnt with, from scratch, in minutes on a CPU."""
 
 import torch
 from jaxtyping import Float
@@ -44,7 +44,9 @@ class UnitScale(nn.Module):
 
     def forward(self, features: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
         """The features, scaled."""
-        return features * torch.rsqrt(features.square().mean(dim=1, keepdim=True) + 1e-4)
+        precise = features.to(torch.promote_types(features.dtype, torch.float32))
+        strength = precise.square().mean(dim=1, keepdim=True)
+        return features * torch.rsqrt(strength + 1e-4).to(features.dtype)
 
 
 class Gain(nn.Module):
@@ -82,7 +84,9 @@ class BesideColours(nn.Module):
     def forward(self, features: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C2 H2 W2"]:
         """What the part makes of the features, and colours."""
         seen = features if features.shape[1] == COLOURS else features[:, :-COLOURS]
-        return torch.cat([self.part(seen), self.mean(features[:, -COLOURS:])], dim=1)
+        made = self.part(seen)
+        colours = self.mean(features[:, -COLOURS:].to(made.dtype))  # one precision for both
+        return torch.cat([made, colours], dim=1)
 
 
 class WhatAndWhere(nn.Module):

@@ -84,7 +84,7 @@ def assert_same(first: Decoded, second: Decoded) -> None:
 
 def shares(logits: Tensor) -> Tensor:
     """Probabilities among the words that can be generated, zero for the others."""
-    raised = logits.exp()
+    raised = (logits - logits.max()).exp()
     raised[..., [PAD, BOS, UNK]] = 0.0
     return raised / raised.sum(-1, keepdim=True)
 
