@@ -121,7 +121,7 @@ def _features(
             f"{folder}: features are of one encoder at one image size, and the models of this "
             "ensemble differ in theirs; leave out --features"
         )
-    if captioner.encoder.first_trained == 0:
+    if not captioner.encoder.has_frozen:
         raise InputError(
             f"{folder}: no features can be of this model, whose whole encoder was trained; "
             "leave out --features"

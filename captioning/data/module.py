@@ -122,7 +122,7 @@ class CaptionData(pl.LightningDataModule):
         module: Any = self.trainer.lightning_module
         # Lightning moves the model to its device only later, but this is the work for a GPU.
         encoder = module.captioner.encoder.to(self.trainer.strategy.root_device)
-        if encoder.first_trained == 0:
+        if not encoder.has_frozen:
             raise InputError(
                 "features are computed once, but all of the encoder is trained; set data.features "
                 "to null or model.encoder.init_args.trainable_stages to a smaller number"

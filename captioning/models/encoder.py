@@ -116,6 +116,11 @@ class CNNEncoder(Configurable, nn.Module):
         return self.first_trained == len(self.stages)
 
     @property
+    def has_frozen(self) -> bool:
+        """False where all stages are trained, so that nothing may be computed once."""
+        return self.first_trained > 0
+
+    @property
     def constant(self) -> "CNNEncoder | FrozenStages":
         """What of the encoder never changes in training, so that its output may be kept."""
         return self if self.is_frozen else FrozenStages(self)
