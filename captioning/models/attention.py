@@ -169,3 +169,16 @@ class DotProductAttention(Attention):
     ) -> Float[Tensor, "B N L"]:
         """Dot products divided by the square root of A."""
         return queries @ keys.transpose(1, 2) / keys.shape[-1] ** 0.5
+
+    def add_gradients(
+        self,
+        gradient: Float[Tensor, "B N L"],
+        queries: Float[Tensor, "B N A"],
+        keys: Float[Tensor, "B L A"],
+        keys_gradient: Float[Tensor, "B L A"],
+        scoring_gradients: Sequence[Tensor],
+    ) -> Float[Tensor, "B N A"]:
+        """The same without a graph."""
+        gradient = (gradient / keys.shape[-1] ** 0.5).to(keys.dtype)
+        keys_gradient.baddbmm_(gradient.transpose(1, 2), queries)
+        return gradient @ keys
