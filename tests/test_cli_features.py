@@ -209,7 +209,7 @@ def test_evaluate_refuses_features_of_something_else_by_name(
 ) -> None:
     checkpoint = torch.load(trained / "best.ckpt", weights_only=True)
     torch.save(checkpoint, tmp_path / "best.ckpt")
-    checkpoint["state_dict"]["captioner.encoder.stages.0.part.0.weight"] += 1
+    checkpoint["state_dict"]["captioner.encoder.stages.0.first.0.0.weight"] += 1
     torch.save(checkpoint, tmp_path / "other.ckpt")
     given = ["--model", str(tmp_path / model), "--data", str(shapes_data), "--split", split]
     line = refusal(["evaluate", *given, "--features", str(trained / "features")], capsys)
@@ -228,7 +228,7 @@ def test_a_partly_trained_encoder_is_trained_and_scored_from_what_its_frozen_sta
     frozen_config: Path, shapes_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = yaml.safe_load(frozen_config.read_text())
-    config["model"]["encoder"]["init_args"]["trainable_stages"] = 2
+    config["model"]["encoder"]["init_args"]["trainable_stages"] = 1
     (tmp_path / "partly.yaml").write_text(yaml.safe_dump(config))
     options = ["--config", str(tmp_path / "partly.yaml"), "--trainer.precision", "32"]
     options += ["--trainer.log_every_n_steps", "1"]

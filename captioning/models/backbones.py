@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 COLOURS = 3
-"""The last channels between two stages: the mean colour of each cell."""
+"""The last channels between the stages: the mean colour of each cell."""
 
 
 class Coordinates(nn.Module):
@@ -68,25 +68,23 @@ class Gain(nn.Module):
         return features * self.factor
 
 
-class BesideColours(nn.Module):
-    """A part of the network, which sees the features, and beside it the colours of their cells.
+class Beside(nn.Module):
+    """Two parts that see the same, one's channels after the other's.
 
     Args:
-        part: sees all channels but the last three, of the first stage the image.
-        halving: the part halves rows and columns.
+        first: gives the first channels.
+        second: gives the last channels, of as many rows and columns.
     """
 
-    def __init__(self, part: nn.Module, halving: bool) -> None:
+    def __init__(self, first: nn.Module, second: nn.Module) -> None:
         super().__init__()
-        self.part = part
-        self.mean = nn.AvgPool2d(2) if halving else nn.Identity()
+        self.first = first
+        self.second = second
 
     def forward(self, features: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C2 H2 W2"]:
-        """What the part makes of the features, and colours."""
-        seen = features if features.shape[1] == COLOURS else features[:, :-COLOURS]
-        made = self.part(seen)
-        colours = self.mean(features[:, -COLOURS:].to(made.dtype))  # one precision for both
-        return torch.cat([made, colours], dim=1)
+        """The channels of both."""
+        first = self.first(features)
+        return torch.cat([first, self.second(features).to(first.dtype)], dim=1)
 
 
 class WhatAndWhere(nn.Module):
@@ -166,11 +164,14 @@ class SmallCNN(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
+        outlines = nn.Sequential(
+            _halving_block(3, 32, kernel_size=4),
+            _halving_block(32, 64, kernel_size=4),
+            _block(64, 64, kernel_size=3),
+            _halving_block(64, 128, kernel_size=2),
+            _block(128, 128, kernel_size=3),
+        )
         self.features = nn.Sequential(
-            BesideColours(_halving_block(3, 32, kernel_size=4), halving=True),
-            BesideColours(_halving_block(32, 64, kernel_size=4), halving=True),
-            BesideColours(_block(64, 64, kernel_size=3), halving=False),
-            BesideColours(_halving_block(64, 128, kernel_size=2), halving=True),
-            BesideColours(_block(128, 128, kernel_size=1), halving=False),
+            Beside(outlines, nn.AvgPool2d(8)),
             WhatAndWhere(128, what=1.0, where=8.0),
         )

@@ -208,7 +208,7 @@ def test_the_grid_sets_the_number_of_regions() -> None:
     assert CNNEncoder("small", weights=None, grid=3)(images()).shape == (2, 9, 196)
 
 
-@pytest.mark.parametrize(("trainable_stages", "first"), [(0, 6), (1, 5), (4, 2), (-1, 0), (9, 0)])
+@pytest.mark.parametrize(("trainable_stages", "first"), [(0, 2), (1, 1), (-1, 0), (9, 0)])
 def test_training_moves_the_last_stages_and_nothing_else(trainable_stages: int, first: int) -> None:
     encoder = CNNEncoder("small", weights=None, trainable_stages=trainable_stages)
     before = {name: value.clone() for name, value in encoder.state_dict().items()}
@@ -229,16 +229,16 @@ def test_a_frozen_encoder_gives_the_same_in_training() -> None:
 
 
 def test_only_trained_stages_ask_for_gradients() -> None:
-    encoder = CNNEncoder("small", weights=None, trainable_stages=2)
+    encoder = CNNEncoder("small", weights=None, trainable_stages=1)
     asking = {
         int(name.split(".")[1])
         for name, parameter in encoder.named_parameters()
         if parameter.requires_grad
     }
-    assert asking == {4, 5}
+    assert asking == {1}
 
 
-@pytest.mark.parametrize("trainable_stages", [0, 1, 3])
+@pytest.mark.parametrize("trainable_stages", [0, 1])
 def test_annotations_can_be_completed_from_what_never_changes(trainable_stages: int) -> None:
     encoder = CNNEncoder("small", weights=None, grid=3, trainable_stages=trainable_stages)
     kept = encoder.constant(images())
@@ -252,11 +252,11 @@ def test_annotations_can_be_completed_from_what_never_changes(trainable_stages: 
 
 def test_what_never_changes_is_the_same_for_every_trained_rest() -> None:
     torch.manual_seed(0)
-    encoder = CNNEncoder("small", weights=None, trainable_stages=2)
+    encoder = CNNEncoder("small", weights=None, trainable_stages=1)
     key = fingerprint(encoder.constant, Preprocessing(32))
     trained_step(encoder)
     assert fingerprint(encoder.constant, Preprocessing(32)) == key
-    other = CNNEncoder("small", weights=None, trainable_stages=3)
+    other = CNNEncoder("small", weights=None, trainable_stages=0)
     other.load_state_dict(encoder.state_dict())
     assert fingerprint(other.constant, Preprocessing(32)) != key
 
