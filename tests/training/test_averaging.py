@@ -51,6 +51,14 @@ def test_the_average_is_by_hand() -> None:
     assert average[0].item() == pytest.approx(0.75 * 3.5 + 0.25 * 4)
 
 
+def test_an_average_that_keeps_the_start_is_by_hand() -> None:
+    average, weights = [torch.tensor([2.0])], [torch.tensor([4.0])]
+    ema = ExponentialAverage(decay=0.75, keeps_start=True)
+    ema._average(average, weights, torch.tensor(1))
+    ema._average(average, weights, torch.tensor(2))
+    assert average[0].item() == pytest.approx(0.75**2 * 2 + (1 - 0.75**2) * 4)
+
+
 def test_what_is_not_trained_stays_the_same_to_the_last_bit(
     averaging: list[str], tmp_path: Path
 ) -> None:
