@@ -29,7 +29,7 @@ def run(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WANDB_MODE", "offline")
         patch.delenv("WANDB_DATA_DIR", raising=False)
-        table = ["--validation_table.images", "2"]
+        table = ["--validation_table.images", "2", "--trainer.precision", "32"]
         assert main(["train", "--config", str(tiny_config), *options, *table]) == 0
     return folder
 
