@@ -238,9 +238,14 @@ def test_only_trained_stages_ask_for_gradients() -> None:
     assert asking == {1}
 
 
-@pytest.mark.parametrize("trainable_stages", [0, 1])
-def test_annotations_can_be_completed_from_what_never_changes(trainable_stages: int) -> None:
-    encoder = CNNEncoder("small", weights=None, grid=3, trainable_stages=trainable_stages)
+@pytest.mark.parametrize(
+    ("backbone", "trainable_stages"),
+    [("small", 0), ("small", 1), ("mobilenet_v2", 1), ("mobilenet_v2", 8)],
+)
+def test_annotations_can_be_completed_from_what_never_changes(
+    backbone: str, trainable_stages: int
+) -> None:
+    encoder = CNNEncoder(backbone, weights=None, grid=3, trainable_stages=trainable_stages)
     kept = encoder.constant(images())
     assert not kept.requires_grad
     trained_step(encoder)
@@ -252,11 +257,11 @@ def test_annotations_can_be_completed_from_what_never_changes(trainable_stages: 
 
 def test_what_never_changes_is_the_same_for_every_trained_rest() -> None:
     torch.manual_seed(0)
-    encoder = CNNEncoder("small", weights=None, trainable_stages=1)
+    encoder = CNNEncoder("mobilenet_v2", weights=None, trainable_stages=2)
     key = fingerprint(encoder.constant, Preprocessing(32))
     trained_step(encoder)
     assert fingerprint(encoder.constant, Preprocessing(32)) == key
-    other = CNNEncoder("small", weights=None, trainable_stages=0)
+    other = CNNEncoder("mobilenet_v2", weights=None, trainable_stages=3)
     other.load_state_dict(encoder.state_dict())
     assert fingerprint(other.constant, Preprocessing(32)) != key
 
