@@ -116,16 +116,18 @@ class CaptionDataset(Dataset[Example]):
         return len(self.records)
 
     @property
-    def lengths(self) -> list[int]:
-        """Words of each record's longest caption, which decides how wide its batch becomes.
+    def lengths(self) -> Int[Tensor, "images captions"]:
+        """Words of each record's captions, the longest first; zero where it has fewer captions.
 
         Counted by the spaces between them: near enough to sort by, and a hundred times faster
         than tokens.
         """
-        return [
-            min(max(len(caption.split()) for caption in record.captions), self.max_tokens)
+        counts = [
+            sorted((len(caption.split()) for caption in record.captions), reverse=True)
             for record in self.records
         ]
+        lengths = pad_sequence([torch.tensor(of_record) for of_record in counts], batch_first=True)
+        return lengths.clamp(max=self.max_tokens)
 
     def __getitem__(self, index: int | tuple[int, int]) -> Example:
         """The example of a record.
