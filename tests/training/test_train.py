@@ -1,7 +1,6 @@
 import csv
 import json
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,65 +12,10 @@ import torch
 import yaml
 
 from captioning.errors import InputError
-from captioning.metrics.captions import BLEU
-from captioning.metrics.scores import Scores
 from captioning.models import load
 from captioning.training.module import CaptioningModule
 from captioning.training.train import train
-
-Train = Callable[..., Path]
-
-
-@pytest.fixture(autouse=True)
-def without_boards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WANDB_MODE", "disabled")
-
-
-@pytest.fixture
-def trained(tiny_config: Path, tmp_path: Path) -> Train:
-    """Trains into a folder of `tmp_path`, with options, and gives the folder."""
-
-    def run(name: str, *options: str) -> Path:
-        folder = tmp_path / name
-        train(["--config", str(tiny_config), "--trainer.default_root_dir", str(folder), *options])
-        return folder
-
-    return run
-
-
-def saved(folder: Path, name: str = "last.ckpt") -> dict[str, Any]:
-    content: dict[str, Any] = torch.load(folder / name, weights_only=True)
-    return content
-
-
-def assert_same_training(first: Path, second: Path) -> None:
-    """Exactly the same parameters, buffers and optimiser."""
-    ours, theirs = saved(first), saved(second)
-    assert ours["global_step"] == theirs["global_step"]
-    for part in ("state_dict", "optimizer_states"):
-        torch.testing.assert_close(ours[part], theirs[part], rtol=0, atol=0)
-
-
-def interrupt_at(step: int, patch: pytest.MonkeyPatch) -> None:
-    """Let a training be interrupted in this step, counted from 0."""
-    whole = CaptioningModule.training_step
-
-    def training_step(self: CaptioningModule, batch: Any, index: int) -> Any:
-        if self.global_step == step:
-            raise KeyboardInterrupt
-        return whole(self, batch, index)
-
-    patch.setattr(CaptioningModule, "training_step", training_step)
-
-
-def with_scores(monkeypatch: pytest.MonkeyPatch, *scores: float) -> None:
-    """Let the check before each training and then each validation have these BLEU-4."""
-    coming = iter(scores)
-
-    def scores(self: BLEU, candidates: Any, references: Any) -> Scores:
-        return Scores({"BLEU-4": next(coming)}, {})
-
-    monkeypatch.setattr(BLEU, "scores", scores)
+from tests.training.conftest import Train, assert_same_training, saved, with_scores
 
 
 def test_the_same_seed_gives_the_same_parameters(trained: Train) -> None:
@@ -82,70 +26,6 @@ def test_another_seed_gives_other_parameters(trained: Train) -> None:
     first, second = saved(trained("a")), saved(trained("b", "--seed_everything", "1"))
     name = "captioner.decoder.output.weight"
     assert not torch.equal(first["state_dict"][name], second["state_dict"][name])
-
-
-@pytest.mark.parametrize("save_every", ["10", "0"], ids=["by epochs", "within epochs"])
-@pytest.mark.parametrize("workers", ["0", "1"])
-def test_resuming_after_an_interrupt_equals_never_stopping(
-    trained: Train, workers: str, save_every: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options = ("--data.augment", "true", "--data.workers", workers, "--save_every", save_every)
-    whole = trained("whole", *options)
-    with monkeypatch.context() as patch:
-        interrupt_at(4, patch)  # in the middle of the second of three epochs
-        with pytest.raises(KeyboardInterrupt, match="--resume"):
-            trained("parts", *options)
-    assert saved(tmp_path / "parts")["global_step"] == (4 if save_every == "0" else 3)
-    assert_same_training(whole, trained("parts", *options, "--resume"))
-
-
-@pytest.mark.parametrize("save_every", ["10", "0"], ids=["by epochs", "within epochs"])
-def test_resuming_after_a_kill_equals_never_stopping(
-    trained: Train, tiny_config: Path, tmp_path: Path, save_every: str
-) -> None:
-    options = ["--config", str(tiny_config), "--trainer.default_root_dir", str(tmp_path / "parts")]
-    killed = f"""
-import os, signal, torch
-torch.set_num_threads(1)  # as in this process: another number adds up in another order
-from captioning.training.module import CaptioningModule
-from captioning.training.train import train
-
-whole = CaptioningModule.training_step
-
-def training_step(self, batch, index):
-    if self.global_step == 7:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return whole(self, batch, index)
-
-CaptioningModule.training_step = training_step
-train({[*options, "--save_every", save_every]!r})
-"""
-    process = subprocess.run([sys.executable, "-c", killed], capture_output=True, check=False)
-    assert process.returncode == -signal.SIGKILL, process.stderr
-    assert_same_training(trained("whole"), trained("parts", "--resume"))
-
-
-def test_an_interrupt_leaves_interrupts_switched_on(
-    trained: Train, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = signal.getsignal(signal.SIGINT)
-    interrupt_at(1, monkeypatch)
-    with pytest.raises(KeyboardInterrupt, match="no epoch was finished"):
-        trained("parts")
-    assert signal.getsignal(signal.SIGINT) is before
-
-
-def test_a_training_can_resume_with_more_epochs(trained: Train) -> None:
-    trained("run", "--trainer.max_epochs", "1")
-    assert saved(trained("run", "--trainer.max_epochs", "2", "--resume"))["epoch"] == 1
-
-
-def test_resuming_keeps_the_scores_of_earlier_epochs(trained: Train) -> None:
-    trained("run", "--trainer.max_epochs", "1")
-    folder = trained("run", "--trainer.max_epochs", "2", "--resume")
-    first, second = ((folder / name / "metrics.csv").read_text() for name in ("csv", "csv-2"))
-    assert "val/BLEU-4" in first
-    assert "val/BLEU-4" in second
 
 
 def test_the_best_checkpoint_is_of_the_epoch_with_the_best_score(
@@ -162,23 +42,6 @@ def test_the_last_checkpoint_is_of_the_last_epoch_however_bad_it_was(
     assert saved(trained("run"))["epoch"] == 2
 
 
-def test_a_resumed_training_remembers_how_good_the_best_epoch_was(
-    trained: Train, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with_scores(monkeypatch, 0.0, 0.3, 0.0, 0.2)
-    trained("run", "--trainer.max_epochs", "1")
-    folder = trained("run", "--trainer.max_epochs", "2", "--resume")
-    assert saved(folder, "best.ckpt")["epoch"] == 0
-
-
-def test_a_moved_run_that_resumes_keeps_its_best_checkpoint(
-    trained: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with_scores(monkeypatch, 0.0, 0.3, 0.1, 0.0, 0.2)
-    trained("here", "--trainer.max_epochs", "2").rename(tmp_path / "there")
-    assert saved(trained("there", "--resume"), "best.ckpt")["epoch"] == 0
-
-
 def test_training_stops_when_the_score_no_longer_rises(
     trained: Train, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,17 +56,6 @@ def test_an_earlier_run_is_not_written_over(trained: Train) -> None:
         folder = trained("run")
     folder = trained("run", "--trainer.fast_dev_run", "true")
     assert (folder / "last.ckpt").read_bytes() == before
-
-
-def test_an_overwritten_run_is_never_resumed_from(
-    trained: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trained("run")
-    interrupt_at(1, monkeypatch)
-    with pytest.raises(KeyboardInterrupt, match="no epoch was finished"):
-        trained("run", "--overwrite")
-    assert not (tmp_path / "run/last.ckpt").exists()
-    assert not (tmp_path / "run/best.ckpt").exists()
 
 
 def test_the_saved_configuration_gives_the_same_run(trained: Train, tmp_path: Path) -> None:

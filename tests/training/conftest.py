@@ -1,0 +1,62 @@
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from captioning.metrics.captions import BLEU
+from captioning.metrics.scores import Scores
+from captioning.training.module import CaptioningModule
+from captioning.training.train import train
+
+Train = Callable[..., Path]
+
+
+@pytest.fixture
+def trained(tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Train:
+    """Trains into a folder of `tmp_path`, with options, and gives the folder."""
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+
+    def run(name: str, *options: str) -> Path:
+        folder = tmp_path / name
+        train(["--config", str(tiny_config), "--trainer.default_root_dir", str(folder), *options])
+        return folder
+
+    return run
+
+
+def saved(folder: Path, name: str = "last.ckpt") -> dict[str, Any]:
+    """The content of a run's checkpoint."""
+    content: dict[str, Any] = torch.load(folder / name, weights_only=True)
+    return content
+
+
+def assert_same_training(first: Path, second: Path) -> None:
+    """Exactly the same parameters, buffers and optimiser."""
+    ours, theirs = saved(first), saved(second)
+    assert ours["global_step"] == theirs["global_step"]
+    for part in ("state_dict", "optimizer_states"):
+        torch.testing.assert_close(ours[part], theirs[part], rtol=0, atol=0)
+
+
+def interrupt_at(step: int, patch: pytest.MonkeyPatch) -> None:
+    """Let a training be interrupted in this step, counted from 0."""
+    whole = CaptioningModule.training_step
+
+    def training_step(self: CaptioningModule, batch: Any, index: int) -> Any:
+        if self.global_step == step:
+            raise KeyboardInterrupt
+        return whole(self, batch, index)
+
+    patch.setattr(CaptioningModule, "training_step", training_step)
+
+
+def with_scores(monkeypatch: pytest.MonkeyPatch, *scores: float) -> None:
+    """Let the check before each training and then each validation have these BLEU-4."""
+    coming = iter(scores)
+
+    def scores(self: BLEU, candidates: Any, references: Any) -> Scores:
+        return Scores({"BLEU-4": next(coming)}, {})
+
+    monkeypatch.setattr(BLEU, "scores", scores)

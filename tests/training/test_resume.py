@@ -1,0 +1,100 @@
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.training.conftest import Train, assert_same_training, interrupt_at, saved, with_scores
+
+
+@pytest.mark.parametrize("save_every", ["10", "0"], ids=["by epochs", "within epochs"])
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_resuming_after_an_interrupt_equals_never_stopping(
+    trained: Train, workers: str, save_every: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ("--data.augment", "true", "--data.workers", workers, "--save_every", save_every)
+    whole = trained("whole", *options)
+    with monkeypatch.context() as patch:
+        interrupt_at(4, patch)  # in the middle of the second of three epochs
+        with pytest.raises(KeyboardInterrupt, match="--resume"):
+            trained("parts", *options)
+    assert saved(tmp_path / "parts")["global_step"] == (4 if save_every == "0" else 3)
+    assert_same_training(whole, trained("parts", *options, "--resume"))
+
+
+@pytest.mark.parametrize("save_every", ["10", "0"], ids=["by epochs", "within epochs"])
+def test_resuming_after_a_kill_equals_never_stopping(
+    trained: Train, tiny_config: Path, tmp_path: Path, save_every: str
+) -> None:
+    options = ["--config", str(tiny_config), "--trainer.default_root_dir", str(tmp_path / "parts")]
+    killed = f"""
+import os, signal, torch
+torch.set_num_threads(1)  # as in this process: another number adds up in another order
+from captioning.training.module import CaptioningModule
+from captioning.training.train import train
+
+whole = CaptioningModule.training_step
+
+def training_step(self, batch, index):
+    if self.global_step == 7:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return whole(self, batch, index)
+
+CaptioningModule.training_step = training_step
+train({[*options, "--save_every", save_every]!r})
+"""
+    process = subprocess.run([sys.executable, "-c", killed], capture_output=True, check=False)
+    assert process.returncode == -signal.SIGKILL, process.stderr
+    assert_same_training(trained("whole"), trained("parts", "--resume"))
+
+
+def test_an_interrupt_leaves_interrupts_switched_on(
+    trained: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    interrupt_at(1, monkeypatch)
+    with pytest.raises(KeyboardInterrupt, match="no epoch was finished"):
+        trained("parts")
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_training_can_resume_with_more_epochs(trained: Train) -> None:
+    trained("run", "--trainer.max_epochs", "1")
+    assert saved(trained("run", "--trainer.max_epochs", "2", "--resume"))["epoch"] == 1
+
+
+def test_resuming_keeps_the_scores_of_earlier_epochs(trained: Train) -> None:
+    trained("run", "--trainer.max_epochs", "1")
+    folder = trained("run", "--trainer.max_epochs", "2", "--resume")
+    first, second = ((folder / name / "metrics.csv").read_text() for name in ("csv", "csv-2"))
+    assert "val/BLEU-4" in first
+    assert "val/BLEU-4" in second
+
+
+def test_a_resumed_training_remembers_how_good_the_best_epoch_was(
+    trained: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_scores(monkeypatch, 0.0, 0.3, 0.0, 0.2)
+    trained("run", "--trainer.max_epochs", "1")
+    folder = trained("run", "--trainer.max_epochs", "2", "--resume")
+    assert saved(folder, "best.ckpt")["epoch"] == 0
+
+
+def test_a_moved_run_that_resumes_keeps_its_best_checkpoint(
+    trained: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_scores(monkeypatch, 0.0, 0.3, 0.1, 0.0, 0.2)
+    trained("here", "--trainer.max_epochs", "2").rename(tmp_path / "there")
+    assert saved(trained("there", "--resume"), "best.ckpt")["epoch"] == 0
+
+
+def test_an_overwritten_run_is_never_resumed_from(
+    trained: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained("run")
+    interrupt_at(1, monkeypatch)
+    with pytest.raises(KeyboardInterrupt, match="no epoch was finished"):
+        trained("run", "--overwrite")
+    assert not (tmp_path / "run/last.ckpt").exists()
+    assert not (tmp_path / "run/best.ckpt").exists()
