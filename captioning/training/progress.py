@@ -51,14 +51,12 @@ class Progress(pl.callbacks.ProgressBar):
         )
         if trainer.current_epoch:
             self.print(f"resuming after epoch {trainer.current_epoch}")
+        # No beginning is told of an epoch that resumes in its middle.
+        self._begin(trainer, trainer.fit_loop.epoch_loop.batch_progress.current.completed)
 
     def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Begin the epoch's bar."""
-        self._started = time.monotonic()
-        self._losses = torch.zeros((), device=pl_module.device)
-        self._steps = 0
-        self._validated = False
-        self._open(self._epoch(trainer), self.total_train_batches)
+        self._begin(trainer)
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
@@ -114,17 +112,25 @@ class Progress(pl.callbacks.ProgressBar):
         """Leave the terminal clean for what is said about the exception."""
         self._close()
 
+    def _begin(self, trainer: pl.Trainer, batches: int = 0) -> None:
+        self._started = time.monotonic()
+        self._losses = torch.zeros((), device=trainer.strategy.root_device)
+        self._steps = 0
+        self._validated = False
+        self._open(self._epoch(trainer), self.total_train_batches, batches)
+
     def _epoch(self, trainer: pl.Trainer) -> str:
         last = trainer.max_epochs
         of = f"/{last}" if last is not None and last > 0 else ""
         return f"epoch {trainer.current_epoch + 1}{of}"
 
-    def _open(self, description: str, batches: int | float) -> None:
+    def _open(self, description: str, batches: int | float, done: int = 0) -> None:
         self._close()
         self._bar = tqdm(
             desc=description,
             total=None if batches == float("inf") else int(batches),
             unit="batch",
+            initial=done,
             leave=False,
             disable=None if self.enabled else True,  # None: only where stderr is a terminal
         )
