@@ -1,5 +1,6 @@
 """Where scores are written: a CSV file, and W&B."""
 
+import csv
 import os
 import sys
 from collections.abc import Iterator
@@ -7,10 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytorch_lightning as pl
 import wandb
 from pytorch_lightning.loggers import CSVLogger, Logger, WandbLogger
 
 from captioning.errors import InputError
+from captioning.files import written_whole
 
 MODES = ("online", "offline", "disabled")
 DATA = "WANDB_DATA_DIR"
@@ -30,10 +33,10 @@ def loggers(folder: Path, config: dict[str, Any], resume: bool) -> list[Logger]:
         InputError: W&B shall be online, but nobody has logged in.
     """
     earlier = len(list(folder.glob("csv*"))) if resume else 0
-    csv = CSVLogger(folder, name="", version=f"csv-{earlier + 1}" if earlier else "csv")
+    table = CSVLogger(folder, name="", version=f"csv-{earlier + 1}" if earlier else "csv")
     mode = wandb_mode()
     if mode == "disabled":
-        return [csv]
+        return [table]
     settings = wandb.Settings(silent=mode == "offline")
     board = WandbLogger(
         project="captioning",
@@ -43,7 +46,32 @@ def loggers(folder: Path, config: dict[str, Any], resume: bool) -> list[Logger]:
         config=config,
         settings=settings,
     )
-    return [csv, board]
+    return [table, board]
+
+
+class EveryStepOnce(pl.Callback):
+    """Takes back what a run's CSVs have of steps that a resumed training makes again.
+
+    A killed training has written more steps than its last checkpoint knows of.
+    """
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Keep the steps before the first one that is to come."""
+        if trainer.is_global_zero:
+            for path in Path(trainer.default_root_dir).glob("csv*/metrics.csv"):
+                keep_steps(path, trainer.global_step)
+
+
+def keep_steps(path: Path, count: int) -> None:
+    """Keep of a CSV's rows those of the first so many steps, and no row cut short by a kill."""
+    lines = path.read_text().splitlines(keepends=True)
+    reader = csv.DictReader(line for line in lines if line.endswith("\n"))
+    kept = [row for row in reader if int(row["step"]) < count]
+    if len(kept) < len(lines) - 1:
+        with written_whole(path) as whole, whole.open("w", newline="") as file:
+            writer = csv.DictWriter(file, reader.fieldnames or [])
+            writer.writeheader()
+            writer.writerows(kept)
 
 
 def wandb_mode() -> str:

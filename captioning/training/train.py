@@ -26,7 +26,7 @@ from captioning.files import made_folder, written_whole
 from captioning.models.device import fast_precision
 from captioning.training.callbacks import BEST, LAST, BestCheckpoint, LastCheckpoint, SeededSteps
 from captioning.training.complaints import check_files, complaint
-from captioning.training.loggers import loggers, wandb_within
+from captioning.training.loggers import EveryStepOnce, loggers, wandb_within
 from captioning.training.module import CaptioningModule
 from captioning.training.pictures import ValidationTable
 from captioning.training.progress import Progress
@@ -158,6 +158,7 @@ class TrainCLI(LightningCLI):
         if logger is None:
             resume = self.config.resume
             logger = not self.is_trial and loggers(self.folder, self.settings(), resume)
+            callbacks.append(EveryStepOnce())
         if logger:
             callbacks.append(LearningRateMonitor(logging_interval="step"))
         if chosen.enable_progress_bar is not False and not any(

@@ -1,3 +1,5 @@
+import csv
+import re
 import signal
 import subprocess
 import sys
@@ -5,7 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from captioning.training.loggers import keep_steps
 from tests.training.conftest import Train, assert_same_training, interrupt_at, saved, with_scores
+
+
+def logged(folder: Path) -> list[tuple[int, str]]:
+    """The loss of every step that the run's CSVs tell of, one after the other."""
+    return [
+        (int(row["step"]), row["train/loss"])
+        for part in sorted(folder.glob("csv*/metrics.csv"))
+        for row in csv.DictReader(part.read_text().splitlines())
+        if row["train/loss"]
+    ]
 
 
 @pytest.mark.parametrize("save_every", ["10", "0"], ids=["by epochs", "within epochs"])
@@ -27,7 +40,8 @@ def test_resuming_after_an_interrupt_equals_never_stopping(
 def test_resuming_after_a_kill_equals_never_stopping(
     trained: Train, tiny_config: Path, tmp_path: Path, save_every: str
 ) -> None:
-    options = ["--config", str(tiny_config), "--trainer.default_root_dir", str(tmp_path / "parts")]
+    often = ["--trainer.log_every_n_steps", "1", "--save_every", save_every]
+    folder = ["--config", str(tiny_config), "--trainer.default_root_dir", str(tmp_path / "parts")]
     killed = f"""
 import os, signal, torch
 torch.set_num_threads(1)  # as in this process: another number adds up in another order
@@ -42,11 +56,14 @@ def training_step(self, batch, index):
     return whole(self, batch, index)
 
 CaptioningModule.training_step = training_step
-train({[*options, "--save_every", save_every]!r})
+train({[*folder, *often]!r})
 """
     process = subprocess.run([sys.executable, "-c", killed], capture_output=True, check=False)
     assert process.returncode == -signal.SIGKILL, process.stderr
-    assert_same_training(trained("whole"), trained("parts", "--resume"))
+    whole, parts = trained("whole", *often), trained("parts", *often, "--resume")
+    assert_same_training(whole, parts)
+    assert [step for step, _ in logged(whole)] == list(range(9))
+    assert logged(parts) == logged(whole)
 
 
 def test_an_interrupt_leaves_interrupts_switched_on(
@@ -98,3 +115,31 @@ def test_an_overwritten_run_is_never_resumed_from(
         trained("run", "--overwrite")
     assert not (tmp_path / "run/last.ckpt").exists()
     assert not (tmp_path / "run/best.ckpt").exists()
+
+
+def test_the_time_told_of_a_resumed_epoch_is_since_it_resumed(
+    trained: Train, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as patch:
+        interrupt_at(4, patch)
+        with pytest.raises(KeyboardInterrupt):
+            trained("run", "--save_every", "0")
+    capsys.readouterr()
+    trained("run", "--resume")
+    [line] = (line for line in capsys.readouterr().err.splitlines() if "epoch 2/3" in line)
+    assert re.search(r"  \d:\d\d min$", line)
+
+
+def test_a_row_that_a_kill_cut_short_is_left_out(tmp_path: Path) -> None:
+    table = tmp_path / "metrics.csv"
+    table.write_text("epoch,step,train/loss\n0,0,1.5\n0,1,1.25\n0,1")
+    keep_steps(table, 5)
+    assert table.read_text().split() == ["epoch,step,train/loss", "0,0,1.5", "0,1,1.25"]
+
+
+def test_a_table_with_nothing_to_take_back_is_left_alone(tmp_path: Path) -> None:
+    table = tmp_path / "metrics.csv"
+    table.write_text("step,train/loss\n0,1.5\n")
+    before = table.stat()
+    keep_steps(table, 1)
+    assert table.stat().st_ino == before.st_ino
