@@ -27,7 +27,7 @@ def loss(
         precision: ``fp32``, or ``bf16`` for autocast.
     """
     with autocast(annotations.device, precision):
-        cross_entropy, weights = decoder.cross_entropy(annotations, tokens)
+        cross_entropy, weights = decoder.cross_entropy(decoder.remember(annotations), tokens)
         real = tokens[..., 1:] != PAD
         return (cross_entropy + doubly_stochastic_penalty(weights, real)) / real.sum()
 

@@ -88,10 +88,14 @@ class Decoder(Configurable, nn.Module):
         """Teacher forcing: logits for the word after each of `tokens`, and attention weights.
 
         Weights are over the L regions, but for an ensemble of different grids over the R of the
-        finest one. What stands at PAD means nothing. A decoder may override this with something
-        faster that gives the same.
+        finest one. What stands at PAD means nothing.
         """
-        memory = self.remember(annotations, mask)
+        return self.read(self.remember(annotations, mask), tokens)
+
+    def read(
+        self, memory: Memory, tokens: Int[Tensor, "B N T"]
+    ) -> tuple[Float[Tensor, "B N T V"], Float[Tensor, "B N T R"]]:
+        """The same of a memory. A decoder may override this with something faster."""
         state = self.start(memory, tokens.shape[1])
         logits, weights = [], []
         for words in tokens.unbind(dim=2):
@@ -103,10 +107,9 @@ class Decoder(Configurable, nn.Module):
 
     def cross_entropy(
         self,
-        annotations: Float[Tensor, "B L D"],
+        memory: Memory,
         tokens: Int[Tensor, "B N S"],
         label_smoothing: float = 0.0,
-        mask: Bool[Tensor, "B L"] | None = None,
         importance: Float[Tensor, "B N"] | None = None,
         never: Sequence[int] = (),
     ) -> tuple[Float[Tensor, ""], Float[Tensor, "B N S-1 L"]]:
@@ -115,13 +118,12 @@ class Decoder(Configurable, nn.Module):
         A decoder may override this with something that needs less than all logits at once.
 
         Args:
-            annotations: the annotation vectors.
+            memory: of the images.
             tokens: the captions from BOS to EOS; PAD does not count.
             label_smoothing: share of a word's probability spread over the vocabulary.
-            mask: True where a region may be attended.
             importance: how much each caption counts, of either sign; one if none.
             never: words without probability; not together with label smoothing.
         """
-        logits, weights = self(annotations, tokens[..., :-1], mask)
+        logits, weights = self.read(memory, tokens[..., :-1])
         loss = cross_entropy(logits, tokens[..., 1:], label_smoothing, importance, never)
         return loss, weights

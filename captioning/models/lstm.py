@@ -128,30 +128,26 @@ class LSTMDecoder(Decoder):
         deep = self._deep(words, hidden, context)
         return Step(self.output(deep), weights, {"hidden": hidden, "cell": after.cell})
 
-    def forward(
-        self,
-        annotations: Float[Tensor, "B L D"],
-        tokens: Int[Tensor, "B N T"],
-        mask: Bool[Tensor, "B L"] | None = None,
+    def read(
+        self, memory: Memory, tokens: Int[Tensor, "B N T"]
     ) -> tuple[Float[Tensor, "B N T V"], Float[Tensor, "B N T L"]]:
         """Teacher forcing; logits and weights are zero at PAD."""
         rows = Rows(tokens)
-        deep, weights = self._read(annotations, rows, mask)
+        deep, weights = self._read(memory, rows)
         return rows.spread(self.output(deep)), rows.spread(weights)
 
     def cross_entropy(
         self,
-        annotations: Float[Tensor, "B L D"],
+        memory: Memory,
         tokens: Int[Tensor, "B N S"],
         label_smoothing: float = 0.0,
-        mask: Bool[Tensor, "B L"] | None = None,
         importance: Float[Tensor, "B N"] | None = None,
         never: Sequence[int] = (),
     ) -> tuple[Float[Tensor, ""], Float[Tensor, "B N S-1 L"]]:
         """The same as the decoder's promise, without ever holding all logits."""
         targets = tokens[..., 1:]
         rows = Rows(tokens[..., :-1].masked_fill(targets == PAD, PAD))
-        deep, weights = self._read(annotations, rows, mask)
+        deep, weights = self._read(memory, rows)
         places = rows.places[rows.real]
         if importance is not None:
             importance = importance.flatten()[places // targets.shape[2]]
@@ -165,13 +161,12 @@ class LSTMDecoder(Decoder):
         return loss, rows.spread(weights)
 
     def _read(
-        self, annotations: Float[Tensor, "B L D"], rows: Rows, mask: Bool[Tensor, "B L"] | None
+        self, memory: Memory, rows: Rows
     ) -> tuple[Float[Tensor, "r m"], Float[Tensor, "r L"]]:
         """Read all words: what the vocabulary's layer sees of each real row, and the weights.
 
         All that does not recur is one product over all words.
         """
-        memory = self.remember(annotations, mask)
         state = self.start(memory, rows.shape[1])
         precision = memory.annotations.dtype
         words = self.dropout(self.embedding(rows.tokens)).to(precision)
@@ -192,7 +187,7 @@ class LSTMDecoder(Decoder):
             context_gate=self.context_gates.weight.to(precision),
         )
         hidden, contexts, weights = (
-            part[rows.real] for part in recur(self.attention, rows, mask, parts)
+            part[rows.real] for part in recur(self.attention, rows, memory.mask, parts)
         )
         return self._deep(words[rows.real], hidden, contexts), weights
 

@@ -73,8 +73,9 @@ class CrossEntropy(Objective):
         self, captioner: Captioner, annotations: Float[Tensor, "B L D"], batch: Batch
     ) -> Loss:
         """The loss of a batch, in nats; to be divided by its words."""
-        total, weights = captioner.decoder.cross_entropy(
-            annotations, batch.tokens, self.label_smoothing
+        decoder = captioner.decoder
+        total, weights = decoder.cross_entropy(
+            decoder.remember(annotations), batch.tokens, self.label_smoothing
         )
         real = batch.tokens[..., 1:] != PAD
         if self.attention_penalty:

@@ -17,6 +17,7 @@ from captioning.errors import InputError
 from captioning.metrics.cider import DocumentFrequencies
 from captioning.metrics.reward import Reward
 from captioning.models import Captioner, Decoded, Decoder, Sampling
+from captioning.models.decoder import Memory
 from captioning.models.search import NEVER
 from captioning.training.objectives import Loss, Objective
 
@@ -72,12 +73,13 @@ class SelfCritical(Objective):
         training = decoder.training
         decoder.eval()
         try:
+            memory = decoder.remember(annotations)
             with torch.no_grad():
-                decoded = self.sampling(decoder, decoder.remember(annotations))
+                decoded = self.sampling(decoder, memory)
             samples = words(captioner, decoded)
             references = [self._references[record.image_id] for record in batch.records]
             rewards = torch.from_numpy(self._reward(samples, references)).to(annotations)
-            total = self_critical_loss(decoder, annotations, decoded.tokens, rewards)
+            total = self_critical_loss(decoder, memory, decoded.tokens, rewards)
         finally:
             decoder.train(training)
         lengths = [len(sample) for of_image in samples for sample in of_image]
@@ -90,7 +92,7 @@ class SelfCritical(Objective):
 
 def self_critical_loss(
     decoder: Decoder,
-    annotations: Float[Tensor, "B L D"],
+    memory: Memory,
     samples: Int[Tensor, "B N T"],
     rewards: Float[Tensor, "B N"],
 ) -> Float[Tensor, ""]:
@@ -101,14 +103,12 @@ def self_critical_loss(
 
     Args:
         decoder: at rest, that is without dropout.
-        annotations: the annotation vectors.
+        memory: of the images.
         samples: words and, where they have one, EOS; PAD after it.
         rewards: of the samples.
     """
     tokens = torch.cat([torch.full_like(samples[..., :1], BOS), samples], dim=2)
-    total, _ = decoder.cross_entropy(
-        annotations, tokens, importance=advantages(rewards), never=NEVER
-    )
+    total, _ = decoder.cross_entropy(memory, tokens, importance=advantages(rewards), never=NEVER)
     return total
 
 

@@ -83,10 +83,10 @@ def test_the_fast_loss_and_its_gradients_are_those_of_steps(
     real = tokens[..., 1:] != PAD
     direction = torch.randn(3, 3, 7, 6, dtype=torch.double) * real[..., None]
 
-    loss, weights = decoder.cross_entropy(annotations, tokens, 0.1, mask)
+    loss, weights = decoder.cross_entropy(decoder.remember(annotations, mask), tokens, 0.1)
     fast = gradients(loss + (weights * direction).sum(), decoder, annotations)
 
-    logits, stepped = Decoder.forward(decoder, annotations, tokens[..., :-1], mask)
+    logits, stepped = Decoder.read(decoder, decoder.remember(annotations, mask), tokens[..., :-1])
     plain = F.cross_entropy(
         logits[real], tokens[..., 1:][real], label_smoothing=0.1, reduction="sum"
     )
@@ -100,8 +100,9 @@ def test_the_fast_loss_and_its_gradients_are_those_of_steps(
 
 def test_the_promises_own_cross_entropy_is_the_same(annotations: Tensor, tokens: Tensor) -> None:
     decoder = made(AdditiveAttention)
-    fast, _ = decoder.cross_entropy(annotations, tokens, 0.1)
-    plain, _ = Decoder.cross_entropy(decoder, annotations, tokens, 0.1)
+    memory = decoder.remember(annotations)
+    fast, _ = decoder.cross_entropy(memory, tokens, 0.1)
+    plain, _ = Decoder.cross_entropy(decoder, memory, tokens, 0.1)
     torch.testing.assert_close(fast, plain)
 
 
@@ -113,10 +114,11 @@ def test_captions_count_by_their_importance_among_words_that_can_be(
     importance = torch.tensor([[0.5, -2.0, 1.0], [0.0, 3.0, 9.0], [-1.0, 1.0, 0.25]]).double()
     annotations.requires_grad_()
     kind = LSTMDecoder if fast else Decoder
-    loss, _ = kind.cross_entropy(decoder, annotations, tokens, importance=importance, never=never)
+    memory = decoder.remember(annotations)
+    loss, _ = kind.cross_entropy(decoder, memory, tokens, importance=importance, never=never)
     found = gradients(loss, decoder, annotations)
 
-    logits, _ = Decoder.forward(decoder, annotations, tokens[..., :-1])
+    logits, _ = Decoder.read(decoder, decoder.remember(annotations), tokens[..., :-1])
     possible = torch.ones(8, dtype=torch.bool)
     possible[never] = False
     normaliser = logits[..., possible].logsumexp(-1, keepdim=True)
@@ -130,7 +132,8 @@ def test_captions_count_by_their_importance_among_words_that_can_be(
 
 def test_a_batch_without_a_word_costs_nothing(annotations: Tensor) -> None:
     nothing = torch.full((3, 2, 5), PAD)
-    loss, weights = made(AdditiveAttention).cross_entropy(annotations, nothing)
+    decoder = made(AdditiveAttention)
+    loss, weights = decoder.cross_entropy(decoder.remember(annotations), nothing)
     assert loss == 0
     assert weights.shape == (3, 2, 4, 6)
 
@@ -140,9 +143,9 @@ def test_bfloat16_changes_the_gradients_by_its_rounding_only(
     attention: type[Attention], annotations: Tensor, tokens: Tensor
 ) -> None:
     decoder, annotations = made(attention).float(), annotations.float().requires_grad_()
-    exact, _ = decoder.cross_entropy(annotations, tokens)
+    exact, _ = decoder.cross_entropy(decoder.remember(annotations), tokens)
     with torch.autocast("cpu", torch.bfloat16):
-        rounded, _ = decoder.cross_entropy(annotations, tokens)
+        rounded, _ = decoder.cross_entropy(decoder.remember(annotations), tokens)
     torch.testing.assert_close(rounded, exact, rtol=0.02, atol=0)
     slow, fast = gradients(exact, decoder, annotations), gradients(rounded, decoder, annotations)
     assert all(gradient.dtype == torch.float32 for gradient in fast.values())

@@ -40,7 +40,9 @@ def test_forward_equals_steps(
     )
     decoder.double().eval()
     logits, weights = decoder(annotations, TOKENS, mask)
-    stepped_logits, stepped_weights = Decoder.forward(decoder, annotations, TOKENS, mask)
+    stepped_logits, stepped_weights = Decoder.read(
+        decoder, decoder.remember(annotations, mask), TOKENS
+    )
     assert logits.shape == (3, 2, 4, 8)
     torch.testing.assert_close(logits, stepped_logits)
     torch.testing.assert_close(weights, stepped_weights)

@@ -81,7 +81,8 @@ def test_the_gradient_of_a_rewarded_sample_by_hand() -> None:
     decoder = Unconditional(scores)
     # "A B" is better by 3 than the empty caption, so that their advantages are 3 and -3.
     samples = torch.tensor([[[A, B, EOS], [EOS, PAD, PAD]]])
-    loss = self_critical_loss(decoder, torch.ones(1, 1, 1), samples, torch.tensor([[4.0, 1.0]]))
+    memory = decoder.remember(torch.ones(1, 1, 1))
+    loss = self_critical_loss(decoder, memory, samples, torch.tensor([[4.0, 1.0]]))
     assert loss.item() == pytest.approx(
         -3 * torch.tensor(1 / 32).log() + 3 * torch.tensor(0.5).log()
     )
@@ -104,7 +105,8 @@ def test_the_expected_gradient_is_that_of_the_expected_reward(decoder: LSTMDecod
     expected = [torch.zeros_like(parameter) for parameter in parameters]
     for i, j in product(range(len(CAPTIONS)), repeat=2):  # all pairs of samples
         samples = torch.tensor([[CAPTIONS[i], CAPTIONS[j]]])
-        loss = self_critical_loss(decoder, annotations, samples, rewards[None, [i, j]]) / 2
+        memory = decoder.remember(annotations)
+        loss = self_critical_loss(decoder, memory, samples, rewards[None, [i, j]]) / 2
         found = torch.autograd.grad(loss, parameters, materialize_grads=True)
         chance = (chances[i] * chances[j]).item()
         expected = [sum_ + chance * part for sum_, part in zip(expected, found, strict=True)]
