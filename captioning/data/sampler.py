@@ -1,21 +1,19 @@
 """The order in which a training sees its images."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import cycle, islice
 
 import torch
-from jaxtyping import Int
-from torch import Tensor
 from torch.utils.data.distributed import DistributedSampler
 
-POOL = 64
-"""Batches among whose images those with captions of similar lengths are looked for."""
+POOL = 32
+"""Batches among whose images those with captions of similar length are looked for."""
 
 
 class SeededSampler(DistributedSampler):
     """Indices in a new order every epoch, each with a seed for what is random about its example.
 
-    Images with captions of similar lengths share a batch, so that little of it is padding; which
+    Images with captions of similar length share a batch, so that little of it is padding; which
     ones do, and the order of the batches, is random.
 
     Order and seeds depend on seed and epoch alone, so that an epoch repeats itself after an
@@ -23,8 +21,7 @@ class SeededSampler(DistributedSampler):
     many times their batch size.
 
     Args:
-        lengths: words of each image's captions, the longest first; zero for a caption that it has
-            not got.
+        lengths: words of the longest caption of each image.
         batch_size: images per step of one process.
         processes: how many share the images.
         process: which one this is.
@@ -36,7 +33,7 @@ class SeededSampler(DistributedSampler):
 
     def __init__(
         self,
-        lengths: Int[Tensor, "images captions"],
+        lengths: Sequence[int],
         batch_size: int,
         processes: int = 1,
         process: int = 0,
@@ -46,7 +43,7 @@ class SeededSampler(DistributedSampler):
     ) -> None:
         # Of its data set, the sampler of torch wants to know nothing but the size.
         super().__init__(lengths, processes, process, seed=seed)  # type: ignore[arg-type]
-        self.lengths = lengths
+        self.lengths = torch.tensor(lengths)
         self.batch_size = batch_size * processes
         self.first_epoch = self.epoch = first_epoch
         self.first_index = first_index
@@ -68,30 +65,8 @@ class SeededSampler(DistributedSampler):
         order = torch.randperm(len(self.lengths), generator=generator)
         # The last batch may have fewer images; it stays last, or those after it would be torn.
         whole, rest = order.tensor_split([len(order) // self.batch_size * self.batch_size])
-        alike = [self._alike(pool) for pool in whole.split(POOL * self.batch_size)]
+        pools = whole.split(POOL * self.batch_size)
+        alike = [pool[self.lengths[pool].argsort(stable=True)] for pool in pools]
         batches = torch.cat(alike).view(-1, self.batch_size)
         batches = batches[torch.randperm(len(batches), generator=generator)]
         return [*batches.flatten().tolist(), *rest.tolist()]
-
-    def _alike(self, images: Int[Tensor, "some"]) -> Int[Tensor, "some"]:
-        """Whole batches of images in an order in which batches have little padding.
-
-        Halved again and again, each time by the length of that caption (the longest, the second
-        longest ...) that leaves the fewest words to read.
-        """
-        batches = len(images) // self.batch_size
-        if batches < 2:
-            return images
-        middle = batches // 2 * self.batch_size
-        orders = [images[of_caption.argsort(stable=True)] for of_caption in self.lengths[images].T]
-        halves = [order.tensor_split([middle]) for order in orders]
-        first, second = min(halves, key=lambda parts: sum(map(self._words, parts)))
-        return torch.cat([self._alike(first), self._alike(second)])
-
-    def _words(self, images: Int[Tensor, "some"]) -> int:
-        """Words, padding counted, that a batch of these images would have.
-
-        Of each word, all images read as many captions as any of them still has; so each caption is
-        as long as the longest one of its rank.
-        """
-        return len(images) * int(self.lengths[images].amax(dim=0).sum())

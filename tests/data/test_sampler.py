@@ -3,10 +3,9 @@ from typing import Any
 
 import torch
 
-from captioning.data.sampler import SeededSampler
+from captioning.data.sampler import POOL, SeededSampler
 
-RANDOM = torch.Generator().manual_seed(0)
-LENGTHS = torch.randint(5, 30, (200, 3), generator=RANDOM).sort(dim=1, descending=True).values
+LENGTHS = torch.randint(5, 30, (200,), generator=torch.Generator().manual_seed(0)).tolist()
 
 
 def sampled(
@@ -47,28 +46,11 @@ def test_an_epoch_has_every_image_once() -> None:
     assert sorted(indices(images=197)) == list(range(197))
 
 
-def words(of_batches: list[list[int]]) -> int:
-    """Words that the training's loop reads: of each, as many captions as any image still has."""
-    return sum(
-        len(batch) * int((LENGTHS[batch, :, None] > torch.arange(30)).sum(1).amax(0).sum())
-        for batch in of_batches
-    )
-
-
-def test_images_with_captions_of_similar_lengths_share_a_batch() -> None:
-    at_random = list(torch.arange(200).view(-1, 8))
-    by_longest = list(LENGTHS[:, 0].argsort(stable=True).view(-1, 8))
-    real = int(LENGTHS.sum())
-    padding = [words(order) / real - 1 for order in (at_random, by_longest, batches())]
-    assert padding == sorted(padding, reverse=True)
-    assert padding[2] < 0.6 * padding[1]
-
-
-def test_what_an_image_lacks_in_captions_counts_as_short_ones() -> None:
-    lengths = torch.tensor([[9, 0], [9, 9]]).repeat(8, 1)
-    order = [index for index, _ in SeededSampler(lengths, batch_size=4)]
-    of_batches = [{index % 2 for index in order[first : first + 4]} for first in range(0, 16, 4)]
-    assert all(len(batch) == 1 for batch in of_batches)
+def test_images_with_captions_of_similar_length_share_a_batch() -> None:
+    assert len(batches()) <= POOL
+    of_batches = [[LENGTHS[index] for index in batch] for batch in batches()]
+    one_after_another = [length for batch in sorted(of_batches) for length in batch]
+    assert one_after_another == sorted(LENGTHS)
 
 
 def test_images_meet_others_in_every_epoch() -> None:
@@ -79,16 +61,16 @@ def test_images_meet_others_in_every_epoch() -> None:
 
 
 def test_short_and_long_batches_come_in_random_order() -> None:
-    longest = [int(LENGTHS[batch].max()) for batch in batches()]
+    longest = [max(LENGTHS[index] for index in batch) for batch in batches()]
     rises = sum(first < second for first, second in pairwise(longest))
     assert 5 <= rises <= 19  # of 24
 
 
 def test_a_batch_with_fewer_images_comes_last() -> None:
     assert len(indices(images=37)[32:]) == 5
-    assert words(batches(images=37)[:-1]) < 0.9 * words(
-        [list(range(8 * i, 8 * i + 8)) for i in range(4)]
-    )
+    whole = [[LENGTHS[index] for index in batch] for batch in batches(images=37)[:-1]]
+    one_after_another = [length for batch in sorted(whole) for length in batch]
+    assert one_after_another == sorted(one_after_another)
 
 
 def test_two_processes_see_together_what_one_sees_with_twice_the_batch_size() -> None:
