@@ -158,7 +158,8 @@ class TrainCLI(LightningCLI):
         if logger is None:
             resume = self.config.resume
             logger = not self.is_trial and loggers(self.folder, self.settings(), resume)
-            callbacks.append(EveryStepOnce())
+            if resume and logger:
+                callbacks.append(EveryStepOnce())
         if logger:
             callbacks.append(LearningRateMonitor(logging_interval="step"))
         if chosen.enable_progress_bar is not False and not any(

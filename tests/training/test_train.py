@@ -51,11 +51,14 @@ def test_training_stops_when_the_score_no_longer_rises(
 
 
 def test_an_earlier_run_is_not_written_over(trained: Train) -> None:
-    before = (trained("run") / "last.ckpt").read_bytes()
+    folder = trained("run")
+    files = [folder / "last.ckpt", folder / "csv" / "metrics.csv"]
+    before = [file.read_bytes() for file in files]
     with pytest.raises(InputError, match=r"run: holds an earlier run.*--resume.*--overwrite"):
-        folder = trained("run")
-    folder = trained("run", "--trainer.fast_dev_run", "true")
-    assert (folder / "last.ckpt").read_bytes() == before
+        trained("run")
+    for options in ((), ("--resume",)):
+        trained("run", "--trainer.fast_dev_run", "true", *options)
+        assert [file.read_bytes() for file in files] == before
 
 
 def test_the_saved_configuration_gives_the_same_run(trained: Train, tmp_path: Path) -> None:
