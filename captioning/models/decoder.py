@@ -95,7 +95,10 @@ class Decoder(Configurable, nn.Module):
     def read(
         self, memory: Memory, tokens: Int[Tensor, "B N T"]
     ) -> tuple[Float[Tensor, "B N T V"], Float[Tensor, "B N T R"]]:
-        """The same of a memory. A decoder may override this with something faster."""
+        """Teacher forcing from what is remembered of the images; otherwise as `forward`.
+
+        A decoder may override this with something faster that gives the same.
+        """
         state = self.start(memory, tokens.shape[1])
         logits, weights = [], []
         for words in tokens.unbind(dim=2):

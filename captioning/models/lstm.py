@@ -133,7 +133,7 @@ class LSTMDecoder(Decoder):
     ) -> tuple[Float[Tensor, "B N T V"], Float[Tensor, "B N T L"]]:
         """Teacher forcing; logits and weights are zero at PAD."""
         rows = Rows(tokens)
-        deep, weights = self._read(memory, rows)
+        deep, weights = self._read_rows(memory, rows)
         return rows.spread(self.output(deep)), rows.spread(weights)
 
     def cross_entropy(
@@ -147,7 +147,7 @@ class LSTMDecoder(Decoder):
         """The same as the decoder's promise, without ever holding all logits."""
         targets = tokens[..., 1:]
         rows = Rows(tokens[..., :-1].masked_fill(targets == PAD, PAD))
-        deep, weights = self._read(memory, rows)
+        deep, weights = self._read_rows(memory, rows)
         places = rows.places[rows.real]
         if importance is not None:
             importance = importance.flatten()[places // targets.shape[2]]
@@ -160,7 +160,7 @@ class LSTMDecoder(Decoder):
         )
         return loss, rows.spread(weights)
 
-    def _read(
+    def _read_rows(
         self, memory: Memory, rows: Rows
     ) -> tuple[Float[Tensor, "r m"], Float[Tensor, "r L"]]:
         """Read all words: what the vocabulary's layer sees of each real row, and the weights.
