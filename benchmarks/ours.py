@@ -9,6 +9,7 @@ from torch import Tensor
 
 from captioning.data.vocabulary import PAD
 from captioning.models import Decoded, Decoder, Search
+from captioning.models.compiled import compile_from_now
 from captioning.training.losses import doubly_stochastic_penalty
 
 
@@ -39,10 +40,12 @@ def training_step(
     optimizer: torch.optim.Optimizer,
     precision: str,
 ) -> None:
-    """Forward, backward, optimizer."""
+    """Forward, backward, optimizer; compiled, as a training is after its first steps."""
+    compile_from_now()
     optimizer.zero_grad()
     loss(decoder, annotations, tokens, precision).backward()
     optimizer.step()
+    compile_from_now(False)
 
 
 @torch.no_grad()

@@ -7,7 +7,8 @@ With the keys as exponentials, tanh(k + q) = 1 - 2 r with r = 1 / (1 + exp(2 k) 
 costs a product and a division, and no exponential of its own. Keys and queries beyond `LIMIT`,
 where tanh is one to the last digit unless both are huge and opposite, count as `LIMIT`.
 
-The pairs are worked through in blocks of images that fit into a processor's cache.
+The pairs are worked through in blocks of images that fit into a processor's cache, or where this is
+compiled, not even one r is written to memory.
 
 Nothing of B x N x L x A is kept for the backward pass, which computes r again.
 
@@ -20,6 +21,8 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
+
+from captioning.models.compiled import Compiled
 
 LIMIT = 30.0
 BLOCK = 2**18
@@ -44,11 +47,7 @@ class Energies(torch.autograd.Function):
     ) -> Float[Tensor, "B N L"]:
         """The energies."""
         ctx.save_for_backward(queries, keys, direction)
-        asked, v = exponential(queries), direction[0].to(keys.dtype)
-        energies = keys.new_empty(*queries.shape[:2], keys.shape[1])
-        for images, r in _blocks(asked, keys):
-            torch.matmul(r, v, out=energies[images])
-        return energies.mul_(-2).add_(v.sum())
+        return _energies(queries, keys, direction)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -59,6 +58,23 @@ class Energies(torch.autograd.Function):
         of_direction = torch.zeros_like(direction)
         of_queries = add_energy_gradients(gradient, queries, keys, direction, of_keys, of_direction)
         return of_queries, of_keys, of_direction
+
+
+def _energies_at_once(queries: Tensor, keys: Tensor, direction: Tensor) -> Tensor:
+    asked, v = exponential(queries), direction[0].to(keys.dtype)
+    r = 1 / (1 + asked[:, :, None] * keys[:, None])
+    return v.sum() - 2 * (r * v).sum(-1)
+
+
+def _energies_in_blocks(queries: Tensor, keys: Tensor, direction: Tensor) -> Tensor:
+    asked, v = exponential(queries), direction[0].to(keys.dtype)
+    energies = keys.new_empty(*queries.shape[:2], keys.shape[1])
+    for images, r in _blocks(asked, keys):
+        torch.matmul(r, v, out=energies[images])
+    return energies.mul_(-2).add_(v.sum())
+
+
+_energies = Compiled(_energies_at_once, plainly=_energies_in_blocks)
 
 
 def add_energy_gradients(
@@ -73,6 +89,35 @@ def add_energy_gradients(
 
     With r as above, the derivative of tanh is 4 r (1 - r), and that of exp(2 k) is twice itself.
     """
+    return _gradients(gradient, queries, keys, direction, keys_gradient, direction_gradient)
+
+
+def _gradients_at_once(
+    gradient: Tensor,
+    queries: Tensor,
+    keys: Tensor,
+    direction: Tensor,
+    of_keys: Tensor,
+    of_direction: Tensor,
+) -> Tensor:
+    g = gradient.to(keys.dtype)[..., None]
+    asked, v = exponential(queries), direction[0].to(keys.dtype)
+    r = 1 / (1 + asked[:, :, None] * keys[:, None])
+    by_region = g * r
+    once, twice = by_region.sum(2), (by_region * r).sum(2)
+    of_keys += (by_region - by_region * r).sum(1) * (2 * v) / keys
+    of_direction += gradient.sum() - 2 * once.sum((0, 1))
+    return ((once - twice) * (4 * v)).to(queries.dtype)
+
+
+def _gradients_in_blocks(
+    gradient: Tensor,
+    queries: Tensor,
+    keys: Tensor,
+    direction: Tensor,
+    of_keys: Tensor,
+    of_direction: Tensor,
+) -> Tensor:
     gradient = gradient.to(keys.dtype)
     asked, v = exponential(queries), direction[0].to(keys.dtype)
     of_queries = torch.empty_like(asked)
@@ -83,9 +128,12 @@ def add_energy_gradients(
         slope = torch.addcmul(r, r, r, value=-1, out=r)
         slope *= g[..., None]
         torch.sum(slope, dim=2, out=of_queries[images])
-        keys_gradient[images].addcdiv_(slope.sum(1).mul_(v), keys[images], value=2)
-    direction_gradient += gradient.sum() - 2 * of_v
+        of_keys[images].addcdiv_(slope.sum(1).mul_(v), keys[images], value=2)
+    of_direction += gradient.sum() - 2 * of_v
     return of_queries.mul_(4 * v).to(queries.dtype)
+
+
+_gradients = Compiled(_gradients_at_once, plainly=_gradients_in_blocks)
 
 
 def _blocks(

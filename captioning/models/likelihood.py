@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from captioning.data.vocabulary import PAD
+from captioning.models.compiled import Compiled
 from captioning.models.linear import product, transposed_product
 
 CHUNK = {"cpu": 2**22, "cuda": 2**27}
@@ -97,20 +98,17 @@ class _LinearCrossEntropy(torch.autograd.Function):
             rows = slice(first, first + size)
             target = targets[rows, None]
             logits = product(x[rows], weight).add_(bias)
-            log_probs = logits.log_softmax(dim=1, dtype=precision)
             count = counts[rows]
-            total -= (1 - smoothing) * (log_probs.gather(1, target) * count).sum()
+            likely, of_all, probs = _likelihoods(logits, target, count)
+            total -= (1 - smoothing) * (likely * count).sum()
             if smoothing:
-                total -= smoothing / len(weight) * (log_probs.sum(1, keepdim=True) * count).sum()
+                total -= smoothing / len(weight) * (of_all * count).sum()
             if wanted:
                 # The gradient of the scores: probability minus (smoothed) truth. The smoothing's
                 # part is the same for all words and added below.
-                probs = log_probs.exp_()
-                probs.scatter_add_(1, target, probs.new_full((), smoothing - 1).expand_as(target))
-                if importance is not None:
-                    probs *= count
+                of_target = (likely.exp() + smoothing - 1) * count
+                probs.scatter_(1, target, of_target.to(probs.dtype))
                 of_bias += probs.sum(0)
-                probs = probs.to(x.dtype)
                 of_x[rows] = product(probs, weight.t())
                 of_weight += transposed_product(probs, x[rows])
         if wanted and smoothing:
@@ -127,3 +125,32 @@ class _LinearCrossEntropy(torch.autograd.Function):
         of_x, of_weight, of_bias = ctx.saved_tensors
         of_parameters = of_weight * gradient, of_bias * gradient
         return of_x * gradient.to(of_x.dtype), *of_parameters, None, None, None
+
+
+def _likelihoods_at_once(
+    logits: Tensor, targets: Tensor, counts: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Of each row, at least in single precision but for the last.
+
+    The log-probability of its target, the sum of all words' log-probabilities, and in the scores'
+    precision all probabilities times how much the row counts.
+    """
+    precise = logits.to(counts.dtype)
+    norms = precise.logsumexp(dim=1, keepdim=True)
+    of_all = precise.sum(dim=1, keepdim=True) - logits.shape[1] * norms
+    return (
+        precise.gather(1, targets) - norms,
+        of_all,
+        ((precise - norms).exp() * counts).to(logits.dtype),
+    )
+
+
+def _likelihoods_step_by_step(
+    logits: Tensor, targets: Tensor, counts: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    log_probs = logits.log_softmax(dim=1, dtype=counts.dtype)
+    likely, of_all = log_probs.gather(1, targets), log_probs.sum(dim=1, keepdim=True)
+    return likely, of_all, log_probs.exp_().mul_(counts).to(logits.dtype)
+
+
+_likelihoods = Compiled(_likelihoods_at_once, plainly=_likelihoods_step_by_step)

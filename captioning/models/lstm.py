@@ -187,9 +187,9 @@ class LSTMDecoder(Decoder):
             context_gate=self.context_gates.weight.to(precision),
         )
         hidden, contexts, weights = (
-            part[rows.real] for part in recur(self.attention, rows, memory.mask, parts)
+            rows.without_padding(part) for part in recur(self.attention, rows, memory.mask, parts)
         )
-        return self._deep(words[rows.real], hidden, contexts), weights
+        return self._deep(rows.without_padding(words), hidden, contexts), weights
 
     def _deep(
         self,

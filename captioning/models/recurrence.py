@@ -3,7 +3,8 @@
 What autograd would make of the loop costs several times as much: a product for every weight at
 every word, zero-filled gradients of slices, and all energies kept until the end. Here gradients of
 weights are one product over all words, gradients that many words share are added in place, and the
-attention computes its scores' gradients anew.
+attention computes its scores' gradients anew. What is left of pointwise arithmetic is compiled in
+long trainings.
 
 Shapes: B images, N captions per image (n of them still running), L regions, D annotation width, A
 attention width, H width of the LSTM, G its four gates, R rows as in `captioning.models.rows`.
@@ -14,9 +15,9 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from torch.nn import functional as F
 
 from captioning.models.attention import Attention, masked_softmax
+from captioning.models.compiled import Compiled
 from captioning.models.linear import product, transposed_product
 from captioning.models.rows import Rows
 
@@ -110,14 +111,14 @@ def lstm_cell(gates: Float[Tensor, "*B G"], cell: Float[Tensor, "*B H"]) -> Cell
 class _Kept(NamedTuple):
     """What the backward pass needs of a word."""
 
-    hidden: Tensor  # (B, n, H), before the word
-    cell: Tensor  # (B, n, H), before the word
+    hidden: Tensor  # (B n, H), before the word
+    cell: Tensor  # (B n, H), before the word
     queries: Tensor  # (B, n, A)
     beta: Tensor  # (B n, 1)
     context: Tensor  # (B n, D), before its gate
-    gates: Tensor  # (B, n, G), after their sigmoids
-    new: Tensor  # (B, n, H)
-    shown: Tensor  # (B, n, H)
+    gates: Tensor  # (B n, G), after their sigmoids
+    new: Tensor  # (B n, H)
+    shown: Tensor  # (B n, H)
 
 
 class _Recurrence(torch.autograd.Function):
@@ -133,10 +134,10 @@ class _Recurrence(torch.autograd.Function):
         contexts = parts.annotations.new_empty(count, parts.annotations.shape[-1])
         weights = parts.cell.new_empty(count, parts.annotations.shape[1])
         kept = []
-        h, c = parts.hidden, parts.cell
+        h, c = parts.hidden.flatten(0, 1), parts.cell.flatten(0, 1)
         for here, n in rows.slices:
-            h, c = h[:, :n].contiguous(), c[:, :n].contiguous()
-            queries, gates, beta = product(h.flatten(0, 1), by_hidden).split(sizes, dim=1)
+            h, c = _with_captions(h, len(parts.keys), n), _with_captions(c, len(parts.keys), n)
+            queries, gates, beta = product(h, by_hidden).split(sizes, dim=1)
             if parts.word_queries is not None:
                 queries = queries + parts.word_queries[here]
             queries = queries.unflatten(0, (-1, n))
@@ -144,12 +145,11 @@ class _Recurrence(torch.autograd.Function):
             context = (attended.to(h.dtype) @ parts.annotations).flatten(0, 1)
             beta = (beta + parts.beta_bias).sigmoid()
             torch.mul(beta, context, out=contexts[here])
-            gates = gates + parts.word_gates[here]
-            gates += product(contexts[here], parts.context_gate)
-            after = lstm_cell(gates.unflatten(0, (-1, n)), c)
+            by_context = product(contexts[here], parts.context_gate)
+            after = _next_cell(gates, parts.word_gates[here], by_context, c)
             kept.append(_Kept(h, c, queries, beta, context, after.gates, after.new, after.shown))
-            h, c = after.hidden.to(h.dtype), after.cell
-            hidden[here] = h.flatten(0, 1)
+            h, c = after.hidden, after.cell
+            hidden[here] = h
             weights[here] = attended.flatten(0, 1)
         ctx.attention, ctx.rows, ctx.kept, ctx.sizes = attention, rows, kept, sizes
         ctx.save_for_backward(parts.keys, parts.annotations, by_hidden, parts.context_gate)
@@ -168,15 +168,19 @@ class _Recurrence(torch.autograd.Function):
         of_attended = torch.empty_like(ctx.contexts)  # the gradients of contexts before their gates
         of_mixed = by_hidden.new_empty(len(ctx.contexts), len(by_hidden))
         of_queries, of_gates, of_beta = of_mixed.split(ctx.sizes, dim=1)
-        carried_h = carried_c = of_weights.new_zeros(images, 0, width)
+        carried_h, carried_c = by_hidden.new_zeros(0, width), of_weights.new_zeros(0, width)
         for (here, n), kept in zip(
             reversed(list(ctx.rows.slices)), reversed(ctx.kept), strict=True
         ):
-            new_captions = (0, 0, 0, n - carried_h.shape[1])
-            of_h = F.pad(carried_h, new_captions) + of_hidden[here].unflatten(0, (-1, n))
-            of_c = F.pad(carried_c, new_captions)
-            gates, carried_c = _cell_gradients(of_h, of_c, kept)
-            gates = gates.flatten(0, 1).to(of_mixed.dtype)
+            gates, carried_c = _cell_gradients(
+                _with_captions(carried_h, images, n),
+                of_hidden[here],
+                _with_captions(carried_c, images, n),
+                kept.cell,
+                kept.gates,
+                kept.new,
+                kept.shown,
+            )
             context = product(gates, context_gate.t()).add_(of_contexts[here])
             beta = (context * kept.context).sum(1, keepdim=True)
             context = torch.mul(context, kept.beta, out=of_attended[here]).unflatten(0, (-1, n))
@@ -190,9 +194,10 @@ class _Recurrence(torch.autograd.Function):
             ).flatten(0, 1)
             of_gates[here] = gates
             of_beta[here] = beta * kept.beta * (1 - kept.beta)
-            carried_h = product(of_mixed[here], by_hidden.t()).unflatten(0, (-1, n)).to(of_c.dtype)
-        rest = (0, 0, 0, captions - carried_h.shape[1])
-        before = torch.cat([kept.hidden.flatten(0, 1) for kept in ctx.kept])
+            carried_h = product(of_mixed[here], by_hidden.t())
+        carried_h = _with_captions(carried_h, images, captions)
+        carried_c = _with_captions(carried_c, images, captions)
+        before = torch.cat([kept.hidden for kept in ctx.kept])
         query, gate, beta = transposed_product(of_mixed, before).split(ctx.sizes)
         of_annotations = None
         if ctx.needs_input_grad[3 + Parts._fields.index("annotations")]:
@@ -200,8 +205,8 @@ class _Recurrence(torch.autograd.Function):
         of_parts: dict[str, Tensor | None] = {
             "word_gates": of_gates,
             "word_queries": of_queries if ctx.has_word_queries else None,
-            "hidden": F.pad(carried_h, rest).to(before.dtype),
-            "cell": F.pad(carried_c, rest),
+            "hidden": carried_h.view(ctx.start),
+            "cell": carried_c.view(ctx.start),
             "keys": of_keys,
             "annotations": of_annotations,
             "query": query,
@@ -213,14 +218,57 @@ class _Recurrence(torch.autograd.Function):
         return None, None, None, *(of_parts[name] for name in Parts._fields), *of_scoring
 
 
-def _cell_gradients(of_h: Tensor, of_c: Tensor, kept: _Kept) -> tuple[Tensor, Tensor]:
-    """The gradients of the gates, before their sigmoids, and of the cell before the word."""
-    take, keep, _, show = kept.gates.chunk(4, dim=-1)
-    of_c = of_c + of_h * show * (1 - kept.shown.square())
-    slopes = kept.gates * (1 - kept.gates)
-    slopes.chunk(4, dim=-1)[2].copy_(1 - kept.new.square())
-    of_gates = torch.cat([of_c * kept.new, of_c * kept.cell, of_c * take, of_h * kept.shown], -1)
-    return of_gates.mul_(slopes), of_c * keep
+def _with_captions(x: Tensor, images: int, captions: int) -> Tensor:
+    """Rows of as many captions per image, the first ones; zeros where there were fewer."""
+    if len(x) == images * captions:
+        return x
+    shared = min(captions, len(x) // images)
+    rows = x.new_zeros(images * captions, x.shape[1])
+    rows.view(images, captions, -1)[:, :shared] = x.view(images, -1, x.shape[1])[:, :shared]
+    return rows
+
+
+def _summed_cell(by_hidden: Tensor, by_word: Tensor, by_context: Tensor, cell: Tensor) -> Cell:
+    """The LSTM's cell by the summands of its gates, with the hidden state in their precision."""
+    after = lstm_cell(by_hidden + by_word + by_context, cell)
+    return after._replace(hidden=after.hidden.to(by_hidden.dtype))
+
+
+_next_cell = Compiled(_summed_cell)
+
+
+@Compiled
+def _cell_gradients(
+    carried_h: Tensor,
+    of_hidden: Tensor,
+    carried_c: Tensor,
+    cell: Tensor,
+    gates: Tensor,
+    new: Tensor,
+    shown: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """The gradients of the gates, before their sigmoids, and of the cell before the word.
+
+    Args:
+        carried_h: the gradient of the hidden state, by the next word.
+        of_hidden: the same by all else.
+        carried_c: the gradient of the cell, by the next word.
+        cell: before the word, as the following of `_Kept`.
+        gates: after their sigmoids.
+        new: tanh of g.
+        shown: tanh of the cell.
+    """
+    take, keep, _, show = gates.chunk(4, dim=-1)
+    of_h = carried_h.to(cell.dtype) + of_hidden
+    of_c = carried_c + of_h * show * (1 - shown.square())
+    take_slope, keep_slope, _, show_slope = (gates * (1 - gates)).chunk(4, dim=-1)
+    parts = [
+        of_c * new * take_slope,
+        of_c * cell * keep_slope,
+        of_c * take * (1 - new.square()),
+        of_h * shown * show_slope,
+    ]
+    return torch.cat(parts, dim=-1).to(of_hidden.dtype), of_c * keep
 
 
 def _annotation_gradients(rows: Rows, weights: Tensor, of_attended: Tensor) -> Tensor:

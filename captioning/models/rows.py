@@ -5,9 +5,10 @@ Shapes: B images, N captions per image, T words, R words that are read.
 
 from collections.abc import Iterator
 from functools import cached_property
+from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from captioning.data.vocabulary import PAD
@@ -46,9 +47,13 @@ class Rows:
         self.tokens = tokens.flatten()[self.places]
 
     @cached_property
-    def real(self) -> Bool[Tensor, "R"]:
+    def real(self) -> Int[Tensor, "r"]:
         """Which rows are words and not padding."""
-        return self.tokens != PAD
+        return (self.tokens != PAD).nonzero()[:, 0]
+
+    def without_padding(self, rows: Float[Tensor, "R X"]) -> Float[Tensor, "r X"]:
+        """The real ones of the rows."""
+        return _Picked.apply(rows, self.real)
 
     @property
     def slices(self) -> Iterator[tuple[slice, int]]:
@@ -62,3 +67,20 @@ class Rows:
         """What belongs to the real rows at the places of their words; zero elsewhere."""
         spread = rows.new_zeros(self.shape.numel(), rows.shape[1])
         return spread.index_copy(0, self.places[self.real], rows).view(*self.shape, -1)
+
+
+class _Picked(torch.autograd.Function):
+    """Rows by their numbers, each at most once: unlike PyTorch's, their gradients need no sums."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, picked: Tensor) -> Tensor:
+        ctx.save_for_backward(picked)
+        ctx.count = len(rows)
+        return rows.index_select(0, picked)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        [picked] = ctx.saved_tensors
+        rows = gradient.new_zeros(ctx.count, gradient.shape[1])
+        return rows.index_copy_(0, picked, gradient), None

@@ -9,8 +9,12 @@ import torch
 from pytorch_lightning.callbacks import ModelCheckpoint
 
 from captioning.errors import InputError
+from captioning.models.compiled import compile_from_now
 
 BEST, LAST = "best", "last"
+
+COMPILED_AFTER = 100
+"""Steps after which compiling begins to pay."""
 
 
 class BestCheckpoint(ModelCheckpoint):
@@ -111,3 +115,21 @@ class SeededSteps(pl.Callback):
         steps = trainer.fit_loop.epoch_loop.total_batch_idx
         ranks_and_steps = steps * trainer.world_size + trainer.global_rank
         torch.manual_seed(self.seed * 1_000_000_007 + ranks_and_steps)
+
+
+class CompiledSteps(pl.Callback):
+    """Compiles the arithmetic of all steps but the first ones, so that only long trainings do.
+
+    It depends on the number of the step alone: a training that resumes computes what it would have
+    without the interruption.
+    """
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Begin with it."""
+        compile_from_now(trainer.global_step >= COMPILED_AFTER)
+
+    def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """End it."""
+        compile_from_now(False)

@@ -24,7 +24,14 @@ from captioning.data.module import CaptionData
 from captioning.errors import InputError, UsageError
 from captioning.files import made_folder, written_whole
 from captioning.models.device import fast_precision
-from captioning.training.callbacks import BEST, LAST, BestCheckpoint, LastCheckpoint, SeededSteps
+from captioning.training.callbacks import (
+    BEST,
+    LAST,
+    BestCheckpoint,
+    CompiledSteps,
+    LastCheckpoint,
+    SeededSteps,
+)
 from captioning.training.complaints import check_files, complaint
 from captioning.training.loggers import EveryStepOnce, loggers, wandb_within
 from captioning.training.module import CaptioningModule
@@ -150,6 +157,7 @@ class TrainCLI(LightningCLI):
         callbacks = [
             *(given if isinstance(given, list) else [given]),
             SeededSteps(self.config.data.seed),
+            CompiledSteps(),
             self.config_init.checkpoints,
             LastCheckpoint(),  # after the best one, so that it knows how good that is
             LastCheckpoint(self.config.save_every),

@@ -1,0 +1,135 @@
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from captioning.models import compiled
+from captioning.models.compiled import Compiled, compile_from_now
+
+X = torch.zeros(3, 2)
+
+
+@pytest.fixture
+def function() -> Compiled[[Tensor], Tensor]:
+    """Two when compiled, one when not."""
+    return Compiled(lambda x: x + 2, plainly=lambda x: x + 1)
+
+
+@pytest.fixture(autouse=True)
+def ended(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(compiled._Job, "has_complained", False)
+    with torch.no_grad():
+        yield
+    compile_from_now(False)
+
+
+def test_functions_are_compiled_while_that_is_wanted(function: Compiled[[Tensor], Tensor]) -> None:
+    values = []
+    for wanted in False, True, False:
+        compile_from_now(wanted)
+        values.append(int(function(X)[0, 0]))
+    assert values == [1, 2, 1]
+
+
+def test_nothing_is_compiled_where_a_gradient_is_wanted(
+    function: Compiled[[Tensor], Tensor],
+) -> None:
+    compile_from_now()
+    with torch.enable_grad():
+        assert function(X)[0, 0] == 1
+
+
+def test_torchs_own_switch_does_without_compiling(
+    function: Compiled[[Tensor], Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")
+    compile_from_now()
+    assert function(X)[0, 0] == 1
+
+
+def test_what_cannot_be_compiled_is_computed_plainly_and_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    compile_from_now()
+    for _ in range(2):
+        function = Compiled(lambda x: x + 2 if x.sum() > 0 else x, plainly=lambda x: x + 1)
+        with caplog.at_level(logging.WARNING):
+            assert [int(function(X)[0, 0]) for _ in range(2)] == [1, 1]
+    [record] = [record for record in caplog.records if record.name == compiled.__name__]
+    assert "goes on without compiling, which is slower" in record.message
+
+
+def test_bad_input_is_told_as_without_compiling() -> None:
+    function = Compiled(lambda x, y: x @ y)
+    compile_from_now()
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        function(X, X)
+
+
+SCRIPT = """
+import torch
+from captioning.models import LSTMDecoder, compiled
+
+def results(precision):
+    torch.manual_seed(0)
+    decoder = LSTMDecoder(12, 30, 16, 16, 8, projection_dim=16)
+    found = []
+    for images, captions, regions, words in (3, 4, 5, 7), (2, 3, 6, 5):
+        annotations = torch.randn(images, regions, 12)
+        lengths = torch.randint(1, words, (images, captions))
+        lengths[0, 0] = words - 1
+        tokens = torch.randint(4, 30, (images, captions, words))
+        tokens *= torch.arange(words) <= lengths[..., None]
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == torch.bfloat16):
+            loss, weights = decoder.cross_entropy(decoder.remember(annotations), tokens, 0.1)
+            loss = loss + weights.square().sum()
+        decoder.zero_grad()
+        loss.backward()
+        found += [loss.detach(), *(p.grad.clone() for p in decoder.parameters())]
+        with torch.no_grad():
+            found.append(decoder(annotations, tokens[..., :-1])[0])
+    return found
+
+
+for precision in torch.float32, torch.bfloat16:
+    compiled.compile_from_now(False)
+    plain = results(precision)
+    compiled.compile_from_now()
+    fast = results(precision)
+    if precision == torch.float32:
+        for a, b in zip(plain, fast, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4 * float(a.abs().max()))
+    a, b = (torch.cat([x.flatten() for x in found]) for found in (plain, fast))
+    assert (a - b).norm() < 0.01 * a.norm()
+    print(int((a != b).sum()), "of", len(a), "differ in their last digits")
+"""
+
+
+def run(**variables: str) -> subprocess.CompletedProcess[str]:
+    # In a process of its own: here, signatures are checked, and the checks are not for compiling.
+    return subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+
+def test_a_compiled_decoder_computes_the_same() -> None:
+    done = run()
+    assert "slower" not in done.stderr
+    counts = [int(line.split()[0]) for line in done.stdout.splitlines()]
+    assert min(counts) > 0  # so it was compiled
+    assert len(counts) == 2
+
+
+def test_without_a_compiler_it_goes_on_as_before() -> None:
+    done = run(CXX="no-such-compiler", TORCHINDUCTOR_FORCE_DISABLE_CACHES="1")
+    assert done.stderr.count("goes on without compiling, which is slower") == 1
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["0", "0"]
