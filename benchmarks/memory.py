@@ -7,13 +7,14 @@ gradients and the optimizer's moments.
 import multiprocessing
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from benchmarks.measure import OURS, TEXTBOOK, Contender
 from benchmarks.setting import Setting
-from benchmarks.sizes import QUICK, Size
+from benchmarks.sizes import Size
 from benchmarks.table import Row, cost_rows
 from benchmarks.training import step
 from captioning.errors import UsageError
@@ -47,7 +48,8 @@ def peak_of_a_process(size: Size, contender: Contender, device: torch.device) ->
 
 def _peak(size: Size, contender: Contender, device: torch.device, threads: int) -> int:
     torch.set_num_threads(threads)
-    step(QUICK[0], contender, device)()  # what the libraries take for themselves once
+    # What the libraries take for themselves once, to compile for instance.
+    step(replace(size, annotation_dim=16, hidden_dim=16), contender, device)()
     take_step = step(size, contender, device)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
