@@ -7,6 +7,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from captioning.models.compiled import Compiled
+
 # What TorchInductor calls for a linear layer on a CPU. Eager PyTorch multiplies single precision by
 # MKL, which on processors that are not Intel's does without AVX-512: oneDNN is twice as fast there
 # (docs/benchmarks.md). Other precisions PyTorch gives to oneDNN of itself.
@@ -26,8 +28,8 @@ def transposed_product(x: Float[Tensor, "R O"], y: Float[Tensor, "R I"]) -> Floa
         return x.t() @ y
     # oneDNN wants one of them contiguous; the other it reads transposed as fast.
     if x.shape[1] < y.shape[1]:
-        return product(x.t().contiguous(), y.t())
-    return product(y.t().contiguous(), x.t()).t()
+        return product(_transposed(x), y.t())
+    return product(_transposed(y), x.t()).t()
 
 
 def linear(
@@ -61,6 +63,11 @@ def _is_onednns(x: Tensor, weight: Tensor) -> bool:
 def _multiplied(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     # Of parts of larger matrices oneDNN makes what it calls a reference: a thousand times slower.
     return _ONEDNN(_whole(x), _whole(weight), bias, "none", [], "")
+
+
+@Compiled
+def _transposed(x: Tensor) -> Tensor:
+    return x.t().contiguous()
 
 
 def _whole(x: Tensor) -> Tensor:
