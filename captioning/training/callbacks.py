@@ -13,9 +13,6 @@ from captioning.models.compiled import compile_from_now
 
 BEST, LAST = "best", "last"
 
-COMPILED_AFTER = 100
-"""Steps after which compiling begins to pay."""
-
 
 class BestCheckpoint(ModelCheckpoint):
     """Keeps the checkpoint of the best validation, best.ckpt, in the run's folder.
@@ -122,13 +119,19 @@ class CompiledSteps(pl.Callback):
 
     It depends on the number of the step alone: a training that resumes computes what it would have
     without the interruption.
+
+    Args:
+        after: steps that are not compiled; none are if it is negative.
     """
+
+    def __init__(self, after: int) -> None:
+        self.after = after
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
     ) -> None:
         """Begin with it."""
-        compile_from_now(trainer.global_step >= COMPILED_AFTER)
+        compile_from_now(0 <= self.after <= trainer.global_step)
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
         """End it."""

@@ -101,6 +101,13 @@ class TrainCLI(LightningCLI):
             help="minutes after which last.ckpt is written within a long epoch",
         )
         parser.add_argument(
+            "--compile_after",
+            type=int,
+            default=100,
+            help="steps after which their arithmetic is compiled, which takes about half a minute "
+            "and a C++ compiler; -1 for never",
+        )
+        parser.add_argument(
             "--overwrite",
             action="store_true",
             help="start anew where trainer.default_root_dir holds an earlier run",
@@ -157,7 +164,7 @@ class TrainCLI(LightningCLI):
         callbacks = [
             *(given if isinstance(given, list) else [given]),
             SeededSteps(self.config.data.seed),
-            CompiledSteps(),
+            CompiledSteps(self.config.compile_after),
             self.config_init.checkpoints,
             LastCheckpoint(),  # after the best one, so that it knows how good that is
             LastCheckpoint(self.config.save_every),

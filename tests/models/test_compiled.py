@@ -1,5 +1,6 @@
 import logging
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,10 @@ from captioning.models import compiled
 from captioning.models.compiled import Compiled, compile_from_now
 
 X = torch.zeros(3, 2)
+
+needs_a_compiler = pytest.mark.skipif(
+    shutil.which("g++") is None, reason="needs g++ to compile with"
+)
 
 
 @pytest.fixture
@@ -28,6 +33,7 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     compile_from_now(False)
 
 
+@needs_a_compiler
 def test_functions_are_compiled_while_that_is_wanted(function: Compiled[[Tensor], Tensor]) -> None:
     values = []
     for wanted in False, True, False:
@@ -121,6 +127,7 @@ def run(**variables: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@needs_a_compiler
 def test_a_compiled_decoder_computes_the_same() -> None:
     done = run()
     assert "slower" not in done.stderr

@@ -1,12 +1,10 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
 import pytorch_lightning as pl
 from pytorch_lightning.demos.boring_classes import BoringModel
 
 from captioning.models import compiled
-from captioning.training import callbacks
 from captioning.training.callbacks import CompiledSteps
 from captioning.training.quiet import quiet
 
@@ -22,7 +20,7 @@ class Watch(pl.Callback):
         self.compiles.append(compiled._Job.compiles)
 
 
-def train(folder: Path, max_epochs: int, resumed: Path | None = None) -> list[bool]:
+def train(folder: Path, max_epochs: int, resumed: Path | None = None, after: int = 6) -> list[bool]:
     watch = Watch()
     trainer = pl.Trainer(
         default_root_dir=folder,
@@ -30,7 +28,7 @@ def train(folder: Path, max_epochs: int, resumed: Path | None = None) -> list[bo
         max_epochs=max_epochs,
         limit_train_batches=4,
         limit_val_batches=0,
-        callbacks=[CompiledSteps(), watch],
+        callbacks=[CompiledSteps(after), watch],
         logger=False,
         enable_progress_bar=False,
         enable_model_summary=False,
@@ -42,13 +40,14 @@ def train(folder: Path, max_epochs: int, resumed: Path | None = None) -> list[bo
     return watch.compiles
 
 
-def test_steps_are_compiled_after_the_first_ones_also_when_resumed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(callbacks, "COMPILED_AFTER", 6)
+def test_steps_are_compiled_after_the_first_ones_also_when_resumed(tmp_path: Path) -> None:
     whole = train(tmp_path / "whole", 3)
     assert whole == [False] * 6 + [True] * 6
     assert not compiled._Job.compiles  # the training is over
     parts = train(tmp_path / "parts", 1)
     parts += train(tmp_path / "parts", 3, tmp_path / "parts" / "last.ckpt")
     assert parts == whole
+
+
+def test_steps_are_not_compiled_where_that_is_not_wanted(tmp_path: Path) -> None:
+    assert not any(train(tmp_path, 1, after=-1))
