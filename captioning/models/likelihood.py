@@ -5,7 +5,7 @@ width of what the layer reads.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -99,18 +99,14 @@ class _LinearCrossEntropy(torch.autograd.Function):
             target = targets[rows, None]
             logits = product(x[rows], weight).add_(bias)
             count = counts[rows]
-            likely, of_all, probs = _likelihoods(logits, target, count)
+            likely, of_all, of_scores, of_biases = _likelihoods(logits, target, count, smoothing)
             total -= (1 - smoothing) * (likely * count).sum()
             if smoothing:
                 total -= smoothing / len(weight) * (of_all * count).sum()
             if wanted:
-                # The gradient of the scores: probability minus (smoothed) truth. The smoothing's
-                # part is the same for all words and added below.
-                of_target = (likely.exp() + smoothing - 1) * count
-                probs.scatter_(1, target, of_target.to(probs.dtype))
-                of_bias += probs.sum(0)
-                of_x[rows] = product(probs, weight.t())
-                of_weight += transposed_product(probs, x[rows])
+                of_bias += of_biases
+                of_x[rows] = product(of_scores, weight.t())
+                of_weight += transposed_product(of_scores, x[rows])
         if wanted and smoothing:
             share = smoothing / len(weight)
             of_x -= share * counts * weight.sum(0, dtype=precision)
@@ -127,30 +123,38 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return of_x * gradient.to(of_x.dtype), *of_parameters, None, None, None
 
 
-def _likelihoods_at_once(
-    logits: Tensor, targets: Tensor, counts: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Of each row, at least in single precision but for the last.
+class _Likelihoods(NamedTuple):
+    """What is computed of scores, in the precision of the counts but for the gradient's."""
 
-    The log-probability of its target, the sum of all words' log-probabilities, and in the scores'
-    precision all probabilities times how much the row counts.
-    """
+    of_target: Tensor  # (R, 1), its log-probability
+    of_all: Tensor  # (R, 1), the sum of all words' log-probabilities
+    of_scores: Tensor  # (R, V), gradient of the loss; what smoothing adds to all words is left out
+    of_bias: Tensor  # (V,), the same of the bias
+
+
+def _likelihoods_at_once(
+    logits: Tensor, targets: Tensor, counts: Tensor, smoothing: float
+) -> _Likelihoods:
     precise = logits.to(counts.dtype)
     norms = precise.logsumexp(dim=1, keepdim=True)
+    of_target = precise.gather(1, targets) - norms
     of_all = precise.sum(dim=1, keepdim=True) - logits.shape[1] * norms
-    return (
-        precise.gather(1, targets) - norms,
-        of_all,
-        ((precise - norms).exp() * counts).to(logits.dtype),
-    )
+    # The gradient of the scores: probability minus (smoothed) truth.
+    of_scores = ((precise - norms).exp() * counts).to(logits.dtype)
+    of_true = ((of_target.exp() + smoothing - 1) * counts).to(logits.dtype)
+    of_scores = of_scores.scatter(1, targets, of_true)
+    return _Likelihoods(of_target, of_all, of_scores, of_scores.sum(0))
 
 
 def _likelihoods_step_by_step(
-    logits: Tensor, targets: Tensor, counts: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
+    logits: Tensor, targets: Tensor, counts: Tensor, smoothing: float
+) -> _Likelihoods:
     log_probs = logits.log_softmax(dim=1, dtype=counts.dtype)
-    likely, of_all = log_probs.gather(1, targets), log_probs.sum(dim=1, keepdim=True)
-    return likely, of_all, log_probs.exp_().mul_(counts).to(logits.dtype)
+    of_target, of_all = log_probs.gather(1, targets), log_probs.sum(dim=1, keepdim=True)
+    of_scores = log_probs.exp_()
+    truth = of_scores.new_full((), smoothing - 1).expand_as(targets)
+    of_scores.scatter_add_(1, targets, truth).mul_(counts)
+    return _Likelihoods(of_target, of_all, of_scores.to(logits.dtype), of_scores.sum(0))
 
 
 _likelihoods = Compiled(_likelihoods_at_once, plainly=_likelihoods_step_by_step)
