@@ -104,7 +104,7 @@ class TrainCLI(LightningCLI):
             "--compile_after",
             type=int,
             default=100,
-            help="steps after which their arithmetic is compiled, which takes about half a minute "
+            help="steps after which their arithmetic is compiled, which takes some 20 seconds "
             "and a C++ compiler; -1 for never",
         )
         parser.add_argument(
