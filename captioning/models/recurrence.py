@@ -249,11 +249,13 @@ def _cell_gradients(
 ) -> tuple[Tensor, Tensor]:
     """The gradients of the gates, before their sigmoids, and of the cell before the word.
 
+    All are (B n, H), but gates and their gradients (B n, G).
+
     Args:
         carried_h: the gradient of the hidden state, by the next word.
         of_hidden: the same by all else.
         carried_c: the gradient of the cell, by the next word.
-        cell: before the word, as the following of `_Kept`.
+        cell: before the word.
         gates: after their sigmoids.
         new: tanh of g.
         shown: tanh of the cell.

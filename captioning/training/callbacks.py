@@ -121,7 +121,7 @@ class CompiledSteps(pl.Callback):
     without the interruption.
 
     Args:
-        after: steps that are not compiled; none are if it is negative.
+        after: how many steps come first; if negative, no step is ever compiled.
     """
 
     def __init__(self, after: int) -> None:

@@ -104,8 +104,8 @@ class TrainCLI(LightningCLI):
             "--compile_after",
             type=int,
             default=100,
-            help="steps after which their arithmetic is compiled, which takes some 20 seconds "
-            "and a C++ compiler; -1 for never",
+            help="steps after which a training's arithmetic is compiled, which takes some 20 "
+            "seconds and a C++ compiler; -1 for never",
         )
         parser.add_argument(
             "--overwrite",
