@@ -18,6 +18,7 @@ from benchmarks.sizes import Size
 from benchmarks.table import Row, cost_rows
 from benchmarks.training import step
 from captioning.errors import UsageError
+from captioning.training.allocation import keep_freed_memory
 
 STATUS = Path("/proc/self/status")
 CLEAR = Path("/proc/self/clear_refs")
@@ -48,6 +49,7 @@ def peak_of_a_process(size: Size, contender: Contender, device: torch.device) ->
 
 def _peak(size: Size, contender: Contender, device: torch.device, threads: int) -> int:
     torch.set_num_threads(threads)
+    keep_freed_memory()  # as trainings do
     # What the libraries take for themselves once, to compile for instance.
     step(replace(size, annotation_dim=16, hidden_dim=16), contender, device)()
     take_step = step(size, contender, device)

@@ -12,6 +12,7 @@ from benchmarks.setting import Setting
 from benchmarks.sizes import Size
 from benchmarks.table import Row, rate_rows
 from benchmarks.work import training_work, word_counts
+from captioning.training.allocation import keep_freed_memory
 
 
 def training_rows(setting: Setting) -> Iterator[Row]:
@@ -20,6 +21,7 @@ def training_rows(setting: Setting) -> Iterator[Row]:
     Raises:
         DisagreementError: the textbook's loss or gradients are not ours.
     """
+    keep_freed_memory()  # as trainings do; the textbook's gain from it too
     for size in setting.sizes:
         check_loss(size, setting.device)
         tasks = {

@@ -24,6 +24,7 @@ from captioning.data.module import CaptionData
 from captioning.errors import InputError, UsageError
 from captioning.files import made_folder, written_whole
 from captioning.models.device import fast_precision
+from captioning.training.allocation import keep_freed_memory
 from captioning.training.callbacks import (
     BEST,
     LAST,
@@ -217,6 +218,7 @@ def train(arguments: list[str]) -> Path | None:
         InputError: options, data, a photo or a folder are not as they should be.
         KeyboardInterrupt: with a message that says how to go on.
     """
+    keep_freed_memory()
     with quiet(), told_in_one_line():
         cli = TrainCLI(arguments)
         if cli.is_trial:

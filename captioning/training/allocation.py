@@ -1,0 +1,24 @@
+"""Memory that a training frees, kept for what comes next."""
+
+import ctypes
+import platform
+
+TRIM_THRESHOLD = -1
+MMAP_THRESHOLD = -3
+"""Parameters of glibc's mallopt."""
+
+LARGEST = 2**25
+"""Bytes of the largest blocks that are kept: glibc takes no more."""
+
+
+def keep_freed_memory() -> None:
+    """Let this process keep what it frees, where its memory is glibc's.
+
+    A step frees and takes hundreds of blocks of some megabytes. glibc gives such back to the
+    system, which then clears every page of them anew: up to an eighth of a step on a CPU
+    (docs/benchmarks.md). Larger blocks still go back, so little more is held.
+    """
+    if platform.libc_ver()[0] == "glibc":
+        glibc = ctypes.CDLL("libc.so.6")
+        glibc.mallopt(TRIM_THRESHOLD, 2**31 - 1)
+        glibc.mallopt(MMAP_THRESHOLD, LARGEST)
