@@ -61,7 +61,9 @@ def interleaved(
 ) -> dict[Contender, list[float]]:
     """Seconds of every task in every round, after one round that does not count.
 
-    The tasks take turns, A B A B. Where rounds are slow, `FEWEST` of them must do.
+    The tasks take turns, A A B B, and only the second time counts: before the first, another task
+    has had the memory and the caches, as nothing has between the steps of a training. Where rounds
+    are slow, `FEWEST` of them must do.
 
     Args:
         tasks: what to measure.
@@ -76,6 +78,7 @@ def interleaved(
         if number >= FEWEST and time.perf_counter() - began > PATIENCE:
             break
         for contender, task in tasks.items():
+            task()
             seconds[contender].append(_seconds(task, device))
     return seconds
 
