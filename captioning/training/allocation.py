@@ -15,8 +15,8 @@ def keep_freed_memory() -> None:
     """Let this process keep what it frees, where its memory is glibc's.
 
     A step frees and takes hundreds of blocks of some megabytes. glibc gives such back to the
-    system, which then clears every page of them anew: up to an eighth of a step on a CPU
-    (docs/benchmarks.md). Larger blocks still go back, so little more is held.
+    system, which then clears every page of them anew: about a tenth of the benchmark's training
+    step on a CPU (docs/benchmarks.md). Larger blocks still go back, so little more is held.
     """
     if platform.libc_ver()[0] == "glibc":
         glibc = ctypes.CDLL("libc.so.6")
