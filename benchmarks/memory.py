@@ -49,9 +49,9 @@ def peak_of_a_process(size: Size, contender: Contender, device: torch.device) ->
 
 def _peak(size: Size, contender: Contender, device: torch.device, threads: int) -> int:
     torch.set_num_threads(threads)
-    keep_freed_memory()  # as trainings do
     # What the libraries take for themselves once, to compile for instance.
     step(replace(size, annotation_dim=16, hidden_dim=16), contender, device)()
+    keep_freed_memory()  # as trainings do, but nothing of what came before
     take_step = step(size, contender, device)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)

@@ -93,7 +93,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         of_x = torch.empty_like(x)
         # The sum for the weight keeps the memory layout in which its parts come.
         of_weight, of_bias = None, torch.zeros_like(bias)
-        parameters, weight, bias = weight, weight.to(x.dtype), bias.to(x.dtype)
+        unrounded, weight, bias = weight, weight.to(x.dtype), bias.to(x.dtype)
         size = max(1, CHUNK.get(x.device.type, CHUNK["cuda"]) // len(weight))
         for first in range(0, len(x), size):
             rows = slice(first, first + size)
@@ -107,10 +107,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
             if wanted:
                 of_bias += of_biases
                 of_x[rows] = product(of_scores, weight.t())
-                part = transposed_product(of_scores, x[rows]).to(parameters.dtype)
+                part = transposed_product(of_scores, x[rows]).to(unrounded.dtype)
                 of_weight = part if of_weight is None else of_weight.add_(part)
         if of_weight is None:
-            of_weight = torch.zeros_like(parameters)
+            of_weight = torch.zeros_like(unrounded)
         if wanted and smoothing:
             share = smoothing / len(weight)
             of_x -= share * counts * weight.sum(0, dtype=precision)

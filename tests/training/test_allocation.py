@@ -4,7 +4,8 @@ import sys
 
 import pytest
 
-from captioning.training import allocation
+from captioning.errors import UsageError
+from captioning.training import allocation, train
 
 FAULTS = """
 import resource, torch
@@ -33,3 +34,11 @@ def test_other_libraries_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
     monkeypatch.setattr(allocation, "ctypes", None)
     allocation.keep_freed_memory()
+
+
+def test_a_training_keeps_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[bool] = []
+    monkeypatch.setattr(train, "keep_freed_memory", lambda: kept.append(True))
+    with pytest.raises(UsageError):
+        train.train(["--no_such_option=1"])
+    assert kept == [True]
