@@ -3,6 +3,7 @@
 import torch
 
 from captioning.errors import UsageError
+from captioning.models.processor import multiplies_bfloat16_fast
 
 
 def usable_device(name: str | None = None) -> str:
@@ -27,13 +28,11 @@ def usable_device(name: str | None = None) -> str:
 def fast_precision() -> str:
     """The precision in which this machine trains fastest, by Lightning's name.
 
-    bfloat16 with weights in single precision where the hardware multiplies bfloat16 itself: recent
-    CUDA devices, and CPUs with AMX or AVX-512 BF16. Single precision elsewhere.
+    bfloat16 with weights in single precision where the hardware is fast at it: recent CUDA devices,
+    CPUs with AMX, and AMD's with AVX-512 BF16. Single precision elsewhere.
     """
     if torch.cuda.is_available():
         fast = torch.cuda.is_bf16_supported(including_emulation=False)
     else:
-        # Private in torch.cpu, and not there in every version that we run with.
-        probes = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
-        fast = any(getattr(torch.cpu, name, lambda: False)() for name in probes)
+        fast = multiplies_bfloat16_fast()
     return "bf16-mixed" if fast else "32-true"

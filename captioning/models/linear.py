@@ -8,10 +8,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from captioning.models.compiled import Compiled
+from captioning.models.processor import is_intels
 
 # What TorchInductor calls for a linear layer on a CPU. Eager PyTorch multiplies single precision by
-# MKL, which on processors that are not Intel's does without AVX-512: oneDNN is twice as fast there
-# (docs/benchmarks.md). Other precisions PyTorch gives to oneDNN of itself.
+# MKL, which on processors that are not Intel's does without AVX-512: oneDNN is twice as fast there,
+# and no faster on Intel's (docs/benchmarks.md). Other precisions PyTorch gives to oneDNN of itself.
 _ONEDNN: Any = getattr(getattr(torch.ops, "mkldnn", None), "_linear_pointwise", None)
 
 
@@ -55,6 +56,7 @@ def _is_onednns(x: Tensor, weight: Tensor) -> bool:
         and x.device.type == "cpu"
         and x.dtype == weight.dtype == torch.float32
         and x.numel() > 0
+        and not is_intels()
         and torch.backends.mkldnn.enabled
         and torch.backends.mkldnn.is_available()
     )

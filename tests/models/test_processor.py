@@ -1,0 +1,53 @@
+import platform
+from pathlib import Path
+
+import pytest
+import torch
+
+from captioning.models import device, processor
+
+
+@pytest.mark.parametrize(("maker", "is_intels"), [("GenuineIntel", True), ("AuthenticAMD", False)])
+def test_linux_names_the_maker(maker: str, is_intels: bool, tmp_path: Path) -> None:
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text(f"processor\t: 0\nvendor_id\t: {maker}\ncpu family\t: 6\n")
+    assert processor.is_intels(cpuinfo) is is_intels
+
+
+@pytest.mark.parametrize(
+    ("name", "is_intels"),
+    [("Intel64 Family 6 Model 207 Stepping 2, GenuineIntel", True), ("arm", False), ("", False)],
+)
+def test_elsewhere_the_processors_name_tells(
+    name: str, is_intels: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(platform, "processor", lambda: name)
+    assert processor.is_intels(tmp_path / "missing") is is_intels
+
+
+@pytest.mark.parametrize(
+    ("amx", "avx512", "is_intels", "precision"),
+    [
+        (True, True, True, "bf16-mixed"),
+        (False, True, False, "bf16-mixed"),
+        (False, True, True, "32-true"),  # AMX hidden by a virtual machine
+        (False, False, False, "32-true"),
+    ],
+)
+def test_trainings_run_in_the_precision_that_the_processor_is_fast_at(
+    amx: bool, avx512: bool, is_intels: bool, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx, raising=False)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512, raising=False)
+    monkeypatch.setattr(processor, "is_intels", lambda: is_intels)
+    assert device.fast_precision() == precision
+
+
+def test_a_torch_that_does_not_tell_trains_in_single_precision(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.delattr(torch.cpu, "_is_amx_tile_supported", raising=False)
+    monkeypatch.delattr(torch.cpu, "_is_avx512_bf16_supported", raising=False)
+    assert device.fast_precision() == "32-true"
