@@ -17,8 +17,8 @@ from benchmarks.setting import Setting
 from benchmarks.sizes import Size
 from benchmarks.table import Row, cost_rows
 from benchmarks.training import step
+from captioning.allocation import keep_freed_memory
 from captioning.errors import UsageError
-from captioning.training.allocation import keep_freed_memory
 
 STATUS = Path("/proc/self/status")
 CLEAR = Path("/proc/self/clear_refs")

@@ -12,6 +12,7 @@ from benchmarks.table import Row, rate_rows
 from benchmarks.textbook import textbook_of
 from benchmarks.textbook_search import photo_by_photo
 from benchmarks.work import search_work, word_counts
+from captioning.allocation import keep_freed_memory
 from captioning.models import BeamSearch, Greedy, Search
 
 BEAMS = 5
@@ -33,6 +34,7 @@ def _rows(setting: Setting, name: str, search: Search, width: int) -> Iterator[R
     Raises:
         DisagreementError: the textbook does not find our captions.
     """
+    keep_freed_memory()  # as the command line does; the textbook's gain from it too
     for size in setting.sizes:
         vectors = sizes.annotations(size).to(setting.device)
         decoder = ending_decoder(size, vectors)

@@ -12,7 +12,7 @@ from benchmarks.setting import Setting
 from benchmarks.sizes import Size
 from benchmarks.table import Row, rate_rows
 from benchmarks.work import training_work, word_counts
-from captioning.training.allocation import keep_freed_memory
+from captioning.allocation import keep_freed_memory
 
 
 def training_rows(setting: Setting) -> Iterator[Row]:

@@ -115,15 +115,19 @@ def model_and_search(
 ) -> "tuple[Captioner, Search]":
     """The model, on its device, and its own search changed by the options.
 
+    The process keeps the memory that it frees from now on, for the search.
+
     Args:
         options: those of `add_model` and `add_search`.
         processes: who shares the work; each of several brings the model to its own device later.
     """
     import torch
 
+    from captioning.allocation import keep_freed_memory
     from captioning.models import BeamSearch, Greedy, Sampling, load
     from captioning.models.device import usable_device
 
+    keep_freed_memory()
     is_shared = processes is not None and processes.count > 1
     device = "cpu" if is_shared else usable_device(options.device)
     captioner = load(options.model, device, options.bf16)

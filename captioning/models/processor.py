@@ -6,7 +6,6 @@ from pathlib import Path
 
 import torch
 
-
 CPUINFO = Path("/proc/cpuinfo")
 """Where Linux tells of its processors."""
 

@@ -20,11 +20,11 @@ from pytorch_lightning.callbacks import (
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
+from captioning.allocation import keep_freed_memory
 from captioning.data.module import CaptionData
 from captioning.errors import InputError, UsageError
 from captioning.files import made_folder, written_whole
 from captioning.models.device import fast_precision
-from captioning.training.allocation import keep_freed_memory
 from captioning.training.callbacks import (
     BEST,
     LAST,

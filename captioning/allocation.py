@@ -1,4 +1,4 @@
-"""Memory that a training frees, kept for what comes next."""
+"""Memory that this process frees, kept for what comes next."""
 
 import ctypes
 import platform
@@ -14,9 +14,10 @@ LARGEST = 2**25
 def keep_freed_memory() -> None:
     """Let this process keep what it frees, where its memory is glibc's.
 
-    A step frees and takes hundreds of blocks of some megabytes. glibc gives such back to the
-    system, which then clears every page of them anew: about a tenth of the benchmark's training
-    step on a CPU (docs/benchmarks.md). Larger blocks still go back, so little more is held.
+    A training step, or a word of a wide beam search, frees and takes blocks of some megabytes.
+    glibc gives such back to the system, which then clears every page of them anew: a tenth of the
+    time on CPUs, more or less (docs/benchmarks.md). Larger blocks still go back, so little more is
+    held.
     """
     if platform.libc_ver()[0] == "glibc":
         glibc = ctypes.CDLL("libc.so.6")

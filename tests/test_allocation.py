@@ -1,15 +1,18 @@
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from captioning import allocation
+from captioning.cli.program import main
 from captioning.errors import UsageError
-from captioning.training import allocation, train
+from captioning.training import train
 
 FAULTS = """
 import resource, torch
-from captioning.training.allocation import keep_freed_memory
+from captioning.allocation import keep_freed_memory
 
 def faults_of_a_step() -> int:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -41,4 +44,15 @@ def test_a_training_keeps_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(train, "keep_freed_memory", lambda: kept.append(True))
     with pytest.raises(UsageError):
         train.train(["--no_such_option=1"])
+    assert kept == [True]
+
+
+def test_a_search_of_the_command_line_keeps_memory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    kept: list[bool] = []
+    monkeypatch.setattr(allocation, "keep_freed_memory", lambda: kept.append(True))
+    photo, model = tmp_path / "photo.jpg", tmp_path / "none.ckpt"
+    photo.touch()
+    assert main(["caption", str(photo), "--model", str(model)]) == 1
     assert kept == [True]
