@@ -6,8 +6,12 @@ weights are one product over all words, gradients that many words share are adde
 attention computes its scores' gradients anew. What is left of pointwise arithmetic is compiled in
 long trainings.
 
-Shapes: B images, N captions per image (n of them still running), L regions, D annotation width, A
-attention width, H width of the LSTM, G its four gates, R rows as in `captioning.models.rows`.
+Rows of the LSTM are of captions that have the word, in any number per image; for the attention they
+are put at their images.
+
+Shapes: B images, N captions per image, L regions, D annotation width, A attention width, H width of
+the LSTM, G its four gates; R rows, r of them of one word, with n captions per image, as in
+`captioning.models.rows`.
 """
 
 from typing import Any, NamedTuple
@@ -15,6 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+from torch.nn import functional as F
 
 from captioning.models.attention import Attention, masked_softmax
 from captioning.models.compiled import Compiled
@@ -111,14 +116,14 @@ def lstm_cell(gates: Float[Tensor, "*B G"], cell: Float[Tensor, "*B H"]) -> Cell
 class _Kept(NamedTuple):
     """What the backward pass needs of a word."""
 
-    hidden: Tensor  # (B n, H), before the word
-    cell: Tensor  # (B n, H), before the word
+    hidden: Tensor  # (r, H), before the word
+    cell: Tensor  # (r, H), before the word
     queries: Tensor  # (B, n, A)
-    beta: Tensor  # (B n, 1)
-    context: Tensor  # (B n, D), before its gate
-    gates: Tensor  # (B n, G), after their sigmoids
-    new: Tensor  # (B n, H)
-    shown: Tensor  # (B n, H)
+    beta: Tensor  # (r, 1)
+    context: Tensor  # (r, D), before its gate
+    gates: Tensor  # (r, G), after their sigmoids
+    new: Tensor  # (r, H)
+    shown: Tensor  # (r, H)
 
 
 class _Recurrence(torch.autograd.Function):
@@ -134,15 +139,16 @@ class _Recurrence(torch.autograd.Function):
         contexts = parts.annotations.new_empty(count, parts.annotations.shape[-1])
         weights = parts.cell.new_empty(count, parts.annotations.shape[1])
         kept = []
-        h, c = parts.hidden.flatten(0, 1), parts.cell.flatten(0, 1)
-        for here, n in rows.slices:
-            h, c = _with_captions(h, len(parts.keys), n), _with_captions(c, len(parts.keys), n)
+        h, c = (part.flatten(0, 1)[rows.order] for part in (parts.hidden, parts.cell))
+        for word in rows.words:
+            here = word.here
+            h, c = h[: len(word.slots)], c[: len(word.slots)]
             queries, gates, beta = product(h, by_hidden).split(sizes, dim=1)
             if parts.word_queries is not None:
                 queries = queries + parts.word_queries[here]
-            queries = queries.unflatten(0, (-1, n))
+            queries = word.by_image(queries)
             attended = masked_softmax(attention.scores(queries, parts.keys), mask)
-            context = (attended.to(h.dtype) @ parts.annotations).flatten(0, 1)
+            context = word.in_rows(attended.to(h.dtype) @ parts.annotations)
             beta = (beta + parts.beta_bias).sigmoid()
             torch.mul(beta, context, out=contexts[here])
             by_context = product(contexts[here], parts.context_gate)
@@ -150,7 +156,7 @@ class _Recurrence(torch.autograd.Function):
             kept.append(_Kept(h, c, queries, beta, context, after.gates, after.new, after.shown))
             h, c = after.hidden, after.cell
             hidden[here] = h
-            weights[here] = attended.flatten(0, 1)
+            weights[here] = word.in_rows(attended)
         ctx.attention, ctx.rows, ctx.kept, ctx.sizes = attention, rows, kept, sizes
         ctx.save_for_backward(parts.keys, parts.annotations, by_hidden, parts.context_gate)
         ctx.start, ctx.has_word_queries = parts.hidden.shape, parts.word_queries is not None
@@ -169,13 +175,12 @@ class _Recurrence(torch.autograd.Function):
         of_mixed = by_hidden.new_empty(len(ctx.contexts), len(by_hidden))
         of_queries, of_gates, of_beta = of_mixed.split(ctx.sizes, dim=1)
         carried_h, carried_c = by_hidden.new_zeros(0, width), of_weights.new_zeros(0, width)
-        for (here, n), kept in zip(
-            reversed(list(ctx.rows.slices)), reversed(ctx.kept), strict=True
-        ):
+        for word, kept in zip(reversed(ctx.rows.words), reversed(ctx.kept), strict=True):
+            here = word.here
             gates, carried_c = _cell_gradients(
-                _with_captions(carried_h, images, n),
+                _with_rows(carried_h, len(word.slots)),
                 of_hidden[here],
-                _with_captions(carried_c, images, n),
+                _with_rows(carried_c, len(word.slots)),
                 kept.cell,
                 kept.gates,
                 kept.new,
@@ -183,20 +188,24 @@ class _Recurrence(torch.autograd.Function):
             )
             context = product(gates, context_gate.t()).add_(of_contexts[here])
             beta = (context * kept.context).sum(1, keepdim=True)
-            context = torch.mul(context, kept.beta, out=of_attended[here]).unflatten(0, (-1, n))
-            weights = ctx.weights[here].unflatten(0, (-1, n))
-            of_attention = of_weights[here].unflatten(0, (-1, n)) + (
-                context @ annotations.transpose(1, 2)
+            context = torch.mul(context, kept.beta, out=of_attended[here])
+            weights = ctx.weights[here]
+            of_attention = of_weights[here] + word.in_rows(
+                word.by_image(context) @ annotations.transpose(1, 2)
             )
             of_scores = weights * (of_attention - (weights * of_attention).sum(-1, keepdim=True))
-            of_queries[here] = ctx.attention.add_gradients(
-                of_scores, kept.queries, keys, of_keys, of_scoring
-            ).flatten(0, 1)
+            of_queries[here] = word.in_rows(
+                ctx.attention.add_gradients(
+                    word.by_image(of_scores), kept.queries, keys, of_keys, of_scoring
+                )
+            )
             of_gates[here] = gates
             of_beta[here] = beta * kept.beta * (1 - kept.beta)
             carried_h = product(of_mixed[here], by_hidden.t())
-        carried_h = _with_captions(carried_h, images, captions)
-        carried_c = _with_captions(carried_c, images, captions)
+        of_start = [
+            torch.empty_like(x).index_copy_(0, ctx.rows.order, x).view(ctx.start)
+            for x in (_with_rows(part, images * captions) for part in (carried_h, carried_c))
+        ]
         before = torch.cat([kept.hidden for kept in ctx.kept])
         query, gate, beta = transposed_product(of_mixed, before).split(ctx.sizes)
         of_annotations = None
@@ -205,8 +214,8 @@ class _Recurrence(torch.autograd.Function):
         of_parts: dict[str, Tensor | None] = {
             "word_gates": of_gates,
             "word_queries": of_queries if ctx.has_word_queries else None,
-            "hidden": carried_h.view(ctx.start),
-            "cell": carried_c.view(ctx.start),
+            "hidden": of_start[0],
+            "cell": of_start[1],
             "keys": of_keys,
             "annotations": of_annotations,
             "query": query,
@@ -218,14 +227,9 @@ class _Recurrence(torch.autograd.Function):
         return None, None, None, *(of_parts[name] for name in Parts._fields), *of_scoring
 
 
-def _with_captions(x: Tensor, images: int, captions: int) -> Tensor:
-    """Rows of as many captions per image, the first ones; zeros where there were fewer."""
-    if len(x) == images * captions:
-        return x
-    shared = min(captions, len(x) // images)
-    rows = x.new_zeros(images * captions, x.shape[1])
-    rows.view(images, captions, -1)[:, :shared] = x.view(images, -1, x.shape[1])[:, :shared]
-    return rows
+def _with_rows(x: Tensor, rows: int) -> Tensor:
+    """So many rows; zeros after those that there are."""
+    return F.pad(x, (0, 0, 0, rows - len(x)))
 
 
 def _summed_cell(by_hidden: Tensor, by_word: Tensor, by_context: Tensor, cell: Tensor) -> Cell:
@@ -249,7 +253,7 @@ def _cell_gradients(
 ) -> tuple[Tensor, Tensor]:
     """The gradients of the gates, before their sigmoids, and of the cell before the word.
 
-    All are (B n, H), but gates and their gradients (B n, G).
+    All are (r, H), but gates and their gradients (r, G).
 
     Args:
         carried_h: the gradient of the hidden state, by the next word.
@@ -275,8 +279,5 @@ def _cell_gradients(
 
 def _annotation_gradients(rows: Rows, weights: Tensor, of_attended: Tensor) -> Tensor:
     """Those of the annotation vectors, by the contexts of all words in one product per image."""
-    by_image = [
-        torch.cat([part[here].unflatten(0, (-1, n)) for here, n in rows.slices], dim=1)
-        for part in (weights.to(of_attended.dtype), of_attended)
-    ]
+    by_image = [rows.by_image(part) for part in (weights.to(of_attended.dtype), of_attended)]
     return by_image[0].transpose(1, 2) @ by_image[1]

@@ -1,11 +1,12 @@
 """The words of a batch in the order in which the training's word loop reads them.
 
-Shapes: B images, N captions per image, T words, R words that are read.
+Shapes: B images, N captions per image, T words, R words that are read, r of them those of one place
+in their captions, n the most captions that one image has among these.
 """
 
-from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -13,20 +14,49 @@ from torch import Tensor
 
 from captioning.data.vocabulary import PAD
 
+FILLED = 16
+"""The rows of a word are a multiple of this: libraries prepare a matrix product for its size, so
+few sizes are worth some padding."""
+
+
+class Word(NamedTuple):
+    """The rows that the loop reads together: one word of every caption that has so many.
+
+    Attributes:
+        here: where they are among all rows.
+        captions: n.
+        slots: of each row among n captions of every image, (r,).
+        images: B.
+    """
+
+    here: slice
+    captions: int
+    slots: Int[Tensor, "r"]
+    images: int
+
+    def by_image(self, rows: Float[Tensor, "r X"]) -> Float[Tensor, "B n X"]:
+        """The rows at their images; zero where an image has fewer."""
+        spread = rows.new_zeros(self.images * self.captions, rows.shape[1])
+        return spread.index_copy_(0, self.slots, rows).unflatten(0, (self.images, self.captions))
+
+    def in_rows(self, by_image: Float[Tensor, "B n X"]) -> Float[Tensor, "r X"]:
+        """The inverse of `by_image`."""
+        return by_image.flatten(0, 1).index_select(0, self.slots)
+
 
 class Rows:
-    """Words in the order of the loop, with little padding.
+    """Words in the order of the loop, with hardly any padding.
 
-    The captions of each image are sorted by length, the longest first. Of word t, the loop reads
-    the first `widths[t]` captions of every image, as many as any image still has; the rows of word
-    t are these (B, widths[t]) words, and all rows follow each other.
+    The captions of all images are sorted by length, the longest first. Of word t the loop reads the
+    captions that have it, which are the first ones, filled up to a multiple of `FILLED`.
 
     Args:
         tokens: word ids, PAD after the end of each caption.
 
     Attributes:
         shape: of `tokens`.
-        widths: captions per image that are read, of each word.
+        order: the captions in their order, numbered image by image, (B N,).
+        words: the rows of each word.
         places: where each row's word is in the flat `tokens`, (R,).
         tokens: the word ids of the rows, (R,).
     """
@@ -34,16 +64,25 @@ class Rows:
     def __init__(self, tokens: Int[Tensor, "B N T"]) -> None:
         self.shape = tokens.shape
         images, captions, words = tokens.shape
-        real = tokens != PAD
-        order = real.sum(dim=2).argsort(dim=1, descending=True, stable=True)
-        running = real.gather(1, order[:, :, None].expand(-1, -1, words))
-        self.widths: list[int] = [n for n in running.any(0).sum(0).tolist() if n]
-        self.images = images
-        places = (torch.arange(images, device=tokens.device)[:, None] * captions + order) * words
-        self.places = torch.cat(
-            [(places[:, :width] + word).flatten() for word, width in enumerate(self.widths)]
-            or [places.new_empty(0)]
+        lengths = (tokens != PAD).sum(dim=2).cpu()  # all else is decided on the host
+        order = lengths.flatten().argsort(descending=True, stable=True)
+        ranks = lengths.argsort(dim=1, descending=True, stable=True).argsort(dim=1)
+        image, rank = order // captions, ranks.flatten()[order]
+        longest = int(lengths.max()) if lengths.numel() else 0
+        running = (lengths.flatten() > torch.arange(longest)[:, None]).sum(1)
+        counts = (-(-running // FILLED) * FILLED).clamp(max=len(order)).tolist()
+        widths = (rank.cummax(0).values + 1).tolist()
+        slots = [image[:r] * widths[r - 1] + rank[:r] for r in counts]
+        places = [order[:r] * words + word for word, r in enumerate(counts)]
+        none = order.new_empty(0)
+        self.order, at, self.places = (
+            part.to(tokens.device)
+            for part in (order, torch.cat([none, *slots]), torch.cat([none, *places]))
         )
+        self.words = [
+            Word(slice(end - r, end), widths[r - 1], at[end - r : end], images)
+            for r, end in zip(counts, accumulate(counts), strict=True)
+        ]
         self.tokens = tokens.flatten()[self.places]
 
     @cached_property
@@ -55,18 +94,14 @@ class Rows:
         """The real ones of the rows."""
         return _Picked.apply(rows, self.real)
 
-    @property
-    def slices(self) -> Iterator[tuple[slice, int]]:
-        """Where the rows of each word are, and their captions per image."""
-        first = 0
-        for width in self.widths:
-            yield slice(first, first + self.images * width), width
-            first += self.images * width
-
     def spread(self, rows: Float[Tensor, "r X"]) -> Float[Tensor, "B N T X"]:
         """What belongs to the real rows at the places of their words; zero elsewhere."""
         spread = rows.new_zeros(self.shape.numel(), rows.shape[1])
         return spread.index_copy(0, self.places[self.real], rows).view(*self.shape, -1)
+
+    def by_image(self, rows: Float[Tensor, "R X"]) -> Float[Tensor, "B W X"]:
+        """All rows of each image together, W of them with zeros."""
+        return torch.cat([word.by_image(rows[word.here]) for word in self.words], dim=1)
 
 
 class _Picked(torch.autograd.Function):
