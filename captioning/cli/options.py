@@ -52,7 +52,8 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--bf16",
         action="store_true",
-        help="search in bfloat16: faster on recent CPUs and GPUs; near ties may turn out otherwise",
+        help="search in bfloat16: faster on recent GPUs, CPUs with AMX, and AMD's with AVX-512 "
+        "BF16, slower elsewhere; near ties may turn out otherwise",
     )
 
 
