@@ -35,6 +35,9 @@ class CaptionData(pl.LightningDataModule):
             none to encode images anew every epoch.
         mirror: with `features`, train on mirrored images half of the time, where no caption says
             left or right; their features take as much time and space again.
+        similar_lengths: put images with captions of similar length in one batch, which has less
+            padding then; else any. Where the length tells what is in the image, batches of any
+            images teach more.
         workers: processes that read images.
         limit: use only the first so many images of each split; none for all.
         train_split: the split to train on.
@@ -57,6 +60,7 @@ class CaptionData(pl.LightningDataModule):
         augment: bool = False,
         features: str | None = None,
         mirror: bool = False,
+        similar_lengths: bool = True,
         workers: int = 1,
         limit: int | None = None,
         train_split: str = "train",
@@ -83,6 +87,7 @@ class CaptionData(pl.LightningDataModule):
         self.augment = augment
         self.features = features
         self.mirror = mirror
+        self.similar_lengths = similar_lengths
         self.workers = workers
         self.limit = limit
         self.train_split = train_split
@@ -152,11 +157,11 @@ class CaptionData(pl.LightningDataModule):
         self._epochs, self._batches = state_dict["epochs"], state_dict["batches"]
 
     def train_dataloader(self) -> DataLoader[Any]:
-        """Batches in a new order every epoch, of images with captions of similar length."""
+        """Batches in a new order every epoch."""
         assert self.trainer is not None
         dataset = self._dataset(self.train_records, self.augment, self._mirrored)
         sampler = SeededSampler(
-            dataset.lengths,
+            dataset.lengths if self.similar_lengths else [0] * len(dataset),
             self.batch_size,
             self.trainer.world_size,
             self.trainer.global_rank,
