@@ -160,8 +160,9 @@ class CaptionData(pl.LightningDataModule):
         """Batches in a new order every epoch."""
         assert self.trainer is not None
         dataset = self._dataset(self.train_records, self.augment, self._mirrored)
+        lengths = dataset.lengths if self.similar_lengths else [0] * len(dataset)  # all alike
         sampler = SeededSampler(
-            dataset.lengths if self.similar_lengths else [0] * len(dataset),
+            lengths,
             self.batch_size,
             self.trainer.world_size,
             self.trainer.global_rank,
