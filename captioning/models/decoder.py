@@ -77,7 +77,10 @@ class Decoder(Configurable, nn.Module):
 
     @abstractmethod
     def step(self, tokens: Int[Tensor, "B N"], state: State, memory: Memory) -> Step:
-        """Read one word of every caption and score the next."""
+        """Read one word of every caption and score the next.
+
+        What follows PAD, where a caption has ended, means nothing and may be left out.
+        """
 
     def forward(
         self,

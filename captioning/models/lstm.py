@@ -13,7 +13,7 @@ from captioning.models.dropout import Dropout
 from captioning.models.likelihood import linear_cross_entropy
 from captioning.models.linear import Linear, linear
 from captioning.models.recurrence import Parts, lstm_cell, recur
-from captioning.models.rows import Rows
+from captioning.models.rows import Rows, Word
 
 
 class LSTMDecoder(Decoder):
@@ -117,16 +117,20 @@ class LSTMDecoder(Decoder):
 
     def step(self, tokens: Int[Tensor, "B N"], state: State, memory: Memory) -> Step:
         """Read one word of every caption and score the next."""
-        words = self.dropout(self.embedding(tokens))
-        hidden, cell = state["hidden"], state["cell"]
+        rows = Word.going_on(tokens)
+        words = self.dropout(self.embedding(rows.in_rows(tokens)))
+        hidden, cell = rows.in_rows(state["hidden"]), rows.in_rows(state["cell"])
         query = torch.cat([hidden, words], dim=-1) if self.query_with_word else hidden
-        context, weights = self.attention(query, memory.keys, memory.annotations, memory.mask)
-        context = self.beta(hidden).sigmoid() * context
+        context, weights = self.attention(
+            rows.by_image(query), memory.keys, memory.annotations, memory.mask
+        )
+        context = self.beta(hidden).sigmoid() * rows.in_rows(context)
         gates = self.word_gates(words) + self.hidden_gates(hidden) + self.context_gates(context)
         after = lstm_cell(gates, cell)
         hidden = after.hidden.to(gates.dtype)
-        deep = self._deep(words, hidden, context)
-        return Step(self.output(deep), weights, {"hidden": hidden, "cell": after.cell})
+        logits = self.output(self._deep(words, hidden, context))
+        state = {"hidden": rows.by_image(hidden), "cell": rows.by_image(after.cell)}
+        return Step(rows.by_image(logits), weights, state)
 
     def read(
         self, memory: Memory, tokens: Int[Tensor, "B N T"]

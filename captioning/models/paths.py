@@ -50,10 +50,10 @@ class Paths:
 
     @property
     def last(self) -> Int[Tensor, "B N"]:
-        """What the decoder reads next."""
+        """What the decoder reads next; PAD where a caption has ended or not begun."""
         if self.tokens.shape[2]:
-            return self.tokens[:, :, -1]
-        return torch.full_like(self.finished, BOS, dtype=torch.long)
+            return self.tokens[:, :, -1].masked_fill(self.finished, PAD)
+        return torch.where(self.totals.isneginf(), PAD, BOS)
 
     @property
     def lengths(self) -> Int[Tensor, "B N"]:

@@ -142,7 +142,7 @@ class _Recurrence(torch.autograd.Function):
         h, c = (part.flatten(0, 1)[rows.order] for part in (parts.hidden, parts.cell))
         for word in rows.words:
             here = word.here
-            h, c = h[: len(word.slots)], c[: len(word.slots)]
+            h, c = h[: word.count], c[: word.count]
             queries, gates, beta = product(h, by_hidden).split(sizes, dim=1)
             if parts.word_queries is not None:
                 queries = queries + parts.word_queries[here]
@@ -178,9 +178,9 @@ class _Recurrence(torch.autograd.Function):
         for word, kept in zip(reversed(ctx.rows.words), reversed(ctx.kept), strict=True):
             here = word.here
             gates, carried_c = _cell_gradients(
-                _with_rows(carried_h, len(word.slots)),
+                _with_rows(carried_h, word.count),
                 of_hidden[here],
-                _with_rows(carried_c, len(word.slots)),
+                _with_rows(carried_c, word.count),
                 kept.cell,
                 kept.gates,
                 kept.new,

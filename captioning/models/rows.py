@@ -1,4 +1,4 @@
-"""The words of a batch in the order in which the training's word loop reads them.
+"""The words of a batch as rows, of the captions only that have them.
 
 Shapes: B images, N captions per image, T words, R words that are read, r of them those of one place
 in their captions, n the most captions that one image has among these.
@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from captioning.data.vocabulary import PAD
@@ -20,28 +20,52 @@ few sizes are worth some padding."""
 
 
 class Word(NamedTuple):
-    """The rows that the loop reads together: one word of every caption that has so many.
+    """The rows that are read together: one word of every caption that has so many.
 
     Attributes:
         here: where they are among all rows.
         captions: n.
-        slots: of each row among n captions of every image, (r,).
+        slots: of each row among n captions of every image; none where the rows are these in order.
         images: B.
     """
 
     here: slice
     captions: int
-    slots: Int[Tensor, "r"]
+    slots: Int[Tensor, "r"] | None
     images: int
+
+    @property
+    def count(self) -> int:
+        """r."""
+        return int(self.here.stop - self.here.start)
+
+    @classmethod
+    def going_on(cls, tokens: Int[Tensor, "B N"]) -> "Word":
+        """The rows of a search, of which PAD is the last token where a caption has ended.
+
+        On a GPU these are all captions: fewer would save it little, and to count them it would have
+        to wait.
+        """
+        images, captions = tokens.shape
+        rows, slots = tokens.numel(), None
+        if tokens.device.type == "cpu":
+            ended = tokens.flatten() == PAD
+            rows = min(_filled(rows - int(ended.sum())), rows)
+            if rows < len(ended):
+                slots = ended.int().argsort(stable=True)[:rows]
+        return cls(slice(0, rows), captions, slots, images)
 
     def by_image(self, rows: Float[Tensor, "r X"]) -> Float[Tensor, "B n X"]:
         """The rows at their images; zero where an image has fewer."""
+        if self.slots is None:
+            return rows.unflatten(0, (self.images, self.captions))
         spread = rows.new_zeros(self.images * self.captions, rows.shape[1])
         return spread.index_copy_(0, self.slots, rows).unflatten(0, (self.images, self.captions))
 
-    def in_rows(self, by_image: Float[Tensor, "B n X"]) -> Float[Tensor, "r X"]:
+    def in_rows(self, by_image: Shaped[Tensor, "B n *X"]) -> Shaped[Tensor, "r *X"]:
         """The inverse of `by_image`."""
-        return by_image.flatten(0, 1).index_select(0, self.slots)
+        flat = by_image.flatten(0, 1)
+        return flat if self.slots is None else flat.index_select(0, self.slots)
 
 
 class Rows:
@@ -70,7 +94,7 @@ class Rows:
         image, rank = order // captions, ranks.flatten()[order]
         longest = int(lengths.max()) if lengths.numel() else 0
         running = (lengths.flatten() > torch.arange(longest)[:, None]).sum(1)
-        counts = (-(-running // FILLED) * FILLED).clamp(max=len(order)).tolist()
+        counts = _filled(running).clamp(max=len(order)).tolist()
         widths = (rank.cummax(0).values + 1).tolist()
         slots = [image[:r] * widths[r - 1] + rank[:r] for r in counts]
         places = [order[:r] * words + word for word, r in enumerate(counts)]
@@ -102,6 +126,11 @@ class Rows:
     def by_image(self, rows: Float[Tensor, "R X"]) -> Float[Tensor, "B W X"]:
         """All rows of each image together, W of them with zeros."""
         return torch.cat([word.by_image(rows[word.here]) for word in self.words], dim=1)
+
+
+def _filled(rows: Any) -> Any:
+    """So many, filled up."""
+    return -(-rows // FILLED) * FILLED
 
 
 class _Picked(torch.autograd.Function):

@@ -1,11 +1,11 @@
-"""Images whose captions have ended leave the search, and few words need no sort of all."""
+"""What has ended leaves the search, and few words need no sort of all."""
 
 import pytest
 import torch
 from torch import Tensor
 
 from captioning.data.vocabulary import EOS, PAD
-from captioning.models import BeamSearch, Greedy, LSTMDecoder, Sampling, Search
+from captioning.models import BeamSearch, Decoded, Greedy, LSTMDecoder, Sampling, Search, rows
 from captioning.models.decoder import Memory, State, Step
 from captioning.models.search import BLOCK, best
 
@@ -37,6 +37,34 @@ def test_images_leave_when_all_their_captions_have_ended(search: Search) -> None
     lengths = (decoded.tokens != PAD).sum(-1)
     assert decoder.seen == [4, 4, 3, 2, 1]
     assert lengths[:, 0].tolist() == [2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("query_with_word", [False, True])
+@pytest.mark.parametrize("search", [Sampling(3), BeamSearch(3)], ids=["sampling", "beam"])
+def test_captions_leave_when_they_have_ended(
+    search: Search, query_with_word: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    decoder = LSTMDecoder(5, 9, 6, 7, 4, query_with_word=query_with_word).double().eval()
+    memory = decoder.remember(torch.randn(20, 3, 5, dtype=torch.double))
+    read: list[int] = []
+    decoder.word_gates.register_forward_hook(lambda layer, words, gates: read.append(len(gates)))
+
+    def found(filled: int) -> tuple[Decoded, list[int]]:
+        monkeypatch.setattr(rows, "FILLED", filled)
+        torch.manual_seed(1)
+        read.clear()
+        return search(decoder, memory), read.copy()
+
+    (decoded, few), (wanted, many) = found(1), found(1000)
+    assert decoded.tokens.equal(wanted.tokens)
+    for part, wanted_part in zip(decoded, wanted, strict=True):
+        torch.testing.assert_close(part, wanted_part)
+    if isinstance(search, Sampling):
+        assert few == (decoded.tokens != PAD).sum((0, 1)).tolist()
+    else:
+        assert few[:2] == [20, 60]  # the beams of an image are one at first
+        assert sum(few) < 0.95 * sum(many)
 
 
 @pytest.mark.parametrize("words", [3, BLOCK, 11 * BLOCK, 11 * BLOCK + 5])

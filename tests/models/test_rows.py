@@ -4,7 +4,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from captioning.data.vocabulary import PAD
-from captioning.models.rows import FILLED, Rows
+from captioning.models.rows import FILLED, Rows, Word
 
 IMAGES, CAPTIONS = 12, 5
 
@@ -59,3 +59,22 @@ def test_what_belongs_to_rows_is_spread_to_the_places_of_their_words(tokens: Ten
     rows = Rows(tokens)
     found = rows.spread(rows.without_padding(rows.tokens[:, None].double()))
     assert found[..., 0].equal(torch.where(tokens == PAD, 0, tokens).double())
+
+
+@pytest.mark.parametrize("place", [0, 5, 10])
+def test_of_a_search_the_captions_are_read_that_go_on(tokens: Tensor, place: int) -> None:
+    last = tokens[:, :, place]
+    real = int((last != PAD).sum())
+    word = Word.going_on(last)
+    assert real <= word.count < real + FILLED
+    read = word.in_rows(last)
+    assert len(read) == word.count
+    assert read[read != PAD].sort().values.equal(last[last != PAD].sort().values)
+    assert word.by_image(read[:, None].double())[..., 0].equal(last.double())
+
+
+def test_a_search_whose_captions_all_go_on_reads_them_in_order() -> None:
+    last = torch.arange(1, 31).view(6, 5)
+    word = Word.going_on(last)
+    assert word.in_rows(last).equal(last.flatten())
+    assert word.by_image(last.view(30, 1).double())[..., 0].equal(last.double())
