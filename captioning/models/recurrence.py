@@ -119,8 +119,6 @@ class _Kept(NamedTuple):
     hidden: Tensor  # (r, H), before the word
     cell: Tensor  # (r, H), before the word
     queries: Tensor  # (B, n, A)
-    beta: Tensor  # (r, 1)
-    context: Tensor  # (r, D), before its gate
     gates: Tensor  # (r, G), after their sigmoids
     new: Tensor  # (r, H)
     shown: Tensor  # (r, H)
@@ -138,6 +136,7 @@ class _Recurrence(torch.autograd.Function):
         hidden = parts.hidden.new_empty(count, parts.hidden.shape[-1])
         contexts = parts.annotations.new_empty(count, parts.annotations.shape[-1])
         weights = parts.cell.new_empty(count, parts.annotations.shape[1])
+        betas = parts.hidden.new_empty(count, 1)
         kept = []
         h, c = (part.flatten(0, 1)[rows.order] for part in (parts.hidden, parts.cell))
         for word in rows.words:
@@ -148,19 +147,20 @@ class _Recurrence(torch.autograd.Function):
                 queries = queries + parts.word_queries[here]
             queries = word.by_image(queries)
             attended = masked_softmax(attention.scores(queries, parts.keys), mask)
-            context = word.in_rows(attended.to(h.dtype) @ parts.annotations)
-            beta = (beta + parts.beta_bias).sigmoid()
-            torch.mul(beta, context, out=contexts[here])
+            weights[here] = word.in_rows(attended)
+            # The gate is the weights': they are fewer than the numbers of a context.
+            betas[here] = (beta + parts.beta_bias).sigmoid()
+            gated = attended * word.by_image(betas[here])
+            contexts[here] = word.in_rows(gated.to(h.dtype) @ parts.annotations)
             by_context = product(contexts[here], parts.context_gate)
             after = _next_cell(gates, parts.word_gates[here], by_context, c)
-            kept.append(_Kept(h, c, queries, beta, context, after.gates, after.new, after.shown))
+            kept.append(_Kept(h, c, queries, after.gates, after.new, after.shown))
             h, c = after.hidden, after.cell
             hidden[here] = h
-            weights[here] = word.in_rows(attended)
         ctx.attention, ctx.rows, ctx.kept, ctx.sizes = attention, rows, kept, sizes
         ctx.save_for_backward(parts.keys, parts.annotations, by_hidden, parts.context_gate)
         ctx.start, ctx.has_word_queries = parts.hidden.shape, parts.word_queries is not None
-        ctx.contexts, ctx.weights = contexts.detach(), weights.detach()
+        ctx.contexts, ctx.weights, ctx.betas = contexts.detach(), weights.detach(), betas
         return hidden, contexts, weights
 
     @staticmethod
@@ -171,7 +171,7 @@ class _Recurrence(torch.autograd.Function):
         images, captions, width = ctx.start
         of_keys = torch.zeros_like(keys)
         of_scoring = [torch.zeros_like(parameter) for parameter in ctx.attention.scoring]
-        of_attended = torch.empty_like(ctx.contexts)  # the gradients of contexts before their gates
+        of_all_contexts = torch.empty_like(ctx.contexts)
         of_mixed = by_hidden.new_empty(len(ctx.contexts), len(by_hidden))
         of_queries, of_gates, of_beta = of_mixed.split(ctx.sizes, dim=1)
         carried_h, carried_c = by_hidden.new_zeros(0, width), of_weights.new_zeros(0, width)
@@ -186,13 +186,14 @@ class _Recurrence(torch.autograd.Function):
                 kept.new,
                 kept.shown,
             )
-            context = product(gates, context_gate.t()).add_(of_contexts[here])
-            beta = (context * kept.context).sum(1, keepdim=True)
-            context = torch.mul(context, kept.beta, out=of_attended[here])
-            weights = ctx.weights[here]
-            of_attention = of_weights[here] + word.in_rows(
-                word.by_image(context) @ annotations.transpose(1, 2)
+            context = product(gates, context_gate.t())
+            torch.add(context, of_contexts[here], out=of_all_contexts[here])
+            of_gated = word.in_rows(
+                word.by_image(of_all_contexts[here]) @ annotations.transpose(1, 2)
             )
+            weights, beta = ctx.weights[here], ctx.betas[here]
+            of_betas = (of_gated * weights).sum(1, keepdim=True)
+            of_attention = torch.addcmul(of_weights[here], of_gated, beta)
             of_scores = weights * (of_attention - (weights * of_attention).sum(-1, keepdim=True))
             of_queries[here] = word.in_rows(
                 ctx.attention.add_gradients(
@@ -200,7 +201,7 @@ class _Recurrence(torch.autograd.Function):
                 )
             )
             of_gates[here] = gates
-            of_beta[here] = beta * kept.beta * (1 - kept.beta)
+            of_beta[here] = of_betas * beta * (1 - beta)
             carried_h = product(of_mixed[here], by_hidden.t())
         of_start = [
             torch.empty_like(x).index_copy_(0, ctx.rows.order, x).view(ctx.start)
@@ -210,7 +211,9 @@ class _Recurrence(torch.autograd.Function):
         query, gate, beta = transposed_product(of_mixed, before).split(ctx.sizes)
         of_annotations = None
         if ctx.needs_input_grad[3 + Parts._fields.index("annotations")]:
-            of_annotations = _annotation_gradients(ctx.rows, ctx.weights, of_attended)
+            gated = (ctx.weights * ctx.betas).to(of_all_contexts.dtype)
+            by_image = [ctx.rows.by_image(part) for part in (gated, of_all_contexts)]
+            of_annotations = by_image[0].transpose(1, 2) @ by_image[1]
         of_parts: dict[str, Tensor | None] = {
             "word_gates": of_gates,
             "word_queries": of_queries if ctx.has_word_queries else None,
@@ -275,9 +278,3 @@ def _cell_gradients(
         of_h * shown * show_slope,
     ]
     return torch.cat(parts, dim=-1).to(of_hidden.dtype), of_c * keep
-
-
-def _annotation_gradients(rows: Rows, weights: Tensor, of_attended: Tensor) -> Tensor:
-    """Those of the annotation vectors, by the contexts of all words in one product per image."""
-    by_image = [rows.by_image(part) for part in (weights.to(of_attended.dtype), of_attended)]
-    return by_image[0].transpose(1, 2) @ by_image[1]

@@ -36,7 +36,7 @@ class Word(NamedTuple):
 
     @property
     def count(self) -> int:
-        """r."""
+        """How many rows, r."""
         return int(self.here.stop - self.here.start)
 
     @classmethod
