@@ -128,7 +128,7 @@ class LSTMDecoder(Decoder):
         gates = self.word_gates(words) + self.hidden_gates(hidden) + self.context_gates(context)
         after = lstm_cell(gates, cell)
         hidden = after.hidden.to(gates.dtype)
-        logits = self.output(self._deep(words, hidden, context))
+        logits = self.output(self._deep(words, hidden, self.output_context(context)))
         state = {"hidden": rows.by_image(hidden), "cell": rows.by_image(after.cell)}
         return Step(rows.by_image(logits), weights, state)
 
@@ -177,30 +177,38 @@ class LSTMDecoder(Decoder):
         by_hidden, by_word = self.attention.query.weight.split(
             [self.beta.in_features, self.attention.query.in_features - self.beta.in_features], dim=1
         )
+        # Gates and deep output are linear in contexts, and these in annotation vectors. So where
+        # there are fewer annotation vectors than words, they are projected instead of the contexts.
+        of_contexts = [self.context_gates.weight, self.output_context.weight]
+        values = memory.annotations
+        context_gate: Tensor | None = of_contexts[0].to(precision)
+        is_ahead = values.shape[:2].numel() < len(rows.tokens)
+        if is_ahead:
+            values, context_gate = linear(values, torch.cat(of_contexts)), None
         parts = Parts(
             word_gates=self.word_gates(words),
             word_queries=linear(words, by_word) if self.query_with_word else None,
             hidden=state["hidden"].to(precision),
             cell=state["cell"],
             keys=memory.keys,
-            annotations=memory.annotations,
+            values=values,
             query=by_hidden.to(precision),
             gate=self.hidden_gates.weight.to(precision),
             beta=self.beta.weight.to(precision),
             beta_bias=self.beta.bias.to(precision),
-            context_gate=self.context_gates.weight.to(precision),
+            context_gate=context_gate,
         )
         hidden, contexts, weights = (
             rows.without_padding(part) for part in recur(self.attention, rows, memory.mask, parts)
         )
-        return self._deep(rows.without_padding(words), hidden, contexts), weights
+        projected = contexts if is_ahead else self.output_context(contexts)
+        return self._deep(rows.without_padding(words), hidden, projected), weights
 
     def _deep(
         self,
         words: Float[Tensor, "*B m"],
         hidden: Float[Tensor, "*B H"],
-        context: Float[Tensor, "*B D"],
+        projected: Float[Tensor, "*B m"],
     ) -> Float[Tensor, "*B m"]:
-        """What the vocabulary's layer L_o reads: E y + L_h h + L_z z of eq. 7."""
-        deep = words + self.output_hidden(self.dropout(hidden)) + self.output_context(context)
-        return self.dropout(deep)
+        """What the vocabulary's layer L_o reads: E y + L_h h + L_z z of eq. 7, given L_z z."""
+        return self.dropout(words + self.output_hidden(self.dropout(hidden)) + projected)

@@ -36,12 +36,13 @@ class Parts(NamedTuple):
         hidden: before the first word.
         cell: before the first word.
         keys: of the attention.
-        annotations: the annotation vectors.
+        values: what contexts are made of, the annotation vectors or, with them, the LSTM's gates
+            and all else that is linear in a context; the gates come first.
         query: weight of the hidden state in the queries.
         gate: weight of the hidden state in the LSTM's gates.
         beta: weight of the hidden state in the gate of the context.
         beta_bias: its bias.
-        context_gate: weight of the context in the LSTM's gates.
+        context_gate: weight of the context in the LSTM's gates; none where values hold the gates.
     """
 
     word_gates: Float[Tensor, "R G"]
@@ -49,12 +50,12 @@ class Parts(NamedTuple):
     hidden: Float[Tensor, "B N H"]
     cell: Float[Tensor, "B N H"]
     keys: Float[Tensor, "B L A"]
-    annotations: Float[Tensor, "B L D"]
+    values: Float[Tensor, "B L D"]
     query: Float[Tensor, "A H"]
     gate: Float[Tensor, "G H"]
     beta: Float[Tensor, "1 H"]
     beta_bias: Float[Tensor, "1"]
-    context_gate: Float[Tensor, "G D"]
+    context_gate: Float[Tensor, "G D"] | None
 
 
 class Recurred(NamedTuple):
@@ -62,7 +63,7 @@ class Recurred(NamedTuple):
 
     Attributes:
         hidden: the LSTM's hidden states.
-        contexts: the gated contexts.
+        contexts: the gated contexts; of values that hold the LSTM's gates, what follows these.
         weights: attention over regions.
     """
 
@@ -134,63 +135,69 @@ class _Recurrence(torch.autograd.Function):
         sizes = [len(parts.query), len(parts.gate), 1]
         count = len(rows.tokens)
         hidden = parts.hidden.new_empty(count, parts.hidden.shape[-1])
-        contexts = parts.annotations.new_empty(count, parts.annotations.shape[-1])
-        weights = parts.cell.new_empty(count, parts.annotations.shape[1])
+        contexts = parts.values.new_empty(count, parts.values.shape[-1])
+        weights = parts.cell.new_empty(count, parts.values.shape[1])
         betas = parts.hidden.new_empty(count, 1)
         kept = []
         h, c = (part.flatten(0, 1)[rows.order] for part in (parts.hidden, parts.cell))
         for word in rows.words:
             here = word.here
-            h, c = h[: word.count], c[: word.count]
+            h, c = h[: word.size], c[: word.size]
             queries, gates, beta = product(h, by_hidden).split(sizes, dim=1)
             if parts.word_queries is not None:
                 queries = queries + parts.word_queries[here]
             queries = word.by_image(queries)
             attended = masked_softmax(attention.scores(queries, parts.keys), mask)
             weights[here] = word.in_rows(attended)
-            # The gate is the weights': they are fewer than the numbers of a context.
+            # Beta gates the weights: there are fewer of them than numbers in a context.
             betas[here] = (beta + parts.beta_bias).sigmoid()
             gated = attended * word.by_image(betas[here])
-            contexts[here] = word.in_rows(gated.to(h.dtype) @ parts.annotations)
-            by_context = product(contexts[here], parts.context_gate)
+            contexts[here] = word.in_rows(gated.to(h.dtype) @ parts.values)
+            by_context = contexts[here, : sizes[1]]
+            if parts.context_gate is not None:
+                by_context = product(contexts[here], parts.context_gate)
             after = _next_cell(gates, parts.word_gates[here], by_context, c)
             kept.append(_Kept(h, c, queries, after.gates, after.new, after.shown))
             h, c = after.hidden, after.cell
             hidden[here] = h
         ctx.attention, ctx.rows, ctx.kept, ctx.sizes = attention, rows, kept, sizes
-        ctx.save_for_backward(parts.keys, parts.annotations, by_hidden, parts.context_gate)
+        ctx.save_for_backward(parts.keys, parts.values, by_hidden, parts.context_gate)
         ctx.start, ctx.has_word_queries = parts.hidden.shape, parts.word_queries is not None
-        ctx.contexts, ctx.weights, ctx.betas = contexts.detach(), weights.detach(), betas
+        ctx.weights, ctx.betas = weights.detach(), betas
+        if parts.context_gate is None:
+            return hidden, contexts[:, sizes[1] :].contiguous(), weights
+        ctx.contexts = contexts.detach()
         return hidden, contexts, weights
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *of_outputs: Tensor) -> tuple[Tensor | None, ...]:
         of_hidden, of_contexts, of_weights = of_outputs
-        keys, annotations, by_hidden, context_gate = ctx.saved_tensors
+        keys, values, by_hidden, context_gate = ctx.saved_tensors
         images, captions, width = ctx.start
+        of_all = values.new_empty(len(of_hidden), values.shape[2])  # of contexts, by gates and more
         of_keys = torch.zeros_like(keys)
         of_scoring = [torch.zeros_like(parameter) for parameter in ctx.attention.scoring]
-        of_all_contexts = torch.empty_like(ctx.contexts)
-        of_mixed = by_hidden.new_empty(len(ctx.contexts), len(by_hidden))
+        of_mixed = by_hidden.new_empty(len(of_hidden), len(by_hidden))
         of_queries, of_gates, of_beta = of_mixed.split(ctx.sizes, dim=1)
         carried_h, carried_c = by_hidden.new_zeros(0, width), of_weights.new_zeros(0, width)
         for word, kept in zip(reversed(ctx.rows.words), reversed(ctx.kept), strict=True):
             here = word.here
             gates, carried_c = _cell_gradients(
-                _with_rows(carried_h, word.count),
+                _with_rows(carried_h, word.size),
                 of_hidden[here],
-                _with_rows(carried_c, word.count),
+                _with_rows(carried_c, word.size),
                 kept.cell,
                 kept.gates,
                 kept.new,
                 kept.shown,
             )
-            context = product(gates, context_gate.t())
-            torch.add(context, of_contexts[here], out=of_all_contexts[here])
-            of_gated = word.in_rows(
-                word.by_image(of_all_contexts[here]) @ annotations.transpose(1, 2)
-            )
+            if context_gate is None:
+                torch.cat([gates, of_contexts[here]], dim=1, out=of_all[here])
+            else:
+                by_gates = product(gates, context_gate.t())
+                torch.add(by_gates, of_contexts[here], out=of_all[here])
+            of_gated = word.in_rows(word.by_image(of_all[here]) @ values.transpose(1, 2))
             weights, beta = ctx.weights[here], ctx.betas[here]
             of_betas = (of_gated * weights).sum(1, keepdim=True)
             of_attention = torch.addcmul(of_weights[here], of_gated, beta)
@@ -209,23 +216,25 @@ class _Recurrence(torch.autograd.Function):
         ]
         before = torch.cat([kept.hidden for kept in ctx.kept])
         query, gate, beta = transposed_product(of_mixed, before).split(ctx.sizes)
-        of_annotations = None
-        if ctx.needs_input_grad[3 + Parts._fields.index("annotations")]:
-            gated = (ctx.weights * ctx.betas).to(of_all_contexts.dtype)
-            by_image = [ctx.rows.by_image(part) for part in (gated, of_all_contexts)]
-            of_annotations = by_image[0].transpose(1, 2) @ by_image[1]
+        of_values = None
+        if ctx.needs_input_grad[3 + Parts._fields.index("values")]:
+            gated = (ctx.weights * ctx.betas).to(of_all.dtype)
+            by_image = [ctx.rows.by_image(part) for part in (gated, of_all)]
+            of_values = by_image[0].transpose(1, 2) @ by_image[1]
         of_parts: dict[str, Tensor | None] = {
             "word_gates": of_gates,
             "word_queries": of_queries if ctx.has_word_queries else None,
             "hidden": of_start[0],
             "cell": of_start[1],
             "keys": of_keys,
-            "annotations": of_annotations,
+            "values": of_values,
             "query": query,
             "gate": gate,
             "beta": beta,
             "beta_bias": of_beta.sum(0),
-            "context_gate": transposed_product(of_gates, ctx.contexts),
+            "context_gate": (
+                None if context_gate is None else transposed_product(of_gates, ctx.contexts)
+            ),
         }
         return None, None, None, *(of_parts[name] for name in Parts._fields), *of_scoring
 

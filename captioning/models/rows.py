@@ -35,7 +35,7 @@ class Word(NamedTuple):
     images: int
 
     @property
-    def count(self) -> int:
+    def size(self) -> int:
         """How many rows, r."""
         return int(self.here.stop - self.here.start)
 

@@ -85,7 +85,7 @@ def results(precision):
     torch.manual_seed(0)
     decoder = LSTMDecoder(12, 30, 16, 16, 8, projection_dim=16)
     found = []
-    for images, captions, regions, words in (3, 4, 5, 7), (2, 3, 6, 5):
+    for images, captions, regions, words in (3, 4, 5, 7), (2, 3, 30, 5):
         annotations = torch.randn(images, regions, 12)
         lengths = torch.randint(1, words, (images, captions))
         lengths[0, 0] = words - 1

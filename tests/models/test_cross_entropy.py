@@ -35,6 +35,13 @@ def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "FILLED", 2)
 
 
+@pytest.fixture(params=[6, 16], ids=["fewer regions than words", "more"])
+def annotations(request: pytest.FixtureRequest) -> Tensor:
+    """What is linear in the context is computed of regions where these are fewer, else of words."""
+    generator = torch.Generator().manual_seed(2)
+    return torch.randn(3, request.param, 5, dtype=torch.double, generator=generator)
+
+
 @pytest.fixture
 def tokens() -> Tensor:
     tokens = torch.full((3, 3, 8), PAD)
@@ -82,12 +89,13 @@ def test_the_fast_loss_and_its_gradients_are_those_of_steps(
 ) -> None:
     decoder = made(attention, **options)
     annotations.requires_grad_()
+    regions = annotations.shape[1]
     mask = None
     if masked:
-        mask = torch.ones(3, 6, dtype=torch.bool)
+        mask = torch.ones(3, regions, dtype=torch.bool)
         mask[0, 4:] = mask[2, 0] = False
     real = tokens[..., 1:] != PAD
-    direction = torch.randn(3, 3, 7, 6, dtype=torch.double) * real[..., None]
+    direction = torch.randn(3, 3, 7, regions, dtype=torch.double) * real[..., None]
 
     loss, weights = decoder.cross_entropy(decoder.remember(annotations, mask), tokens, 0.1)
     fast = gradients(loss + (weights * direction).sum(), decoder, annotations)
@@ -102,6 +110,16 @@ def test_the_fast_loss_and_its_gradients_are_those_of_steps(
     torch.testing.assert_close(weights[real], stepped[real])
     for name, gradient in slow.items():
         torch.testing.assert_close(fast[name], gradient, msg=lambda text, name=name: name + text)
+
+
+def test_each_context_is_projected_only_where_there_are_more_regions(
+    annotations: Tensor, tokens: Tensor
+) -> None:
+    decoder = made(AdditiveAttention)
+    projected: list[int] = []
+    decoder.output_context.register_forward_hook(lambda _, contexts, __: projected.append(1))
+    decoder.cross_entropy(decoder.remember(annotations), tokens)
+    assert bool(projected) == (annotations.shape[1] == 16)
 
 
 def test_the_promises_own_cross_entropy_is_the_same(annotations: Tensor, tokens: Tensor) -> None:
@@ -141,7 +159,7 @@ def test_a_batch_without_a_word_costs_nothing(annotations: Tensor) -> None:
     decoder = made(AdditiveAttention)
     loss, weights = decoder.cross_entropy(decoder.remember(annotations), nothing)
     assert loss == 0
-    assert weights.shape == (3, 2, 4, 6)
+    assert weights.shape == (3, 2, 4, annotations.shape[1])
 
 
 @pytest.mark.parametrize("attention", [AdditiveAttention, DotProductAttention])

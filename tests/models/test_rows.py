@@ -66,9 +66,9 @@ def test_of_a_search_the_captions_are_read_that_go_on(tokens: Tensor, place: int
     last = tokens[:, :, place]
     real = int((last != PAD).sum())
     word = Word.going_on(last)
-    assert real <= word.count < real + FILLED
+    assert real <= word.size < real + FILLED
     read = word.in_rows(last)
-    assert len(read) == word.count
+    assert len(read) == word.size
     assert read[read != PAD].sort().values.equal(last[last != PAD].sort().values)
     assert word.by_image(read[:, None].double())[..., 0].equal(last.double())
 
