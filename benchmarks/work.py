@@ -3,7 +3,8 @@
 What an implementation does beyond that (keys projected again, padding, copies) is not needed and
 lowers the share of the machine's rate that it reaches. Counted are products of matrices and
 vectors, a multiplication and an addition as two operations; the tanh of the energies and the
-softmax are not.
+softmax are not. What is linear in the contexts is counted for the regions of all photos or for all
+words, whichever are fewer.
 
 Shapes: B photos, N captions per photo, T words.
 """
@@ -50,10 +51,11 @@ def training_work(size: Size, lengths: Int[Tensor, "B N"], precision: str) -> Wo
         precision: of the arithmetic; parameters and moments are in single precision.
     """
     words, steps = int(lengths.sum()), int(lengths.max())
-    once, per_word, attention = _products(size)
-    # The gradient by the input and that by the weight cost as much as the product itself. Keys and
-    # first states have no gradient by their input, contexts none by the annotation vectors.
-    operations = 2 * once + words * (3 * per_word + 2 * attention)
+    once, per_word, contexts = _products(size, words)
+    # The gradient by the input and that by the weight cost as much as the product itself. What is
+    # made of annotation vectors has no gradient by these.
+    of_contexts = 3 if _has_fewer_regions(size, words) else 2
+    operations = 2 * once + words * (3 * per_word + of_contexts * contexts)
     read = 2 * steps * _attended(size) * ITEM[precision]
     return Work(operations, read + (2 * ITEM[precision] + 7 * ITEM["fp32"]) * _parameters(size))
 
@@ -69,23 +71,31 @@ def search_work(size: Size, lengths: Int[Tensor, "B N"], precision: str) -> Work
         precision: of the arithmetic.
     """
     words, steps = int(lengths.sum()), int(lengths.max())
-    once, per_word, attention = _products(size)
+    once, per_word, contexts = _products(size, words)
     read = steps * (_attended(size) + _parameters(size)) * ITEM[precision]
-    return Work(once + words * (per_word + attention), read)
+    return Work(once + words * (per_word + contexts), read)
 
 
-def _products(size: Size) -> tuple[float, float, float]:
+def _products(size: Size, words: int) -> tuple[float, float, float]:
     """Operations once for all photos, and for each word without and with its contexts alone."""
     annotation, width = size.annotation_dim, size.hidden_dim
     keys = 2 * size.photos * size.regions * annotation * width
     states = 2 * size.photos * annotation * 2 * width
     queries = 2 * width * width
     energies = 2 * size.regions * width
-    gates = 2 * 4 * width * (2 * width + annotation) + 2 * width
-    deep = 2 * width * (width + annotation)
+    gates = 2 * 4 * width * 2 * width + 2 * width
+    deep = 2 * width * width
     vocabulary = 2 * width * size.vocab_size
-    contexts = 2 * size.regions * annotation
-    return keys + states, queries + energies + gates + deep + vocabulary, contexts
+    once, per_word = keys + states, queries + energies + gates + deep + vocabulary
+    projected = 5 * width  # what is linear in a context: four gates and the deep output
+    if _has_fewer_regions(size, words):
+        once += 2 * size.photos * size.regions * annotation * projected
+        return once, per_word, 2 * size.regions * projected
+    return once, per_word + 2 * annotation * projected, 2 * size.regions * annotation
+
+
+def _has_fewer_regions(size: Size, words: int) -> bool:
+    return size.photos * size.regions < words
 
 
 def _attended(size: Size) -> float:

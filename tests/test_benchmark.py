@@ -19,6 +19,7 @@ from benchmarks.table import cost_rows, markdown, rate_rows
 from benchmarks.work import search_work, training_work, word_counts
 from captioning.data.vocabulary import PAD
 from captioning.models import BeamSearch, Greedy
+from captioning.models.rows import FILLED
 
 ROOT = Path(__file__).parents[1]
 CPU = torch.device("cpu")
@@ -76,6 +77,19 @@ def test_the_needed_arithmetic_is_what_pytorch_counts_for_one_word(training: boo
     # The textbook multiplies annotation vectors by their weights number by number, uncounted.
     contexts = 2 * size.photos * size.regions * size.annotation_dim
     assert counter.get_total_flops() == work.operations - (1 + training) * contexts
+
+
+def test_of_fewer_regions_than_words_what_is_linear_in_contexts_is_needed_once() -> None:
+    size = dataclasses.replace(SIZE, captions=FILLED)
+    decoder = sizes.random_decoder(size).double().eval()
+    lengths = torch.full((size.photos, FILLED), 12)
+    assert size.photos * size.regions < lengths.sum()
+    counter = FlopCounterMode(display=False)
+    with counter, torch.no_grad():
+        decoder(sizes.annotations(size).double(), torch.full((*lengths.shape, 12), 5))
+    energies = 2 * size.regions * size.hidden_dim * int(lengths.sum())  # by vectors, uncounted
+    work = search_work(size, lengths, "fp32")
+    assert counter.get_total_flops() == work.operations - energies
 
 
 def test_contenders_take_turns_whose_second_time_counts(monkeypatch: pytest.MonkeyPatch) -> None:
