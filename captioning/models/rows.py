@@ -41,7 +41,7 @@ class Word(NamedTuple):
 
     @classmethod
     def going_on(cls, tokens: Int[Tensor, "B N"]) -> "Word":
-        """The rows of a search, of which PAD is the last token where a caption has ended.
+        """The rows of the captions that go on, by the last token of all: PAD where one has ended.
 
         On a GPU these are all captions: fewer would save it little, and to count them it would have
         to wait.
