@@ -6,13 +6,15 @@ in their captions, n the most captions that one image has among these.
 
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from captioning.data.vocabulary import PAD
+
+Count = TypeVar("Count", int, Tensor)
 
 FILLED = 16
 """The rows of a word are a multiple of this: libraries prepare a matrix product for its size, so
@@ -128,7 +130,7 @@ class Rows:
         return torch.cat([word.by_image(rows[word.here]) for word in self.words], dim=1)
 
 
-def _filled(rows: Any) -> Any:
+def _filled(rows: Count) -> Count:
     """So many, filled up."""
     return -(-rows // FILLED) * FILLED
 
