@@ -182,8 +182,8 @@ class LSTMDecoder(Decoder):
         of_contexts = [self.context_gates.weight, self.output_context.weight]
         values = memory.annotations
         context_gate: Tensor | None = of_contexts[0].to(precision)
-        is_ahead = values.shape[:2].numel() < len(rows.tokens)
-        if is_ahead:
+        has_fewer_regions = values.shape[:2].numel() < len(rows.tokens)
+        if has_fewer_regions:
             values, context_gate = linear(values, torch.cat(of_contexts)), None
         parts = Parts(
             word_gates=self.word_gates(words),
@@ -201,7 +201,7 @@ class LSTMDecoder(Decoder):
         hidden, contexts, weights = (
             rows.without_padding(part) for part in recur(self.attention, rows, memory.mask, parts)
         )
-        projected = contexts if is_ahead else self.output_context(contexts)
+        projected = contexts if has_fewer_regions else self.output_context(contexts)
         return self._deep(rows.without_padding(words), hidden, projected), weights
 
     def _deep(

@@ -36,13 +36,13 @@ class Parts(NamedTuple):
         hidden: before the first word.
         cell: before the first word.
         keys: of the attention.
-        values: what contexts are made of, the annotation vectors or, with them, the LSTM's gates
-            and all else that is linear in a context; the gates come first.
+        values: what contexts are sums of: the annotation vectors, or their projections to all that
+            is linear in a context, the LSTM's gates first.
         query: weight of the hidden state in the queries.
         gate: weight of the hidden state in the LSTM's gates.
         beta: weight of the hidden state in the gate of the context.
         beta_bias: its bias.
-        context_gate: weight of the context in the LSTM's gates; none where values hold the gates.
+        context_gate: weight of the context in the LSTM's gates; none where values are projected.
     """
 
     word_gates: Float[Tensor, "R G"]
@@ -63,7 +63,7 @@ class Recurred(NamedTuple):
 
     Attributes:
         hidden: the LSTM's hidden states.
-        contexts: the gated contexts; of values that hold the LSTM's gates, what follows these.
+        contexts: the gated contexts; where values are projected, what follows the LSTM's gates.
         weights: attention over regions.
     """
 
@@ -175,7 +175,7 @@ class _Recurrence(torch.autograd.Function):
         of_hidden, of_contexts, of_weights = of_outputs
         keys, values, by_hidden, context_gate = ctx.saved_tensors
         images, captions, width = ctx.start
-        of_all = values.new_empty(len(of_hidden), values.shape[2])  # of contexts, by gates and more
+        of_sums = values.new_empty(len(of_hidden), values.shape[2])  # of values, by gated weights
         of_keys = torch.zeros_like(keys)
         of_scoring = [torch.zeros_like(parameter) for parameter in ctx.attention.scoring]
         of_mixed = by_hidden.new_empty(len(of_hidden), len(by_hidden))
@@ -193,11 +193,11 @@ class _Recurrence(torch.autograd.Function):
                 kept.shown,
             )
             if context_gate is None:
-                torch.cat([gates, of_contexts[here]], dim=1, out=of_all[here])
+                torch.cat([gates, of_contexts[here]], dim=1, out=of_sums[here])
             else:
                 by_gates = product(gates, context_gate.t())
-                torch.add(by_gates, of_contexts[here], out=of_all[here])
-            of_gated = word.in_rows(word.by_image(of_all[here]) @ values.transpose(1, 2))
+                torch.add(by_gates, of_contexts[here], out=of_sums[here])
+            of_gated = word.in_rows(word.by_image(of_sums[here]) @ values.transpose(1, 2))
             weights, beta = ctx.weights[here], ctx.betas[here]
             of_betas = (of_gated * weights).sum(1, keepdim=True)
             of_attention = torch.addcmul(of_weights[here], of_gated, beta)
@@ -218,8 +218,8 @@ class _Recurrence(torch.autograd.Function):
         query, gate, beta = transposed_product(of_mixed, before).split(ctx.sizes)
         of_values = None
         if ctx.needs_input_grad[3 + Parts._fields.index("values")]:
-            gated = (ctx.weights * ctx.betas).to(of_all.dtype)
-            by_image = [ctx.rows.by_image(part) for part in (gated, of_all)]
+            gated = (ctx.weights * ctx.betas).to(of_sums.dtype)
+            by_image = [ctx.rows.by_image(part) for part in (gated, of_sums)]
             of_values = by_image[0].transpose(1, 2) @ by_image[1]
         of_parts: dict[str, Tensor | None] = {
             "word_gates": of_gates,
