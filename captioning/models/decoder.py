@@ -1,6 +1,7 @@
 """The promise that every decoder keeps, so that training and search need to know no decoder.
 
-Shapes: B images, N captions per image, L regions, D annotation width, T words, V vocabulary.
+Shapes: B images, N captions per image, r of these go on, L regions, D annotation width, T words, V
+vocabulary.
 """
 
 from abc import abstractmethod
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from captioning.configurable import Configurable
 from captioning.models.likelihood import cross_entropy
+from captioning.models.rows import Word
 
 State = dict[str, Tensor]
 """What a decoder carries from word to word: tensors (B, N, ...), so that following a beam is one
@@ -42,14 +44,21 @@ class Step(NamedTuple):
     """One word further.
 
     Attributes:
-        logits: scores of every word of the vocabulary to come next.
+        logits: scores of every word of the vocabulary to come next, of the captions that go on.
+        rows: which these are.
         weights: attention over regions while the scores were made.
         state: the state after the step.
     """
 
-    logits: Float[Tensor, "B N V"]
+    logits: Float[Tensor, "r V"]
+    rows: Word
     weights: Float[Tensor, "B N L"]
     state: State
+
+    @property
+    def all_logits(self) -> Float[Tensor, "B N V"]:
+        """The scores of all captions; zero for those that have ended."""
+        return self.rows.by_image(self.logits)
 
 
 class Decoder(Configurable, nn.Module):
@@ -79,7 +88,7 @@ class Decoder(Configurable, nn.Module):
     def step(self, tokens: Int[Tensor, "B N"], state: State, memory: Memory) -> Step:
         """Read one word of every caption and score the next.
 
-        What follows PAD, where a caption has ended, means nothing and may be left out.
+        What follows PAD, where a caption has ended, means nothing; `Word.going_on` leaves it out.
         """
 
     def forward(
@@ -107,7 +116,7 @@ class Decoder(Configurable, nn.Module):
         for words in tokens.unbind(dim=2):
             step = self.step(words, state, memory)
             state = step.state
-            logits.append(step.logits)
+            logits.append(step.all_logits)
             weights.append(step.weights)
         return torch.stack(logits, dim=2), torch.stack(weights, dim=2)
 

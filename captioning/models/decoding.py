@@ -1,6 +1,6 @@
 """Decoding: greedy, sampled and beam search, for a whole batch of images at once.
 
-Shapes: B images, N captions per image, L regions, T words, V vocabulary.
+Shapes: B images, N captions per image, r of these go on, L regions, T words, V vocabulary.
 """
 
 from abc import abstractmethod
@@ -21,19 +21,19 @@ class _Walk(Search):
     captions: int
 
     @abstractmethod
-    def _choose(self, logits: Float[Tensor, "B N V"]) -> Int[Tensor, "B N"]:
-        """The next word of every caption, by logits or log probabilities."""
+    def _choose(self, logits: Float[Tensor, "r V"]) -> Int[Tensor, "r"]:
+        """The next word of every caption that goes on, by logits or log probabilities."""
 
     def _begun(self, memory: Memory) -> Paths:
         return Paths.empty(memory, self.captions)
 
     def _extended(self, paths: Paths, step: Step) -> tuple[Paths, State]:
-        logits, normaliser = self.scored(step.logits, paths)
-        words = self._choose(logits)
-        chosen = (logits.gather(2, words[:, :, None]) - normaliser).squeeze(2)
+        logits, normaliser = self.scored(step, paths)
+        words = self._choose(logits)[:, None]
+        log_probs = logits.gather(1, words) - normaliser
         paths = paths.extended(
-            words.masked_fill(paths.finished, PAD),
-            chosen.masked_fill(paths.finished, 0.0),
+            step.rows.by_image(words).squeeze(2).masked_fill(paths.finished, PAD),
+            step.rows.by_image(log_probs).squeeze(2).masked_fill(paths.finished, 0.0),
             step.weights,
         )
         return paths, step.state
@@ -53,7 +53,7 @@ class Greedy(_Walk):
     def __init__(self, max_length: int = 20, min_length: int = 1, no_repeat_ngram: int = 0) -> None:
         super().__init__(max_length, min_length, no_repeat_ngram, length_penalty=1.0)
 
-    def _choose(self, logits: Float[Tensor, "B N V"]) -> Int[Tensor, "B N"]:
+    def _choose(self, logits: Float[Tensor, "r V"]) -> Int[Tensor, "r"]:
         return logits.argmax(dim=-1)
 
 
@@ -94,18 +94,16 @@ class Sampling(_Walk):
         self.top_k = top_k
         self.top_p = top_p
 
-    def _choose(self, logits: Float[Tensor, "B N V"]) -> Int[Tensor, "B N"]:
+    def _choose(self, logits: Float[Tensor, "r V"]) -> Int[Tensor, "r"]:
         probabilities = (logits / self.temperature).softmax(dim=-1)
         if not self.top_k and self.top_p == 1:
-            drawn = probabilities.flatten(0, 1).multinomial(1)
-            return drawn.view(probabilities.shape[:2])
+            return probabilities.multinomial(1).squeeze(1)
         ranked, words = probabilities.sort(dim=-1, descending=True)
         before = ranked.cumsum(dim=-1) - ranked  # mass of all words ranked above
         ranked = ranked.masked_fill(before >= self.top_p, 0.0)
         if self.top_k:
-            ranked[:, :, self.top_k :] = 0.0
-        drawn = ranked.flatten(0, 1).multinomial(1).view(*ranked.shape[:2], 1)
-        return words.gather(2, drawn).squeeze(2)
+            ranked[:, self.top_k :] = 0.0
+        return words.gather(1, ranked.multinomial(1)).squeeze(1)
 
 
 class BeamSearch(Search):
@@ -142,12 +140,13 @@ class BeamSearch(Search):
         return paths
 
     def _extended(self, paths: Paths, step: Step) -> tuple[Paths, State]:
-        logits, normaliser = self.scored(step.logits, paths)
-        found, words = best(logits, self.width)  # (B, N, k): no more of one beam can survive
+        logits, normaliser = self.scored(step, paths)
+        found, words = best(logits, self.width)  # (r, k): no more of one beam can survive
+        log_probs, words = step.rows.by_image(found - normaliser), step.rows.by_image(words)
         # An ended caption goes on in one way only, by PAD, at no cost.
         ended = paths.finished[:, :, None]
         words = words.masked_fill(ended, PAD)
-        log_probs = (found - normaliser).masked_fill(ended, float("-inf"))
+        log_probs = log_probs.masked_fill(ended, float("-inf"))
         log_probs[:, :, 0].masked_fill_(paths.finished, 0.0)
         lengths = paths.lengths + ~paths.finished
         totals = paths.totals[:, :, None] + log_probs

@@ -129,6 +129,7 @@ class EnsembleDecoder(Decoder):
         weights = torch.stack([_spread(step.weights, finest) for step in steps])
         return Step(
             log_probs.logsumexp(dim=0) - math.log(len(steps)),
+            steps[0].rows,
             weights.mean(dim=0),
             _joined(step.state for step in steps),
         )
@@ -164,7 +165,7 @@ def _of_member(state: State, number: int) -> State:
     }
 
 
-def _log_probs(logits: Float[Tensor, "B N V"]) -> Float[Tensor, "B N V"]:
+def _log_probs(logits: Float[Tensor, "r V"]) -> Float[Tensor, "r V"]:
     """Logarithms of probabilities among the words that can ever be generated."""
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     never = torch.tensor(NEVER, device=logits.device)

@@ -130,7 +130,7 @@ class LSTMDecoder(Decoder):
         hidden = after.hidden.to(gates.dtype)
         logits = self.output(self._deep(words, hidden, self.output_context(context)))
         state = {"hidden": rows.by_image(hidden), "cell": rows.by_image(after.cell)}
-        return Step(rows.by_image(logits), weights, state)
+        return Step(logits, rows, weights, state)
 
     def read(
         self, memory: Memory, tokens: Int[Tensor, "B N T"]

@@ -42,22 +42,28 @@ class Word(NamedTuple):
         return int(self.here.stop - self.here.start)
 
     @classmethod
+    def of_all(cls, tokens: Int[Tensor, "B N"]) -> "Word":
+        """The rows of all captions in their order."""
+        return cls(slice(0, tokens.numel()), tokens.shape[1], None, len(tokens))
+
+    @classmethod
     def going_on(cls, tokens: Int[Tensor, "B N"]) -> "Word":
         """The rows of the captions that go on, by the last token of all: PAD where one has ended.
 
         On a GPU these are all captions: fewer would save it little, and to count them it would have
         to wait.
         """
-        images, captions = tokens.shape
-        rows, slots = tokens.numel(), None
-        if tokens.device.type == "cpu":
-            ended = tokens.flatten() == PAD
-            rows = min(_filled(rows - int(ended.sum())), rows)
-            if rows < len(ended):
-                slots = ended.int().argsort(stable=True)[:rows]
-        return cls(slice(0, rows), captions, slots, images)
+        everything = cls.of_all(tokens)
+        if tokens.device.type != "cpu":
+            return everything
+        ended = tokens.flatten() == PAD
+        rows = _filled(len(ended) - int(ended.sum()))
+        if rows >= len(ended):
+            return everything
+        slots = ended.int().argsort(stable=True)[:rows]
+        return everything._replace(here=slice(0, rows), slots=slots)
 
-    def by_image(self, rows: Float[Tensor, "r X"]) -> Float[Tensor, "B n X"]:
+    def by_image(self, rows: Shaped[Tensor, "r X"]) -> Shaped[Tensor, "B n X"]:
         """The rows at their images; zero where an image has fewer."""
         if self.slots is None:
             return rows.unflatten(0, (self.images, self.captions))

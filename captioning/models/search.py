@@ -1,6 +1,6 @@
 """What every search over words has in common: the loop, limits, the result.
 
-Shapes: B images, N captions per image, L regions, T words, V vocabulary.
+Shapes: B images, N captions per image, r of these go on, L regions, T words, V vocabulary.
 """
 
 import inspect
@@ -121,39 +121,37 @@ class Search(Configurable):
         kept = {name: value for name, value in self.config.items() if name in known}
         return kind(**(kept | changes))
 
-    def scored(
-        self, logits: Float[Tensor, "B N V"], paths: Paths
-    ) -> tuple[Float[Tensor, "B N V"], Float[Tensor, "B N 1"]]:
+    def scored(self, step: Step, paths: Paths) -> tuple[Float[Tensor, "r V"], Float[Tensor, "r 1"]]:
         """Logits of the next word, minus infinity where the limits forbid it, and a normaliser.
 
         Their difference is the log probability among all words that can ever be generated. Writes
-        over `logits`, and leaves the subtraction to be done for the few words that matter.
+        over the step's logits, and leaves the subtraction to be done for the few words that matter.
         """
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        logits = step.logits.to(torch.promote_types(step.logits.dtype, torch.float32))
         logits.index_fill_(-1, torch.tensor(NEVER, device=logits.device), float("-inf"))
         logits -= logits.amax(dim=-1, keepdim=True)  # or probabilities near one lose their digits
         normaliser = logits.exp().sum(dim=-1, keepdim=True).log()
         limits_early = paths.tokens.shape[2] < self.min_length
         if limits_early or self.no_repeat_ngram:
-            end = logits[:, :, EOS].clone()
+            end = logits[:, EOS].clone()
             if limits_early:
-                logits[:, :, EOS] = float("-inf")
+                logits[:, EOS] = float("-inf")
             if self.no_repeat_ngram:
-                self._forbid_repeats(logits, paths.tokens)
+                self._forbid_repeats(logits, step.rows.in_rows(paths.tokens))
             stuck = logits.amax(dim=-1).isneginf()  # no word is left: end, whatever the limits say
-            logits[:, :, EOS] = torch.where(stuck, end, logits[:, :, EOS])
+            logits[:, EOS] = torch.where(stuck, end, logits[:, EOS])
         return logits, normaliser
 
-    def _forbid_repeats(self, logits: Float[Tensor, "B N V"], tokens: Int[Tensor, "B N t"]) -> None:
+    def _forbid_repeats(self, logits: Float[Tensor, "r V"], tokens: Int[Tensor, "r t"]) -> None:
         """Forbid, in place, the words that would complete an n-gram for the second time."""
         n = self.no_repeat_ngram
-        if tokens.shape[2] < n:
+        if tokens.shape[1] < n:
             return
-        grams = tokens.unfold(2, n, 1)  # (B, N, t - n + 1, n)
-        begun = tokens[:, :, None, tokens.shape[2] - n + 1 :]
+        grams = tokens.unfold(1, n, 1)  # (r, t - n + 1, n)
+        begun = tokens[:, None, tokens.shape[1] - n + 1 :]
         repeats = (grams[..., :-1] == begun).all(dim=-1)
         penalties = logits.new_zeros(()).masked_fill(repeats, float("-inf"))
-        logits.scatter_add_(2, grams[..., -1], penalties)
+        logits.scatter_add_(1, grams[..., -1], penalties)
 
     def _decoded(self, parts: list[Paths], batch: int) -> Decoded:
         """The captions of all images in the order of the batch, each image's best first."""
@@ -176,8 +174,8 @@ class Search(Configurable):
 
 
 def best(
-    scores: Float[Tensor, "B N V"], k: int
-) -> tuple[Float[Tensor, "B N k"], Int[Tensor, "B N k"]]:
+    scores: Float[Tensor, "*B V"], k: int
+) -> tuple[Float[Tensor, "*B k"], Int[Tensor, "*B k"]]:
     """`torch.topk` along V for few of many, several times faster: the best of the best blocks."""
     blocks, rest = divmod(scores.shape[-1], BLOCK)
     if blocks < 2 * k:

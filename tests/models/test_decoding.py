@@ -78,7 +78,7 @@ def test_greedy_takes_the_most_probable_word_each_time(
     for position in range(6):
         step = decoder.step(last, state, memory)
         allowed = torch.tensor([*([EOS] if position else []), *WORDS])
-        last, state = allowed[step.logits[..., allowed].argmax(-1)], step.state
+        last, state = allowed[step.all_logits[..., allowed].argmax(-1)], step.state
         expected.append(last)
     for row, words in zip(
         searched(Greedy(max_length=6), decoder, annotations).tokens[:, 0].tolist(),

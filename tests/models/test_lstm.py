@@ -94,8 +94,9 @@ def after_one_word(
     """A state that is no longer the initial one, and then logits and state of the next word."""
     memory = decoder.remember(annotations)
     state = decoder.step(TOKENS[:, :, 0], decoder.start(memory, 2), memory).state
-    logits, _, following = decoder.step(TOKENS[:, :, 1], state, memory)
-    return state, logits, torch.stack([following["hidden"], following["cell"]])
+    step = decoder.step(TOKENS[:, :, 1], state, memory)
+    following = step.state
+    return state, step.all_logits, torch.stack([following["hidden"], following["cell"]])
 
 
 def gated_context(decoder: LSTMDecoder, annotations: Tensor, hidden: Tensor) -> Tensor:

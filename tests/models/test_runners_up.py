@@ -19,7 +19,7 @@ def stepped(decoder: LSTMDecoder, annotations: Tensor, tokens: Tensor) -> Tensor
     last, probabilities = torch.full_like(tokens[:, :, 0], BOS), []
     for following in tokens.unbind(2):
         step = decoder.step(last, state, memory)
-        allowed = step.logits.clone()
+        allowed = step.all_logits.clone()
         allowed[..., [PAD, BOS, UNK]] = -torch.inf
         probabilities.append(allowed.softmax(-1))
         last, state = following, step.state

@@ -17,6 +17,7 @@ from captioning.metrics.cider import cider_scores
 from captioning.metrics.frequencies import DocumentFrequencies
 from captioning.models import Captioner, LSTMDecoder
 from captioning.models.decoder import Decoder, Memory, State, Step
+from captioning.models.rows import Word
 from captioning.training import SelfCritical
 from captioning.training.self_critical import advantages, self_critical_loss
 
@@ -46,7 +47,7 @@ class Unconditional(Decoder):
 
     def step(self, tokens: Tensor, state: State, memory: Memory) -> Step:
         weights = memory.keys.new_full((*tokens.shape, memory.keys.shape[1]), 1.0)
-        return Step(self.scores.expand(*tokens.shape, -1), weights, state)
+        return Step(self.scores.expand(tokens.numel(), -1), Word.of_all(tokens), weights, state)
 
 
 @pytest.fixture

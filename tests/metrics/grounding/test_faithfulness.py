@@ -7,6 +7,7 @@ from captioning.data.vocabulary import BOS, EOS, PAD
 from captioning.metrics.grounding.faithfulness import DRAWS, falls
 from captioning.models import Decoder, LSTMDecoder
 from captioning.models.decoder import Memory, State, Step
+from captioning.models.rows import Word
 
 TOKENS = torch.tensor(
     [[BOS, 4, 5, 6, EOS, PAD], [BOS, 5, 4, EOS, PAD, PAD], [BOS, 7, 6, 5, 4, EOS]]
@@ -37,10 +38,10 @@ class Blind(Decoder):
         return {}
 
     def step(self, tokens: Int[Tensor, "B N"], state: State, memory: Memory) -> Step:
-        logits = torch.eye(self.vocab_size, dtype=torch.double)[tokens]
+        logits = torch.eye(self.vocab_size, dtype=torch.double)[tokens.flatten()]
         regions = memory.annotations.shape[1]
         weights = torch.full((*tokens.shape, regions), 1 / regions, dtype=torch.double)
-        return Step(logits, weights, state)
+        return Step(logits, Word.of_all(tokens), weights, state)
 
 
 class Naming(Blind):
@@ -52,7 +53,7 @@ class Naming(Blind):
             seen = seen.masked_fill(~memory.mask, 0.0)
         logits = torch.zeros(*tokens.shape, self.vocab_size, dtype=torch.double)
         logits[..., 4] = seen.amax(dim=1)[:, None]
-        return super().step(tokens, state, memory)._replace(logits=logits)
+        return super().step(tokens, state, memory)._replace(logits=logits.flatten(0, 1))
 
 
 def test_a_decoder_that_ignores_its_context_loses_nothing(annotations: Tensor) -> None:
