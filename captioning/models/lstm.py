@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from captioning.data.vocabulary import PAD
 from captioning.models.attention import AdditiveAttention, Attention
+from captioning.models.beginnings import Beginnings
 from captioning.models.decoder import Decoder, Memory, State, Step
 from captioning.models.dropout import Dropout
 from captioning.models.likelihood import linear_cross_entropy
@@ -113,6 +114,7 @@ class LSTMDecoder(Decoder):
             "hidden": self.initial_hidden(mean).tanh().expand(-1, n, -1),
             # At least in single precision, also under autocast: the cell is a running sum.
             "cell": self.initial_cell(mean).to(precision).tanh().expand(-1, n, -1),
+            "origin": torch.zeros(len(mean), n, dtype=torch.long, device=mean.device),
         }
 
     def step(self, tokens: Int[Tensor, "B N"], state: State, memory: Memory) -> Step:
@@ -120,16 +122,26 @@ class LSTMDecoder(Decoder):
         rows = Word.going_on(tokens)
         words = self.dropout(self.embedding(rows.in_rows(tokens)))
         hidden, cell = rows.in_rows(state["hidden"]), rows.in_rows(state["cell"])
+        shared = Beginnings(rows)
+        if not self.query_with_word:  # then all until the gates is the same for one hidden state
+            shared = Beginnings.shared_by(rows, tokens, state["origin"])
+        hidden = shared.once(hidden)
         query = torch.cat([hidden, words], dim=-1) if self.query_with_word else hidden
         context, weights = self.attention(
-            rows.by_image(query), memory.keys, memory.annotations, memory.mask
+            shared.rows.by_image(query), memory.keys, memory.annotations, memory.mask
         )
-        context = self.beta(hidden).sigmoid() * rows.in_rows(context)
-        gates = self.word_gates(words) + self.hidden_gates(hidden) + self.context_gates(context)
-        after = lstm_cell(gates, cell)
-        hidden = after.hidden.to(gates.dtype)
-        logits = self.output(self._deep(words, hidden, self.output_context(context)))
-        state = {"hidden": rows.by_image(hidden), "cell": rows.by_image(after.cell)}
+        context = self.beta(hidden).sigmoid() * shared.rows.in_rows(context)
+        before = self.hidden_gates(hidden) + self.context_gates(context)
+        after = lstm_cell(self.word_gates(words) + shared.again(before), cell)
+        hidden = after.hidden.to(before.dtype)
+        projected = shared.again(self.output_context(context))
+        logits = self.output(self._deep(words, hidden, projected))
+        weights = rows.by_image(shared.again(shared.rows.in_rows(weights)))
+        state = {
+            "hidden": rows.by_image(hidden),
+            "cell": rows.by_image(after.cell),
+            "origin": torch.arange(tokens.shape[1], device=tokens.device).expand(tokens.shape),
+        }
         return Step(logits, rows, weights, state)
 
     def read(
