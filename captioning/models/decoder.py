@@ -6,6 +6,7 @@ vocabulary.
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import torch
@@ -83,6 +84,14 @@ class Decoder(Configurable, nn.Module):
     @abstractmethod
     def start(self, memory: Memory, n: int) -> State:
         """The state of N captions per image before their first word."""
+
+    def prepared(self, captions: int) -> AbstractContextManager[None]:
+        """Within it, steps without gradients may be faster, and parameters must not change.
+
+        Args:
+            captions: the most that one step reads.
+        """
+        return nullcontext()
 
     @abstractmethod
     def step(self, tokens: Int[Tensor, "B N"], state: State, memory: Memory) -> Step:

@@ -4,7 +4,8 @@ Shapes: B images, N captions per image, L regions, D annotation width, V vocabul
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import cast
 
@@ -116,6 +117,14 @@ class EnsembleDecoder(Decoder):
         return _joined(
             member.start(part, n) for member, part in zip(self.members, memory.members, strict=True)
         )
+
+    @contextmanager
+    def prepared(self, captions: int) -> Iterator[None]:
+        """All members prepared."""
+        with ExitStack() as stack:
+            for member in self.members:
+                stack.enter_context(member.prepared(captions))
+            yield
 
     def step(self, tokens: Int[Tensor, "B N"], state: State, memory: Memory) -> Step:
         """Let all members read the word; the logits are logarithms of the mean probabilities."""

@@ -1,5 +1,7 @@
 """Matrix products by the faster of the two libraries that PyTorch brings for CPUs."""
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -14,6 +16,13 @@ from captioning.models.processor import is_intels
 # MKL, which on processors that are not Intel's does without AVX-512: oneDNN is twice as fast there,
 # and no faster on Intel's (docs/benchmarks.md). Other precisions PyTorch gives to oneDNN of itself.
 _ONEDNN: Any = getattr(getattr(torch.ops, "mkldnn", None), "_linear_pointwise", None)
+
+# MKL brings a weight into an order of its own for every product; TorchInductor does so beforehand.
+_PACKED: Any = getattr(getattr(torch.ops, "mkl", None), "_mkl_reorder_linear_weight", None)
+_MULTIPLIED_PACKED: Any = getattr(getattr(torch.ops, "mkl", None), "_mkl_linear", None)
+
+FEW = 16
+"""Rows of products for fewer of which no weight is packed: little would be gained."""
 
 
 def product(x: Float[Tensor, "R I"], weight: Float[Tensor, "O I"]) -> Float[Tensor, "R O"]:
@@ -45,9 +54,35 @@ def linear(
 class Linear(nn.Linear):
     """`torch.nn.Linear` by `linear`."""
 
+    _packed: Tensor | None = None
+
     def forward(self, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
         """The layer x W^T + b."""
-        return linear(x, self.weight, self.bias)
+        weight = self._packed
+        if weight is None or torch.is_grad_enabled():
+            return linear(x, self.weight, self.bias)
+        return _MULTIPLIED_PACKED(x, weight, self.weight, self.bias, x.shape[:-1].numel())
+
+
+@contextmanager
+def packed(layers: Sequence[Linear], rows: int) -> Iterator[None]:
+    """Within it, products of some layers without gradients are faster, where MKL does them.
+
+    It has their weights in its own order then, so these must not change meanwhile. Threads may do
+    this at once: to the others a layer has the same weight, or none, packed.
+
+    Args:
+        layers: which do many products.
+        rows: of the largest of these.
+    """
+    wanted = [layer for layer in layers if rows >= FEW and _is_mkls(layer.weight)]
+    for layer in wanted:
+        layer._packed = _PACKED(layer.weight.detach(), rows)
+    try:
+        yield
+    finally:
+        for layer in wanted:
+            layer._packed = None
 
 
 def _is_onednns(x: Tensor, weight: Tensor) -> bool:
@@ -59,6 +94,18 @@ def _is_onednns(x: Tensor, weight: Tensor) -> bool:
         and not is_intels()
         and torch.backends.mkldnn.enabled
         and torch.backends.mkldnn.is_available()
+    )
+
+
+def _is_mkls(weight: Tensor) -> bool:
+    return bool(
+        _PACKED is not None
+        and _MULTIPLIED_PACKED is not None
+        and weight.device.type == "cpu"
+        and weight.dtype == torch.float32
+        and not torch.is_autocast_enabled("cpu")
+        and is_intels()
+        and torch.backends.mkl.is_available()
     )
 
 

@@ -1,6 +1,7 @@
 """The decoder of Show, Attend and Tell (Xu et al. 2015, section 3.1.2)."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -12,7 +13,7 @@ from captioning.models.beginnings import Beginnings
 from captioning.models.decoder import Decoder, Memory, State, Step
 from captioning.models.dropout import Dropout
 from captioning.models.likelihood import linear_cross_entropy
-from captioning.models.linear import Linear, linear
+from captioning.models.linear import Linear, linear, packed
 from captioning.models.recurrence import Parts, lstm_cell, recur
 from captioning.models.rows import Rows, Word
 
@@ -116,6 +117,19 @@ class LSTMDecoder(Decoder):
             "cell": self.initial_cell(mean).to(precision).tanh().expand(-1, n, -1),
             "origin": torch.zeros(len(mean), n, dtype=torch.long, device=mean.device),
         }
+
+    def prepared(self, captions: int) -> AbstractContextManager[None]:
+        """The weights of all large products of a step packed."""
+        layers = [
+            self.attention.query,
+            self.word_gates,
+            self.hidden_gates,
+            self.context_gates,
+            self.output_hidden,
+            self.output_context,
+            self.output,
+        ]
+        return packed(layers, captions)
 
     def step(self, tokens: Int[Tensor, "B N"], state: State, memory: Memory) -> Step:
         """Read one word of every caption and score the next."""

@@ -78,8 +78,14 @@ class Search(Configurable):
 
         Images whose captions have all ended leave the batch as soon as they are a quarter of it.
         """
-        batch = len(memory.keys)
-        paths, done = self._begun(memory), []
+        paths = self._begun(memory)
+        with decoder.prepared(paths.finished.numel()):
+            parts = self._parts(decoder, memory, paths)
+        return self._decoded(parts, len(memory.keys))
+
+    def _parts(self, decoder: Decoder, memory: Memory, paths: Paths) -> list[Paths]:
+        """The ended captions, of the images that left together and of the last ones."""
+        done = []
         state = decoder.start(memory, paths.finished.shape[1])
         for _ in range(self.max_length):
             step = decoder.step(paths.last, state, memory)
@@ -94,7 +100,7 @@ class Search(Configurable):
                 paths = paths.kept(going_on)
                 state = {name: part[going_on] for name, part in state.items()}
                 memory = memory.kept(going_on)
-        return self._decoded([*done, paths], batch)
+        return [*done, paths]
 
     @abstractmethod
     def _begun(self, memory: Memory) -> Paths:

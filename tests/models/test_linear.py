@@ -5,7 +5,8 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from captioning.models import linear
+from captioning.models import BeamSearch, LSTMDecoder, linear
+from captioning.models.ensemble import EnsembleDecoder
 
 
 @pytest.fixture(params=[True, False], ids=["Intel", "other"])
@@ -62,3 +63,89 @@ def test_only_single_precision_on_other_processors_is_multiplied_by_onednn(
         for dtype in torch.float32, torch.float64, torch.bfloat16:
             linear.product(torch.ones(2, 3, dtype=dtype), torch.ones(4, 3, dtype=dtype))
     assert calls == [torch.float32]
+
+
+@pytest.fixture
+def products(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The rows of each product with a packed weight from now on, as on a processor of Intel's."""
+    if None in (linear._PACKED, linear._MULTIPLIED_PACKED) or not torch.backends.mkl.is_available():
+        pytest.skip("this PyTorch has no MKL")
+    multiplied, products = linear._MULTIPLIED_PACKED, []
+
+    def counted(x: Tensor, weight: Tensor, plain: Tensor, bias: Tensor | None, rows: int) -> Tensor:
+        products.append(rows)
+        return multiplied(x, weight, plain, bias, rows)
+
+    monkeypatch.setattr(linear, "_MULTIPLIED_PACKED", counted)
+    monkeypatch.setattr(linear, "is_intels", lambda: True)
+    return products
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(1,), (5,), (16,), (40, 3), (160,), (161,)])
+def test_packed_layers_multiply_any_number_of_rows(
+    shape: tuple[int, ...], bias: bool, products: list[int]
+) -> None:
+    layer = linear.Linear(70, 90, bias)
+    x = torch.randn(*shape, 70)
+    wanted = torch.nn.functional.linear(
+        x.double(), layer.weight.double(), layer.bias.double() if bias else None
+    )
+    with linear.packed([layer], 160):
+        found = layer(x)
+    assert products == [torch.Size(shape).numel()]
+    assert_close(found.double(), wanted, rtol=1e-5, atol=1e-5)
+    assert_close(layer(x).double(), wanted, rtol=1e-5, atol=1e-5)
+    assert len(products) == 1
+
+
+def test_what_is_packed_is_forgotten_whatever_happens(products: list[int]) -> None:
+    layer = linear.Linear(5, 3)
+    with pytest.raises(KeyError), linear.packed([layer], 100):
+        raise KeyError
+    with torch.no_grad():
+        layer.weight.zero_()
+        assert layer(torch.ones(2, 5)).equal(layer.bias.expand(2, 3))
+    assert not products
+
+
+def test_nothing_is_packed_that_gains_nothing(
+    products: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layer, x = linear.Linear(5, 3), torch.ones(2, 5)
+    with linear.packed([layer], 100):
+        layer(x).sum().backward()
+    assert layer.weight.grad is not None
+    with torch.no_grad():
+        with linear.packed([layer], linear.FEW - 1):
+            layer(x)
+        with linear.packed([layer.double()], 100):
+            layer(x.double())
+        with torch.autocast("cpu", torch.bfloat16), linear.packed([layer.float()], 100):
+            assert layer(x).dtype == torch.bfloat16
+        monkeypatch.setattr(linear, "is_intels", lambda: False)
+        with linear.packed([layer], 100):
+            layer(x)
+    assert not products
+
+
+@pytest.mark.parametrize("members", [1, 2])
+def test_a_search_packs_its_weights_and_finds_the_same(members: int, products: list[int]) -> None:
+    torch.manual_seed(0)
+    parts = [LSTMDecoder(5, 50, 8, 9, 6).eval() for _ in range(members)]
+    for part in parts:
+        for parameter in part.parameters():
+            torch.nn.init.normal_(parameter, std=0.5)
+    decoder = EnsembleDecoder(parts, [slice(None)] * members) if members > 1 else parts[0]
+    search = BeamSearch(4, max_length=8)
+    vectors = torch.randn(6, 7, 5)
+    found = search(decoder, decoder.remember(vectors))
+    assert len(products) == 7 * members * found.tokens.shape[2]
+    products.clear()
+    with torch.no_grad():
+        wanted = search(decoder.double(), decoder.remember(vectors.double()))
+    assert not products
+    assert found.tokens.equal(wanted.tokens)
+    assert_close(found.scores.double(), wanted.scores, rtol=1e-4, atol=1e-4)
+    assert_close(found.weights.double(), wanted.weights, rtol=1e-4, atol=1e-4)
