@@ -134,7 +134,8 @@ class LSTMDecoder(Decoder):
     def step(self, tokens: Int[Tensor, "B N"], state: State, memory: Memory) -> Step:
         """Read one word of every caption and score the next."""
         rows = Word.going_on(tokens)
-        words = self.dropout(self.embedding(rows.in_rows(tokens)))
+        said = rows.in_rows(tokens)
+        words = self.dropout(self.embedding(said))
         hidden, cell = rows.in_rows(state["hidden"]), rows.in_rows(state["cell"])
         shared = Beginnings(rows)
         if not self.query_with_word:  # then all until the gates is the same for one hidden state
@@ -146,7 +147,8 @@ class LSTMDecoder(Decoder):
         )
         context = self.beta(hidden).sigmoid() * shared.rows.in_rows(context)
         before = self.hidden_gates(hidden) + self.context_gates(context)
-        after = lstm_cell(self.word_gates(words) + shared.again(before), cell)
+        gates = self._word_gates(said, words) + shared.again(before)
+        after = lstm_cell(gates, cell)
         hidden = after.hidden.to(before.dtype)
         projected = shared.again(self.output_context(context))
         logits = self.output(self._deep(words, hidden, projected))
@@ -157,6 +159,20 @@ class LSTMDecoder(Decoder):
             "origin": torch.arange(tokens.shape[1], device=tokens.device).expand(tokens.shape),
         }
         return Step(logits, rows, weights, state)
+
+    def _word_gates(
+        self, said: Int[Tensor, "r"], words: Float[Tensor, "r m"]
+    ) -> Float[Tensor, "r G"]:
+        """The words' part of the LSTM's gates, in a search once for all captions that say a word.
+
+        Args:
+            said: the words.
+            words: their embeddings after dropout, which may differ where the words do not.
+        """
+        if self.training or said.device.type != "cpu":
+            return self.word_gates(words)
+        distinct, which = said.unique(return_inverse=True)
+        return self.word_gates(self.embedding(distinct)).index_select(0, which)
 
     def read(
         self, memory: Memory, tokens: Int[Tensor, "B N T"]

@@ -193,3 +193,21 @@ def test_gradients_reach_every_parameter(decoder: LSTMDecoder, annotations: Tens
     for name, parameter in decoder.named_parameters():
         assert parameter.grad is not None
         assert (parameter.grad.abs().max() > 1e-12) == (name not in silent), name
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_word_that_many_captions_say_is_multiplied_once_without_dropout(
+    decoder: LSTMDecoder, annotations: Tensor, training: bool
+) -> None:
+    decoder.train(training)
+    tokens = torch.tensor([[4, 5], [5, 5], [4, 6]])
+    memory = decoder.remember(annotations)
+    read: list[int] = []
+    decoder.word_gates.register_forward_hook(lambda layer, x, gates: read.append(len(gates)))
+    torch.manual_seed(1)
+    step = decoder.step(tokens, decoder.start(memory, 2), memory)
+    assert read == [6 if training else 3]
+    if not training:
+        logits, weights = decoder(annotations, tokens[..., None])
+        torch.testing.assert_close(step.all_logits, logits[:, :, 0])
+        torch.testing.assert_close(step.weights, weights[:, :, 0])
