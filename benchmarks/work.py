@@ -63,7 +63,8 @@ def training_work(size: Size, lengths: Int[Tensor, "B N"], precision: str) -> Wo
 def search_work(size: Size, lengths: Int[Tensor, "B N"], precision: str) -> Work:
     """A search, all photos together, that writes captions of these lengths.
 
-    Every step reads the annotation vectors, the keys and the parameters once.
+    Every step reads the annotation vectors, the keys and the parameters once. What captions have in
+    common is counted for each of them, and the beams that a search gives up are not.
 
     Args:
         size: of everything.
