@@ -121,7 +121,17 @@ class Attention(Configurable, nn.Module):
         mask: Bool[Tensor, "B L"] | None = None,
     ) -> Attended:
         """Weights over regions for every query, and the contexts they give."""
-        weights = masked_softmax(self.scores(self.query(query), keys), mask)
+        return self.attend(self.query(query), keys, annotations, mask)
+
+    def attend(
+        self,
+        queries: Float[Tensor, "B N A"],
+        keys: Float[Tensor, "B L A"],
+        annotations: Float[Tensor, "B L D"],
+        mask: Bool[Tensor, "B L"] | None = None,
+    ) -> Attended:
+        """The same from projected queries."""
+        weights = masked_softmax(self.scores(queries, keys), mask)
         return Attended(weights.to(annotations.dtype) @ annotations, weights)
 
 

@@ -142,12 +142,15 @@ class LSTMDecoder(Decoder):
             shared = Beginnings.shared_by(rows, tokens, state["origin"])
         hidden = shared.once(hidden)
         query = torch.cat([hidden, words], dim=-1) if self.query_with_word else hidden
-        context, weights = self.attention(
-            shared.rows.by_image(query), memory.keys, memory.annotations, memory.mask
+        queries = shared.rows.by_image(self.attention.query(query))
+        context, weights = self.attention.attend(
+            queries, memory.keys, memory.annotations, memory.mask
         )
         context = self.beta(hidden).sigmoid() * shared.rows.in_rows(context)
-        before = self.hidden_gates(hidden) + self.context_gates(context)
-        gates = self._word_gates(said, words) + shared.again(before)
+        before = self.hidden_gates(hidden)
+        before += self.context_gates(context)
+        gates = self._word_gates(said, words)
+        gates += shared.again(before)
         after = lstm_cell(gates, cell)
         hidden = after.hidden.to(before.dtype)
         projected = shared.again(self.output_context(context))
