@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from captioning.models.compiled import Compiled
@@ -69,8 +69,8 @@ def _energies_at_once(queries: Tensor, keys: Tensor, direction: Tensor) -> Tenso
 def _energies_in_blocks(queries: Tensor, keys: Tensor, direction: Tensor) -> Tensor:
     asked, v = exponential(queries), direction[0].to(keys.dtype)
     energies = keys.new_empty(*queries.shape[:2], keys.shape[1])
-    for images, r in _blocks(asked, keys):
-        torch.matmul(r, v, out=energies[images])
+    for r, here in _blocks(asked, keys, energies):
+        torch.mv(r.flatten(0, 2), v, out=here.view(-1))
     return energies.mul_(-2).add_(v.sum())
 
 
@@ -122,13 +122,12 @@ def _gradients_in_blocks(
     asked, v = exponential(queries), direction[0].to(keys.dtype)
     of_queries = torch.empty_like(asked)
     of_v = torch.zeros_like(v)
-    for images, r in _blocks(asked, keys):
-        g = gradient[images]
+    for r, g, k, of_q, of_k in _blocks(asked, keys, gradient, keys, of_queries, of_keys):
         of_v += g.flatten() @ r.flatten(0, 2)
         slope = torch.addcmul(r, r, r, value=-1, out=r)
         slope *= g[..., None]
-        torch.sum(slope, dim=2, out=of_queries[images])
-        of_keys[images].addcdiv_(slope.sum(1).mul_(v), keys[images], value=2)
+        torch.sum(slope, dim=2, out=of_q)
+        of_k.addcdiv_(slope.sum(1).mul_(v), k, value=2)
     of_direction += gradient.sum() - 2 * of_v
     return of_queries.mul_(4 * v).to(queries.dtype)
 
@@ -137,17 +136,17 @@ _gradients = Compiled(_gradients_at_once, plainly=_gradients_in_blocks)
 
 
 def _blocks(
-    asked: Float[Tensor, "B N A"], keys: Float[Tensor, "B L A"]
-) -> Iterator[tuple[slice, Float[Tensor, "b N L A"]]]:
-    """Some images at a time, and their r; the next block overwrites it."""
+    asked: Float[Tensor, "B N A"], keys: Float[Tensor, "B L A"], *others: Shaped[Tensor, "B ..."]
+) -> Iterator[tuple[Tensor, ...]]:
+    """Of some images at a time r, (b, N, L, A), and the others; the next block overwrites r."""
     images, captions, width = asked.shape
     size = images  # a GPU wants everything at once
     if asked.device.type == "cpu":
         size = max(1, min(images, BLOCK // (captions * keys.shape[1] * width)))
     r = keys.new_empty(size, captions, keys.shape[1], width)
     one = keys.new_ones(())
-    for first in range(0, images, size):
-        block = slice(first, first + size)
-        part = r[: min(size, images - first)]
-        torch.addcmul(one, asked[block, :, None], keys[block, None], out=part)
-        yield block, part.reciprocal_()
+    parts = (part.split(size) for part in (asked[:, :, None], keys[:, None], *others))
+    for query, key, *rest in zip(*parts, strict=True):
+        here = r[: len(query)]
+        torch.addcmul(one, query, key, out=here)
+        yield here.reciprocal_(), *rest
