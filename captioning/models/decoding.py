@@ -11,7 +11,7 @@ from torch import Tensor
 from captioning.data.vocabulary import EOS, PAD
 from captioning.errors import InputError
 from captioning.models.decoder import Memory, State, Step
-from captioning.models.paths import Paths, follow
+from captioning.models.paths import Paths, following
 from captioning.models.search import Search, best
 
 
@@ -155,6 +155,7 @@ class BeamSearch(Search):
         parents = candidates // words.shape[2]
         words = words.flatten(1).gather(1, candidates)
         words = words.masked_fill(scores.isneginf(), EOS)  # fewer captions than beams
-        state = {name: follow(part, parents) for name, part in step.state.items()}
+        follow = following(parents)
+        state = {name: follow(part) for name, part in step.state.items()}
         chosen = log_probs.flatten(1).gather(1, candidates)
-        return paths.extended(words, chosen, follow(step.weights, parents), parents), state
+        return paths.extended(words, chosen, follow(step.weights), parents), state

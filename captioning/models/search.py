@@ -16,7 +16,7 @@ from captioning.configurable import Configurable
 from captioning.data.vocabulary import BOS, EOS, PAD, UNK
 from captioning.errors import InputError
 from captioning.models.decoder import Decoder, Memory, State, Step
-from captioning.models.paths import Paths, follow
+from captioning.models.paths import Paths, following
 
 BLOCK = 128
 """Words in a block of `best`."""
@@ -166,13 +166,14 @@ class Search(Configurable):
         for paths in parts:
             scores = paths.totals / paths.lengths.clamp(min=1) ** self.length_penalty
             order = scores.argsort(dim=1, descending=True, stable=True)
+            follow = following(order)
             missing = longest - paths.tokens.shape[2]
             ranked.append(
                 Decoded(
-                    F.pad(follow(paths.tokens, order), (0, missing), value=PAD),
-                    F.pad(follow(paths.log_probs, order), (0, missing)),
-                    F.pad(follow(paths.weights, order), (0, 0, 0, missing)),
-                    follow(scores, order),
+                    F.pad(follow(paths.tokens), (0, missing), value=PAD),
+                    F.pad(follow(paths.log_probs), (0, missing)),
+                    F.pad(follow(paths.weights), (0, 0, 0, missing)),
+                    follow(scores),
                 )
             )
         places = torch.cat([paths.images for paths in parts]).argsort()
