@@ -21,16 +21,16 @@ class _Walk(Search):
     captions: int
 
     @abstractmethod
-    def _choose(self, logits: Float[Tensor, "r V"]) -> Int[Tensor, "r"]:
-        """The next word of every caption that goes on, by logits or log probabilities."""
+    def _choose(self, scores: Float[Tensor, "r V"]) -> Int[Tensor, "r"]:
+        """The next word of every caption that goes on, by the log probabilities of all."""
 
     def _begun(self, memory: Memory) -> Paths:
         return Paths.empty(memory, self.captions)
 
     def _extended(self, paths: Paths, step: Step) -> tuple[Paths, State]:
-        logits, normaliser = self.scored(step, paths)
-        words = self._choose(logits)[:, None]
-        log_probs = logits.gather(1, words) - normaliser
+        scores = self.scored(step, paths)
+        words = self._choose(scores)[:, None]
+        log_probs = scores.gather(1, words)
         paths = paths.extended(
             step.rows.by_image(words).squeeze(2).masked_fill(paths.finished, PAD),
             step.rows.by_image(log_probs).squeeze(2).masked_fill(paths.finished, 0.0),
@@ -53,8 +53,8 @@ class Greedy(_Walk):
     def __init__(self, max_length: int = 20, min_length: int = 1, no_repeat_ngram: int = 0) -> None:
         super().__init__(max_length, min_length, no_repeat_ngram, length_penalty=1.0)
 
-    def _choose(self, logits: Float[Tensor, "r V"]) -> Int[Tensor, "r"]:
-        return logits.argmax(dim=-1)
+    def _choose(self, scores: Float[Tensor, "r V"]) -> Int[Tensor, "r"]:
+        return scores.max(dim=-1).indices  # on CPUs in half the time of `argmax`
 
 
 class Sampling(_Walk):
@@ -94,8 +94,8 @@ class Sampling(_Walk):
         self.top_k = top_k
         self.top_p = top_p
 
-    def _choose(self, logits: Float[Tensor, "r V"]) -> Int[Tensor, "r"]:
-        probabilities = (logits / self.temperature).softmax(dim=-1)
+    def _choose(self, scores: Float[Tensor, "r V"]) -> Int[Tensor, "r"]:
+        probabilities = (scores / self.temperature).softmax(dim=-1)
         if not self.top_k and self.top_p == 1:
             return probabilities.multinomial(1).squeeze(1)
         ranked, words = probabilities.sort(dim=-1, descending=True)
@@ -140,9 +140,8 @@ class BeamSearch(Search):
         return paths
 
     def _extended(self, paths: Paths, step: Step) -> tuple[Paths, State]:
-        logits, normaliser = self.scored(step, paths)
-        found, words = best(logits, self.width)  # (r, k): no more of one beam can survive
-        log_probs, words = step.rows.by_image(found - normaliser), step.rows.by_image(words)
+        found, words = best(self.scored(step, paths), self.width)  # no more of one can survive
+        log_probs, words = step.rows.by_image(found), step.rows.by_image(words)
         # An ended caption goes on in one way only, by PAD, at no cost.
         ended = paths.finished[:, :, None]
         words = words.masked_fill(ended, PAD)

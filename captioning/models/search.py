@@ -127,28 +127,26 @@ class Search(Configurable):
         kept = {name: value for name, value in self.config.items() if name in known}
         return kind(**(kept | changes))
 
-    def scored(self, step: Step, paths: Paths) -> tuple[Float[Tensor, "r V"], Float[Tensor, "r 1"]]:
-        """Logits of the next word, minus infinity where the limits forbid it, and a normaliser.
+    def scored(self, step: Step, paths: Paths) -> Float[Tensor, "r V"]:
+        """Log probabilities of the next word, minus infinity where the limits forbid it.
 
-        Their difference is the log probability among all words that can ever be generated. Writes
-        over the step's logits, and leaves the subtraction to be done for the few words that matter.
+        They are those among all words that can ever be generated. Writes over the step's logits.
         """
-        logits = step.logits.to(torch.promote_types(step.logits.dtype, torch.float32))
-        logits.index_fill_(-1, torch.tensor(NEVER, device=logits.device), float("-inf"))
-        logits -= logits.amax(dim=-1, keepdim=True)  # or probabilities near one lose their digits
-        normaliser = logits.exp().sum(dim=-1, keepdim=True).log()
+        scores = step.logits.to(torch.promote_types(step.logits.dtype, torch.float32))
+        scores.index_fill_(-1, torch.tensor(NEVER, device=scores.device), float("-inf"))
+        torch.log_softmax(scores, dim=-1, out=scores)
         limits_early = paths.tokens.shape[2] < self.min_length
         if limits_early or self.no_repeat_ngram:
-            end = logits[:, EOS].clone()
+            end = scores[:, EOS].clone()
             if limits_early:
-                logits[:, EOS] = float("-inf")
+                scores[:, EOS] = float("-inf")
             if self.no_repeat_ngram:
-                self._forbid_repeats(logits, step.rows.in_rows(paths.tokens))
-            stuck = logits.amax(dim=-1).isneginf()  # no word is left: end, whatever the limits say
-            logits[:, EOS] = torch.where(stuck, end, logits[:, EOS])
-        return logits, normaliser
+                self._forbid_repeats(scores, step.rows.in_rows(paths.tokens))
+            stuck = scores.amax(dim=-1).isneginf()  # no word is left: end, whatever the limits say
+            scores[:, EOS] = torch.where(stuck, end, scores[:, EOS])
+        return scores
 
-    def _forbid_repeats(self, logits: Float[Tensor, "r V"], tokens: Int[Tensor, "r t"]) -> None:
+    def _forbid_repeats(self, scores: Float[Tensor, "r V"], tokens: Int[Tensor, "r t"]) -> None:
         """Forbid, in place, the words that would complete an n-gram for the second time."""
         n = self.no_repeat_ngram
         if tokens.shape[1] < n:
@@ -156,8 +154,8 @@ class Search(Configurable):
         grams = tokens.unfold(1, n, 1)  # (r, t - n + 1, n)
         begun = tokens[:, None, tokens.shape[1] - n + 1 :]
         repeats = (grams[..., :-1] == begun).all(dim=-1)
-        penalties = logits.new_zeros(()).masked_fill(repeats, float("-inf"))
-        logits.scatter_add_(1, grams[..., -1], penalties)
+        penalties = scores.new_zeros(()).masked_fill(repeats, float("-inf"))
+        scores.scatter_add_(1, grams[..., -1], penalties)
 
     def _decoded(self, parts: list[Paths], batch: int) -> Decoded:
         """The captions of all images in the order of the batch, each image's best first."""
