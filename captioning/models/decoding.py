@@ -4,15 +4,19 @@ Shapes: B images, N captions per image, r of these go on, L regions, T words, V 
 """
 
 from abc import abstractmethod
+from math import inf
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
 from captioning.data.vocabulary import EOS, PAD
 from captioning.errors import InputError
+from captioning.models.best import best
 from captioning.models.decoder import Memory, State, Step
 from captioning.models.paths import Paths, following
-from captioning.models.search import Search, best
+from captioning.models.search import Search
 
 
 class _Walk(Search):
@@ -136,25 +140,25 @@ class BeamSearch(Search):
 
     def _begun(self, memory: Memory) -> Paths:
         paths = Paths.empty(memory, self.width)
-        paths.totals[:, 1:] = float("-inf")  # beams start equal, so only the first may branch
+        paths.totals[:, 1:] = -inf  # beams start equal, so only the first may branch
         return paths
 
     def _extended(self, paths: Paths, step: Step) -> tuple[Paths, State]:
-        found, words = best(self.scored(step, paths), self.width)  # no more of one can survive
-        log_probs, words = step.rows.by_image(found), step.rows.by_image(words)
+        scores = self.scored(step, paths)
+        going_on = paths.totals.masked_fill(paths.finished, -inf)
+        found = best(scores, step.rows, going_on, self.width)
         # An ended caption goes on in one way only, by PAD, at no cost.
-        ended = paths.finished[:, :, None]
-        words = words.masked_fill(ended, PAD)
-        log_probs = log_probs.masked_fill(ended, float("-inf"))
-        log_probs[:, :, 0].masked_fill_(paths.finished, 0.0)
-        lengths = paths.lengths + ~paths.finished
-        totals = paths.totals[:, :, None] + log_probs
-        ranks = totals / lengths[:, :, None] ** self.length_penalty
-        scores, candidates = ranks.flatten(1).topk(self.width)
-        parents = candidates // words.shape[2]
-        words = words.flatten(1).gather(1, candidates)
-        words = words.masked_fill(scores.isneginf(), EOS)  # fewer captions than beams
+        ended = paths.totals.masked_fill(~paths.finished, -inf)
+        places = torch.arange(self.width, device=ended.device).expand_as(ended)
+        lengths = torch.full_like(paths.lengths, paths.tokens.shape[2] + 1)
+        ranks = torch.cat([found.sums, ended], dim=1)
+        ranks /= torch.cat([lengths, paths.lengths], dim=1) ** self.length_penalty
+        ranks, chosen = ranks.topk(self.width)
+        parents = torch.cat([found.captions, places], dim=1).gather(1, chosen)
+        words = F.pad(found.words, (0, self.width), value=PAD).gather(1, chosen)
+        log_probs = F.pad(found.scores, (0, self.width)).gather(1, chosen)
+        missing = ranks.isneginf()  # fewer captions than beams
+        words, log_probs = words.masked_fill(missing, EOS), log_probs.masked_fill(missing, -inf)
         follow = following(parents)
         state = {name: follow(part) for name, part in step.state.items()}
-        chosen = log_probs.flatten(1).gather(1, candidates)
-        return paths.extended(words, chosen, follow(step.weights), parents), state
+        return paths.extended(words, log_probs, follow(step.weights), parents), state

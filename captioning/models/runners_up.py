@@ -12,8 +12,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from captioning.data.vocabulary import BOS
+from captioning.models.best import best
 from captioning.models.decoder import Decoder
-from captioning.models.search import NEVER, best
+from captioning.models.rows import Word
+from captioning.models.search import NEVER
 
 
 class RunnersUp(NamedTuple):
@@ -50,6 +52,7 @@ def find_runners_up(
     normaliser = logits.logsumexp(dim=-1, keepdim=True)
     others = logits.scatter(-1, tokens[..., None], float("-inf"))
     k = min(k, others.shape[-1] - len(NEVER) - 1)
-    found, words = best(others.flatten(1, 2), k)
+    rows = tokens.reshape(-1, 1)
+    found = best(others.flatten(0, 2), Word.of_all(rows), others.new_zeros(rows.shape), k)
     shape = (*tokens.shape, k)
-    return RunnersUp(words.view(shape), (found.view(shape) - normaliser).exp())
+    return RunnersUp(found.words.view(shape), (found.scores.view(shape) - normaliser).exp())

@@ -18,9 +18,6 @@ from captioning.errors import InputError
 from captioning.models.decoder import Decoder, Memory, State, Step
 from captioning.models.paths import Paths, following
 
-BLOCK = 128
-"""Words in a block of `best`."""
-
 NEVER = (PAD, BOS, UNK)
 """Words that no search generates."""
 
@@ -176,21 +173,3 @@ class Search(Configurable):
             )
         places = torch.cat([paths.images for paths in parts]).argsort()
         return Decoded(*(torch.cat(part)[places] for part in zip(*ranked, strict=True)))
-
-
-def best(
-    scores: Float[Tensor, "*B V"], k: int
-) -> tuple[Float[Tensor, "*B k"], Int[Tensor, "*B k"]]:
-    """`torch.topk` along V for few of many, several times faster: the best of the best blocks."""
-    blocks, rest = divmod(scores.shape[-1], BLOCK)
-    if blocks < 2 * k:
-        return scores.topk(min(k, scores.shape[-1]))
-    whole, tail = scores.split([blocks * BLOCK, rest], dim=-1)
-    tops = whole.unflatten(-1, (blocks, BLOCK)).amax(-1)
-    chosen = tops.topk(k).indices[..., None] * BLOCK + torch.arange(BLOCK, device=scores.device)
-    candidates = chosen.flatten(-2)  # the k best words lie in the k blocks of the largest maxima
-    values = torch.cat([whole.gather(-1, candidates), tail], dim=-1)
-    places = torch.arange(blocks * BLOCK, scores.shape[-1], device=scores.device)
-    words = torch.cat([candidates, places.expand(*tail.shape)], dim=-1)
-    values, found = values.topk(k)
-    return values, words.gather(-1, found)

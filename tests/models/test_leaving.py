@@ -7,7 +7,6 @@ from torch import Tensor
 from captioning.data.vocabulary import EOS, PAD
 from captioning.models import BeamSearch, Decoded, Greedy, LSTMDecoder, Sampling, Search, rows
 from captioning.models.decoder import Memory, State, Step
-from captioning.models.search import BLOCK, best
 
 
 class Counting(LSTMDecoder):
@@ -65,14 +64,3 @@ def test_captions_leave_when_they_have_ended(
     else:
         assert few[:2] == [20, 60]  # the beams of an image are one at first
         assert sum(few) < 0.95 * sum(many)
-
-
-@pytest.mark.parametrize("words", [3, BLOCK, 11 * BLOCK, 11 * BLOCK + 5])
-def test_the_best_words_are_those_of_a_whole_sort(words: int) -> None:
-    scores = torch.randn(3, 2, words, generator=torch.Generator().manual_seed(1))
-    scores[0, 0, -1] = 9.0  # behind the last whole block
-    scores[0, 1, 4:] = -torch.inf
-    values, places = best(scores, 5)
-    assert values.equal(scores.topk(min(5, words)).values)
-    assert scores.gather(-1, places).equal(values)
-    assert all(len(set(row.tolist())) == len(row) for row in places.flatten(0, 1))

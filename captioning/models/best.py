@@ -1,0 +1,67 @@
+"""The best words of very many, several times faster than by `torch.topk`.
+
+The k best words of all captions of an image lie in the k blocks of words with the largest maxima.
+
+Shapes: B images, N captions per image, r of these have scores, V vocabulary, k best words.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from captioning.models.rows import Word
+
+BLOCK = 128
+"""Words in a block."""
+
+
+class Best(NamedTuple):
+    """The best next words of an image's captions, the best first.
+
+    Attributes:
+        sums: what they are the best by.
+        scores: the words' own part of the sums.
+        captions: which of the N captions each one goes on with.
+        words: the words.
+    """
+
+    sums: Float[Tensor, "B k"]
+    scores: Float[Tensor, "B k"]
+    captions: Int[Tensor, "B k"]
+    words: Int[Tensor, "B k"]
+
+
+def best(scores: Float[Tensor, "r V"], rows: Word, totals: Float[Tensor, "B N"], k: int) -> Best:
+    """The k next words of each image's captions by the sums of caption's total and word's score.
+
+    Args:
+        scores: of every word.
+        rows: of the captions that have these.
+        totals: of the captions; minus infinity for those that have no scores.
+        k: how many, at most N V.
+    """
+    vocabulary, device = scores.shape[1], scores.device
+    in_blocks = vocabulary - vocabulary % BLOCK
+    maxima = scores[:, :in_blocks].unflatten(1, (-1, BLOCK)).amax(2)
+    if in_blocks < vocabulary:
+        maxima = torch.cat([maxima, scores[:, in_blocks:].amax(1, keepdim=True)], dim=1)
+    maxima = rows.by_image(maxima) + totals[:, :, None]
+    places = maxima.flatten(1).topk(min(k, maxima[0].numel())).indices
+    captions, blocks = places // maxima.shape[2], places % maxima.shape[2]
+
+    words = blocks[:, :, None] * BLOCK + torch.arange(BLOCK, device=device)
+    behind = words >= vocabulary
+    words = words.clamp_(max=vocabulary - 1)
+    numbers = rows.by_image(torch.arange(len(scores), device=device)[:, None]).flatten(1)
+    starts = numbers.gather(1, captions)[:, :, None] * vocabulary
+    found = scores.take(starts + words).masked_fill_(behind, float("-inf"))
+    sums = found + totals.gather(1, captions)[:, :, None]
+    sums, places = sums.flatten(1).topk(k)
+    return Best(
+        sums,
+        found.flatten(1).gather(1, places),
+        captions.gather(1, places // BLOCK),
+        words.flatten(1).gather(1, places),
+    )
