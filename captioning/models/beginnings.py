@@ -16,7 +16,7 @@ from captioning.data.vocabulary import PAD
 from captioning.models.rows import Word
 
 WORTHWHILE = 16
-"""Rows that sharing must save at least: to find what is shared takes time, too."""
+"""Rows, or places for them at their images, that sharing must save: to find it takes time, too."""
 
 
 class Beginnings(NamedTuple):
@@ -38,8 +38,8 @@ class Beginnings(NamedTuple):
     ) -> "Beginnings":
         """The beginnings of the captions that go on.
 
-        Every row has its own where sharing would save few, and on a GPU, which would have to wait
-        until they are counted.
+        Every row has its own where sharing would save little, and on a GPU, which would have to
+        wait until they are counted.
 
         Args:
             rows: of the captions that go on.
@@ -53,13 +53,13 @@ class Beginnings(NamedTuple):
         # Rows that only fill up need none: they get another's, and come after it.
         begun = begun.where(rows.in_rows(tokens) != PAD, begun[0])
         found, of = begun.unique(return_inverse=True)
-        if len(found) + WORTHWHILE > len(begun):
-            return cls(rows)
-        first = of.new_full(found.shape, len(of))
-        first = first.scatter_reduce(0, of, torch.arange(len(of)), "amin")
         image = found // captions
         counts = image.bincount(minlength=images)
         most = int(counts.max())
+        if max(len(begun) - len(found), images * (captions - most)) < WORTHWHILE:
+            return cls(rows)
+        first = of.new_full(found.shape, len(of))
+        first = first.scatter_reduce(0, of, torch.arange(len(of)), "amin")
         starts = most * torch.arange(images) - (counts.cumsum(0) - counts)
         slots = torch.arange(len(found)) + starts[image]
         return cls(Word(slice(0, len(found)), most, slots, images), first, of)

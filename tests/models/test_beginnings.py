@@ -59,6 +59,17 @@ def test_rows_have_their_own_beginnings_where_little_is_shared(tokens: Tensor) -
     assert len(Beginnings.shared_by(word, tokens + 1, pairs).first) == word.size - WORTHWHILE
 
 
+def test_captions_that_are_few_have_few_places() -> None:
+    tokens = torch.full((IMAGES, CAPTIONS), PAD)
+    tokens[:, 2] = 4  # as at the first word, when the beams of an image are one
+    slots = (tokens.flatten() != PAD).nonzero()[:, 0]
+    word = Word(slice(0, IMAGES), CAPTIONS, slots, IMAGES)
+    shared = Beginnings.shared_by(word, tokens, origins(1))
+    rows = torch.arange(1.0, IMAGES + 1)[:, None]
+    assert shared.rows.by_image(shared.once(rows)).equal(rows[:, None])
+    assert shared.again(rows).equal(rows)
+
+
 @pytest.mark.parametrize("filled", [1, 8])
 @pytest.mark.parametrize(
     "search",
