@@ -46,11 +46,13 @@ def _rows(setting: Setting, name: str, search: Search, width: int) -> Iterator[R
             tasks[contender] = partial(ours.searched, decoder, vectors, search, contender.precision)
         lengths = word_counts(ours.searched(decoder, vectors, search).tokens)
         works = {contender: search_work(size, lengths, contender.precision) for contender in tasks}
+        with decoder.prepared():  # as for the batches of an evaluation and of bulk captioning
+            seconds = interleaved(tasks, setting.rounds, setting.device)
         yield from rate_rows(
             name,
             str(size),
             "photos/s",
-            interleaved(tasks, setting.rounds, setting.device),
+            seconds,
             size.photos,
             setting.machine,
             works,

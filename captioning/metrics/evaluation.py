@@ -46,9 +46,10 @@ def split_captions(
         InputError: a photo cannot be read.
     """
     captions: dict[int | str, str] = {}
-    for number, batch in batches(captioner, records, batch_size, workers, features=features):
-        seed_batch(seed, number)
-        captions |= caption_batch(captioner, batch, search)
+    with captioner.prepared():
+        for number, batch in batches(captioner, records, batch_size, workers, features=features):
+            seed_batch(seed, number)
+            captions |= caption_batch(captioner, batch, search)
     return captions
 
 

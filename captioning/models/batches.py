@@ -99,19 +99,20 @@ def candidates(
     """Each photo with its captions, the best first, or with the reason why it has none, in order.
 
     Args:
-        captioner: the model.
+        captioner: the model, whose parameters must not change before the last photo.
         photos: paths.
         search: how words are chosen; the captioner's own if none.
         batch_size: photos captioned at a time.
         progress: show a progress bar on stderr, where that is a terminal.
         runners_up: how many other words to tell of each word.
     """
-    with tqdm(
+    bar = tqdm(
         total=len(photos),
         unit="photo",
         leave=False,
         disable=None if progress and len(photos) > 1 else True,  # None: only on a terminal
-    ) as bar:
+    )
+    with bar, captioner.prepared():
         for _, paths, views in read_ahead(captioner, enumerate(cut(photos, batch_size))):
             found = found_captions(captioner, views, search, runners_up)
             yield from zip(paths, found, strict=True)

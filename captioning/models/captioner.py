@@ -99,6 +99,10 @@ class Captioner(nn.Module):
         with self._search_precision(annotations.device):
             return search(self.decoder, self.decoder.remember(annotations))
 
+    def prepared(self) -> AbstractContextManager[None]:
+        """Within it, many calls of `decode` are faster, and parameters must not change."""
+        return nullcontext() if self.searches_in_bfloat16 else self.decoder.prepared()
+
     def _search_precision(self, device: torch.device) -> AbstractContextManager[object]:
         if self.searches_in_bfloat16:
             return torch.autocast(device.type, torch.bfloat16)

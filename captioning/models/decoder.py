@@ -85,12 +85,8 @@ class Decoder(Configurable, nn.Module):
     def start(self, memory: Memory, n: int) -> State:
         """The state of N captions per image before their first word."""
 
-    def prepared(self, captions: int) -> AbstractContextManager[None]:
-        """Within it, steps without gradients may be faster, and parameters must not change.
-
-        Args:
-            captions: the most that one step reads.
-        """
+    def prepared(self) -> AbstractContextManager[None]:
+        """Within it, steps without gradients may be faster, and parameters must not change."""
         return nullcontext()
 
     @abstractmethod

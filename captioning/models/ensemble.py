@@ -119,11 +119,11 @@ class EnsembleDecoder(Decoder):
         )
 
     @contextmanager
-    def prepared(self, captions: int) -> Iterator[None]:
+    def prepared(self) -> Iterator[None]:
         """All members prepared."""
         with ExitStack() as stack:
             for member in self.members:
-                stack.enter_context(member.prepared(captions))
+                stack.enter_context(member.prepared())
             yield
 
     def step(self, tokens: Int[Tensor, "B N"], state: State, memory: Memory) -> Step:

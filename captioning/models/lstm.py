@@ -118,7 +118,7 @@ class LSTMDecoder(Decoder):
             "origin": torch.zeros(len(mean), n, dtype=torch.long, device=mean.device),
         }
 
-    def prepared(self, captions: int) -> AbstractContextManager[None]:
+    def prepared(self) -> AbstractContextManager[None]:
         """The weights of all large products of a step packed."""
         layers = [
             self.attention.query,
@@ -129,7 +129,7 @@ class LSTMDecoder(Decoder):
             self.output_context,
             self.output,
         ]
-        return packed(layers, captions)
+        return packed(layers)
 
     def step(self, tokens: Int[Tensor, "B N"], state: State, memory: Memory) -> Step:
         """Read one word of every caption and score the next."""

@@ -5,6 +5,7 @@ Shapes: B images, N captions per image, r of these go on, L regions, T words, V 
 
 import inspect
 from abc import abstractmethod
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -17,6 +18,9 @@ from captioning.data.vocabulary import BOS, EOS, PAD, UNK
 from captioning.errors import InputError
 from captioning.models.decoder import Decoder, Memory, State, Step
 from captioning.models.paths import Paths, following
+
+MANY = 16
+"""Captions for which it pays to prepare the decoder for one search."""
 
 NEVER = (PAD, BOS, UNK)
 """Words that no search generates."""
@@ -76,7 +80,8 @@ class Search(Configurable):
         Images whose captions have all ended leave the batch as soon as they are a quarter of it.
         """
         paths = self._begun(memory)
-        with decoder.prepared(paths.finished.numel()):
+        many = paths.finished.numel() >= MANY
+        with decoder.prepared() if many else nullcontext():
             parts = self._parts(decoder, memory, paths)
         return self._decoded(parts, len(memory.keys))
 

@@ -95,10 +95,11 @@ class Prediction(pl.LightningModule):
 
     def _without_errors(self, batches: Iterator[Any]) -> Iterator[Any]:
         try:
-            for batch in batches:
-                yield batch
-                if self.error is not None:
-                    return
+            with self.captioner.prepared():
+                for batch in batches:
+                    yield batch
+                    if self.error is not None:
+                        return
         except InputError as error:
             self.error = str(error)
 

@@ -85,6 +85,7 @@ def results(work: Work, processes: Processes) -> list[Any] | None:
 
         return predicted(work, processes)
     work.prepare(1)
-    for batch in work.batches(0, 1):
-        work.step(batch)
+    with work.captioner.prepared():
+        for batch in work.batches(0, 1):
+            work.step(batch)
     return [work.result()]

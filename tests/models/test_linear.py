@@ -5,8 +5,9 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from captioning.models import BeamSearch, LSTMDecoder, linear
+from captioning.models import BeamSearch, Greedy, LSTMDecoder, linear
 from captioning.models.ensemble import EnsembleDecoder
+from captioning.models.search import MANY
 
 
 @pytest.fixture(params=[True, False], ids=["Intel", "other"])
@@ -92,7 +93,7 @@ def test_packed_layers_multiply_any_number_of_rows(
     wanted = torch.nn.functional.linear(
         x.double(), layer.weight.double(), layer.bias.double() if bias else None
     )
-    with linear.packed([layer], 160):
+    with linear.packed([layer]):
         found = layer(x)
     assert products == [torch.Size(shape).numel()]
     assert_close(found.double(), wanted, rtol=1e-5, atol=1e-5)
@@ -102,7 +103,7 @@ def test_packed_layers_multiply_any_number_of_rows(
 
 def test_what_is_packed_is_forgotten_whatever_happens(products: list[int]) -> None:
     layer = linear.Linear(5, 3)
-    with pytest.raises(KeyError), linear.packed([layer], 100):
+    with pytest.raises(KeyError), linear.packed([layer]):
         raise KeyError
     with torch.no_grad():
         layer.weight.zero_()
@@ -114,18 +115,18 @@ def test_nothing_is_packed_that_gains_nothing(
     products: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     layer, x = linear.Linear(5, 3), torch.ones(2, 5)
-    with linear.packed([layer], 100):
+    with linear.packed([layer]):
         layer(x).sum().backward()
     assert layer.weight.grad is not None
     with torch.no_grad():
-        with linear.packed([layer], linear.FEW - 1):
-            layer(x)
-        with linear.packed([layer.double()], 100):
+        with linear.packed([layer.double()]):
             layer(x.double())
-        with torch.autocast("cpu", torch.bfloat16), linear.packed([layer.float()], 100):
+        with torch.autocast("cpu", torch.bfloat16), linear.packed([layer.float()]):
+            assert layer(x).dtype == torch.bfloat16
+        with linear.packed([layer]), torch.autocast("cpu", torch.bfloat16):
             assert layer(x).dtype == torch.bfloat16
         monkeypatch.setattr(linear, "is_intels", lambda: False)
-        with linear.packed([layer], 100):
+        with linear.packed([layer]):
             layer(x)
     assert not products
 
@@ -149,3 +150,22 @@ def test_a_search_packs_its_weights_and_finds_the_same(members: int, products: l
     assert found.tokens.equal(wanted.tokens)
     assert_close(found.scores.double(), wanted.scores, rtol=1e-4, atol=1e-4)
     assert_close(found.weights.double(), wanted.weights, rtol=1e-4, atol=1e-4)
+
+
+@torch.no_grad()
+def test_small_searches_use_what_is_packed_and_pack_nothing(products: list[int]) -> None:
+    decoder = LSTMDecoder(5, 50, 8, 9, 6).eval()
+    memory = decoder.remember(torch.randn(MANY - 1, 7, 5))
+    Greedy()(decoder, memory)
+    assert not products
+    with decoder.prepared():
+        Greedy()(decoder, memory)
+        assert products
+        products.clear()
+        with decoder.prepared():
+            pass
+        Greedy()(decoder, memory)
+        assert products, "an inner preparation ends nothing"
+    products.clear()
+    Greedy()(decoder, memory)
+    assert not products

@@ -1,0 +1,46 @@
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from captioning.data.records import Record
+from captioning.metrics.evaluation import split_captions
+from captioning.models import BeamSearch, Captioner, linear
+from captioning.models.batches import captioned
+from captioning.prediction.evaluation import split_captions_together
+from captioning.prediction.processes import Processes
+
+SEARCH = BeamSearch(5, max_length=6)
+
+WAYS: dict[str, Callable[[Captioner, list[Record]], object]] = {
+    "evaluate": lambda captioner, records: split_captions(captioner, records, SEARCH, 4),
+    "share": lambda captioner, records: split_captions_together(
+        Processes(), captioner, records, SEARCH, 4
+    ),
+    "caption": lambda captioner, records: list(
+        captioned(captioner, [record.image for record in records], SEARCH, 4)
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_weights_are_packed_once_for_all_batches(
+    way: str, captioner: Captioner, shapes_records: list[Record], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if linear._PACKED is None or not torch.backends.mkl.is_available():
+        pytest.skip("this PyTorch has no MKL")
+    pack, packed = linear._PACKED, []
+
+    def counted(weight: Tensor, rows: int) -> Tensor:
+        packed.append(weight)
+        return pack(weight, rows)
+
+    monkeypatch.setattr(linear, "_PACKED", counted)
+    monkeypatch.setattr(linear, "is_intels", lambda: True)
+    assert len(shapes_records) > 4, "several batches"
+    WAYS[way](captioner, shapes_records)
+    assert len(packed) == len({weight.data_ptr() for weight in packed}) == 7
+    assert all(
+        layer._packed is None for layer in captioner.modules() if type(layer) is linear.Linear
+    )
