@@ -78,7 +78,8 @@ def run(options: argparse.Namespace) -> int:
     host, port = listening.getsockname()[:2]
     print(f"http://{f'[{host}]' if ':' in host else host}:{port}", flush=True)
     try:
-        uvicorn.Server(config).run(sockets=[listening])
+        with captioner.prepared():
+            uvicorn.Server(config).run(sockets=[listening])
     except KeyboardInterrupt:
         return 0  # the way to end it
     return 0

@@ -4,6 +4,7 @@ import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
@@ -112,7 +113,7 @@ def candidates(
         leave=False,
         disable=None if progress and len(photos) > 1 else True,  # None: only on a terminal
     )
-    with bar, captioner.prepared():
+    with bar, captioner.prepared() if len(photos) > batch_size else nullcontext():
         for _, paths, views in read_ahead(captioner, enumerate(cut(photos, batch_size))):
             found = found_captions(captioner, views, search, runners_up)
             yield from zip(paths, found, strict=True)

@@ -34,12 +34,12 @@ class Best(NamedTuple):
 
 
 def best(scores: Float[Tensor, "r V"], rows: Word, totals: Float[Tensor, "B N"], k: int) -> Best:
-    """The k next words of each image's captions by the sums of caption's total and word's score.
+    """The k next words of each image's captions with the largest sums of total and score.
 
     Args:
         scores: of every word.
         rows: of the captions that have these.
-        totals: of the captions; minus infinity for those that have no scores.
+        totals: what each caption's words count besides; minus infinity for those without scores.
         k: how many, at most N V.
     """
     vocabulary, device = scores.shape[1], scores.device
@@ -47,9 +47,10 @@ def best(scores: Float[Tensor, "r V"], rows: Word, totals: Float[Tensor, "B N"],
     maxima = scores[:, :in_blocks].unflatten(1, (-1, BLOCK)).amax(2)
     if in_blocks < vocabulary:
         maxima = torch.cat([maxima, scores[:, in_blocks:].amax(1, keepdim=True)], dim=1)
-    maxima = rows.by_image(maxima) + totals[:, :, None]
-    places = maxima.flatten(1).topk(min(k, maxima[0].numel())).indices
-    captions, blocks = places // maxima.shape[2], places % maxima.shape[2]
+    count = maxima.shape[1]
+    maxima = (rows.by_image(maxima) + totals[:, :, None]).flatten(1)
+    places = maxima.topk(min(k, maxima.shape[1])).indices
+    captions, blocks = places // count, places % count
 
     words = blocks[:, :, None] * BLOCK + torch.arange(BLOCK, device=device)
     behind = words >= vocabulary
