@@ -5,6 +5,7 @@ import os
 import signal
 import warnings
 from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import timedelta
 from types import FrameType
 from typing import Any
@@ -39,6 +40,7 @@ class Prediction(pl.LightningModule):
         self.captioner = work.captioner  # among the submodules, so that Lightning moves it
         self.results: list[Any] = []
         self.error: str | None = None
+        self._preparation = ExitStack()
         self._parent = os.getppid()
 
     def predict_dataloader(self) -> Iterator[Any]:
@@ -54,8 +56,16 @@ class Prediction(pl.LightningModule):
         return batch
 
     def on_predict_start(self) -> None:
-        """End when asked to: Lightning's own answer to SIGTERM waits for a training's next step."""
+        """Prepare the model where it is by now, and end when asked to.
+
+        Lightning's own answer to SIGTERM waits for a training's next step.
+        """
+        self._preparation.enter_context(self.captioner.prepared())
         signal.signal(signal.SIGTERM, self._terminate)
+
+    def on_predict_end(self) -> None:
+        """Prepare it no longer."""
+        self._preparation.close()
 
     def predict_step(self, batch: Any, batch_idx: int) -> bool:
         """Do a batch; bad input ends the work of this process only.
@@ -95,11 +105,10 @@ class Prediction(pl.LightningModule):
 
     def _without_errors(self, batches: Iterator[Any]) -> Iterator[Any]:
         try:
-            with self.captioner.prepared():
-                for batch in batches:
-                    yield batch
-                    if self.error is not None:
-                        return
+            for batch in batches:
+                yield batch
+                if self.error is not None:
+                    return
         except InputError as error:
             self.error = str(error)
 
