@@ -12,10 +12,10 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.measure import OURS, TEXTBOOK, Contender
+from benchmarks.measure import Contender
 from benchmarks.setting import Setting
 from benchmarks.sizes import Size
-from benchmarks.table import Row, cost_rows
+from benchmarks.table import Row, blank_rows, cost_rows
 from benchmarks.training import step
 from captioning.allocation import keep_freed_memory
 from captioning.errors import UsageError
@@ -35,9 +35,11 @@ def memory_rows(setting: Setting) -> Iterator[Row]:
     for size in setting.sizes:
         peaks = {
             contender: [peak_of_a_process(size, contender, setting.device) / 1e6]
-            for contender in (TEXTBOOK, *OURS)
+            for contender in setting.contenders
         }
-        yield from cost_rows("peak memory of a training step", str(size), "MB", peaks)
+        name = "peak memory of a training step"
+        yield from cost_rows(name, str(size), "MB", peaks)
+        yield from blank_rows(name, str(size), "MB", setting.blank)
 
 
 def peak_of_a_process(size: Size, contender: Contender, device: torch.device) -> int:

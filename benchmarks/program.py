@@ -95,7 +95,7 @@ def _tell(machine: Machine) -> None:
     print(f"PyTorch {machine.torch}, Python {machine.python}, {machine.date}")
     for precision, ways in machine.products.items():
         told = ", ".join(f"{way} {rate / 1e9:,.0f} GFLOP/s" for way, rate in ways.items())
-        print(f"products in {precision}: {told}")
+        print(f"products in {precision}: {told or 'emulated here, so not measured'}")
     print(f"copies: {machine.copy / 1e9:,.1f} GB/s\n", flush=True)
 
 

@@ -6,9 +6,9 @@ from functools import partial
 from benchmarks import ours, sizes
 from benchmarks.agreement import check_search
 from benchmarks.endings import ending_decoder
-from benchmarks.measure import OURS, TEXTBOOK, Contender, interleaved
+from benchmarks.measure import TEXTBOOK, Contender, interleaved
 from benchmarks.setting import Setting
-from benchmarks.table import Row, rate_rows
+from benchmarks.table import Row, blank_rows, rate_rows
 from benchmarks.textbook import textbook_of
 from benchmarks.textbook_search import photo_by_photo
 from benchmarks.work import search_work, word_counts
@@ -42,7 +42,7 @@ def _rows(setting: Setting, name: str, search: Search, width: int) -> Iterator[R
         tasks: dict[Contender, Callable[[], object]] = {
             TEXTBOOK: partial(photo_by_photo, textbook_of(decoder), vectors, width)
         }
-        for contender in OURS:
+        for contender in setting.contenders[1:]:
             tasks[contender] = partial(ours.searched, decoder, vectors, search, contender.precision)
         lengths = word_counts(ours.searched(decoder, vectors, search).tokens)
         works = {contender: search_work(size, lengths, contender.precision) for contender in tasks}
@@ -57,3 +57,4 @@ def _rows(setting: Setting, name: str, search: Search, width: int) -> Iterator[R
             setting.machine,
             works,
         )
+        yield from blank_rows(name, str(size), "photos/s", setting.blank)

@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.machine import Machine
+from benchmarks.measure import OURS, TEXTBOOK, Contender
 from benchmarks.sizes import Size
 
 
@@ -29,3 +30,13 @@ class Setting:
     machine: Machine
     photos: Sequence[Path]
     captions: int
+
+    @property
+    def contenders(self) -> tuple[Contender, ...]:
+        """The textbook, and ours in each precision that the machine has."""
+        return (TEXTBOOK, *(one for one in OURS if self.machine.has(one.precision)))
+
+    @property
+    def blank(self) -> tuple[Contender, ...]:
+        """Ours in the precisions that the machine lacks, whose rows stay blank."""
+        return tuple(one for one in OURS if not self.machine.has(one.precision))

@@ -28,7 +28,8 @@ class Row:
         size: at what size.
         contender: of which implementation, in which precision.
         unit: of the figure.
-        figure: the median and the spread of the rounds.
+        figure: the median and the spread of the rounds; none where the machine lacks the
+            contender's precision.
         ratio: how many times better than the textbook, or than what else stands for comparison:
             more per second, or less time or memory.
         arithmetic: share of the machine's rate of products that the needed arithmetic reaches.
@@ -40,7 +41,7 @@ class Row:
     size: str
     contender: str
     unit: str
-    figure: Measured
+    figure: Measured | None
     ratio: float | None = None
     arithmetic: float | None = None
     bytes: float | None = None
@@ -104,24 +105,15 @@ def cost_rows(
         yield Row(name, size, str(contender), unit, figure, ratio)
 
 
+def blank_rows(name: str, size: str, unit: str, contenders: Sequence[Contender]) -> Iterator[Row]:
+    """A row without a figure per contender that this machine cannot measure."""
+    for contender in contenders:
+        yield Row(name, size, str(contender), unit, None)
+
+
 def markdown(rows: Sequence[Row]) -> str:
     """The rows as a table."""
-    lines = [
-        HEADS,
-        *(
-            (
-                row.name,
-                row.size,
-                row.contender,
-                f"{_digits(row.figure.median)} {row.unit}",
-                f"{_digits(row.figure.least)} to {_digits(row.figure.most)}",
-                "" if row.ratio is None else _digits(row.ratio),
-                "" if row.arithmetic is None else f"{row.arithmetic:.1%}",
-                "" if row.bytes is None else f"{row.bytes:.1%}",
-            )
-            for row in rows
-        ),
-    ]
+    lines = [HEADS, *map(_cells, rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     texts = [
         "| "
@@ -131,6 +123,21 @@ def markdown(rows: Sequence[Row]) -> str:
     ]
     rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
     return "\n".join([texts[0], rule, *texts[1:]])
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    if row.figure is None:
+        return (row.name, row.size, row.contender, *[""] * (len(HEADS) - 3))
+    return (
+        row.name,
+        row.size,
+        row.contender,
+        f"{_digits(row.figure.median)} {row.unit}",
+        f"{_digits(row.figure.least)} to {_digits(row.figure.most)}",
+        "" if row.ratio is None else _digits(row.ratio),
+        "" if row.arithmetic is None else f"{row.arithmetic:.1%}",
+        "" if row.bytes is None else f"{row.bytes:.1%}",
+    )
 
 
 def _digits(value: float) -> str:

@@ -7,10 +7,10 @@ import torch
 
 from benchmarks import ours, sizes, textbook
 from benchmarks.agreement import check_loss
-from benchmarks.measure import OURS, TEXTBOOK, Contender, interleaved
+from benchmarks.measure import TEXTBOOK, Contender, interleaved
 from benchmarks.setting import Setting
 from benchmarks.sizes import Size
-from benchmarks.table import Row, rate_rows
+from benchmarks.table import Row, blank_rows, rate_rows
 from benchmarks.work import training_work, word_counts
 from captioning.allocation import keep_freed_memory
 
@@ -25,7 +25,7 @@ def training_rows(setting: Setting) -> Iterator[Row]:
     for size in setting.sizes:
         check_loss(size, setting.device)
         tasks = {
-            contender: step(size, contender, setting.device) for contender in (TEXTBOOK, *OURS)
+            contender: step(size, contender, setting.device) for contender in setting.contenders
         }
         lengths = word_counts(sizes.tokens(size))
         works = {
@@ -40,6 +40,7 @@ def training_rows(setting: Setting) -> Iterator[Row]:
             setting.machine,
             works,
         )
+        yield from blank_rows("training step", str(size), "captions/s", setting.blank)
 
 
 def step(size: Size, contender: Contender, device: torch.device) -> Callable[[], None]:

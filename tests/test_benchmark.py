@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 import time
@@ -12,10 +13,13 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchmarks import sizes, textbook
 from benchmarks.agreement import DisagreementError, check_exactly, check_search, compare
 from benchmarks.endings import ending_decoder
+from benchmarks.machine import Machine, measured_machine
 from benchmarks.measure import OURS, TEXTBOOK, Contender, interleaved
 from benchmarks.memory import CLEAR, peak_of_a_process
 from benchmarks.ours import searched
+from benchmarks.setting import Setting
 from benchmarks.table import cost_rows, markdown, rate_rows
+from benchmarks.training import training_rows
 from benchmarks.work import search_work, training_work, word_counts
 from captioning.data.vocabulary import PAD
 from captioning.models import BeamSearch, Greedy
@@ -115,6 +119,23 @@ def test_a_ratio_above_one_is_better_for_rates_and_for_costs() -> None:
     assert "| 20.0 captions/s | 10.0 to 40.0 | 4.00  |" in markdown([rate])
 
 
+def test_a_precision_that_the_machine_lacks_is_a_blank_row() -> None:
+    products = {"fp32": {"torch.mm": 1e9}, "bf16": {}}
+    machine = Machine("a processor", 1, "2.0", "3.11", "today", products, copy=1e9)
+    setting = Setting([SIZE], CPU, 1, machine, photos=[], captions=10)
+    rows = [row for row in training_rows(setting) if row.contender == "ours, bf16"]
+    assert [row.figure for row in rows] == [None]
+    assert markdown(rows).splitlines()[-1].replace(" ", "").endswith("|ours,bf16||||||")
+
+
+def test_a_product_that_this_processor_lacks_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacking(*_: object) -> None:
+        raise RuntimeError("could not create a primitive descriptor")
+
+    monkeypatch.setattr(torch.ops.mkldnn, "_linear_pointwise", lacking)
+    assert set(measured_machine(CPU, side=8, copied=64).products["fp32"]) == {"torch.mm"}
+
+
 @pytest.mark.skipif(not CLEAR.exists(), reason="a process's peak is known on Linux only")
 def test_the_peak_of_a_training_step_holds_gradients_and_moments() -> None:
     size = dataclasses.replace(SIZE, hidden_dim=256, vocab_size=20_000)
@@ -123,8 +144,17 @@ def test_the_peak_of_a_training_step_holds_gradients_and_moments() -> None:
     assert 3 * 4 * parameters <= peak <= 6 * 4 * parameters  # of four bytes each
 
 
-def test_the_script_prints_a_table_and_writes_the_same_as_json(tmp_path: Path) -> None:
-    rows = "training,greedy,beam,end-to-end,encoding,reading"
+@pytest.mark.parametrize(
+    ("rows", "processor"),
+    [
+        ("training,greedy,beam,end-to-end,encoding,reading", {}),
+        ("training,beam", {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}),
+    ],
+    ids=["as it is", "with AVX2 only"],
+)
+def test_the_script_prints_a_table_and_writes_the_same_as_json(
+    rows: str, processor: dict[str, str], tmp_path: Path
+) -> None:
     options = ["--quick", "--rounds", "1", "--rows", rows, "--json", str(tmp_path / "figures.json")]
     finished = subprocess.run(
         [sys.executable, str(ROOT / "scripts" / "benchmark.py"), *options],
@@ -132,6 +162,7 @@ def test_the_script_prints_a_table_and_writes_the_same_as_json(tmp_path: Path) -
         capture_output=True,
         text=True,
         cwd=tmp_path,
+        env=os.environ | processor,
     )
     written = json.loads((tmp_path / "figures.json").read_text())
     names = {row["name"] for row in written["rows"]}
@@ -141,9 +172,7 @@ def test_the_script_prints_a_table_and_writes_the_same_as_json(tmp_path: Path) -
 
 
 def test_captions_are_scored_without_java_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    from benchmarks.machine import measured_machine
     from benchmarks.scoring import scoring_rows
-    from benchmarks.setting import Setting
 
     monkeypatch.setenv("PATH", "")
     machine = measured_machine(CPU, side=8, copied=64)
