@@ -46,13 +46,15 @@ class BestCheckpoint(ModelCheckpoint):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Remember the best score so far, also where the run's folder has been moved."""
         assert self.dirpath is not None
-        path = str(Path(self.dirpath) / f"{BEST}{self.FILE_EXTENSION}")
-        moved = {
-            "dirpath": self.dirpath,
-            "best_model_path": path,
-            "kth_best_model_path": path,
-            "best_k_models": {path: state_dict["best_model_score"]},
-        }
+        moved: dict[str, Any] = {"dirpath": self.dirpath}
+        best = state_dict["best_model_score"]
+        if best is not None:  # none before the first validation
+            path = str(Path(self.dirpath) / f"{BEST}{self.FILE_EXTENSION}")
+            moved |= {
+                "best_model_path": path,
+                "kth_best_model_path": path,
+                "best_k_models": {path: best},
+            }
         super().load_state_dict(state_dict | moved)
 
 
