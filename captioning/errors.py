@@ -1,5 +1,26 @@
 """The exceptions that mean: the input is wrong, not the program."""
 
+import errno
+from pathlib import Path
+
+REMEDIES = {
+    errno.ENOSPC: "free some space or choose another place",
+    errno.EDQUOT: "free some space or choose another place",
+    errno.EFBIG: "raise the limit on file sizes or choose another place",
+    errno.EACCES: "check the permissions or choose another place",
+    errno.EPERM: "check the permissions or choose another place",
+    errno.EROFS: "choose a place that can be written to",
+    errno.ENAMETOOLONG: "give a shorter name",
+    errno.ENOENT: "check the path",
+    errno.ENOTDIR: "check the path or choose another place",
+    errno.EISDIR: "give the path of a file",
+    errno.ELOOP: "check its symbolic links",
+    errno.EMFILE: "raise the limit on open files (ulimit -n)",
+    errno.ENFILE: "close other programs",
+    errno.EIO: "check the disk",
+}
+"""What to do about an operating-system error."""
+
 
 class InputError(Exception):
     """Bad input, told in one line that names the input and the remedy.
@@ -10,3 +31,24 @@ class InputError(Exception):
 
 class UsageError(InputError):
     """Options that a command does not have or cannot understand; exit code 2."""
+
+
+def as_input_error(
+    error: OSError, path: str | Path | None = None, trouble: str | None = None
+) -> InputError:
+    """An operating-system error as one line with the path and the remedy.
+
+    Args:
+        error: what the operating system said.
+        path: what was read or written; the path that the error names if none.
+        trouble: what cannot be done with it, such as "cannot be written".
+    """
+    named = path if path is not None else error.filename
+    reason = error.strerror or " ".join(str(error).split()) or type(error).__name__
+    remedy = REMEDIES.get(error.errno or 0, "check the path and the disk")
+    subject = "" if named is None else f"{_text(named)}: "
+    return InputError(f"{subject}{f'{trouble} ({reason})' if trouble else reason}; {remedy}")
+
+
+def _text(path: object) -> str:
+    return path.decode(errors="backslashreplace") if isinstance(path, bytes) else str(path)

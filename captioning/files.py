@@ -1,48 +1,108 @@
 """Files that are either whole or not there."""
 
+import glob
 import json
 import os
+import shutil
+import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from captioning.errors import InputError
+from captioning.errors import InputError, as_input_error
 
 
 @contextmanager
 def written_whole(path: str | Path) -> Iterator[Path]:
-    """A temporary path beside `path`, renamed to `path` when the block ends without an error.
+    """A temporary path, renamed to `path` when the block ends without an error.
 
-    The parent folder is made if need be. After an error `path` is as it was before. The temporary
-    name ends like `path`, since many writers choose the format by it.
+    It lies beside `path`, whose parent folder is made if need be. After an error `path` is as it
+    was before. The temporary name ends like `path`, since many writers choose the format by it.
+    Where `path` is a symbolic link, the file that it leads to is replaced; where it is a device or
+    a pipe, such as /dev/stdout, the content is written to it when the block has ended.
 
     Raises:
-        InputError: the folder cannot be written to, or `path` is a folder itself.
+        InputError: the folder or the file cannot be written to, or `path` is a folder itself.
     """
     path = Path(path)
-    if path.is_dir():
-        raise InputError(f"{path}: a folder, so no file can be written there; give a file name")
+    temporary = None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(
-            dir=path.parent, prefix=f".{path.stem}.", suffix=path.suffix
-        )
-    except OSError as error:
-        raise InputError(
-            f"{path}: cannot be written ({error.strerror}); choose another place"
-        ) from None
-    os.close(handle)
-    temporary = Path(name)
-    try:
+        if path.is_dir():
+            raise InputError(f"{path}: a folder, so no file can be written there; give a file name")
+        is_stream = _is_stream(path)
+        temporary = _temporary(path, None if is_stream else path.resolve().parent)
         yield temporary
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)  # mkstemp makes private files
-        temporary.replace(path)
+        if is_stream:
+            _copy_to_stream(temporary, path)
+        else:
+            umask = os.umask(0)
+            os.umask(umask)
+            temporary.chmod(0o666 & ~umask)  # mkstemp makes private files
+            temporary.replace(path.resolve())
+    except OSError as error:
+        if temporary and error.filename not in (None, str(temporary), str(path)):
+            raise  # of another file that the block reads
+        raise as_input_error(error, path, "cannot be written") from None
     finally:
-        temporary.unlink(missing_ok=True)
+        if temporary:
+            temporary.unlink(missing_ok=True)
+
+
+def remove_unfinished(path: str | Path) -> None:
+    """Remove what killed processes have left of writing `path`, which nobody is writing now."""
+    path = Path(path)
+    for file in path.parent.glob(glob.escape(_prefix(path)) + "*" + glob.escape(path.suffix)):
+        file.unlink(missing_ok=True)
+
+
+def _temporary(path: Path, folder: Path | None) -> Path:
+    """A new file in the folder, which is made if need be; in the system's own if none is given."""
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=folder, prefix=_prefix(path), suffix=path.suffix)
+    os.close(handle)
+    return Path(name)
+
+
+def _prefix(path: Path) -> str:
+    """How temporary names begin; cut, as a name that is long enough itself must get one too."""
+    return f".{path.stem[:32]}."
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether nothing may be renamed over `path`: a device, a pipe, a file that is our output."""
+    try:
+        there = path.stat()
+    except FileNotFoundError:
+        return False
+    return not stat.S_ISREG(there.st_mode) or _descriptor(there) is not None
+
+
+def _descriptor(there: os.stat_result) -> int | None:
+    """Our standard output or error, where that is the same file."""
+    for descriptor in (1, 2):
+        try:
+            if os.path.samestat(there, os.fstat(descriptor)):
+                return descriptor
+        except OSError:  # closed
+            continue
+    return None
+
+
+def _copy_to_stream(content: Path, stream: Path) -> None:
+    """Write the content of a file to a stream."""
+    descriptor = _descriptor(stream.stat())
+    if descriptor is None:
+        target = os.open(stream, os.O_WRONLY)
+    else:  # after what was printed before
+        for output in filter(None, (sys.stdout, sys.stderr)):
+            output.flush()
+        target = os.dup(descriptor)
+    with content.open("rb") as source, os.fdopen(target, "wb") as file:
+        shutil.copyfileobj(source, file)
 
 
 def made_folder(path: str | Path) -> Path:
@@ -57,9 +117,7 @@ def made_folder(path: str | Path) -> Path:
         with tempfile.TemporaryFile(dir=path):
             return path
     except OSError as error:
-        raise InputError(
-            f"{path}: no folder that can be written to ({error.strerror}); choose another place"
-        ) from None
+        raise as_input_error(error, path, "no folder that can be written to") from None
 
 
 def write_json(path: str | Path, value: Any) -> None:

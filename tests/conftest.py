@@ -1,6 +1,8 @@
 import contextlib
 import io
+import resource
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -152,3 +154,16 @@ def captioner(vocabulary: Vocabulary) -> Captioner:
     for parameter in decoder.parameters():
         torch.nn.init.normal_(parameter, std=0.7)
     return Captioner(encoder, decoder, vocabulary, Preprocessing(32)).eval()
+
+
+@contextlib.contextmanager
+def files_no_larger_than(size: int) -> Iterator[None]:
+    """Writing more bytes to a file fails in the middle, as it does on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)

@@ -1,10 +1,13 @@
+import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from captioning.errors import InputError
-from captioning.files import read_json, write_json, written_whole
+from captioning.files import read_json, remove_unfinished, write_json, written_whole
+from tests.conftest import files_no_larger_than
 
 
 def test_a_file_appears_only_when_its_block_has_ended(tmp_path: Path) -> None:
@@ -16,8 +19,8 @@ def test_a_file_appears_only_when_its_block_has_ended(tmp_path: Path) -> None:
 
 def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "page.txt").write_text("old")
-    with pytest.raises(FileExistsError), written_whole(tmp_path / "page.txt") as temporary:
-        temporary.mkdir()
+    with pytest.raises(UnicodeEncodeError), written_whole(tmp_path / "page.txt") as temporary:
+        temporary.write_text("half of it, and \udcff", encoding="utf-8")
     assert [path.name for path in tmp_path.iterdir()] == ["page.txt"]
     assert (tmp_path / "page.txt").read_text() == "old"
 
@@ -89,3 +92,62 @@ def test_writing_does_not_change_the_umask(tmp_path: Path) -> None:
         assert (tmp_path / "value.json").stat().st_mode & 0o777 == 0o640
     finally:
         os.umask(before)
+
+
+def test_a_disk_that_is_full_keeps_the_old_file_and_is_named_in_one_line(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "page.txt"
+    path.write_text("old")
+    with (
+        files_no_larger_than(1000),
+        pytest.raises(InputError, match=r"page\.txt: cannot be written \(File too large\); \w+"),
+        written_whole(path) as temporary,
+    ):
+        temporary.write_text("new" * 1000)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_error_of_another_file_is_not_blamed_on_this_one(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), written_whole(tmp_path / "page.txt"):
+        (tmp_path / "source.txt").read_text()
+
+
+def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as threads:
+        read = threads.submit(pipe.read_text)
+        write_json(pipe, [1])
+        assert json.loads(read.result(timeout=60)) == [1]
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]
+
+
+def test_a_full_device_is_named_and_stays_a_device() -> None:
+    with pytest.raises(InputError, match="/dev/full: cannot be written"):
+        write_json("/dev/full", [1])
+    assert Path("/dev/full").is_char_device()
+
+
+def test_the_target_of_a_link_is_replaced_and_not_the_link(tmp_path: Path) -> None:
+    link = tmp_path / "link.json"
+    link.symlink_to(tmp_path / "there" / "value.json")
+    write_json(link, 1)
+    assert link.is_symlink()
+    assert read_json(tmp_path / "there" / "value.json") == 1
+
+
+def test_a_name_of_the_greatest_length_can_be_written(tmp_path: Path) -> None:
+    path = tmp_path / f"{'n' * 250}.json"
+    write_json(path, 1)
+    assert read_json(path) == 1
+
+
+def test_what_killed_processes_left_of_a_file_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    kept = [tmp_path / name for name in ("last.ckpt", ".best.abcdefgh.ckpt", ".last.json")]
+    for path in (*kept, tmp_path / ".last.abcdefgh.ckpt"):
+        path.touch()
+    remove_unfinished(tmp_path / "last.ckpt")
+    assert sorted(tmp_path.iterdir()) == sorted(kept)

@@ -3,16 +3,18 @@
 import csv
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 import wandb
+from lightning_fabric.loggers.logger import rank_zero_experiment
 from pytorch_lightning.loggers import CSVLogger, Logger, WandbLogger
+from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 
-from captioning.errors import InputError
+from captioning.errors import InputError, as_input_error
 from captioning.files import written_whole
 
 MODES = ("online", "offline", "disabled")
@@ -33,7 +35,7 @@ def loggers(folder: Path, config: dict[str, Any], resume: bool) -> list[Logger]:
         InputError: W&B shall be online, but nobody has logged in.
     """
     earlier = len(list(folder.glob("csv*"))) if resume else 0
-    table = CSVLogger(folder, name="", version=f"csv-{earlier + 1}" if earlier else "csv")
+    table = MetricsTable(folder, name="", version=f"csv-{earlier + 1}" if earlier else "csv")
     mode = wandb_mode()
     if mode == "disabled":
         return [table]
@@ -47,6 +49,39 @@ def loggers(folder: Path, config: dict[str, Any], resume: bool) -> list[Logger]:
         settings=settings,
     )
     return [table, board]
+
+
+class MetricsTable(CSVLogger):
+    """Lightning's CSV of metrics, of which a kill or a full disk loses no earlier row."""
+
+    @property
+    @rank_zero_experiment
+    def experiment(self) -> Any:
+        """What writes the rows."""
+        if self._experiment is None:
+            self._experiment = _WholeRows(self.log_dir)
+        return self._experiment
+
+
+class _WholeRows(ExperimentWriter):
+    def save(self) -> None:
+        """Append the rows since the last call; all of them, or none where the disk is full.
+
+        Raises:
+            InputError: the file cannot be written.
+        """
+        path = Path(self.metrics_file_path)
+        before = path.stat().st_size if path.exists() else 0
+        try:
+            super().save()
+        except OSError as error:
+            if path.exists():
+                os.truncate(path, before)
+            raise as_input_error(error, path, "cannot be written") from None
+
+    def _rewrite_with_new_header(self, fieldnames: list[str]) -> None:
+        path = Path(self.metrics_file_path)
+        _write_table(path, list(csv.DictReader(path.read_text().splitlines())), fieldnames)
 
 
 class EveryStepOnce(pl.Callback):
@@ -67,11 +102,17 @@ def keep_steps(path: Path, count: int) -> None:
     lines = path.read_text().splitlines(keepends=True)
     reader = csv.DictReader(line for line in lines if line.endswith("\n"))
     kept = [row for row in reader if int(row["step"]) < count]
-    if len(kept) < len(lines) - 1:
-        with written_whole(path) as whole, whole.open("w", newline="") as file:
-            writer = csv.DictWriter(file, reader.fieldnames or [])
-            writer.writeheader()
-            writer.writerows(kept)
+    if reader.fieldnames is None:  # killed within the header
+        path.unlink()
+    elif len(kept) < len(lines) - 1:
+        _write_table(path, kept, reader.fieldnames)
+
+
+def _write_table(path: Path, rows: Sequence[Mapping[str, Any]], fieldnames: Sequence[str]) -> None:
+    with written_whole(path) as whole, whole.open("w", newline="") as file:
+        writer = csv.DictWriter(file, fieldnames)
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def wandb_mode() -> str:

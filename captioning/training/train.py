@@ -18,12 +18,13 @@ from pytorch_lightning.callbacks import (
     WeightAveraging,
 )
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
+from pytorch_lightning.plugins.io import TorchCheckpointIO
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from captioning.allocation import keep_freed_memory
 from captioning.data.module import CaptionData
 from captioning.errors import InputError, UsageError
-from captioning.files import made_folder, written_whole
+from captioning.files import made_folder, remove_unfinished, written_whole
 from captioning.models.device import fast_precision
 from captioning.training.callbacks import (
     BEST,
@@ -33,6 +34,7 @@ from captioning.training.callbacks import (
     LastCheckpoint,
     SeededSteps,
 )
+from captioning.training.checkpoint_io import WholeCheckpoints
 from captioning.training.complaints import check_files, complaint
 from captioning.training.loggers import EveryStepOnce, loggers, wandb_within
 from captioning.training.module import CaptioningModule
@@ -193,6 +195,8 @@ class TrainCLI(LightningCLI):
             )
         )
         assert isinstance(trainer, pl.Trainer)
+        if type(trainer.strategy.checkpoint_io) is TorchCheckpointIO:  # no other one was chosen
+            trainer.strategy.checkpoint_io = WholeCheckpoints()
         return trainer
 
     def settings(self) -> dict[str, Any]:
@@ -229,6 +233,8 @@ def train(arguments: list[str]) -> Path | None:
             if resumed is None:
                 for old in (cli.last, cli.best):  # of a run to be overwritten: never resume from it
                     old.unlink(missing_ok=True)
+            for checkpoint in (cli.last, cli.best):
+                remove_unfinished(checkpoint)
             with written_whole(cli.folder / "config.yaml") as path:
                 path.write_text(yaml.safe_dump(cli.settings(), sort_keys=False), encoding="utf-8")
         with wandb_within(cli.folder):

@@ -9,7 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from captioning.training.loggers import keep_steps
+from captioning.errors import InputError
+from captioning.training.loggers import MetricsTable, keep_steps
+from tests.conftest import files_no_larger_than
 from tests.training.conftest import Train, assert_same_training, interrupt_at, saved, with_scores
 
 
@@ -66,6 +68,70 @@ train({[*folder, *often]!r})
     assert_same_training(whole, parts)
     assert [step for step, _ in logged(whole)] == list(range(9))
     assert logged(parts) == logged(whole)
+
+
+@pytest.mark.parametrize("save_every", ["10", "0"], ids=["by epochs", "within epochs"])
+def test_a_training_stopped_before_its_first_validation_resumes(
+    trained: Train, save_every: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ("--trainer.check_val_every_n_epoch", "2", "--save_every", save_every)
+    whole = trained("whole", *options)
+    with monkeypatch.context() as patch:
+        interrupt_at(4, patch)  # the first validation follows step 5
+        with pytest.raises(KeyboardInterrupt, match="--resume"):
+            trained("parts", *options)
+    parts = trained("parts", *options, "--resume")
+    assert_same_training(whole, parts)
+    assert saved(parts, "best.ckpt")["global_step"] == saved(whole, "best.ckpt")["global_step"]
+
+
+def test_a_full_disk_keeps_the_checkpoints_and_metrics_of_before(
+    trained: Train, tmp_path: Path
+) -> None:
+    folder = trained("run", "--trainer.max_epochs", "1")
+    before = {name: (folder / name).read_bytes() for name in ("best.ckpt", "last.ckpt")}
+    with (
+        files_no_larger_than(len(before["last.ckpt"]) // 2),
+        pytest.raises(InputError, match=r"\.ckpt: cannot be written"),
+    ):
+        trained("run", "--trainer.max_epochs", "2", "--resume")
+    assert {name: (folder / name).read_bytes() for name in before} == before
+    assert not list(folder.glob(".*.ckpt"))
+    trained("run", "--trainer.max_epochs", "2", "--resume")
+    assert saved(folder)["epoch"] == 1
+
+
+def test_a_kill_while_a_checkpoint_is_written_leaves_nothing_after_the_next_start(
+    trained: Train, tmp_path: Path
+) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".last.abcdefgh.ckpt").touch()
+    assert not list(trained("run").glob(".*.ckpt"))
+
+
+def test_rows_that_do_not_fit_the_disk_leave_the_earlier_ones(tmp_path: Path) -> None:
+    table = MetricsTable(tmp_path, name="", version="csv")
+    table.log_metrics({"train/loss": 1.5}, step=0)
+    table.save()
+    path = tmp_path / "csv" / "metrics.csv"
+    before = path.read_text()
+    for step in range(1, 50):
+        table.log_metrics({"train/loss": 1.5}, step=step)
+    with (
+        files_no_larger_than(len(before) + 10),
+        pytest.raises(InputError, match=r"metrics\.csv: cannot be written"),
+    ):
+        table.save()
+    assert path.read_text() == before
+
+
+def test_a_new_score_keeps_the_rows_of_before(tmp_path: Path) -> None:
+    table = MetricsTable(tmp_path, name="", version="csv")
+    for name in ("train/loss", "val/BLEU-4"):
+        table.log_metrics({name: 1.5}, step=0)
+        table.save()
+    written = (tmp_path / "csv" / "metrics.csv").read_text().split()
+    assert written == ["step,train/loss,val/BLEU-4", "0,1.5,", "0,,1.5"]
 
 
 def test_an_interrupt_leaves_interrupts_switched_on(
@@ -140,6 +206,13 @@ def test_a_row_that_a_kill_cut_short_is_left_out(tmp_path: Path) -> None:
     table.write_text("epoch,step,train/loss\n0,0,1.5\n0,1,1.25\n0,1")
     keep_steps(table, 5)
     assert table.read_text().split() == ["epoch,step,train/loss", "0,0,1.5", "0,1,1.25"]
+
+
+def test_a_header_that_a_kill_cut_short_is_removed(tmp_path: Path) -> None:
+    table = tmp_path / "metrics.csv"
+    table.write_text("epoch,step,tra")
+    keep_steps(table, 5)
+    assert not table.exists()
 
 
 def test_a_table_with_nothing_to_take_back_is_left_alone(tmp_path: Path) -> None:

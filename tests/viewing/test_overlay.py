@@ -198,7 +198,7 @@ def test_a_save_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mo
         raise OSError("no space left on device")
 
     monkeypatch.setattr(Figure, "savefig", half)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(InputError, match="no space"):
         save(photo(), caption("dog"), tmp_path / "overlay.png")
     assert list(tmp_path.iterdir()) == []
 

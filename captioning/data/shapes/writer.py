@@ -14,7 +14,7 @@ from tqdm import tqdm
 from captioning.data.shapes.drawing import box, mask, picture
 from captioning.data.shapes.language import captions
 from captioning.data.shapes.scene import KINDS, Background, Scene, Shape, random_scene
-from captioning.errors import InputError
+from captioning.errors import InputError, as_input_error
 from captioning.files import read_json, write_json
 
 SETTINGS = "shapes.json"
@@ -85,9 +85,7 @@ def write_shapes(
                 files |= _tables(split, drawn, settings)
         _write_annotations(directory, files)
     except OSError as error:
-        raise InputError(
-            f"{directory}: cannot be written ({error.strerror}); make room or choose another folder"
-        ) from None
+        raise as_input_error(error, directory, "cannot be written") from None
 
 
 def read_scenes(directory: str | Path, split: str) -> dict[int, Scene]:

@@ -1,0 +1,107 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from importlib.abc import MetaPathFinder
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import captioning.__main__ as program
+from captioning.cli import main
+from captioning.cli.program import INTERRUPTED
+from captioning.data.shapes import writer
+
+REDIRECTIONS = ["> /dev/full", "2> /dev/full > /dev/full", ">&-", ">&- 2>&-"]
+
+
+def run(redirection: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Run the command with its output redirected by a shell."""
+    command = f'"$@" {redirection}'
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    return subprocess.run(
+        ["sh", "-c", command, "sh", sys.executable, "-m", "captioning", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=buffered,
+    )
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["check", "DATA"]], ids=" ".join)
+@pytest.mark.parametrize("redirection", REDIRECTIONS)
+def test_output_that_nobody_can_take_is_one_line(
+    arguments: list[str], redirection: str, shapes_data: Path
+) -> None:
+    given = [str(shapes_data) if argument == "DATA" else argument for argument in arguments]
+    finished = run(redirection, *given)
+    assert finished.returncode in (1, 2)
+    lines = finished.stderr.splitlines()
+    assert len(lines) == ("2>" not in redirection)
+    assert all(line.startswith("captioning: standard output") for line in lines)
+
+
+def test_a_report_goes_through_standard_output(shapes_data: Path, tmp_path: Path) -> None:
+    captions = str(shapes_data / "annotations" / "captions_val.json")
+    results = tmp_path / "results.json"
+    results.write_text('[{"image_id": 1000001, "caption": "a circle"}]')
+    finished = run("| cat", "score", str(results), captions, "--json", "/dev/stdout")
+    assert finished.returncode == 0
+    assert finished.stdout.startswith("{")
+    assert "BLEU-4" in finished.stdout.splitlines()[-1] or "CIDEr" in finished.stdout
+
+
+def test_a_bare_interrupt_says_that_it_was_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(writer, "random_scene", interrupted)
+    assert main(["shapes", str(tmp_path / "shapes")]) == INTERRUPTED
+    assert capsys.readouterr().err.splitlines()[-1] == "captioning: interrupted"
+
+
+def test_an_interrupt_among_the_first_imports_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupting(MetaPathFinder):
+        def find_spec(self, name: str, path: Any, target: Any = None) -> None:
+            if name == "captioning.cli":
+                raise KeyboardInterrupt
+
+    for name in [name for name in sys.modules if name.startswith("captioning.cli")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
+    assert program.main() == INTERRUPTED
+    assert capsys.readouterr().err == "captioning: interrupted\n"
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.1, 0.4])
+def test_ctrl_c_at_any_time_is_one_line(delay: float, tmp_path: Path) -> None:
+    # Python itself tells of an interrupt before our first line, so the clock starts there.
+    code = (
+        "import sys\n"
+        "try:\n"
+        "    print('started', flush=True)\n"
+        "    from captioning.__main__ import main\n"
+        "    sys.exit(main())\n"
+        "except KeyboardInterrupt:\n"
+        "    sys.exit(130)\n"
+    )
+    options = ["shapes", str(tmp_path / "shapes"), "--train", "100000"]
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(delay)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == INTERRUPTED
+    assert "Traceback" not in errors
