@@ -319,3 +319,12 @@ def test_features_of_a_trained_encoder(
 ) -> None:
     error = refusal([*training, "--data.features", str(tmp_path / "features")], capsys)
     assert "set data.features to null" in error
+
+
+@pytest.mark.parametrize("option", ["accelerator", "strategy", "devices"])
+def test_what_lightning_says_of_an_unknown_name_is_one_line(
+    option: str, training: list[str], capsys: Capture
+) -> None:
+    error = refusal([*training, f"--trainer.{option}", "nonsense"], capsys)
+    assert "trainer: " in error
+    assert option in error

@@ -185,7 +185,11 @@ class TrainCLI(LightningCLI):
         ):
             callbacks.append(Progress())
         changes = {"logger": logger, "callbacks": callbacks, "default_root_dir": str(self.folder)}
-        trainer: Any = super().instantiate_trainer(**(kwargs | changes))
+        try:
+            trainer: Any = super().instantiate_trainer(**(kwargs | changes))
+        except (TypeError, ValueError) as error:  # names that Lightning does not know
+            reason = " ".join(str(error).split())
+            raise InputError(f"trainer: {reason}; see {self.command} --help") from None
         # Averaged weights are taken back when a validation ends; what others show of it comes
         # before that.
         trainer.callbacks.sort(
