@@ -17,6 +17,9 @@ from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 from captioning.errors import InputError, as_input_error
 from captioning.files import written_whole
 
+LAST_STEP = "last_step"
+"""Where a checkpoint has the metrics of its last step."""
+
 MODES = ("online", "offline", "disabled")
 DATA = "WANDB_DATA_DIR"
 
@@ -85,16 +88,47 @@ class _WholeRows(ExperimentWriter):
 
 
 class EveryStepOnce(pl.Callback):
-    """Takes back what a run's CSVs have of steps that a resumed training makes again.
+    """Sees to it that a run's CSVs have every step once, however often it was killed and resumed.
 
-    A killed training has written more steps than its last checkpoint knows of.
+    A killed training may have written more steps than its last checkpoint knows of, and one step
+    less: within an epoch a checkpoint is written before Lightning logs its last step.
     """
 
+    def __init__(self) -> None:
+        self._last_step: dict[str, float] = {}
+
+    def on_save_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Write what is logged so far, and keep the last step's metrics with the checkpoint."""
+        for logger in trainer.loggers:
+            logger.save()
+        checkpoint[LAST_STEP] = {
+            name: value.item()
+            for name, value in trainer.logged_metrics.items()
+            if name.startswith("train/")
+        }
+
+    def on_load_checkpoint(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Remember the last step's metrics."""
+        self._last_step = checkpoint.get(LAST_STEP, {})  # none by earlier versions
+
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Keep the steps before the first one that is to come."""
-        if trainer.is_global_zero:
-            for path in Path(trainer.default_root_dir).glob("csv*/metrics.csv"):
-                keep_steps(path, trainer.global_step)
+        """Keep the steps before the first one that is to come, the last of them too."""
+        if not trainer.is_global_zero:
+            return
+        count = trainer.global_step
+        paths = list(Path(trainer.default_root_dir).glob("csv*/metrics.csv"))
+        for path in paths:
+            keep_steps(path, count)
+        every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]
+        is_due = self._last_step and every and count % every == 0
+        if is_due and not any(_has_step(path, count - 1, self._last_step) for path in paths):
+            row = {"epoch": trainer.current_epoch, **self._last_step}
+            for logger in trainer.loggers:
+                logger.log_metrics(row, step=count - 1)
 
 
 def keep_steps(path: Path, count: int) -> None:
@@ -106,6 +140,12 @@ def keep_steps(path: Path, count: int) -> None:
         path.unlink()
     elif len(kept) < len(lines) - 1:
         _write_table(path, kept, reader.fieldnames)
+
+
+def _has_step(path: Path, step: int, metrics: Mapping[str, float]) -> bool:
+    """Whether a row of the table has a step's metrics."""
+    rows = csv.DictReader(path.read_text().splitlines()) if path.exists() else ()
+    return any(int(row["step"]) == step and all(row.get(name) for name in metrics) for row in rows)
 
 
 def _write_table(path: Path, rows: Sequence[Mapping[str, Any]], fieldnames: Sequence[str]) -> None:

@@ -176,7 +176,7 @@ class TrainCLI(LightningCLI):
         if logger is None:
             resume = self.config.resume
             logger = not self.is_trial and loggers(self.folder, self.settings(), resume)
-            if resume and logger:
+            if logger:
                 callbacks.append(EveryStepOnce())
         if logger:
             callbacks.append(LearningRateMonitor(logging_interval="step"))

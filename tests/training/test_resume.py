@@ -6,10 +6,12 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from captioning.errors import InputError
+from captioning.training.callbacks import LastCheckpoint
 from captioning.training.loggers import MetricsTable, keep_steps
 from tests.conftest import files_no_larger_than
 from tests.training.conftest import Train, assert_same_training, interrupt_at, saved, with_scores
@@ -132,6 +134,27 @@ def test_a_new_score_keeps_the_rows_of_before(tmp_path: Path) -> None:
         table.save()
     written = (tmp_path / "csv" / "metrics.csv").read_text().split()
     assert written == ["step,train/loss,val/BLEU-4", "0,1.5,", "0,,1.5"]
+
+
+def test_a_kill_right_after_a_checkpoint_loses_no_row(
+    trained: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ("--trainer.log_every_n_steps", "1", "--save_every", "0")
+    whole = trained("whole", *options)
+    save = LastCheckpoint.on_train_batch_end
+
+    def save_and_end(self: LastCheckpoint, trainer: Any, *arguments: Any) -> None:
+        save(self, trainer, *arguments)
+        if trainer.global_step == 5 and self.minutes is not None:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LastCheckpoint, "on_train_batch_end", save_and_end)
+        with pytest.raises(KeyboardInterrupt):
+            trained("parts", *options)
+    parts = trained("parts", *options, "--resume")
+    assert len(logged(whole)) == 9
+    assert logged(parts) == logged(whole)
 
 
 def test_an_interrupt_leaves_interrupts_switched_on(
