@@ -128,17 +128,3 @@ def write_json(path: str | Path, value: Any) -> None:
             encoding="utf-8",
             errors="backslashreplace",  # what is no UTF-8 in a file name, as JSON escapes it
         )
-
-
-def read_json(path: str | Path) -> Any:
-    """The value of a UTF-8 JSON file, with or without a byte-order mark.
-
-    Raises:
-        InputError: the file is missing, unreadable or no JSON.
-    """
-    try:
-        return json.loads(Path(path).read_text(encoding="utf-8-sig"))
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; check the path") from None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise InputError(f"{path}: not a readable JSON file ({error})") from None

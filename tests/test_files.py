@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from captioning.errors import InputError
-from captioning.files import read_json, remove_unfinished, write_json, written_whole
+from captioning.files import remove_unfinished, write_json, written_whole
+from captioning.untrusted import read_json
 from tests.conftest import files_no_larger_than
 
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from captioning.data.preprocessing import Preprocessing
 from captioning.errors import InputError
-from captioning.files import read_json
+from captioning.untrusted import read_json
 
 ANNOTATIONS = "annotations.npy"
 INDEX = "index.json"

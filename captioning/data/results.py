@@ -5,7 +5,7 @@ from typing import Any
 
 from captioning.data.readers.fields import field
 from captioning.errors import InputError
-from captioning.files import read_json
+from captioning.untrusted import read_json
 
 RESULTS_REMEDY = "expected COCO's results format (a list of objects with image_id and caption)"
 REFERENCES_REMEDY = (

@@ -27,7 +27,8 @@ from jaxtyping import Float16
 
 from captioning.data.features import ANNOTATIONS, INDEX, REMEDY, has_changed, place
 from captioning.errors import InputError
-from captioning.files import made_folder, read_json, write_json
+from captioning.files import made_folder, write_json
+from captioning.untrusted import read_json
 
 UNFINISHED = "index.unfinished.json"
 LOCK = "writing.lock"

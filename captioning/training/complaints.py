@@ -1,15 +1,13 @@
 """What the parser of options complains of, in one line that names the option and the remedy."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
-from importlib import import_module
 from inspect import signature
-from pathlib import Path
+from typing import Any
 
-import yaml
-
-from captioning.errors import UsageError
+from captioning.training.permitted import PACKAGES
 
 _UNKNOWN = (
     re.compile(r"unrecognized arguments: --(?P<option>[\w.-]+)"),
@@ -20,39 +18,11 @@ _UNKNOWN = (
 )
 _KEY = re.compile(r'Parser key "(?P<key>[\w.]+)":')
 _CLASS = re.compile(r"class_path['\"]?[=: ]\s*'(?P<path>[\w.]+)'")
+_DENIED = re.compile(r"Importing '(?P<path>[\w.]+)' is not allowed")
 _NO_CLASS = re.compile(r"(?:given class_path '|dot import path string: )(?P<path>[\w.]+)")
 _VALUE = re.compile(r"(?:Got value|Given value): *(?P<value>.*)")
 _EXPECTED = re.compile(r"Expected an? (?P<type>.+?)(?:\. Got value.*)?$", re.MULTILINE)
 LONGEST = 200
-
-
-def check_files(arguments: Sequence[str]) -> None:
-    """Read every configuration file among the arguments, to name one that is none.
-
-    Raises:
-        UsageError: a file is missing, or is not a YAML mapping.
-    """
-    for name in _config_files(arguments):
-        path = Path(name)
-        try:
-            content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise UsageError(f"{path}: no such configuration; check the path") from None
-        except OSError as error:
-            raise UsageError(f"{path}: cannot be read ({error.strerror}); give a file") from None
-        except (UnicodeDecodeError, yaml.YAMLError) as error:
-            reason = _line(str(error))
-            raise UsageError(f"{path}: not YAML ({reason}); correct it there") from None
-        if not isinstance(content, dict):
-            raise UsageError(f"{path}: holds no configuration; see configs/ for examples")
-
-
-def _config_files(arguments: Sequence[str]) -> Iterator[str]:
-    for index, argument in enumerate(arguments):
-        if argument in ("-c", "--config") and index + 1 < len(arguments):
-            yield arguments[index + 1]
-        elif argument.startswith("--config="):
-            yield argument.removeprefix("--config=")
 
 
 def complaint(message: str, known: Iterable[str]) -> str:
@@ -73,6 +43,8 @@ def complaint(message: str, known: Iterable[str]) -> str:
             f"{message.rpartition('required: ')[2]} not given; start from a configuration: "
             "captioning train --config configs/shapes.yaml"
         )
+    if denied := _DENIED.search(message):
+        return f"{key}: {_denied(denied['path'])}"
     value, expected = _VALUE.search(message), _EXPECTED.findall(message)
     if value and expected:
         types = " or ".join(dict.fromkeys(map(_line, expected)))
@@ -84,6 +56,20 @@ def complaint(message: str, known: Iterable[str]) -> str:
         )
     text = _line(message[where.end() :] if where else message)
     return f"{f'{key}: ' if key else ''}{text[:LONGEST]}; see captioning train --help"
+
+
+def _denied(path: str) -> str:
+    """Why a configuration may not name this, and what to do."""
+    module, _, name = path.rpartition(".")
+    if path.partition(".")[0] in PACKAGES:
+        return (
+            f"there is no class {path!r} that a configuration may name; give the path of one, "
+            "as in the files of configs/"
+        )
+    return (
+        f"there is no class {name!r} of {module!r} that a configuration may name; "
+        f"if the module is your own, give --import {module}"
+    )
 
 
 def _unknown(group: str, option: str, known: Sequence[str]) -> str:
@@ -104,8 +90,10 @@ def _parameters(message: str, key: str) -> list[str]:
     names = []
     for match in _CLASS.finditer(message):
         module, _, name = match["path"].rpartition(".")
-        parameters = signature(getattr(import_module(module), name)).parameters
-        names += [f"{key}.{parameter}" for parameter in parameters]
+        # What the message names need not be a class: nothing is imported for its sake.
+        found: Any = vars(sys.modules[module]).get(name) if module in sys.modules else None
+        if isinstance(found, type):
+            names += [f"{key}.{parameter}" for parameter in signature(found).parameters]
     return names
 
 

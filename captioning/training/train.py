@@ -35,9 +35,17 @@ from captioning.training.callbacks import (
     SeededSteps,
 )
 from captioning.training.checkpoint_io import WholeCheckpoints
-from captioning.training.complaints import check_files, complaint
+from captioning.training.complaints import complaint
+from captioning.training.configuration import (
+    IMPORT,
+    MODE,
+    ConfigurationParser,
+    check_files,
+    split_imports,
+)
 from captioning.training.loggers import EveryStepOnce, loggers, wandb_within
 from captioning.training.module import CaptioningModule
+from captioning.training.permitted import import_modules, permit
 from captioning.training.pictures import ValidationTable
 from captioning.training.progress import Progress
 from captioning.training.quiet import quiet
@@ -47,7 +55,8 @@ class TrainCLI(LightningCLI):
     """The parts of a training, built from YAML files and options.
 
     Args:
-        arguments: LightningCLI's options, such as ``--config configs/shapes.yaml``.
+        arguments: LightningCLI's options, such as ``--config configs/shapes.yaml``, and
+            ``--import`` with the modules of further classes that they name.
 
     Raises:
         InputError: options or data are not as they should be.
@@ -56,10 +65,13 @@ class TrainCLI(LightningCLI):
     command = "captioning train"
 
     def __init__(self, arguments: list[str]) -> None:
+        modules, options = split_imports(arguments)
+        import_modules(modules)
+        permit(modules)
         super().__init__(
             CaptioningModule,
             CaptionData,
-            args=arguments,
+            args=options,
             run=False,
             seed_everything_default=0,
             trainer_defaults={
@@ -72,7 +84,13 @@ class TrainCLI(LightningCLI):
             save_config_callback=None,
             auto_configure_optimizers=False,
             load_from_checkpoint_support=False,
-            parser_kwargs={"exit_on_error": False, "allow_abbrev": False, "prog": self.command},
+            parser_class=ConfigurationParser,
+            parser_kwargs={
+                "exit_on_error": False,
+                "allow_abbrev": False,
+                "prog": self.command,
+                "parser_mode": MODE,
+            },
         )
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
@@ -115,6 +133,10 @@ class TrainCLI(LightningCLI):
             action="store_true",
             help="start anew where trainer.default_root_dir holds an earlier run",
         )
+        parser.epilog = (
+            f"{IMPORT} MODULE, any number of times, lets the configuration name the classes of a "
+            "module of yours, such as another decoder; see docs/configuration.md"
+        )
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         """Read the options.
@@ -122,11 +144,11 @@ class TrainCLI(LightningCLI):
         Raises:
             UsageError: an option that there is not, or a value that does not fit.
         """
-        check_files(args)
+        known = [action.dest for action in parser._actions]
+        check_files(args, {name.partition(".")[0] for name in known if "." in name})
         try:
             super().parse_arguments(parser, args)
         except ArgumentError as error:
-            known = [action.dest for action in parser._actions]
             raise UsageError(complaint(str(error), known)) from None
 
     @property

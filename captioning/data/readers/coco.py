@@ -11,7 +11,7 @@ from captioning.data.readers.fields import field
 from captioning.data.readers.reader import Contents, Problem, Reader, folder_of, in_order
 from captioning.data.records import ImageObject, Record
 from captioning.errors import InputError
-from captioning.files import read_json
+from captioning.untrusted import read_json
 
 CAPTIONS_REMEDY = "expected COCO's captions format (images with id, annotations with caption)"
 INSTANCES_REMEDY = "expected COCO's instances format (annotations with bbox and category_id)"

@@ -1,9 +1,13 @@
 """Values out of files that may not be what they claim to be."""
 
 from pathlib import Path
+from reprlib import Repr
 from typing import Any
 
 from captioning.errors import InputError
+
+_LIMITED = Repr()  # a value may be millions of values, or brackets in brackets
+_LIMITED.maxlevel, _LIMITED.maxdict = 3, 8
 
 NAMES = {dict: "an object", list: "a list", str: "text", int: "a whole number"}
 
@@ -32,22 +36,6 @@ def field(entry: Any, key: str, *types: type, source: Path | str, remedy: str) -
     return value
 
 
-def text_of(path: Path) -> str:
-    """The text of a UTF-8 file, with or without a byte-order mark.
-
-    Raises:
-        InputError: the file is missing or no UTF-8 text.
-    """
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; check the path") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); check the path") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: not UTF-8 text; save it with the encoding UTF-8") from None
-
-
 def _short(value: Any) -> str:
-    text = " ".join(repr(value).split())
+    text = " ".join(_LIMITED.repr(value).split())
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -4,10 +4,10 @@ from collections import defaultdict
 from functools import cached_property
 from pathlib import Path
 
-from captioning.data.readers.fields import text_of
 from captioning.data.readers.reader import Contents, Reader, folder_of, in_order
 from captioning.data.records import Record
 from captioning.errors import InputError
+from captioning.untrusted import text_of
 
 TOKENS = "Flickr8k.token.txt"
 LISTS = {

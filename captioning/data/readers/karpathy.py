@@ -9,7 +9,7 @@ from captioning.data.readers.fields import field
 from captioning.data.readers.reader import Contents, Reader, folder_of, in_order
 from captioning.data.records import Record
 from captioning.errors import InputError
-from captioning.files import read_json
+from captioning.untrusted import read_json
 
 REMEDY = "expected Karpathy's format (images with filename, split and sentences)"
 

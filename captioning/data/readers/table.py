@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
-from captioning.data.readers.fields import field, text_of
+from captioning.data.readers.fields import field
 from captioning.data.readers.reader import Contents, Reader, in_order
 from captioning.data.records import Record
 from captioning.errors import InputError
+from captioning.untrusted import text_of
 
 TABLES = ("captions.csv", "captions.jsonl")
 REMEDY = "expected file_name and caption"

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from captioning.data.readers.fields import field
-from captioning.files import read_json
+from captioning.untrusted import read_json
 
 COCO = Path(__file__).with_name("coco_words.json")
 REMEDY = (

@@ -1,0 +1,126 @@
+"""Configurations as the parser of options gets them: files that have been looked through."""
+
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonargparse import get_loader, set_loader
+from pytorch_lightning.cli import LightningArgumentParser
+
+from captioning.errors import InputError, UsageError
+from captioning.untrusted import MAX_YAML_BYTES, check_keys, check_yaml, text_of
+
+MODE = "bounded_yaml"
+"""The mode of jsonargparse's parsers in which nothing is parsed without bounds."""
+
+IMPORT = "--import"
+
+_load = get_loader("yaml")
+
+
+def bounded_yaml(text: str) -> Any:
+    """The value of YAML text, of a file or an option: jsonargparse's, in bounded time and memory.
+
+    Raises:
+        yaml.YAMLError: it is no YAML of plain values, too large, or nested too deep.
+    """
+    check_yaml(text)
+    try:
+        value = _load(text)
+        check_keys(value)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        # Of numbers and dates that Python does not have.
+        raise yaml.YAMLError(str(error)) from None
+    return value
+
+
+set_loader(MODE, bounded_yaml, exceptions=(yaml.YAMLError,))
+
+
+class ConfigurationParser(LightningArgumentParser):
+    """A parser whose values are values: none of them is the path of a further configuration."""
+
+    def add_class_arguments(self, *args: Any, **kwargs: Any) -> list[str]:
+        """Add a class whose fields read no files."""
+        added: list[str] = super().add_class_arguments(*args, **{**kwargs, "sub_configs": False})
+        return added
+
+
+def split_imports(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The modules of ``--import``, and the other arguments.
+
+    Raises:
+        UsageError: it is the last argument, so that there is no module.
+    """
+    modules, others = [], []
+    waiting = iter(arguments)
+    for argument in waiting:
+        if argument == IMPORT:
+            module = next(waiting, None)
+            if module is None:
+                raise UsageError(f"{IMPORT}: expected the name of a module, such as my_decoder")
+            modules.append(module)
+        elif argument.startswith(f"{IMPORT}="):
+            modules.append(argument.removeprefix(f"{IMPORT}="))
+        else:
+            others.append(argument)
+    return modules, others
+
+
+def check_files(arguments: Sequence[str], groups: Collection[str]) -> None:
+    """Look through every configuration file among the arguments, and name one that will not do.
+
+    Args:
+        arguments: LightningCLI's.
+        groups: the keys that hold further keys, such as ``trainer``.
+
+    Raises:
+        UsageError: a file is missing, no YAML mapping, or reaches for what is not its own.
+    """
+    for name in _config_files(arguments):
+        path = Path(name)
+        if not path.exists():
+            raise UsageError(f"{path}: no such configuration; check the path")
+        try:
+            content = bounded_yaml(text_of(path, MAX_YAML_BYTES))
+        except (InputError, yaml.YAMLError) as error:
+            reason = " ".join(str(error).removeprefix(f"{path}: ").split())
+            raise UsageError(f"{path}: not YAML ({reason}); correct it there") from None
+        if not isinstance(content, dict):
+            raise UsageError(f"{path}: holds no configuration; see configs/ for examples")
+        for key in content:
+            if key in ("config", "import", "print_config"):
+                raise UsageError(f"{path}: {key} stands on the command line only, as --{key}")
+            if not isinstance(key, str):
+                raise UsageError(f"{path}: no option {key!r}; see captioning train --help")
+            if key in groups and not isinstance(content[key], dict | None):
+                raise UsageError(f"{path}: {key} is no mapping; see configs/ for examples")
+        for key in _keys(content):
+            if key == "dict_kwargs" or str(key).startswith("__"):
+                raise UsageError(f"{path}: no key {key!r} may stand here; give init_args instead")
+    for index, argument in enumerate(arguments):
+        option, equals, value = argument.partition("=")
+        value = value if equals else "".join(arguments[index + 1 : index + 2])
+        if option.removeprefix("--") in groups and not value.lstrip().startswith("{"):
+            raise UsageError(f"{option}: not a configuration; give its file as --config FILE")
+
+
+def _config_files(arguments: Sequence[str]) -> Iterator[str]:
+    for index, argument in enumerate(arguments):
+        if argument in ("-c", "--config"):
+            yield from arguments[index + 1 : index + 2]
+        elif argument.startswith("--config="):
+            yield argument.removeprefix("--config=")
+        elif argument.startswith("-c"):  # as argparse reads it: -cFILE
+            yield argument.removeprefix("-c")
+
+
+def _keys(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        yield from value
+        for part in value.values():
+            yield from _keys(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from _keys(part)

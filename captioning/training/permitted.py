@@ -1,0 +1,127 @@
+"""Which classes a configuration may name: it is data, and data must not run what they like.
+
+jsonargparse imports whatever path a configuration names wherever a class or a callable may stand,
+and looks at its type afterwards. Here everything is forbidden to it but a list of classes that have
+been imported already: parts of models and trainings. So a configuration imports no module and
+reaches no function, and which of those classes fits a field is for the field's type to say.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytorch_lightning as pl
+import torch
+from jsonargparse import set_parsing_settings
+from pytorch_lightning.accelerators import Accelerator
+from pytorch_lightning.callbacks import LambdaCallback
+from pytorch_lightning.loggers import Logger
+from pytorch_lightning.plugins import CheckpointIO, ClusterEnvironment, LayerSync, Precision
+from pytorch_lightning.profilers import Profiler
+from pytorch_lightning.strategies import Strategy
+from torchmetrics import Metric
+
+from captioning.errors import UsageError
+
+PACKAGES = frozenset(
+    {
+        *("captioning", "torch", "torchvision", "torchmetrics", "timm", "wandb"),
+        *("pytorch_lightning", "lightning", "lightning_fabric"),
+    }
+)
+"""Where classes that a configuration may name come from, beside the modules of ``--import``."""
+
+KINDS: tuple[type, ...] = (
+    *(pl.Callback, Logger, Profiler, Strategy, Accelerator),
+    *(Precision, CheckpointIO, ClusterEnvironment, LayerSync),
+    *(torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler, Metric),
+)
+"""What classes of other packages than ours have to be."""
+
+EXCLUDED: tuple[type, ...] = (LambdaCallback, torch.jit.ScriptModule)
+"""Which are nothing but means to call functions."""
+
+
+def import_modules(names: Sequence[str]) -> None:
+    """Import the user's modules, of the working folder or installed.
+
+    Args:
+        names: dotted, as the command line gives them.
+
+    Raises:
+        UsageError: there is no such module, or it fails.
+    """
+    here = str(Path.cwd())
+    if names and here not in sys.path:
+        sys.path.append(here)  # last: no file there takes the place of an installed module
+    for name in names:
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise UsageError(f"--import {name}: not the name of a module, such as my_decoder")
+        try:
+            import_module(name)
+        except ModuleNotFoundError as error:
+            raise UsageError(
+                f"--import {name}: {error}; give a module of this folder or an installed one"
+            ) from None
+        except Exception as error:  # the module is the user's, and raises what it likes
+            reason = " ".join(str(error).split())
+            raise UsageError(f"--import {name}: {type(error).__name__}: {reason}") from error
+
+
+def permit(modules: Sequence[str]) -> None:
+    """Let jsonargparse import classes that may be named, and nothing else, from now on.
+
+    This is a setting of the process: other parsers made with jsonargparse have it, too.
+
+    Args:
+        modules: the user's, which have been imported.
+    """
+    set_parsing_settings(
+        config_read_mode_fsspec_enabled=False,  # a configuration is a file, never an address
+        config_read_mode_urls_enabled=False,
+        instantiate_subclass_spec_in_any=False,  # nothing is built where the type says nothing
+        import_path_denylist=["*"],
+        import_path_allowlist=sorted({path for kind in _classes(modules) for path in _paths(kind)}),
+    )
+
+
+def _classes(modules: Sequence[str]) -> Iterator[type]:
+    """What may be named: ours, the user's, and those of `KINDS`."""
+    for name, module in list(sys.modules.items()):
+        if _within(name, ("captioning", *modules)) and isinstance(module, ModuleType):
+            for value in list(vars(module).values()):
+                if isinstance(value, type) and value.__module__ == name:
+                    yield value
+    for kind in _subclasses(KINDS):
+        if _within(kind.__module__, PACKAGES) and not issubclass(kind, EXCLUDED):
+            yield kind
+
+
+def _subclasses(kinds: Iterable[type]) -> set[type]:
+    found: set[type] = set()
+    waiting = list(kinds)
+    while waiting:
+        kind = waiting.pop()
+        if kind not in found:
+            found.add(kind)
+            waiting += type.__subclasses__(kind)
+    return found
+
+
+def _within(module: str, packages: Iterable[str]) -> bool:
+    return any(module == package or module.startswith(f"{package}.") for package in packages)
+
+
+def _paths(kind: type) -> Iterator[str]:
+    """Where a class is defined, and where a package around that offers it."""
+    name = kind.__name__
+    if not name.isidentifier() or kind.__qualname__ != name:
+        return
+    yield f"{kind.__module__}.{name}"
+    parts = kind.__module__.split(".")
+    for length in range(1, len(parts)):
+        package = ".".join(parts[:length])
+        if vars(sys.modules.get(package, object)).get(name) is kind:
+            yield f"{package}.{name}"
