@@ -138,6 +138,13 @@ def check_keys(value: Any) -> None:
                 raise ValueError(f"the key {key!r} is no text; put it in quotes")
 
 
+def plain(error: Exception) -> str:
+    """What a parser raises, in words that do not tell Python's settings."""
+    if "integer string conversion" in str(error):
+        return "a number of thousands of digits"
+    return str(error)
+
+
 def _parts(value: Any) -> Iterator[Any]:
     waiting = [value]
     while waiting:

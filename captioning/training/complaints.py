@@ -20,6 +20,12 @@ _KEY = re.compile(r'Parser key "(?P<key>[\w.]+)":')
 _CLASS = re.compile(r"class_path['\"]?[=: ]\s*'(?P<path>[\w.]+)'")
 _DENIED = re.compile(r"Importing '(?P<path>[\w.]+)' is not allowed")
 _NO_CLASS = re.compile(r"(?:given class_path '|dot import path string: )(?P<path>[\w.]+)")
+_OTHER_CLASS = re.compile(
+    r"(?:Expected '(?P<path>[\w.]+)' to be|path (?P<other>[\w.]+) does not correspond to) "
+    r"a subclass of (?:<class ')?(?P<kind>\w+)"
+)
+_MISSING = re.compile(r"arguments are required: (?P<options>[\w., -]*\w)")
+_DIGITS = re.compile(r"Exceeds the limit \((?P<limit>\d+) digits\).*?has (?P<digits>\d+) digits")
 _VALUE = re.compile(r"(?:Got value|Given value): *(?P<value>.*)")
 _EXPECTED = re.compile(r"Expected an? (?P<type>.+?)(?:\. Got value.*)?$", re.MULTILINE)
 LONGEST = 200
@@ -38,17 +44,26 @@ def complaint(message: str, known: Iterable[str]) -> str:
         if unknown := pattern.search(message):
             group = unknown.groupdict().get("key") or key
             return _unknown(group, unknown["option"], [*known, *_parameters(message, group)])
-    if "arguments are required: " in message:
+    if missing := _MISSING.search(message):
         return (
-            f"{message.rpartition('required: ')[2]} not given; start from a configuration: "
+            f"{missing['options']} not given; start from a configuration: "
             "captioning train --config configs/shapes.yaml"
         )
     if denied := _DENIED.search(message):
-        return f"{key}: {_denied(denied['path'])}"
+        return f"{key or 'the class'}: {_denied(denied['path'])}"
+    if long := _DIGITS.search(message):
+        return f"{key}: a number of {long['digits']} digits; give a smaller one"
+    kinds = list(_OTHER_CLASS.finditer(message))
+    if kinds:
+        path = kinds[0]["path"] or kinds[0]["other"]
+        wanted = " or ".join(dict.fromkeys(other["kind"] for other in kinds))
+        return f"{key}: {path!r} is no {wanted}; give the path of one, as in the files of configs/"
     value, expected = _VALUE.search(message), _EXPECTED.findall(message)
     if value and expected:
         types = " or ".join(dict.fromkeys(map(_line, expected)))
-        return f"{key}: {value['value']!r} does not fit; expected {types[:LONGEST]}"
+        given = repr(value["value"])
+        given = given if len(given) <= LONGEST else f"{given[:LONGEST]}..."
+        return f"{key}: {given} does not fit; expected {types[:LONGEST]}"
     if wrong := _NO_CLASS.search(message):
         return (
             f"{key}: there is no class {wrong['path']!r}; give the path of one, "
@@ -56,6 +71,13 @@ def complaint(message: str, known: Iterable[str]) -> str:
         )
     text = _line(message[where.end() :] if where else message)
     return f"{f'{key}: ' if key else ''}{text[:LONGEST]}; see captioning train --help"
+
+
+def first_cause(error: BaseException) -> str:
+    """What an error that has passed through several hands began with, in one line."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return _line(str(error))[:LONGEST] or type(error).__name__
 
 
 def _denied(path: str) -> str:

@@ -7,14 +7,17 @@ reaches no function, and which of those classes fits a field is for the field's 
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import partial
 from importlib import import_module
+from inspect import isroutine
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from jsonargparse import set_parsing_settings
+from jsonargparse import Namespace, set_parsing_settings
 from pytorch_lightning.accelerators import Accelerator
 from pytorch_lightning.callbacks import LambdaCallback
 from pytorch_lightning.loggers import Logger
@@ -70,21 +73,55 @@ def import_modules(names: Sequence[str]) -> None:
             raise UsageError(f"--import {name}: {type(error).__name__}: {reason}") from error
 
 
-def permit(modules: Sequence[str]) -> None:
+def permit(modules: Sequence[str]) -> frozenset[str]:
     """Let jsonargparse import classes that may be named, and nothing else, from now on.
 
     This is a setting of the process: other parsers made with jsonargparse have it, too.
 
     Args:
         modules: the user's, which have been imported.
+
+    Returns:
+        The paths of the classes.
     """
+    paths = frozenset(path for kind in _classes(modules) for path in _paths(kind))
     set_parsing_settings(
         config_read_mode_fsspec_enabled=False,  # a configuration is a file, never an address
         config_read_mode_urls_enabled=False,
         instantiate_subclass_spec_in_any=False,  # nothing is built where the type says nothing
         import_path_denylist=["*"],
-        import_path_allowlist=sorted({path for kind in _classes(modules) for path in _paths(kind)}),
+        import_path_allowlist=sorted(paths),
     )
+    return paths
+
+
+def check_parsed(value: Any, permitted: Collection[str], key: str = "") -> None:
+    """Nothing, where a parsed configuration names permitted classes and holds no function.
+
+    What is permitted to jsonargparse includes the methods of a class, such as one that loads
+    pickles; they would be called once the configuration is made into objects.
+
+    Args:
+        value: the configuration, or a part of it.
+        permitted: the paths of classes.
+        key: of the part.
+
+    Raises:
+        UsageError: a class path is of anything else, or a value is a function.
+    """
+    if isinstance(value, Namespace):
+        value = vars(value)
+    if isinstance(value, dict):
+        path = value.get("class_path")
+        if path is not None and path not in permitted:
+            raise UsageError(f"{key}: {path!r} is no class that a configuration may name")
+        for name, part in value.items():
+            check_parsed(part, permitted, f"{key}.{name}" if key else str(name))
+    elif isinstance(value, list | tuple | set):
+        for part in value:
+            check_parsed(part, permitted, key)
+    elif isroutine(value) or isinstance(value, partial):
+        raise UsageError(f"{key}: a function, which a configuration may not name; give a class")
 
 
 def _classes(modules: Sequence[str]) -> Iterator[type]:
@@ -123,5 +160,5 @@ def _paths(kind: type) -> Iterator[str]:
     parts = kind.__module__.split(".")
     for length in range(1, len(parts)):
         package = ".".join(parts[:length])
-        if vars(sys.modules.get(package, object)).get(name) is kind:
+        if package in sys.modules and vars(sys.modules[package]).get(name) is kind:
             yield f"{package}.{name}"

@@ -35,7 +35,7 @@ from captioning.training.callbacks import (
     SeededSteps,
 )
 from captioning.training.checkpoint_io import WholeCheckpoints
-from captioning.training.complaints import complaint
+from captioning.training.complaints import complaint, first_cause
 from captioning.training.configuration import (
     IMPORT,
     MODE,
@@ -45,7 +45,7 @@ from captioning.training.configuration import (
 )
 from captioning.training.loggers import EveryStepOnce, loggers, wandb_within
 from captioning.training.module import CaptioningModule
-from captioning.training.permitted import import_modules, permit
+from captioning.training.permitted import check_parsed, import_modules, permit
 from captioning.training.pictures import ValidationTable
 from captioning.training.progress import Progress
 from captioning.training.quiet import quiet
@@ -67,7 +67,7 @@ class TrainCLI(LightningCLI):
     def __init__(self, arguments: list[str]) -> None:
         modules, options = split_imports(arguments)
         import_modules(modules)
-        permit(modules)
+        self.permitted = permit(modules)
         super().__init__(
             CaptioningModule,
             CaptionData,
@@ -150,6 +150,21 @@ class TrainCLI(LightningCLI):
             super().parse_arguments(parser, args)
         except ArgumentError as error:
             raise UsageError(complaint(str(error), known)) from None
+        check_parsed(self.config, self.permitted)
+
+    def instantiate_classes(self) -> None:
+        """Build what the options describe.
+
+        Raises:
+            UsageError: a class refuses its arguments, or lacks a package.
+        """
+        try:
+            super().instantiate_classes()
+        except (ImportError, LookupError, TypeError, ValueError) as error:
+            raise UsageError(
+                f"the configuration's parts cannot be built: {first_cause(error)}; correct its "
+                "init_args"
+            ) from error
 
     @property
     def folder(self) -> Path:

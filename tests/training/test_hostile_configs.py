@@ -1,0 +1,259 @@
+"""Configurations are passed around like data, so none of them may do what its writer likes."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from captioning.cli import main
+
+Capture = pytest.CaptureFixture[str]
+
+HARMLESS = {
+    "data": {
+        "reader": {
+            "class_path": "captioning.data.readers.Coco",
+            "init_args": {"root": "no_such_folder"},
+        },
+        "features": "features",
+    },
+    "model": {
+        "encoder": {
+            "class_path": "captioning.models.CNNEncoder",
+            "init_args": {"backbone": "small", "weights": None},
+        },
+        "decoder": {"class_path": "captioning.models.LSTMDecoder"},
+        "search": {"class_path": "captioning.models.BeamSearch"},
+    },
+    "trainer": {"accelerator": "cpu", "max_epochs": 1},
+}
+"""What is whole but for its data, so that nothing is trained where a test should fail."""
+
+TOUCH = {"command": "touch marker"}
+PICKLE = {"checkpoint_path": "hostile.pickle", "weights_only": False}
+LOADS = "captioning.training.module.CaptioningModule.load_from_checkpoint"
+BOMB = "a: &a [x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{last}'] * 8)}]\n"
+    for last, name in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+def decoder(path: str, **arguments: Any) -> dict[str, Any]:
+    return {"model": {"decoder": {"class_path": path, "init_args": arguments}}}
+
+
+def trainer(**options: Any) -> dict[str, Any]:
+    return {"trainer": options}
+
+
+def called(path: str, **arguments: Any) -> dict[str, Any]:
+    return {"class_path": path, "init_args": arguments}
+
+
+HOSTILE: dict[str, dict[str, Any] | str] = {
+    "a command as the decoder": decoder("os.system", **TOUCH),
+    "a command by its own module": decoder("posix.system", **TOUCH),
+    "a process as the decoder": decoder("subprocess.getoutput", cmd="touch marker"),
+    "a class that starts a process": decoder("subprocess.Popen", args=["touch", "marker"]),
+    "a built-in function": decoder("builtins.exec", source="open('marker', 'w')"),
+    "a function in place of a class path": {"model": {"decoder": "os.system"}},
+    "a function through our module": decoder("captioning.files.os.system", **TOUCH),
+    "a function through torch": decoder("torch.os.system", **TOUCH),
+    "a function through wandb": decoder("wandb.os.system", **TOUCH),
+    "a function through a class": decoder("captioning.models.LSTMDecoder.__init__.__globals__"),
+    "a function of ours": decoder("captioning.cli.program.main", arguments=["shapes", "marker"]),
+    "a module of ours that runs": decoder("captioning.__main__.main"),
+    "a loader of code": decoder("torch.hub.load", repo_or_dir=".", model="x", source="local"),
+    "a loader of pickles": decoder("torch.load", f="hostile.pickle", weights_only=False),
+    "a compiler": decoder("torch.utils.cpp_extension.load_inline", name="x", cpp_sources="x"),
+    "a launcher": decoder("torch.distributed.run.main", args=["marker.py"]),
+    "a method of a class of ours": decoder(LOADS, **PICKLE),
+    "a method in place of a class path": {"model": {"decoder": LOADS}},
+    "a class that is no decoder": decoder("captioning.models.BeamSearch"),
+    "a module that acts when imported": decoder("hostile.Decoder"),
+    "such a module for the encoder": {"model": {"encoder": called("hostile.Encoder")}},
+    "such a module for the reader": {"data": {"reader": called("hostile.Reader", root=".")}},
+    "such a module for the search": {"model": {"search": "hostile.Search"}},
+    "such a module for the objective": {"model": {"objective": called("hostile.Objective")}},
+    "such a module below the decoder": decoder(
+        "captioning.models.LSTMDecoder", attention="hostile.Attention"
+    ),
+    "such a module as a callback": trainer(callbacks=[called("hostile.Callback")]),
+    "a callback by its path alone": trainer(callbacks=["hostile.Callback"]),
+    "one callback and no list": trainer(callbacks=called("os.system", **TOUCH)),
+    "a command as a logger": trainer(logger=called("os.system", **TOUCH)),
+    "a command among loggers": trainer(logger=[called("os.system", **TOUCH)]),
+    "a command as the strategy": trainer(strategy=called("os.system", **TOUCH)),
+    "a command as a plugin": trainer(plugins=[called("os.system", **TOUCH)]),
+    "a command as the profiler": trainer(profiler=called("subprocess.call", args="touch marker")),
+    "a command as the accelerator": trainer(accelerator=called("os.system", **TOUCH)),
+    "a callback of functions": trainer(
+        callbacks=[called("pytorch_lightning.callbacks.LambdaCallback", setup="os.getcwd")]
+    ),
+    "that callback by its short name": trainer(
+        callbacks=[called("LambdaCallback", setup="os.getcwd")]
+    ),
+    "a function for a callback": trainer(
+        callbacks=[called("BackboneFinetuning", lambda_func=called("os.system", **TOUCH))]
+    ),
+    "a method for a callback": trainer(callbacks=[called("BackboneFinetuning", lambda_func=LOADS)]),
+    "a function for a strategy": trainer(strategy=called("DDPStrategy", ddp_comm_hook="os.abort")),
+    "types for a strategy": trainer(
+        strategy=called("FSDPStrategy", activation_checkpointing_policy=["hostile.Module"])
+    ),
+    "arguments that no signature has": trainer(
+        logger={
+            "class_path": "pytorch_lightning.loggers.WandbLogger",
+            "dict_kwargs": {"settings": {"base_url": "http://localhost:1"}},
+        }
+    ),
+    "a further configuration": "config: further.yaml\n",
+    "a default configuration": "__default_config__: further.yaml\n",
+    "a path for a group": "model: further.yaml\n",
+    "a path for a class": "model: {decoder: further.yaml}\n",
+    "an address for a group": "trainer: file://further.yaml\n",
+    "a module to import": "import: hostile\n",
+    "a tag that calls": "model: !!python/object/apply:os.system [touch marker]\n",
+    "a tag that names a module": "model: !!python/module:hostile\n",
+    "an interpolation": "model: {decoder: '${oc.env:HOME}'}\n",
+    "aliases that explode": BOMB,
+    "an alias of itself": "trainer: &a {callbacks: [*a]}\n",
+    "a merge of itself": "trainer: &a {<<: *a}\n",
+    "a hundred thousand brackets": "trainer: " + "[" * 100_000,
+    "a number of 5,000 digits": "seed_everything: " + "9" * 5_000,
+    "a date that is none": "seed_everything: 2020-13-45\n",
+    "a tagged date that is none": "seed_everything: !!timestamp 2020-13-45\n",
+    "a number for a key": "1: 2\n",
+    "a number for a key below": "trainer: {1: 2}\n",
+    "null for a key": "trainer: {null: 2}\n",
+    "a list for a key": "? [1, 2]\n: 3\n",
+    "a list for a group": "trainer: [1]\n",
+    "no mapping at all": "- 1\n",
+}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder in which `marker` appears where anything is executed."""
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "hostile.py").write_text("open('marker', 'w').close()\n")
+    (tmp_path / "hostile.pickle").write_bytes(b"cposix\nsystem\n(S'touch marker'\ntR.")
+    (tmp_path / "further.yaml").write_text(yaml.safe_dump(decoder("os.system", **TOUCH)))
+    (tmp_path / "harmless.yaml").write_text(yaml.safe_dump(HARMLESS))
+    return tmp_path
+
+
+def refusal(command: str, content: dict[str, Any] | str, options: list[str], err: Capture) -> str:
+    """The one line on stderr with which a command refuses a configuration."""
+    text = content if isinstance(content, str) else yaml.safe_dump(content)
+    Path("hostile.yaml").write_text(text)
+    configs = ["--config", "harmless.yaml", "--config", "hostile.yaml"]
+    assert main([command, *configs, *options]) in (1, 2)
+    [line] = err.readouterr().err.splitlines()
+    assert line.startswith("captioning: ")
+    assert len(line) < 600
+    return line
+
+
+def check_refused(command: str, content: dict[str, Any] | str, capsys: Capture) -> None:
+    before = sorted(Path.cwd().iterdir())
+    error = refusal(command, content, [], capsys)
+    assert "no_such_folder" not in error, "got as far as the data"
+    assert sorted(Path.cwd().iterdir()) == sorted([*before, Path.cwd() / "hostile.yaml"])
+
+
+def test_what_the_hostile_ones_are_added_to_is_refused_for_its_data_only(capsys: Capture) -> None:
+    assert "no_such_folder" in refusal("train", "{}\n", [], capsys)
+
+
+@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE.keys())
+def test_a_hostile_configuration_has_no_effect(
+    content: dict[str, Any] | str, capsys: Capture
+) -> None:
+    check_refused("train", content, capsys)
+
+
+@pytest.mark.parametrize(
+    "name", [name for number, name in enumerate(HOSTILE) if number % 6 == 0]
+)  # the parser is that of train
+def test_features_of_a_hostile_configuration_has_no_effect(name: str, capsys: Capture) -> None:
+    check_refused("features", HOSTILE[name], capsys)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--model.decoder", "os.system"],
+        ["--model.decoder={class_path: os.system, init_args: {command: touch marker}}"],
+        ["--model.decoder.help", "hostile.Decoder"],
+        ["--trainer.callbacks+=hostile.Callback"],
+        ["--trainer", "further.yaml"],
+        ["--config", "/dev/zero"],
+        ["-c/dev/zero"],
+        ["--model", "/dev/zero"],
+        ["--data.size", "9" * 5000],
+        ["--data.size", "[" * 5000],
+        ["--import", "no_such_module"],
+        ["--import", "not a module"],
+        ["--import"],
+    ],
+    ids=lambda options: " ".join(options)[:40],
+)
+def test_a_hostile_option_has_no_effect(options: list[str], capsys: Capture) -> None:
+    assert "no_such_folder" not in refusal("train", "{}\n", options, capsys)
+    assert not Path("marker").exists()
+
+
+def test_a_pipe_is_no_configuration(capsys: Capture) -> None:
+    os.mkfifo("pipe")
+    assert "pipe" in refusal("train", "{}\n", ["--config", "pipe"], capsys)
+
+
+OWN = """
+import os
+
+from captioning.models import LSTMDecoder
+
+
+class {name}(LSTMDecoder):
+    pass
+
+
+def build(*arguments, **options):
+    os.system("touch marker")
+"""
+
+
+def test_an_imported_module_s_decoder_is_built(folder: Path, capsys: Capture) -> None:
+    (folder / "own_decoder.py").write_text(OWN.format(name="Own"))
+    content, options = decoder("own_decoder.Own", hidden_dim=8), ["--import", "own_decoder"]
+    assert "--import own_decoder" in refusal("train", content, [], capsys)
+    assert "no_such_folder" in refusal("train", content, options, capsys)
+
+
+@pytest.mark.parametrize("path", ["own_functions.build", "own_functions.os.system"])
+def test_an_imported_module_s_functions_are_not_called(
+    path: str, folder: Path, capsys: Capture
+) -> None:
+    (folder / "own_functions.py").write_text(OWN.format(name="Unused"))
+    options = ["--import=own_functions"]
+    assert "no_such_folder" not in refusal("train", decoder(path), options, capsys)
+    assert not Path("marker").exists()
+
+
+def test_an_imported_module_that_fails_is_told_in_one_line(folder: Path, capsys: Capture) -> None:
+    (folder / "own_mistake.py").write_text("1 / 0\n")
+    error = refusal("train", "{}\n", ["--import", "own_mistake"], capsys)
+    assert "--import own_mistake: ZeroDivisionError: division by zero" in error
+
+
+def test_a_callback_that_refuses_its_arguments_is_told_in_one_line(
+    shapes_data: Path, capsys: Capture
+) -> None:
+    content = trainer(callbacks=[called("Timer", duration="soon")])
+    data = ["--data.reader.init_args.root", str(shapes_data)]
+    assert "'soon'" in refusal("train", content, data, capsys)
