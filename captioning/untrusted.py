@@ -4,8 +4,9 @@ import json
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from captioning.errors import InputError
 
@@ -25,33 +26,48 @@ MAX_DIGITS = 100
 """Of a whole number: more than any id has, and few enough that the number fits into a float."""
 
 
-def text_of(path: str | Path, limit: int = MAX_BYTES) -> str:
-    """The text of a UTF-8 file, with or without a byte-order mark.
-
-    Args:
-        path: a regular file; nothing is read of pipes and devices, which may have no end.
-        limit: the most bytes that it may have.
+@contextmanager
+def opened(path: str | Path) -> Iterator[BinaryIO]:
+    """A file to read from. Nothing is read of pipes and devices, which may have no end.
 
     Raises:
-        InputError: the file is missing, unreadable, no regular file, too large or no UTF-8 text.
+        InputError: the file is missing, unreadable or no regular file.
     """
     try:
         # Opening a pipe would wait for whoever writes to it.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-        with os.fdopen(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
-            if stat.S_ISDIR(status.st_mode):
-                raise InputError(f"{path}: a folder; give a file")
-            if not stat.S_ISREG(status.st_mode):
-                raise InputError(f"{path}: a pipe or a device; give a regular file")
-            content = b"" if status.st_size > limit else file.read(limit + 1)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; check the path") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}); check the path") from None
     except ValueError:
         raise InputError(f"{str(path)!r}: not a file name; check the path") from None
-    if max(status.st_size, len(content)) > limit:
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        kind = "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
+        raise InputError(f"{path}: {kind}; give a regular file")
+    with os.fdopen(descriptor, "rb") as file:
+        yield file
+
+
+def text_of(path: str | Path, limit: int = MAX_BYTES) -> str:
+    """The text of a UTF-8 file, with or without a byte-order mark.
+
+    Args:
+        path: a regular file.
+        limit: the most bytes that it may have.
+
+    Raises:
+        InputError: the file cannot be read, is no regular file, too large or no UTF-8 text.
+    """
+    with opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        try:
+            content = b"" if size > limit else file.read(limit + 1)
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read ({error.strerror}); try again") from None
+    if max(size, len(content)) > limit:
         raise InputError(f"{path}: more than {limit:,} bytes; give a smaller file")
     try:
         return content.decode("utf-8-sig")
@@ -84,6 +100,8 @@ def json_of(text: str | bytes) -> Any:
         return json.loads(text, parse_int=_whole, parse_constant=_refused)
     except RecursionError:  # after some thousand brackets
         raise ValueError("brackets nested too deep") from None
+    except UnicodeDecodeError:
+        raise ValueError("not UTF-8 text") from None
 
 
 def check_yaml(text: str) -> None:
@@ -114,7 +132,6 @@ def check_yaml(text: str) -> None:
         elif isinstance(event, yaml.CollectionStartEvent):
             opened.append((anchor, total))
             total, depth = total + 1, depth + 1
-            sizes.pop(anchor or "", None)
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
             anchor, before = opened.pop()

@@ -63,28 +63,6 @@ def test_json_comes_back_as_it_was_written(tmp_path: Path) -> None:
     assert "café" in (tmp_path / "value.json").read_text(encoding="utf-8")
 
 
-def test_json_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
-    (tmp_path / "value.json").write_text("[1]", encoding="utf-8-sig")
-    assert read_json(tmp_path / "value.json") == [1]
-
-
-@pytest.mark.parametrize(
-    "content",
-    [b"", b'{"images": [', b"\xff\xfe\x00", b"[" * 200_000],
-    ids=["empty", "cut short", "no UTF-8", "nested without end"],
-)
-def test_what_is_no_json_is_named_in_one_line(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "value.json").write_bytes(content)
-    with pytest.raises(InputError, match=r"value\.json: not a readable JSON file") as error:
-        read_json(tmp_path / "value.json")
-    assert "\n" not in str(error.value)
-
-
-def test_a_missing_json_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"missing\.json: no such file"):
-        read_json(tmp_path / "missing.json")
-
-
 def test_writing_does_not_change_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:

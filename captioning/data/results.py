@@ -1,9 +1,10 @@
 """Captions in files of JSON, without their photos: anybody's results, and references."""
 
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from captioning.data.readers.fields import field
+from captioning.data.readers.fields import field, short
 from captioning.errors import InputError
 from captioning.untrusted import read_json
 
@@ -27,7 +28,7 @@ def read_results(path: str | Path) -> dict[int | str, str]:
     for entry in entries:
         image = field(entry, "image_id", int, str, source=path, remedy=RESULTS_REMEDY)
         if image in captions:
-            raise InputError(f"{path}: image {image!r} has two captions; leave one of them")
+            raise InputError(f"{path}: image {short(image)} has two captions; leave one of them")
         captions[image] = field(entry, "caption", str, source=path, remedy=RESULTS_REMEDY)
     if not captions:
         raise InputError(f"{path}: no captions; {RESULTS_REMEDY}")
@@ -47,13 +48,13 @@ def read_references(path: str | Path) -> dict[int | str, tuple[str, ...]]:
     dataset = read_json(path)
     is_karpathy = isinstance(dataset, dict) and "annotations" not in dataset
     pairs = (_karpathy if is_karpathy else _coco)(dataset, path)
-    references: dict[int | str, tuple[str, ...]] = {}
+    references: dict[int | str, list[str]] = defaultdict(list)
     for image, caption in pairs:
         if caption.strip():
-            references[image] = (*references.get(image, ()), caption)
+            references[image].append(caption)
     if not references:
         raise InputError(f"{path}: no captions; {REFERENCES_REMEDY}")
-    return references
+    return {image: tuple(captions) for image, captions in references.items()}
 
 
 def _coco(dataset: Any, path: str | Path) -> list[tuple[int | str, str]]:

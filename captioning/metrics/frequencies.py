@@ -22,11 +22,17 @@ from captioning.metrics.ngrams import (
     numbered,
 )
 from captioning.metrics.scores import Words
+from captioning.untrusted import json_of, opened
 
 _FOREIGN = (
     *(OSError, EOFError, zipfile.BadZipFile, zlib.error),  # no archive, or a damaged one
     *(AttributeError, KeyError, TypeError, ValueError),  # an archive or array of something else
+    *(MemoryError, OverflowError),  # arrays that claim to be larger than any memory
 )
+
+
+MAX_BYTES = 2**30
+"""Of the arrays. Those of COCO's 590,000 training captions take 40 MB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,16 +127,16 @@ class DocumentFrequencies:
         """
         try:
             # NumPy itself would leave a damaged archive open.
-            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
-                words = json.loads(archive["words"].tobytes())
+            with opened(path) as file, np.load(file, allow_pickle=False) as archive:
+                if sum(part.file_size for part in archive.zip.infolist()) > MAX_BYTES:
+                    raise ValueError("unpacks to more than any corpus needs")
+                words = json_of(archive["words"].tobytes())
                 loaded = cls(
                     int(archive["images"]),
                     {word: number for number, word in enumerate(words)},
                     [archive[f"codes{n}"] for n in range(1, MAX_N + 1)],
                     [archive[f"counts{n}"] for n in range(1, MAX_N + 1)],
                 )
-        except FileNotFoundError:
-            raise InputError(f"{path}: no such file; check the path") from None
         except _FOREIGN:
             loaded = None
         if loaded is None or not loaded._sound():

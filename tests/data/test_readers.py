@@ -88,11 +88,28 @@ def test_objects_are_left_out_where_they_are_not_wanted(coco: Path) -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"bbox": [1, 2]}, {"bbox": None}, {"category_id": 3}, {"image_id": [1]}],
+    [
+        *({"bbox": [1, 2]}, {"bbox": None}, {"category_id": 3}, {"image_id": [1]}),
+        *({"bbox": [1, 2, 3, 10**99]}, {"bbox": [1, 2, 3, 10**399]}, {"bbox": [-(10**9), 2, 3, 4]}),
+        *({"bbox": [float("nan"), 2, 3, 4]}, {"bbox": list(range(100_000))}, {"bbox": [[]] * 4}),
+    ],
 )
 def test_malformed_instances_are_one_line(coco: Path, changes: dict[str, Any]) -> None:
     write(coco / "annotations/instances_train2017.json", instances(**changes))
     assert_one_line(lambda: Coco(coco).read("train"), "instances_train2017.json")
+
+
+def test_a_box_beyond_all_numbers_is_one_line(coco: Path) -> None:
+    text = json.dumps(instances()).replace("4.5", "1e999")  # infinity, once it has been read
+    write(coco / "annotations/instances_train2017.json", text)
+    assert_one_line(lambda: Coco(coco).read("train"), "bbox [1, 2, 3, inf]")
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "a\0b", "/".join("a" * 3000)])
+def test_an_image_whose_name_no_file_can_have_is_one_line(coco: Path, name: str) -> None:
+    path = coco / "annotations/captions_val2017.json"
+    write(path, {"images": [{"id": 1, "file_name": name}], "annotations": []})
+    assert_one_line(lambda: Coco(coco).read("val"), "none of its images is in")
 
 
 def test_coco_images_may_lie_elsewhere(coco: Path, tmp_path: Path) -> None:

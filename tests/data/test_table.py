@@ -78,6 +78,9 @@ def test_two_photos_are_enough_for_train_and_val(tmp_path: Path) -> None:
         ("captions.jsonl", '{"file_name": "a.jpg"}', "line 1: .* has no 'caption'"),
         ("captions.jsonl", '{"file_name": "a.jpg", "caption": 3}', "line 1: 'caption' is 3, not"),
         ("captions.jsonl", "[1, 2]", "line 1: .* is not an object"),
+        ("captions.jsonl", "[" * 100_000, "line 1 is not JSON .brackets nested too deep"),
+        ("captions.jsonl", "9" * 5_000, "line 1 is not JSON .a number of 5,000 digits"),
+        ("captions.csv", "file_name,caption\na.jpg," + "b" * 200_000, "is not CSV .field larger"),
     ],
 )
 def test_a_malformed_table_is_one_line(tmp_path: Path, name: str, text: str, expected: str) -> None:

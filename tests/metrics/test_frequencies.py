@@ -1,3 +1,4 @@
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -56,14 +57,41 @@ def pairs_missing(path: Path) -> None:
     DocumentFrequencies(1, whole.numbers, whole.codes, whole.counts[::-1]).save(path)
 
 
+def claims_more_than_it_has(path: Path) -> None:
+    """An array whose header tells of terabytes."""
+    with zipfile.ZipFile(path, "w") as archive, archive.open("words.npy", "w") as file:
+        header = {"descr": "|u1", "fortran_order": False, "shape": (2**45,)}
+        np.lib.format.write_array_header_1_0(file, header)
+
+
+def nested_words(path: Path) -> None:
+    with path.open("wb") as file:
+        np.savez(file, images=np.array(3), words=np.frombuffer(b"[" * 100_000, dtype=np.uint8))
+
+
 @pytest.mark.parametrize(
-    "write", [foreign_text, foreign_array, foreign_archive, damaged, pairs_missing]
+    "write",
+    [
+        *(foreign_text, foreign_array, foreign_archive, damaged, pairs_missing),
+        *(claims_more_than_it_has, nested_words),
+    ],
 )
 def test_a_foreign_file_is_named(write: object, tmp_path: Path) -> None:
     path = tmp_path / "corpus.npz"
     assert callable(write)
     write(path)
     with pytest.raises(InputError, match=r"corpus\.npz: no document frequencies; give a file"):
+        DocumentFrequencies.load(path)
+
+
+def test_an_archive_is_sized_before_it_is_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "corpus.npz"
+    DocumentFrequencies.of([split("a dog")]).save(path)
+    assert DocumentFrequencies.load(path).images == 1
+    monkeypatch.setattr("captioning.metrics.frequencies.MAX_BYTES", 100)
+    with pytest.raises(InputError, match=r"corpus\.npz: no document frequencies"):
         DocumentFrequencies.load(path)
 
 

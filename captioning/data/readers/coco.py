@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from captioning.data.readers.fields import field
+from captioning.data.readers.fields import field, short
 from captioning.data.readers.reader import Contents, Problem, Reader, folder_of, in_order
 from captioning.data.records import ImageObject, Record
 from captioning.errors import InputError
@@ -15,6 +15,9 @@ from captioning.untrusted import read_json
 
 CAPTIONS_REMEDY = "expected COCO's captions format (images with id, annotations with caption)"
 INSTANCES_REMEDY = "expected COCO's instances format (annotations with bbox and category_id)"
+
+MAX_PIXELS = 1_000_000
+"""How far a box may reach: no side of a photo that can be decoded is as long."""
 
 
 class Coco(Reader):
@@ -137,9 +140,10 @@ def _objects(file: Path) -> dict[int | str, tuple[ImageObject, ...]]:
         for key, types in (("id", (int,)), ("image_id", (int, str)), ("category_id", (int,))):
             field(entry, key, *types, source=file, remedy=INSTANCES_REMEDY)
         box = field(entry, "bbox", list, source=file, remedy=INSTANCES_REMEDY)
-        if len(box) != 4 or not all(isinstance(value, int | float) for value in box):
+        if len(box) != 4 or not all(map(_is_place, box)):
             raise InputError(
-                f"{file}: bbox {box} is not left, top, width, height; {INSTANCES_REMEDY}"
+                f"{file}: bbox {short(box)} is not left, top, width, height in pixels; "
+                f"{INSTANCES_REMEDY}"
             )
         if entry["category_id"] not in known:
             raise InputError(
@@ -153,6 +157,11 @@ def _objects(file: Path) -> dict[int | str, tuple[ImageObject, ...]]:
         image_id: tuple(_object(entry, coco.cats) for entry in entries)
         for image_id, entries in coco.imgToAnns.items()
     }
+
+
+def _is_place(value: Any) -> bool:
+    """Whether it is a number of pixels, which NaN and a number of 400 digits are not."""
+    return isinstance(value, int | float) and -MAX_PIXELS <= value <= MAX_PIXELS
 
 
 def _object(entry: dict[str, Any], categories: dict[int, Any]) -> ImageObject:

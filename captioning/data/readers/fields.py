@@ -26,16 +26,17 @@ def field(entry: Any, key: str, *types: type, source: Path | str, remedy: str) -
         InputError: `entry` is no object, has no such key, or a value of another type.
     """
     if not isinstance(entry, dict):
-        raise InputError(f"{source}: {_short(entry)} is not an object; {remedy}")
+        raise InputError(f"{source}: {short(entry)} is not an object; {remedy}")
     if key not in entry:
-        raise InputError(f"{source}: {_short(entry)} has no {key!r}; {remedy}")
+        raise InputError(f"{source}: {short(entry)} has no {key!r}; {remedy}")
     value = entry[key]
     if not isinstance(value, types) or isinstance(value, bool):
         expected = " or ".join(NAMES[kind] for kind in types)
-        raise InputError(f"{source}: {key!r} is {_short(value)}, not {expected}; {remedy}")
+        raise InputError(f"{source}: {key!r} is {short(value)}, not {expected}; {remedy}")
     return value
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """What a message shows of a value: at most 60 characters."""
     text = " ".join(_LIMITED.repr(value).split())
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -10,6 +10,9 @@ from captioning.errors import InputError
 
 SPLITS = ("train", "val", "test")
 
+LONGEST = 200
+"""Characters of a list of splits in a message: a broken file may have a split for every image."""
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -81,7 +84,7 @@ class Reader(ABC):
             InputError: there is no such split, or a file is malformed.
         """
         if split not in self.splits:
-            found = ", ".join(self.splits) or "none at all"
+            found = ", ".join(self.splits)[:LONGEST] or "none at all"
             raise InputError(f"{self.root} has no split {split!r}; it has {found}")
         loaded = self._load(split)
         records, problems = [], list(loaded.problems)
@@ -110,10 +113,17 @@ def folder_of(names: Iterable[str], candidates: Iterable[Path], source: Path) ->
     """
     names, candidates = list(names), list(dict.fromkeys(candidates))
     for folder in candidates:
-        if folder.is_dir() and (not names or any((folder / name).is_file() for name in names)):
+        if folder.is_dir() and (not names or any(_is_file(folder, name) for name in names)):
             return folder
     looked = ", ".join(map(str, candidates))
     raise InputError(
         f"{source}: none of its images is in {looked}; put them there, "
         "or give their folder as images"
     )
+
+
+def _is_file(folder: Path, name: str) -> bool:
+    try:
+        return (folder / name).is_file()
+    except (OSError, ValueError):  # a name that no file can have, such as one of 300 letters
+        return False

@@ -3,7 +3,6 @@
 import csv
 import hashlib
 import io
-import json
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cached_property
@@ -13,7 +12,7 @@ from captioning.data.readers.fields import field
 from captioning.data.readers.reader import Contents, Reader, in_order
 from captioning.data.records import Record
 from captioning.errors import InputError
-from captioning.untrusted import text_of
+from captioning.untrusted import json_of, text_of
 
 TABLES = ("captions.csv", "captions.jsonl")
 REMEDY = "expected file_name and caption"
@@ -133,7 +132,7 @@ def _jsonl_rows(file: Path) -> Iterator[Row]:
         if not line.strip():
             continue
         try:
-            entry = json.loads(line)
+            entry = json_of(line)
         except ValueError as error:
             raise InputError(
                 f"{file}: line {number} is not JSON ({error}); {REMEDY} in one object a line"

@@ -2,16 +2,19 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from captioning.data.records import ImageObject
 from captioning.errors import InputError
+from captioning.metrics.grounding.masks import decoded
 
 Box = tuple[float, float, float, float]
 """Left, top, width and height in pixels of the photo."""
+
+MAX_OBJECTS = 1_000
+"""Of one category in one photo: their edges cut it into four times the square of that."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +37,12 @@ class Area:
         left, top, width, height = np.array(boxes, dtype=np.float64).T
         right, bottom = left + width, top + height
         x, y = np.unique([left, right]), np.unique([top, bottom])
-        middle_x, middle_y = (x[1:] + x[:-1]) / 2, (y[1:] + y[:-1]) / 2
-        across = (left[:, None] < middle_x) & (middle_x < right[:, None])
-        down = (top[:, None] < middle_y) & (middle_y < bottom[:, None])
-        return cls(x, y, (down[:, :, None] & across[:, None, :]).any(axis=0))
+        inside = np.zeros((len(y) - 1, len(x) - 1), dtype=bool)
+        columns = np.searchsorted(x, [left, right]).T.tolist()
+        rows = np.searchsorted(y, [top, bottom]).T.tolist()
+        for (first_row, row), (first_column, column) in zip(rows, columns, strict=True):
+            inside[first_row:row, first_column:column] = True
+        return cls(x, y, inside)
 
     @classmethod
     def of_mask(cls, mask: Bool[np.ndarray, "H W"]) -> "Area":
@@ -103,60 +108,30 @@ class Place:
             grid: rows and columns of the cells, which cover the crop.
 
         Raises:
-            InputError: a mask cannot be decoded, or is of a photo of another size.
+            InputError: a mask cannot be decoded, or is of a photo of another size, or there are too
+                many objects.
         """
-        masks = [decoded(found.mask, size) if found.mask else None for found in objects]
-        seen = [
-            (found, mask)
-            for found, mask in zip(objects, masks, strict=True)
-            if (Area.of_boxes([found.box]) if mask is None else Area.of_mask(mask)).shares(
-                crop, (1, 1)
+        if len(objects) > MAX_OBJECTS:
+            raise InputError(
+                f"{len(objects)} objects of one category, {objects[0].name}; "
+                f"annotate at most {MAX_OBJECTS}"
             )
-            > 0
-        ]
+        seen: list[Box] = []
+        masks, union = 0, None
+        for found in objects:
+            mask = decoded(found.mask, size) if found.mask else None
+            own = Area.of_boxes([found.box]) if mask is None else Area.of_mask(mask)
+            if own.shares(crop, (1, 1)) > 0:
+                seen.append(found.box)
+                if mask is not None:  # all of them at once would fill the memory
+                    masks, union = masks + 1, mask if union is None else union | mask
         if not seen:
             return None
-        boxes = tuple(found.box for found, _ in seen)
-        area = Area.of_boxes(boxes)
-        known = [mask for _, mask in seen if mask is not None]
+        area = Area.of_boxes(seen)
         in_mask = None
-        if len(known) == len(seen):
-            in_mask = Area.of_mask(np.logical_or.reduce(known)).shares(crop, grid)
-        return cls(boxes, area.shares(crop, grid), area.holds(crop, grid), in_mask)
-
-
-def decoded(mask: Any, size: tuple[int, int]) -> Bool[np.ndarray, "H W"]:
-    """The pixels of COCO's ``segmentation``: polygons, or run lengths, compressed or not.
-
-    Args:
-        mask: as read.
-        size: width and height of the photo in pixels.
-
-    Raises:
-        InputError: it cannot be decoded, or is of a photo of another size.
-    """
-    from pycocotools import mask as run_length
-
-    width, height = size
-    try:
-        if isinstance(mask, list):
-            lengths = run_length.merge(run_length.frPyObjects(mask, height, width))
-        elif isinstance(mask["counts"], list):
-            lengths = run_length.frPyObjects(mask, height, width)
-        else:
-            lengths = mask
-        found = run_length.decode(lengths).astype(bool)
-    except Exception:  # pycocotools raises nearly anything
-        raise InputError(
-            "a segmentation that is neither polygons nor run lengths; "
-            "leave it out, or write it as COCO does"
-        ) from None
-    if found.shape != (height, width):
-        raise InputError(
-            f"a mask of {found.shape[1]} x {found.shape[0]} pixels but a photo of "
-            f"{width} x {height}; use the photos that were annotated"
-        )
-    return found
+        if union is not None and masks == len(seen):
+            in_mask = Area.of_mask(union).shares(crop, grid)
+        return cls(tuple(seen), area.shares(crop, grid), area.holds(crop, grid), in_mask)
 
 
 def _edges(start: float, extent: float, cells: int) -> Float[np.ndarray, "edges"]:
