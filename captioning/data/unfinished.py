@@ -14,6 +14,7 @@ what is in none is written anew. The index, written last, makes all of it a `Fea
 import fcntl
 import io
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,6 +33,7 @@ from captioning.untrusted import read_json
 
 UNFINISHED = "index.unfinished.json"
 LOCK = "writing.lock"
+_JOURNALED = re.compile(r"(\d{1,15}) (\d{1,15})\n", re.ASCII)  # a row, and a number of bytes
 
 
 class UnfinishedFeatures:
@@ -142,9 +144,9 @@ class UnfinishedFeatures:
     def _journaled(self) -> Iterator[tuple[int, int]]:
         for journal in self._journals():
             for line in journal.read_text(encoding="ascii", errors="replace").splitlines(True):
-                row, _, size = line.partition(" ")
-                if line.endswith("\n") and row.isdecimal() and size.strip().isdecimal():
-                    yield int(row), int(size)
+                if journaled := _JOURNALED.fullmatch(line):
+                    row, size = map(int, journaled.groups())
+                    yield row, size
 
     def _is_allocated(self) -> bool:
         path = self.folder / ANNOTATIONS

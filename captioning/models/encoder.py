@@ -18,6 +18,7 @@ from captioning.errors import InputError
 from captioning.models.backbones import SmallCNN
 from captioning.models.folding import folded
 from captioning.models.startup import torchvision_models
+from captioning.untrusted import opened
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -241,9 +242,8 @@ def _download(weights: Any) -> dict[str, Tensor]:
 
 
 def _read(path: Path) -> Any:
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; give the encoder's weights") from None
-    except Exception:  # torch.load raises a dozen kinds for a file that holds no weights
-        raise InputError(f"{path}: not a file of weights saved by torch.save") from None
+    with opened(path) as file:
+        try:
+            return torch.load(file, map_location="cpu", weights_only=True)
+        except Exception:  # torch.load raises a dozen kinds for a file that holds no weights
+            raise InputError(f"{path}: not a file of weights saved by torch.save") from None

@@ -1,6 +1,5 @@
 """Captions as files of JSON lines, each whole or not there."""
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
@@ -9,6 +8,7 @@ from pathlib import Path
 from captioning.errors import InputError
 from captioning.files import written_whole
 from captioning.models.batches import cut
+from captioning.untrusted import json_of
 
 NAME = re.compile(r"captions-(\d{5,})\.jsonl")
 
@@ -83,7 +83,7 @@ class Shards:
 
 def _object(line: bytes | None) -> dict[str, object]:
     try:
-        told = json.loads(line or b"")
+        told = json_of(line or b"")
     except ValueError:
         return {}
     return told if isinstance(told, dict) else {}
