@@ -2,11 +2,15 @@
 
 import heapq
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from captioning.data.images import IMAGE_SUFFIXES
 from captioning.errors import InputError
+
+LONGEST_LINE = 65_536
+"""Bytes of a line of a list; no system has longer paths."""
 
 AT_A_TIME = 50_000
 """Names of a folder that are kept in memory; a folder of more is read again for each so many."""
@@ -24,10 +28,11 @@ def find_photos(paths: Iterable[str | Path], listed: str | Path | None = None) -
         listed: a text file of further photos, one path a line; empty lines are left out.
 
     Raises:
-        InputError: a folder holds no images or cannot be read, or the list cannot be.
+        InputError: a folder holds no images or cannot be read, or the list cannot be, or a line of
+            it is no path.
     """
     for path in map(Path, paths):
-        if path.is_dir():
+        if os.path.isdir(path):  # noqa: PTH112 - a Path raises where a name is too long
             yield from _photos_of_folder(path)
         else:
             yield path
@@ -80,10 +85,23 @@ def _is_wanted(entry: os.DirEntry[str]) -> bool:
 
 def _photos_of_list(file: Path) -> Iterator[Path]:
     try:
-        # File names are bytes: those that are no UTF-8 must come through as they are.
-        with file.open(encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
-            for line in lines:
-                if path := line.rstrip("\r\n"):
+        mode = file.stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISDIR(mode)):
+            raise InputError(f"{file}: a device, not a list; give a text file or a pipe")
+        with file.open("rb") as lines:
+            for number, line in enumerate(iter(lambda: lines.readline(LONGEST_LINE + 1), b""), 1):
+                if len(line) > LONGEST_LINE:
+                    raise InputError(
+                        f"{file}: line {number} is longer than {LONGEST_LINE} bytes; "
+                        "give a text file of one path a line"
+                    )
+                if b"\0" in line:
+                    raise InputError(
+                        f"{file}: line {number} holds a NUL, which no path has; "
+                        "give a text file of one path a line"
+                    )
+                # File names are bytes: those that are no UTF-8 must come through as they are.
+                if path := line.decode("utf-8", "surrogateescape").rstrip("\r\n"):
                     yield Path(path)
     except FileNotFoundError:
         raise InputError(f"{file}: no such file; check the path of the list") from None

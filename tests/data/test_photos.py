@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from captioning.data.photos import find_photos
+from captioning.data.photos import LONGEST_LINE, find_photos
 from captioning.errors import InputError
 
 
@@ -78,3 +78,38 @@ def test_a_list_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 def test_a_folder_given_as_a_list_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="give a text file of one path a line"):
         list(find_photos([], tmp_path))
+
+
+def test_a_device_given_as_a_list_is_an_error() -> None:
+    with pytest.raises(InputError, match="/dev/zero: a device, not a list; give a text file or a"):
+        list(find_photos([], "/dev/zero"))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"a" * (LONGEST_LINE + 1), "line 2 is longer than 65536 bytes"),
+        (b"a\0b.jpg", "line 2 holds a NUL, which no path has"),
+    ],
+    ids=["long", "NUL"],
+)
+def test_a_line_that_is_no_path_is_told_by_its_number(
+    tmp_path: Path, line: bytes, message: str
+) -> None:
+    (tmp_path / "list.txt").write_bytes(b"a.jpg\n" + line + b"\nb.jpg\n")
+    with pytest.raises(InputError, match=rf"list\.txt: {message}; give a text file of one path"):
+        list(find_photos([], tmp_path / "list.txt"))
+
+
+def test_a_name_that_is_too_long_is_left_to_whoever_reads_it() -> None:
+    assert list(find_photos(["a" * 300])) == [Path("a" * 300)]
+
+
+def test_a_list_may_come_through_a_pipe() -> None:
+    reader, writer = os.pipe()
+    os.write(writer, b"a.jpg\nb.jpg\n")
+    os.close(writer)
+    try:
+        assert [str(path) for path in find_photos([], f"/dev/fd/{reader}")] == ["a.jpg", "b.jpg"]
+    finally:
+        os.close(reader)
