@@ -2,11 +2,13 @@
 
 import argparse
 import sys
+from itertools import islice
 from pathlib import Path
 
 from captioning.cli.options import (
     Commands,
     add_model,
+    add_photo_limit,
     add_processes,
     add_search,
     model_and_search,
@@ -16,6 +18,9 @@ from captioning.cli.options import (
 from captioning.errors import InputError, UsageError
 
 SHARD_SIZE = 1000
+
+MOST_PHOTOS = 1_000_000
+"""Photos whose captions are printed; their paths are all in memory, unlike those of `--out`."""
 
 RUNNERS_UP = 3
 """Other words that a page tells of each word."""
@@ -27,6 +32,7 @@ def add(commands: Commands) -> None:
     parser.add_argument("photos", nargs="*", metavar="PHOTO", help="photos, or folders of photos")
     parser.add_argument("--list", metavar="FILE", help="a file of further photos, one path a line")
     add_model(parser)
+    add_photo_limit(parser)
     add_search(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object per photo")
     parser.add_argument(
@@ -75,7 +81,9 @@ def _print_captions(options: argparse.Namespace) -> int:
     from captioning.models.batches import candidates, json_line
     from captioning.viewing.names import picture_names
 
-    photos = list(find_photos(options.photos, options.list))
+    photos = list(islice(find_photos(options.photos, options.list), MOST_PHOTOS + 1))
+    if len(photos) > MOST_PHOTOS:
+        raise UsageError(f"more than {MOST_PHOTOS:,} photos; give --out, for bulk captioning")
     pictures = picture_names(photos, options.overlay) if options.overlay else {}
     pages = picture_names(photos, options.html, ".html") if options.html else {}
     captioner, search = model_and_search(options)
@@ -94,7 +102,7 @@ def _print_captions(options: argparse.Namespace) -> int:
             continue
         caption = found[0]
         if pictures or pages:
-            image = read_image(photo)
+            image = read_image(photo, options.max_pixels)
         if pictures:
             from captioning.viewing import overlay
 

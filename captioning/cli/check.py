@@ -2,13 +2,14 @@
 
 import argparse
 
-from captioning.cli.options import Commands
+from captioning.cli.options import Commands, add_photo_limit
 
 
 def add(commands: Commands) -> None:
     """Tell the parser of this command."""
     parser = commands.add_parser("check", help="look for faults in a data set before training")
     parser.add_argument("data", metavar="DIR", help="the data set")
+    add_photo_limit(parser)
     parser.set_defaults(run=run)
 
 
@@ -17,6 +18,6 @@ def run(options: argparse.Namespace) -> int:
     from captioning.data.check import check
     from captioning.data.readers import reader_for
 
-    result = check(reader_for(options.data))
+    result = check(reader_for(options.data), max_pixels=options.max_pixels)
     print(result)
     return 0 if result.ok else 1

@@ -9,6 +9,7 @@ from captioning.cli.metrics import add_metrics, scorers_of
 from captioning.cli.options import (
     Commands,
     add_model,
+    add_photo_limit,
     add_processes,
     add_search,
     model_and_search,
@@ -39,6 +40,7 @@ def add(commands: Commands) -> None:
         help="use the annotation vectors that `train` or `features` left here, not the photos",
     )
     add_model(parser)
+    add_photo_limit(parser)
     add_search(parser)
     add_metrics(parser)
     add_processes(parser)

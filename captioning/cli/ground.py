@@ -6,6 +6,7 @@ from pathlib import Path
 from captioning.cli.options import (
     Commands,
     add_model,
+    add_photo_limit,
     add_search,
     model_and_search,
     positive,
@@ -32,6 +33,7 @@ def add(commands: Commands) -> None:
     )
     parser.add_argument("--wandb", action="store_true", help="log the report to W&B too")
     add_model(parser)
+    add_photo_limit(parser)
     add_search(parser)
     parser.set_defaults(run=run)
 
@@ -62,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
     captions = split_captions(captioner, records, search, **settings)
     report = ground(captioner, records, captions, lexicon, **settings)
     report.write(folder / "grounding.json")
-    pictures = save_pictures(report, folder)
+    pictures = save_pictures(report, folder, options.max_pixels)
     if options.wandb:
         from captioning.training.grounding import log_grounding
 

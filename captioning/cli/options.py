@@ -4,7 +4,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING, NoReturn
 
-from captioning.errors import UsageError
+from captioning.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from captioning.models import Captioner, Search
@@ -28,6 +28,28 @@ def positive(text: str) -> int:
     if text.isdecimal() and int(text) > 0:
         return int(text)
     raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+
+
+def megapixels(text: str) -> int:
+    """A limit in megapixels, in pixels."""
+    from captioning.data.photo_limits import pixels_of
+
+    try:
+        return pixels_of(float(text))
+    except (InputError, OverflowError) as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def add_photo_limit(parser: argparse.ArgumentParser) -> None:
+    """The option that says how large a photo may be."""
+    parser.add_argument(
+        "--max-megapixels",
+        dest="max_pixels",
+        type=megapixels,
+        default="100",
+        metavar="N",
+        help="photos of more million pixels are refused unread (default: 100; at most 178)",
+    )
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
@@ -125,13 +147,15 @@ def model_and_search(
     import torch
 
     from captioning.allocation import keep_freed_memory
+    from captioning.data.photo_limits import MAX_PIXELS
     from captioning.models import BeamSearch, Greedy, Sampling, load
     from captioning.models.device import usable_device
 
     keep_freed_memory()
+    max_megapixels = getattr(options, "max_pixels", MAX_PIXELS) / 1e6  # a server has its own
     is_shared = processes is not None and processes.count > 1
     device = "cpu" if is_shared else usable_device(options.device)
-    captioner = load(options.model, device, options.bf16)
+    captioner = load(options.model, device, options.bf16, max_megapixels)
     torch.manual_seed(options.seed)
     kind = type(captioner.search)
     if options.beam is not None:

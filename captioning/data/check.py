@@ -5,11 +5,13 @@ import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tqdm import tqdm
 
 from captioning.data.images import read_image
+from captioning.data.photo_limits import MAX_PIXELS
 from captioning.data.readers import Problem, Reader
 from captioning.data.records import Record
 from captioning.errors import InputError
@@ -84,7 +86,7 @@ class Check:
         return "\n".join(self.lines())
 
 
-def check(reader: Reader, progress: bool = True) -> Check:
+def check(reader: Reader, progress: bool = True, max_pixels: int = MAX_PIXELS) -> Check:
     """Read every split and decode every image of it.
 
     An image counts as being in two splits if both name the same file, or files of equal bytes.
@@ -92,13 +94,14 @@ def check(reader: Reader, progress: bool = True) -> Check:
     Args:
         reader: the data set.
         progress: whether to show a bar on stderr, where that is a terminal.
+        max_pixels: images of more count as unreadable.
 
     Raises:
         InputError: the reader cannot even tell which splits there are.
     """
     splits = {split: _contents(reader, split) for split in reader.splits}
     images = {record.image for records, _ in splits.values() for record in records}
-    looks = _looks(sorted(images), progress)
+    looks = _looks(sorted(images), progress, max_pixels)
     seen: dict[str, tuple[str, Path]] = {}
     checks = []
     for split, (records, found) in splits.items():
@@ -133,11 +136,11 @@ def _contents(reader: Reader, split: str) -> tuple[list[Record], list[Problem]]:
     return contents.records, contents.problems
 
 
-def _looks(images: list[Path], progress: bool) -> dict[Path, _Look]:
+def _looks(images: list[Path], progress: bool, max_pixels: int) -> dict[Path, _Look]:
     pool = ThreadPoolExecutor(min(8, os.cpu_count() or 1))  # decoding lets go of Python's lock
     try:
         looks: Iterable[_Look] = tqdm(
-            pool.map(_look, images),
+            pool.map(partial(_look, max_pixels=max_pixels), images),
             total=len(images),
             desc="check",
             unit="image",
@@ -149,14 +152,18 @@ def _looks(images: list[Path], progress: bool) -> dict[Path, _Look]:
         pool.shutdown(cancel_futures=True)  # an interrupt does not wait for thousands of images
 
 
-def _look(image: Path) -> _Look:
-    if not image.exists():
+def _look(image: Path, max_pixels: int) -> _Look:
+    if not os.path.exists(image):  # noqa: PTH110 - a Path raises where a name is too long
         return _Look(str(image), (Problem("missing image files", str(image)),))
     try:
-        read_image(image)
+        read_image(image, max_pixels)
     except InputError as error:
         return _Look(str(image), (Problem("unreadable images", str(error)),))
-    return _Look(hashlib.sha256(image.read_bytes()).hexdigest(), ())
+    digest = hashlib.sha256()
+    with image.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return _Look(digest.hexdigest(), ())
 
 
 def _split_check(name: str, records: list[Record], problems: list[Problem]) -> SplitCheck:

@@ -1,18 +1,29 @@
 """Photos: any image file that Pillow reads becomes RGB, or one clear line says why not."""
 
 import os
+import stat
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from io import BufferedReader, BytesIO
+from io import BytesIO
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
-import numpy as np
-from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, UnidentifiedImageError
 
+from captioning.data.photo_limits import (
+    MAX_FILE,
+    MAX_PIXELS,
+    ROOM,
+    MeteredFile,
+    PhotoSizeError,
+    check_header,
+    check_pixels,
+    decoding_bytes,
+)
+from captioning.data.rgb import rgb
 from captioning.errors import InputError
 
 FORMATS = ("bmp", "gif", "jfif", "jpe", "jpeg", "jpg", "pgm", "png", "ppm", "tif", "tiff", "webp")
@@ -23,10 +34,15 @@ IMAGE_SUFFIXES = frozenset(f".{name}" for name in FORMATS)
 SIDEWAYS = (5, 6, 7, 8)
 RIGHT_ON_LEFT = (2, 3, 6, 7)
 BOTTOM_ON_TOP = (3, 4, 7, 8)
-
-
-class PhotoSizeError(InputError):
-    """A photo of more pixels than it is safe to decode."""
+TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 
 
 @dataclass(frozen=True)
@@ -74,21 +90,27 @@ class ReducedImage(NamedTuple):
     origin: tuple[float, float] = (0.0, 0.0)
 
 
-def read_image(path: str | Path | Upload) -> Image.Image:
+def read_image(path: str | Path | Upload, max_pixels: int = MAX_PIXELS) -> Image.Image:
     """The photo in 8-bit RGB, upright as its EXIF orientation says, transparency laid on white.
 
     16-bit and floating-point greys are scaled to 0..255; of an animation it is the first frame.
     Safe to call from several threads.
 
+    Args:
+        path: the file, or an upload.
+        max_pixels: of more it is refused by what its header says; an upload has its own limit.
+
     Raises:
-        InputError: the file is missing, a folder, empty, no image, or damaged.
-        PhotoSizeError: it has more pixels than Pillow's limit against decompression bombs, or
-            than an upload may have.
+        InputError: the file is missing, a folder, no regular file, empty, no image, or damaged.
+        PhotoSizeError: it has too many pixels, or decoding takes too much memory or time.
     """
-    return _read(path, None).image
+    with opened(path, None, max_pixels) as photo:
+        return photo.image
 
 
-def read_reduced(path: str | Path | Upload, side: int) -> ReducedImage:
+def read_reduced(
+    path: str | Path | Upload, side: int, max_pixels: int = MAX_PIXELS
+) -> ReducedImage:
     """The photo as `read_image` gives it, but of a large JPEG fewer pixels in much less time.
 
     libjpeg-turbo, which Pillow's wheels bring along, decodes a JPEG at 1/2, 1/4 or 1/8 of its size
@@ -97,29 +119,53 @@ def read_reduced(path: str | Path | Upload, side: int) -> ReducedImage:
     Args:
         path: the file, or an upload.
         side: neither width nor height become smaller than this by the reduction.
+        max_pixels: as `read_image`.
 
     Raises:
         InputError: as `read_image`.
         PhotoSizeError: as `read_image`.
     """
-    return _read(path, side)
+    with opened(path, side, max_pixels) as photo:
+        return photo
 
 
-def _read(path: str | Path | Upload, side: int | None) -> ReducedImage:
+@contextmanager
+def opened(
+    path: str | Path | Upload, side: int | None, max_pixels: int = MAX_PIXELS
+) -> Iterator[ReducedImage]:
+    """The photo for the length of a block, in which it counts among what is decoded at once.
+
+    Args:
+        path: as `read_reduced`.
+        side: as `read_reduced`; none for all pixels.
+        max_pixels: as `read_image`.
+
+    Raises:
+        InputError: as `read_image`.
+        PhotoSizeError: as `read_image`.
+    """
+    with ExitStack() as held:
+        yield _read(path, side, max_pixels, held)
+
+
+def _read(
+    path: str | Path | Upload, side: int | None, max_pixels: int, held: ExitStack
+) -> ReducedImage:
     path = path if isinstance(path, Upload) else Path(path)
     try:
-        with path.open("rb") as file:
-            if file.seek(0, os.SEEK_END) == 0:
+        with _file(path) as file:
+            size = file.seek(0, os.SEEK_END)
+            if size == 0:
                 raise InputError(f"{path}: empty file (0 bytes); copy or download the photo again")
+            if size > MAX_FILE:
+                raise PhotoSizeError(f"{path}: a file of {size / 1e9:.1f} GB; scale the photo down")
             file.seek(0)
             with _quiet:
-                return _decoded(_opened(file, path), side)
+                return _decoded(file, path, side, max_pixels, held)
     except InputError:
         raise
     except (FileNotFoundError, NotADirectoryError):
         raise InputError(f"{path}: no such file; check the path") from None
-    except IsADirectoryError:
-        raise InputError(f"{path}: a folder, not a photo; give the path of an image file") from None
     except PermissionError:
         raise InputError(f"{path}: may not be read; check the file's permissions") from None
     except UnidentifiedImageError:
@@ -128,38 +174,59 @@ def _read(path: str | Path | Upload, side: int | None) -> ReducedImage:
         ) from None
     except Image.DecompressionBombError:
         raise PhotoSizeError(f"{path}: too many pixels to be safe; scale the photo down") from None
+    except MemoryError:
+        raise PhotoSizeError(f"{path}: takes more memory than there is; scale it down") from None
     except Exception as error:  # on damaged files Pillow's plugins raise nearly anything
+        if isinstance(error, OSError) and error.strerror:
+            raise InputError(
+                f"{path}: cannot be read ({error.strerror}); check the path and the disk"
+            ) from None
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(
             f"{path}: damaged or cut short ({reason}); copy or download the photo again"
         ) from None
 
 
-def _opened(file: BufferedReader | BytesIO, path: Path | Upload) -> Image.Image:
-    """The image, of which only the header has been read."""
-    if not isinstance(path, Upload):
-        return Image.open(file)
-    image = Image.open(file, formats=path.formats)
-    width, height = image.size
-    if width * height > path.max_pixels:
-        raise PhotoSizeError(
-            f"{path}: {width} x {height} pixels are more than the {path.max_pixels / 1e6:g} "
-            "million that are read here; scale the photo down"
-        )
-    return image
+def _file(path: Path | Upload) -> MeteredFile:
+    """The file, of which nothing has been read; opening a pipe would wait for its writer."""
+    if isinstance(path, Upload):
+        return MeteredFile(path.open("rb"), str(path))
+    if "\0" in str(path):
+        raise InputError(f"{path}: no path, for it holds a NUL; check the path")
+    mode = path.stat().st_mode
+    if stat.S_ISDIR(mode):
+        raise InputError(f"{path}: a folder, not a photo; give the path of an image file")
+    if not stat.S_ISREG(mode):
+        raise InputError(f"{path}: a device or pipe, not a photo; give the path of an image file")
+    return MeteredFile(path.open("rb", buffering=0), str(path))
 
 
-def _decoded(image: Image.Image, side: int | None) -> ReducedImage:
+def _decoded(
+    file: MeteredFile, path: Path | Upload, side: int | None, max_pixels: int, held: ExitStack
+) -> ReducedImage:
+    remedy = "scale the photo down"
+    if isinstance(path, Upload):
+        max_pixels = path.max_pixels
+        image: Image.Image = Image.open(file, formats=path.formats)
+    else:
+        remedy += ", or raise max-megapixels"
+        image = Image.open(file)
+    file.is_header_read = True
+    check_header(image, file, str(path), max_pixels, remedy)
     width, height = image.size
     drafted = None if side is None else image.draft(None, (side, side))
     reduction = width / drafted[1][2] if drafted else 1.0  # exact: the box is not rounded
+    held.enter_context(ROOM.of(decoding_bytes(image, width * height)))
     image.load()
+    # What some formats' headers do not tell, pixels do.
+    check_pixels(image, str(path), max_pixels, remedy)
     try:
         orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
-        image = ImageOps.exif_transpose(image)
     except Exception:  # the pixels are whole: damaged EXIF data only loses the orientation
         orientation = 1
-        image.info.pop("exif", None)
+    image = rgb(image)
+    if orientation in TURNS:
+        image = image.transpose(TURNS[orientation])
     # As stored, the last pixels of a row and of a column are those that reach beyond the photo.
     beyond = (-width % reduction / reduction, -height % reduction / reduction)
     if orientation in SIDEWAYS:
@@ -167,27 +234,7 @@ def _decoded(image: Image.Image, side: int | None) -> ReducedImage:
         beyond = beyond[::-1]
     left = beyond[0] if orientation in RIGHT_ON_LEFT else 0.0
     top = beyond[1] if orientation in BOTTOM_ON_TOP else 0.0
-    return ReducedImage(_rgb(image), (width, height), reduction, (left, top))
-
-
-def _rgb(image: Image.Image) -> Image.Image:
-    if image.mode in ("I", "F") or image.mode.startswith("I;16"):
-        return _grey(image).convert("RGB")
-    if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
-        rgba = image.convert("RGBA")
-        white = Image.new("RGBA", rgba.size, "white")
-        return Image.alpha_composite(white, rgba).convert("RGB")
-    return image.convert("RGB")
-
-
-def _grey(image: Image.Image) -> Image.Image:
-    """An image of one wide channel as 8 bits; Pillow's own conversion clips all above 255."""
-    values = np.nan_to_num(np.asarray(image, dtype=np.float32), posinf=0.0, neginf=0.0)
-    # Integers come from 16-bit files; floats have no agreed white, so the largest value tells it.
-    whites = (1.0, 255.0, 65535.0) if image.mode == "F" else (65535.0,)
-    largest = float(values.max())
-    white = next((white for white in whites if white >= largest), largest)
-    return Image.fromarray(np.rint(values.clip(0, white) * (255 / white)).astype(np.uint8))
+    return ReducedImage(image, (width, height), reduction, (left, top))
 
 
 class _Quiet:

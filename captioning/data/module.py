@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader
 from captioning.data.dataset import Batch, CaptionDataset, collate, sided
 from captioning.data.extraction import feature_cache
 from captioning.data.features import FeatureCache
+from captioning.data.photo_limits import MEGAPIXELS, pixels_of
 from captioning.data.preprocessing import MirroredPreprocessing, Preprocessing
 from captioning.data.readers import Reader
 from captioning.data.records import Record
@@ -43,10 +44,11 @@ class CaptionData(pl.LightningDataModule):
         train_split: the split to train on.
         val_split: the split to validate on.
         seed: of the order of the images and of the augmentation.
+        max_megapixels: photos of more are refused unread; at most 178.
 
     Raises:
-        InputError: a split is missing or empty, or `features` goes with augmented images, or
-            `mirror` without features.
+        InputError: `max_megapixels` is out of its range, a split is missing or empty, or
+            `features` goes with augmented images, or `mirror` without features.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class CaptionData(pl.LightningDataModule):
         train_split: str = "train",
         val_split: str = "val",
         seed: int = 0,
+        max_megapixels: float = MEGAPIXELS,
     ) -> None:
         super().__init__()
         if features and augment:
@@ -80,6 +83,7 @@ class CaptionData(pl.LightningDataModule):
             )
         self.reader = reader
         self.preprocessing = Preprocessing(size)
+        self.preprocessing.max_pixels = pixels_of(max_megapixels)
         self.batch_size = batch_size
         self.captions_per_image = captions_per_image
         self.min_count = min_count
@@ -140,6 +144,7 @@ class CaptionData(pl.LightningDataModule):
         images = [record.image for record in self.train_records if not sided(record)]
         if self.mirror and images:
             mirrored = MirroredPreprocessing(self.preprocessing.size)
+            mirrored.max_pixels = self.preprocessing.max_pixels
             self._mirrored = feature_cache(
                 f"{self.features}-mirrored", encoder, mirrored, images, workers=self.workers
             )

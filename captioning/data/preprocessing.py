@@ -1,6 +1,7 @@
 """How a photo becomes the image that the encoder sees, in training and afterwards."""
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +12,8 @@ from PIL.Image import Image, Resampling
 from torch import Tensor
 
 from captioning.configurable import Configurable
-from captioning.data.images import ReducedImage, Upload, read_reduced
+from captioning.data.images import ReducedImage, Upload, opened
+from captioning.data.photo_limits import MAX_PIXELS
 
 MARGIN = 7 / 8
 """While training with augmentation, the side of a random crop over the photo's short side."""
@@ -39,10 +41,15 @@ class Preprocessing(Configurable):
 
     Args:
         size: S, side of the square in pixels.
+
+    Attributes:
+        max_pixels: of more a photo's file is refused. Not an argument: what is read of a photo
+            does not depend on it, so features and checkpoints do not either.
     """
 
     def __init__(self, size: int = 224) -> None:
         self.size = size
+        self.max_pixels = MAX_PIXELS
 
     def __call__(self, photo: str | Path | Upload | Image) -> View:
         """The largest square in the middle of the photo.
@@ -53,10 +60,10 @@ class Preprocessing(Configurable):
         Raises:
             InputError: the photo cannot be read.
         """
-        reduced = self._opened(photo)
-        width, height = reduced.size
-        side = float(min(width, height))
-        return self._view(reduced, (width - side) / 2, (height - side) / 2, side)
+        with self._opened(photo) as reduced:
+            width, height = reduced.size
+            side = float(min(width, height))
+            return self._view(reduced, (width - side) / 2, (height - side) / 2, side)
 
     def augmented(self, photo: str | Path | Image, generator: torch.Generator, flip: bool) -> View:
         """A random crop, with `flip` mirrored half of the time; for training.
@@ -64,19 +71,19 @@ class Preprocessing(Configurable):
         Raises:
             InputError: the photo cannot be read.
         """
-        reduced = self._opened(photo)
-        width, height = reduced.size
-        side = min(width, height) * MARGIN
-        right, down, mirror = torch.rand(3, generator=generator).tolist()
-        view = self._view(reduced, right * (width - side), down * (height - side), side)
+        with self._opened(photo) as reduced:
+            width, height = reduced.size
+            side = min(width, height) * MARGIN
+            right, down, mirror = torch.rand(3, generator=generator).tolist()
+            view = self._view(reduced, right * (width - side), down * (height - side), side)
         if flip and mirror < 0.5:
             view = view._replace(pixels=view.pixels.flip(-1))
         return view
 
-    def _opened(self, photo: str | Path | Upload | Image) -> ReducedImage:
+    def _opened(self, photo: str | Path | Upload | Image) -> AbstractContextManager[ReducedImage]:
         if isinstance(photo, Image):
-            return ReducedImage(photo, photo.size)
-        return read_reduced(photo, math.ceil(2 * self.size / MARGIN))
+            return nullcontext(ReducedImage(photo, photo.size))
+        return opened(photo, math.ceil(2 * self.size / MARGIN), self.max_pixels)
 
     def _view(self, photo: ReducedImage, left: float, top: float, side: float) -> View:
         x = photo.origin[0] + left / photo.reduction

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import torch
 
+from captioning.data.photo_limits import MEGAPIXELS, pixels_of
 from captioning.errors import InputError
 from captioning.models.captioner import Captioner
 from captioning.models.ensemble import ensemble
@@ -15,6 +16,7 @@ def load(
     checkpoint: str | Path | Sequence[str | Path],
     device: str | torch.device = "cpu",
     bfloat16: bool = False,
+    max_megapixels: float = MEGAPIXELS,
 ) -> Captioner:
     """The captioner in a checkpoint of `captioning train`, ready to caption.
 
@@ -23,15 +25,18 @@ def load(
             probabilities. It searches as the first one was trained to.
         device: where it shall compute.
         bfloat16: whether it searches in bfloat16; see `Captioner`.
+        max_megapixels: files of photos with more are refused unread; at most 178.
 
     Raises:
         InputError: a file is missing or is no such checkpoint, or the models of an ensemble do
-            not know the same words.
+            not know the same words, or `max_megapixels` is out of its range.
     """
     paths = [checkpoint] if isinstance(checkpoint, (str, Path)) else checkpoint
     if not paths:
         raise InputError("no checkpoint to load; give one, or several for an ensemble")
     captioners = [_captioner(Path(path)) for path in paths]
+    for captioner in captioners:
+        captioner.preprocessing.max_pixels = pixels_of(max_megapixels)
     captioner = captioners[0]
     if len(captioners) > 1:
         captioner = ensemble(captioners, [str(path) for path in paths])

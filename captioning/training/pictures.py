@@ -56,7 +56,8 @@ class ValidationTable(pl.Callback):
 
     def _table(self, module: Any, records: list[Record]) -> tuple[list[str], list[list[Any]]]:
         """The names of the columns, and a row for each record."""
-        photos = [read_image(record.image) for record in records]
+        limit = module.captioner.preprocessing.max_pixels
+        photos = [read_image(record.image, limit) for record in records]
         with torch.autocast(module.device.type, enabled=False):
             captions = module.captioner.caption(photos, runners_up=RUNNERS_UP)
         words = max((len(caption.words) for caption in captions), default=0)

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from captioning.data.images import read_image
+from captioning.data.photo_limits import MAX_PIXELS
 from captioning.files import written_whole
 from captioning.metrics.grounding import GroundingReport, Look
 from captioning.metrics.grounding.looks import (
@@ -38,11 +39,18 @@ MARKERS = {UNIFORM: "|", GAUSSIAN: "x"}
 BOX_COLOUR = "#7df9ff"
 
 
-def save_pictures(report: GroundingReport, folder: str | Path) -> list[Path]:
+def save_pictures(
+    report: GroundingReport, folder: str | Path, max_pixels: int = MAX_PIXELS
+) -> list[Path]:
     """Write scores.png, best.png and worst.png; only the last two show photos.
 
     The best looks are those with the most attention in the box beyond a uniform one's, and no photo
     is shown twice.
+
+    Args:
+        report: what was found.
+        folder: where the pictures go.
+        max_pixels: photos of more are refused.
 
     Returns:
         The files; none where the report has no looks.
@@ -54,8 +62,8 @@ def save_pictures(report: GroundingReport, folder: str | Path) -> list[Path]:
         return []
     figures = {
         "scores.png": draw_scores(report),
-        "best.png": draw_looks(report.ranked()[:SHOWN]),
-        "worst.png": draw_looks(report.ranked_worst()[:SHOWN]),
+        "best.png": draw_looks(report.ranked()[:SHOWN], max_pixels),
+        "worst.png": draw_looks(report.ranked_worst()[:SHOWN], max_pixels),
     }
     for name, figure in figures.items():
         with written_whole(Path(folder) / name) as temporary:
@@ -85,7 +93,7 @@ def draw_scores(report: GroundingReport) -> Figure:
     return figure
 
 
-def draw_looks(looks: Sequence[Look]) -> Figure:
+def draw_looks(looks: Sequence[Look], max_pixels: int = MAX_PIXELS) -> Figure:
     """A panel per look: attention on the photo, the boxes, the word and the attention in them.
 
     Raises:
@@ -99,7 +107,7 @@ def draw_looks(looks: Sequence[Look]) -> Figure:
     for axes in panels:
         axes.set_axis_off()
     for axes, look in zip(panels, looks, strict=False):
-        _draw_look(axes, look)
+        _draw_look(axes, look, max_pixels)
     return figure
 
 
@@ -125,11 +133,11 @@ def _draw_measure(axes: Axes, groups: Sequence[Group], measure: str) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _draw_look(axes: Axes, look: Look) -> None:
+def _draw_look(axes: Axes, look: Look, max_pixels: int) -> None:
     weights = torch.from_numpy(look.weights)[None]
     caption = Caption((look.mention.name,), (1.0,), weights, 0.0, look.crop, look.size)
     width, height = look.size
-    [picture] = word_pictures(read_image(look.image), caption)
+    [picture] = word_pictures(read_image(look.image, max_pixels), caption)
     axes.imshow(picture, extent=(0, width, height, 0))
     for left, top, across, down in look.place.boxes:
         axes.add_patch(

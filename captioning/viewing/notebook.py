@@ -1,10 +1,12 @@
 """Captions as a notebook shows them."""
 
+import math
 from html import escape
 
 from PIL.Image import Image
 
 from captioning.data.images import read_image
+from captioning.data.photo_limits import MAX_PIXELS
 from captioning.errors import InputError
 from captioning.models.caption import Caption
 from captioning.viewing.viewer import html
@@ -22,7 +24,10 @@ def notebook_view(caption: Caption) -> str | None:
     if caption.photo is None:
         return None
     try:
-        photo = caption.photo if isinstance(caption.photo, Image) else read_image(caption.photo)
+        photo = caption.photo
+        if not isinstance(photo, Image):
+            # A photo that was captioned was within the limit of its captioner.
+            photo = read_image(photo, max(MAX_PIXELS, math.prod(caption.size)))
         content = html(photo, [caption])
     except (InputError, ValueError):
         return None

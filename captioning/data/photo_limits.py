@@ -1,0 +1,223 @@
+"""What a photo may cost before any of its pixels is decoded: in pixels, memory and time."""
+
+import io
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from PIL import Image
+
+from captioning.errors import InputError
+
+MEGAPIXELS = 100.0
+"""Of more a photo is refused unless a call says otherwise; most cameras stay below it."""
+
+MOST_MEGAPIXELS = 178.0
+"""What can be allowed at most: Pillow's own limit against decompression bombs."""
+
+MAX_PIXELS = int(MEGAPIXELS * 1_000_000)
+
+MAX_SIDE = 65_535
+"""Pixels of width or height. JPEG has no more; Pillow keeps a pointer for each row."""
+
+BYTES_PER_PIXEL = 10
+"""What decoding may take for each pixel of the limit; a plain photo takes 8, itself and a copy."""
+
+# WebP's animation decoder keeps two canvases and hands over a third. The others have no bound that
+# their headers tell; what they took in measurements.
+FORMAT_BYTES = {"AVIF": 20, "HEIF": 20, "JPEG2000": 30, "WEBP": 20}
+FORMATS = frozenset({"BMP", "DIB", "GIF", "JPEG", "MPO", "PNG", "PPM", "TIFF", *FORMAT_BYTES})
+"""Pillow's names of what is decoded. Others run programs (EPS), unpack without a limit (FITS)."""
+
+MAX_TILE = 32_000_000
+"""Pixels of a TIFF's tile, which is decoded whole, however small the photo is."""
+
+MAX_SCANS = 100
+"""Scans of a progressive JPEG, as libtiff has it; each goes over all pixels and may have no data.
+
+Encoders write about 10.
+"""
+
+MAX_TEXT, MAX_COMMENTS = 16_000_000, 100
+"""Bytes and comments of a PNM in text, which Pillow reads number by number, in Python."""
+
+MAX_READS, MAX_HEADER, MAX_FILE = 2_000_000, 256_000_000, 1_000_000_000
+"""Calls that read from a photo's file, bytes before its pixels, and bytes in all."""
+
+
+class PhotoSizeError(InputError):
+    """A photo that is too large to be decoded safely."""
+
+
+def pixels_of(megapixels: float) -> int:
+    """The limit in pixels that an option, a config or a call gives in millions.
+
+    Raises:
+        InputError: it is not above 0 and at most `MOST_MEGAPIXELS`.
+    """
+    if not 0 < megapixels <= MOST_MEGAPIXELS:
+        raise InputError(
+            f"max_megapixels {megapixels!r} is not above 0 and at most {MOST_MEGAPIXELS:g}"
+        )
+    return int(megapixels * 1_000_000)
+
+
+class MeteredFile(io.BufferedReader):
+    """A photo's file that ends the patience with endless headers and with reading bit by bit.
+
+    Args:
+        raw: an unbuffered file, or bytes in memory.
+        name: what errors call it.
+    """
+
+    def __init__(self, raw: io.RawIOBase | io.BytesIO, name: str) -> None:
+        super().__init__(raw)
+        self._name = name
+        self._reads = self._bytes = 0
+        self.is_header_read = False
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """As any file.
+
+        Raises:
+            PhotoSizeError: the photo's header is too long or the file in too many pieces.
+        """
+        self._reads += 1
+        if self._reads > MAX_READS:
+            raise PhotoSizeError(
+                f"{self._name}: in too many small pieces to be read; convert it to JPEG or PNG"
+            )
+        content = super().read(min(size, MAX_HEADER + 1) if size and size > 0 else MAX_HEADER + 1)
+        self._bytes += len(content)
+        if self._bytes > MAX_HEADER and not self.is_header_read:
+            raise PhotoSizeError(
+                f"{self._name}: more than {MAX_HEADER // 1_000_000} MB before its pixels; "
+                "convert it to JPEG or PNG"
+            )
+        return content
+
+
+def check_header(
+    image: Image.Image, file: MeteredFile, name: str, max_pixels: int, remedy: str
+) -> None:
+    """See from a photo's header, and at most a look through its file, that it may be decoded.
+
+    Args:
+        image: as `PIL.Image.open` gives it, not yet decoded.
+        file: from which it is read; left where it was.
+        name: what errors call it.
+        max_pixels: the most pixels.
+        remedy: what an error says to do about too many of them.
+
+    Raises:
+        PhotoSizeError: it has more pixels or a longer side, or decoding takes too much memory or
+            time.
+        InputError: it is in a format in which no photo is read.
+    """
+    if image.format not in FORMATS:
+        raise InputError(f"{name}: {image.format} files are not read; convert it to JPEG or PNG")
+    check_pixels(image, name, max_pixels, remedy)
+    start = file.tell()
+    tile = getattr(image, "tag_v2", {})
+    if tile.get(322, 0) * tile.get(323, 0) > MAX_TILE:
+        raise PhotoSizeError(
+            f"{name}: tiles of {tile[322]} x {tile[323]} pixels are too large; convert it to PNG"
+        )
+    if image.info.get("progressive") and _count(file, b"\xff\xda", MAX_SCANS) > MAX_SCANS:
+        raise PhotoSizeError(
+            f"{name}: a progressive JPEG of more than {MAX_SCANS} scans; convert it to PNG"
+        )
+    if any(part[0] == "ppm_plain" for part in getattr(image, "tile", ())) and (
+        file.seek(0, io.SEEK_END) > MAX_TEXT or _count(file, b"#", MAX_COMMENTS) > MAX_COMMENTS
+    ):
+        raise PhotoSizeError(
+            f"{name}: a PNM in text of more than {MAX_TEXT // 1_000_000} MB or {MAX_COMMENTS} "
+            "comments takes too long to read; convert it to PNG"
+        )
+    file.seek(start)
+
+
+def check_pixels(image: Image.Image, name: str, max_pixels: int, remedy: str) -> None:
+    """See that a photo has no more pixels than it may have, on no side and in no costly format.
+
+    Raises:
+        PhotoSizeError: it has.
+    """
+    width, height = image.size
+    if width * height > max_pixels:
+        raise PhotoSizeError(
+            f"{name}: {width} x {height} pixels are more than the {max_pixels / 1e6:g} million "
+            f"that are read here; {remedy}"
+        )
+    if max(width, height) > MAX_SIDE:
+        raise PhotoSizeError(
+            f"{name}: {width} x {height} pixels, of which no side may have more than {MAX_SIDE}; "
+            "scale the photo down"
+        )
+    most = max(max_pixels, MAX_PIXELS) * BYTES_PER_PIXEL
+    if decoding_bytes(image, width * height) > most:
+        raise PhotoSizeError(
+            f"{name}: {width} x {height} pixels in this kind of {image.format} take more than "
+            f"{most / 1e9:g} GB to decode; scale the photo down or convert it to PNG"
+        )
+
+
+def decoding_bytes(image: Image.Image, pixels: int) -> int:
+    """Memory that it takes, at most, to decode a photo and bring it to RGB.
+
+    Args:
+        image: a photo, not yet decoded, perhaps to be decoded with fewer pixels.
+        pixels: those of the file.
+    """
+    decoded = image.size[0] * image.size[1]
+    if image.info.get("progressive"):  # all coefficients are kept, 16 bits each
+        coefficients = pixels * 2 * getattr(image, "layers", 4)
+        return max(coefficients + 4 * decoded, 8 * decoded)
+    if image.format == "TIFF":  # a strip may be the whole photo
+        bits = getattr(image, "tag_v2", {}).get(258, (8,))
+        samples = getattr(image, "tag_v2", {}).get(277, 1)
+        return max(8, 4 + max(bits) * samples // 8) * decoded
+    return FORMAT_BYTES.get(image.format or "", 8) * decoded
+
+
+class Room:
+    """Memory for photos that several threads decode at once; who finds none waits, in order.
+
+    A photo larger than all of it is decoded alone.
+
+    Args:
+        total: bytes.
+    """
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._taken = 0
+        self._freed = threading.Condition()
+        self._turn = threading.Lock()
+
+    @contextmanager
+    def of(self, size: int) -> Iterator[None]:
+        """Keep so many bytes until the block ends."""
+        with self._turn, self._freed:
+            self._freed.wait_for(lambda: not self._taken or self._taken + size <= self._total)
+            self._taken += size
+        try:
+            yield
+        finally:
+            with self._freed:
+                self._taken -= size
+                self._freed.notify()
+
+
+ROOM = Room(MAX_PIXELS * BYTES_PER_PIXEL)
+"""What all threads of a process share."""
+
+
+def _count(file: MeteredFile, mark: bytes, enough: int) -> int:
+    """How often a mark occurs in a file, counted until that is more than enough."""
+    file.seek(0)
+    found, last = 0, b""
+    while found <= enough and (block := file.read(1 << 20)):
+        found += (last + block).count(mark)
+        last = block[-len(mark) + 1 :] if len(mark) > 1 else b""
+    return found

@@ -1,0 +1,63 @@
+"""Decoded photos of any kind as 8-bit RGB, in strips where that saves memory."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from PIL import Image
+
+STRIP = 1 << 22
+"""Pixels that are converted at a time by ways that need several copies."""
+
+
+def rgb(image: Image.Image) -> Image.Image:
+    """A copy in RGB, transparency laid on white, and wide greys scaled to 0..255.
+
+    It has nothing of the metadata. Beside the photo and its copy little memory is needed.
+    """
+    if image.mode in ("I", "F") or image.mode.startswith("I;16"):
+        white = _white(image)
+        return _by_strips(image, lambda strip: _grey(strip, white).convert("RGB"))
+    if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
+        return _by_strips(image, _on_white)
+    copy = image.convert("RGB")
+    copy.info.clear()
+    return copy
+
+
+def _by_strips(image: Image.Image, convert: Callable[[Image.Image], Image.Image]) -> Image.Image:
+    copy = Image.new("RGB", image.size)
+    for top, strip in _strips(image):
+        copy.paste(convert(strip), (0, top))
+    return copy
+
+
+def _strips(image: Image.Image) -> Iterator[tuple[int, Image.Image]]:
+    """The upper edge of each strip, and the strip."""
+    width, height = image.size
+    rows = max(1, STRIP // width)
+    for top in range(0, height, rows):
+        yield top, image.crop((0, top, width, min(top + rows, height)))
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    rgba = image.convert("RGBA")
+    white = Image.new("RGBA", rgba.size, "white")
+    return Image.alpha_composite(white, rgba).convert("RGB")
+
+
+def _values(image: Image.Image) -> np.ndarray:
+    return np.nan_to_num(np.asarray(image, dtype=np.float32), posinf=0.0, neginf=0.0)
+
+
+def _white(image: Image.Image) -> float:
+    """The value of white in an image of one wide channel."""
+    # Integers come from 16-bit files; floats have no agreed white, so the largest value tells it.
+    whites = (1.0, 255.0, 65535.0) if image.mode == "F" else (65535.0,)
+    largest = max(float(_values(strip).max()) for _, strip in _strips(image))
+    return next((white for white in whites if white >= largest), largest)
+
+
+def _grey(image: Image.Image, white: float) -> Image.Image:
+    """An image of one wide channel as 8 bits; Pillow's own conversion clips all above 255."""
+    values = _values(image)
+    return Image.fromarray(np.rint(values.clip(0, white) * (255 / white)).astype(np.uint8))
