@@ -3,6 +3,8 @@
 import errno
 from pathlib import Path
 
+from captioning.terminal import printable
+
 REMEDIES = {
     errno.ENOSPC: "free some space or choose another place",
     errno.EDQUOT: "free some space or choose another place",
@@ -26,7 +28,17 @@ class InputError(Exception):
     """Bad input, told in one line that names the input and the remedy.
 
     The command line prints the message alone and ends with exit code 1; no traceback is shown.
+
+    Args:
+        message: becomes one line of printable text, whatever the names in it hold. What a
+            DataLoader has wrapped in its worker's traceback is taken out of it again.
     """
+
+    def __init__(self, message: object = "") -> None:
+        text = str(message)
+        if text.startswith("Caught ") and "\nOriginal Traceback" in text:
+            _, _, text = text.rstrip().rpartition("\n")[2].partition(": ")
+        super().__init__(printable(text.strip()))
 
 
 class UsageError(InputError):

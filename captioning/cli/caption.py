@@ -16,6 +16,7 @@ from captioning.cli.options import (
     processes_of,
 )
 from captioning.errors import InputError, UsageError
+from captioning.terminal import printable
 
 SHARD_SIZE = 1000
 
@@ -111,7 +112,7 @@ def _print_captions(options: argparse.Namespace) -> int:
             from captioning.viewing import viewer
 
             viewer.save(image, found, pages[photo], photo.name)
-        shown = json_line(photo, caption) if options.json else f"{photo}\t{caption.text}"
+        shown = json_line(photo, caption) if options.json else printable(photo, caption.text)
         tqdm.write(shown, file=sys.stdout)
     return 1 if failed else 0
 
@@ -149,5 +150,5 @@ def _write_shards(options: argparse.Namespace) -> int:
     if tallies is None:
         return 0  # the first process tells what all have found
     tally = work.finish(tallies)
-    print(folder)
+    print(printable(folder))
     return 1 if tally.unreadable else 0

@@ -17,6 +17,7 @@ from captioning.cli.options import (
     processes_of,
 )
 from captioning.errors import InputError
+from captioning.terminal import printable
 
 if TYPE_CHECKING:
     from captioning.data.features import FeatureCache
@@ -86,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
     if (grounded := _grounded(options, captioner, captions)) is not None:
         grounded.write(folder / "grounding.json")
         print("", grounding.table(grounded), sep="\n")
-    print(folder)
+    print(printable(folder))
     return 0
 
 

@@ -1,6 +1,7 @@
 """`captioning features`: photos encoded for a training; its options are those of `train`."""
 
 from captioning.cli.options import Commands
+from captioning.terminal import printable
 
 
 def add(commands: Commands) -> None:
@@ -18,5 +19,5 @@ def run(arguments: list[str]) -> int:
 
     folder = features(arguments)
     if folder is not None:
-        print(folder)
+        print(printable(folder))
     return 0

@@ -12,6 +12,7 @@ from captioning.cli.options import (
     positive,
 )
 from captioning.errors import InputError
+from captioning.terminal import printable
 
 
 def add(commands: Commands) -> None:
@@ -70,5 +71,5 @@ def run(options: argparse.Namespace) -> int:
 
         log_grounding(report, pictures, folder, {"data": options.data, "split": options.split})
     print(table(report))
-    print(folder)
+    print(printable(folder))
     return 0

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from captioning.cli import caption, check, evaluate, features, ground, score, serve, shapes, train
 from captioning.cli.options import Parser
 from captioning.errors import InputError, UsageError, as_input_error
+from captioning.terminal import escape_what_cannot_be_encoded
 
 LIGHTNING = {"train": train, "features": features}
 """Commands whose options are LightningCLI's."""
@@ -31,9 +32,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if sys.stdout is None:
             raise UsageError("standard output is closed; redirect it to a file or to /dev/null")
+        escape_what_cannot_be_encoded()
         return _run(given)
     except InputError as error:
-        _tell(_one_line(error))
+        _tell(str(error))
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt as interrupt:
         _tell(str(interrupt) or "interrupted")
@@ -79,11 +81,6 @@ def _tell(line: str) -> None:
             print(f"captioning: {line}", file=sys.stderr, flush=True)
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
-
-
-def _one_line(error: InputError) -> str:
-    """The message, also where a DataLoader has wrapped it in its worker's traceback."""
-    return str(error).strip().splitlines()[-1].removeprefix("captioning.errors.InputError: ")
 
 
 def _parser() -> Parser:

@@ -3,6 +3,7 @@
 import argparse
 
 from captioning.cli.options import Commands
+from captioning.terminal import printable
 
 
 def add(commands: Commands) -> None:
@@ -29,5 +30,5 @@ def run(options: argparse.Namespace) -> int:
         pixels=options.pixels,
         seed=options.seed,
     )
-    print(options.directory)
+    print(printable(options.directory))
     return 0

@@ -1,6 +1,7 @@
 """`captioning train`: a model from a configuration; its options are LightningCLI's."""
 
 from captioning.cli.options import Commands
+from captioning.terminal import printable
 
 
 def add(commands: Commands) -> None:
@@ -17,5 +18,5 @@ def run(arguments: list[str]) -> int:
 
     best = train(arguments)
     if best is not None:
-        print(best)
+        print(printable(best))
     return 0

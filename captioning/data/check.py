@@ -15,6 +15,7 @@ from captioning.data.photo_limits import MAX_PIXELS
 from captioning.data.readers import Problem, Reader
 from captioning.data.records import Record
 from captioning.errors import InputError
+from captioning.terminal import printable
 
 NAMED = 20  # problems of one kind that a report names; the others are only counted
 
@@ -80,7 +81,7 @@ class Check:
                     lines.append(f"  and {len(names) - NAMED} more")
         count = sum(len(split.problems) for split in self.splits)
         lines.append("No problems found" if self.ok else f"Problems found: {count}")
-        return lines
+        return [printable(line) for line in lines]
 
     def __str__(self) -> str:
         return "\n".join(self.lines())

@@ -24,7 +24,7 @@ from captioning.data.photo_limits import (
     decoding_bytes,
 )
 from captioning.data.rgb import rgb
-from captioning.errors import InputError
+from captioning.errors import InputError, as_input_error
 
 FORMATS = ("bmp", "gif", "jfif", "jpe", "jpeg", "jpg", "pgm", "png", "ppm", "tif", "tiff", "webp")
 IMAGE_SUFFIXES = frozenset(f".{name}" for name in FORMATS)
@@ -178,9 +178,7 @@ def _read(
         raise PhotoSizeError(f"{path}: takes more memory than there is; scale it down") from None
     except Exception as error:  # on damaged files Pillow's plugins raise nearly anything
         if isinstance(error, OSError) and error.strerror:
-            raise InputError(
-                f"{path}: cannot be read ({error.strerror}); check the path and the disk"
-            ) from None
+            raise as_input_error(error, str(path), "cannot be read") from None
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(
             f"{path}: damaged or cut short ({reason}); copy or download the photo again"

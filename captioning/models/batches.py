@@ -1,6 +1,5 @@
 """Many photos, some of which may be bad: the next ones are read while others are captioned."""
 
-import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,6 +16,7 @@ from captioning.errors import InputError
 from captioning.models.caption import Caption
 from captioning.models.captioner import Captioner
 from captioning.models.search import Search
+from captioning.terminal import printable_json
 
 AHEAD = 2
 """Batches that are being read while one is captioned."""
@@ -135,7 +135,7 @@ def captioned(
 def json_line(photo: Path, caption: Caption | InputError) -> str:
     """A photo with its caption, or with the reason why it has none, as one line of JSON."""
     told = {"error": str(caption)} if isinstance(caption, InputError) else caption.as_json()
-    return json.dumps({"image": str(photo), **told}, ensure_ascii=False)
+    return printable_json({"image": str(photo), **told})
 
 
 def _view(captioner: Captioner, path: Path) -> View | InputError:

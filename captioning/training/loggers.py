@@ -16,6 +16,7 @@ from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 
 from captioning.errors import InputError, as_input_error
 from captioning.files import written_whole
+from captioning.terminal import printable
 
 LAST_STEP = "last_step"
 """Where a checkpoint has the metrics of its last step."""
@@ -195,7 +196,7 @@ def wandb_within(folder: Path) -> Iterator[None]:
         if run is not None:
             run.finish()
             if run.offline:
-                command = f"wandb sync {Path(run.dir).parent}"
+                command = printable(f"wandb sync {Path(run.dir).parent}")
                 print(f"W&B kept this run offline; to upload it: {command}", file=sys.stderr)
         if given is None:
             del os.environ[DATA]

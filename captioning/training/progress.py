@@ -9,6 +9,7 @@ import torch
 from tqdm import tqdm
 
 from captioning.metrics.variety import COUNTS
+from captioning.terminal import printable
 
 UNTOLD = ("images", "shortest", "longest", "distinct words")
 """What is logged of a validation but not told, so that an epoch's line stays short."""
@@ -37,7 +38,7 @@ class Progress(pl.callbacks.ProgressBar):
     def print(self, *args: Any, **kwargs: Any) -> None:
         """Print to stderr without breaking a bar."""
         if self.enabled:
-            tqdm.write(" ".join(map(str, args)), file=sys.stderr)
+            tqdm.write(printable(" ".join(map(str, args))), file=sys.stderr)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Say what is trained, on what."""

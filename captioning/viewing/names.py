@@ -1,9 +1,13 @@
 """Names for the pictures of many photos in one folder."""
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
 from captioning.errors import InputError
+
+LONGEST = 200
+"""Bytes of a photo's name that its picture's name has; with a number it must still fit."""
 
 
 def picture_names(
@@ -22,20 +26,24 @@ def picture_names(
         InputError: a picture would take the place of one of the photos.
     """
     photos = dict.fromkeys(photos)
-    originals = {photo.resolve(): photo for photo in photos}
+    originals = {os.path.realpath(photo): photo for photo in photos}
     names: dict[Path, Path] = {}
     taken: set[str] = set()
     for photo in photos:
-        name, number = f"{photo.stem}{suffix}", 1
+        stem = photo.stem
+        while len(os.fsencode(stem)) > LONGEST:
+            stem = stem[:-1]
+        name, number = f"{stem}{suffix}", 1
         while name.casefold() in taken:  # some file systems do not tell a.png from A.png
             number += 1
-            name = f"{photo.stem}-{number}{suffix}"
+            name = f"{stem}-{number}{suffix}"
         taken.add(name.casefold())
         picture = Path(folder) / name
-        if picture.resolve() in originals:
+        original = originals.get(os.path.realpath(picture))
+        if original is not None:
             raise InputError(
                 f"{folder}: the overlay of {photo} would replace the photo "
-                f"{originals[picture.resolve()]}; choose another folder"
+                f"{original}; choose another folder"
             )
         names[photo] = picture
     return names

@@ -13,6 +13,7 @@ from captioning.metrics.grounding.report import (
     GroundingReport,
     Group,
 )
+from captioning.terminal import printable
 
 WORDS = 20
 """Words in the table; the file has all."""
@@ -57,7 +58,7 @@ def _row(group: Group) -> tuple[str, str]:
         if measure in TIMES:
             numbers.append(_number(group.value(TIMES[measure]), 5, digits=1))
         parts.append(" ".join(numbers))
-    return group.name, "  ".join(parts)
+    return printable(group.name), "  ".join(parts)
 
 
 def _number(value: float, size: int, digits: int = 3) -> str:
@@ -74,7 +75,7 @@ def _hallucination(report: GroundingReport) -> list[str]:
     lines = [_line(name, estimate) for name, estimate in report.hallucination.items()]
     if report.absent:
         words = ", ".join(
-            f"{word} {count}" if count > 1 else word
+            printable(f"{word} {count}" if count > 1 else word)
             for word, count in report.absent.most_common(WORDS)
         )
         lines.append(f"named but not there: {words}")
