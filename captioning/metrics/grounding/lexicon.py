@@ -33,7 +33,8 @@ class Mention(NamedTuple):
 class Lexicon:
     """The words that name each category, in singular and plural.
 
-    A regular plural, of the last word, needs no entry of its own.
+    A regular plural, of the last word, needs no entry of its own: buses, puppies, shelves, firemen
+    and potatoes, but not mice.
 
     Args:
         categories: for each category the words that name it, of one word or several; the
@@ -46,7 +47,7 @@ class Lexicon:
         self.categories = frozenset(categories)
         # What is listed comes after all plurals: no plural takes the place of a listed name.
         names = [(name, category) for category, named in listed for name in named]
-        plurals = [(_plural(name), category) for name, category in names]
+        plurals = [(plural, category) for name, category in names for plural in _plurals(name)]
         self._categories = {tuple(name.split()): category for name, category in plurals + names}
         self._longest = max(map(len, self._categories), default=0)
 
@@ -111,13 +112,17 @@ class Lexicon:
         return found
 
 
-def _plural(name: str) -> str:
-    """The regular plural of a name's last word."""
-    if name.endswith(("s", "x", "z", "ch", "sh")):
-        return f"{name}es"
-    if name.endswith("y") and name[-2:-1] not in "aeiou":
-        return f"{name[:-1]}ies"
-    return f"{name}s"
+def _plurals(name: str) -> list[str]:
+    """All that the regular plural of a name's last word may be; what is no word does no harm.
+
+    WordNet's rules lead from plurals to lemmas and are gone through the other way around. NLTK has
+    them without WordNet's data. Stems would be no better: they make skis of skiing, an orange of
+    the colour, and a performer of every act.
+    """
+    from nltk.corpus.reader.wordnet import NOUN, WordNetCorpusReader  # takes half a second
+
+    rules = [*WordNetCorpusReader.MORPHOLOGICAL_SUBSTITUTIONS[NOUN], ("oes", "o")]
+    return [f"{name.removesuffix(last)}{plural}" for plural, last in rules if name.endswith(last)]
 
 
 def _value(content: Any, key: str, kind: type, path: str | Path) -> Any:

@@ -22,6 +22,19 @@ def test_everyday_words_name_categories_in_singular_and_plural() -> None:
     ]
 
 
+def test_regular_plurals_of_every_kind_need_no_entry() -> None:
+    names = ("bus", "box", "puppy", "toy", "wolf", "roof", "snowman", "potato", "fire truck")
+    lexicon = Lexicon({"thing": names})
+    plurals = ["buses", "boxes", "puppies", "toys", "wolves", "roofs", "snowmen", "potatoes"]
+    assert [name for name, _ in named(" ".join(plurals), lexicon)] == plurals
+    assert named("fire trucks", lexicon) == [("fire trucks", "thing")]
+
+
+def test_words_with_the_stem_of_a_name_name_nothing() -> None:
+    # Snowball's and Porter's stems of these are those of skis, an orange, officer and performer.
+    assert named("skiing orange office performs bearing skateboarding") == []
+
+
 def test_of_overlapping_names_the_longest_counts() -> None:
     assert named("a hot dog by two fire hydrants and a dog") == [
         ("hot dog", "hot dog"),
