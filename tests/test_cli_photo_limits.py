@@ -6,7 +6,8 @@ from PIL import Image
 
 import captioning
 from captioning.cli import main
-from captioning.data.photo_limits import MEGAPIXELS, MOST_MEGAPIXELS, PhotoSizeError
+from captioning.data.megapixels import MEGAPIXELS, MOST_MEGAPIXELS
+from captioning.data.photo_limits import PhotoSizeError
 
 Capture = pytest.CaptureFixture[str]
 

@@ -4,6 +4,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING, NoReturn
 
+from captioning.data.megapixels import MAX_PIXELS, MEGAPIXELS, MOST_MEGAPIXELS, pixels_of
 from captioning.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -32,8 +33,6 @@ def positive(text: str) -> int:
 
 def megapixels(text: str) -> int:
     """A limit in megapixels, in pixels."""
-    from captioning.data.photo_limits import pixels_of
-
     try:
         return pixels_of(float(text))
     except (InputError, OverflowError) as error:
@@ -46,9 +45,10 @@ def add_photo_limit(parser: argparse.ArgumentParser) -> None:
         "--max-megapixels",
         dest="max_pixels",
         type=megapixels,
-        default="100",
+        default=f"{MEGAPIXELS:g}",
         metavar="N",
-        help="photos of more million pixels are refused unread (default: 100; at most 178)",
+        help="photos of more million pixels are refused unread (default: "
+        f"{MEGAPIXELS:g}; at most {MOST_MEGAPIXELS:g})",
     )
 
 
@@ -147,7 +147,6 @@ def model_and_search(
     import torch
 
     from captioning.allocation import keep_freed_memory
-    from captioning.data.photo_limits import MAX_PIXELS
     from captioning.models import BeamSearch, Greedy, Sampling, load
     from captioning.models.device import usable_device
 

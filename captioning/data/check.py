@@ -11,7 +11,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from captioning.data.images import read_image
-from captioning.data.photo_limits import MAX_PIXELS
+from captioning.data.megapixels import MAX_PIXELS
 from captioning.data.readers import Problem, Reader
 from captioning.data.records import Record
 from captioning.errors import InputError

@@ -13,9 +13,9 @@ from typing import ClassVar, NamedTuple
 
 from PIL import ExifTags, Image, UnidentifiedImageError
 
+from captioning.data.megapixels import MAX_PIXELS
 from captioning.data.photo_limits import (
     MAX_FILE,
-    MAX_PIXELS,
     ROOM,
     MeteredFile,
     PhotoSizeError,

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 from captioning.data.dataset import Batch, CaptionDataset, collate, sided
 from captioning.data.extraction import feature_cache
 from captioning.data.features import FeatureCache
-from captioning.data.photo_limits import MEGAPIXELS, pixels_of
+from captioning.data.megapixels import MEGAPIXELS, pixels_of
 from captioning.data.preprocessing import MirroredPreprocessing, Preprocessing
 from captioning.data.readers import Reader
 from captioning.data.records import Record

@@ -7,15 +7,8 @@ from contextlib import contextmanager
 
 from PIL import Image
 
+from captioning.data.megapixels import MAX_PIXELS
 from captioning.errors import InputError
-
-MEGAPIXELS = 100.0
-"""Of more a photo is refused unless a call says otherwise; most cameras stay below it."""
-
-MOST_MEGAPIXELS = 178.0
-"""What can be allowed at most: Pillow's own limit against decompression bombs."""
-
-MAX_PIXELS = int(MEGAPIXELS * 1_000_000)
 
 MAX_SIDE = 65_535
 """Pixels of width or height. JPEG has no more; Pillow keeps a pointer for each row."""
@@ -47,19 +40,6 @@ MAX_READS, MAX_HEADER, MAX_FILE = 2_000_000, 256_000_000, 1_000_000_000
 
 class PhotoSizeError(InputError):
     """A photo that is too large to be decoded safely."""
-
-
-def pixels_of(megapixels: float) -> int:
-    """The limit in pixels that an option, a config or a call gives in millions.
-
-    Raises:
-        InputError: it is not above 0 and at most `MOST_MEGAPIXELS`.
-    """
-    if not 0 < megapixels <= MOST_MEGAPIXELS:
-        raise InputError(
-            f"max_megapixels {megapixels!r} is not above 0 and at most {MOST_MEGAPIXELS:g}"
-        )
-    return int(megapixels * 1_000_000)
 
 
 class MeteredFile(io.BufferedReader):

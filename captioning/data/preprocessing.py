@@ -13,7 +13,7 @@ from torch import Tensor
 
 from captioning.configurable import Configurable
 from captioning.data.images import ReducedImage, Upload, opened
-from captioning.data.photo_limits import MAX_PIXELS
+from captioning.data.megapixels import MAX_PIXELS
 
 MARGIN = 7 / 8
 """While training with augmentation, the side of a random crop over the photo's short side."""

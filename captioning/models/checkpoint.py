@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from captioning.data.photo_limits import MEGAPIXELS, pixels_of
+from captioning.data.megapixels import MEGAPIXELS, pixels_of
 from captioning.errors import InputError
 from captioning.models.captioner import Captioner
 from captioning.models.ensemble import ensemble

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from captioning.data.images import read_image
-from captioning.data.photo_limits import MAX_PIXELS
+from captioning.data.megapixels import MAX_PIXELS
 from captioning.files import written_whole
 from captioning.metrics.grounding import GroundingReport, Look
 from captioning.metrics.grounding.looks import (

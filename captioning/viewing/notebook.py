@@ -6,7 +6,7 @@ from html import escape
 from PIL.Image import Image
 
 from captioning.data.images import read_image
-from captioning.data.photo_limits import MAX_PIXELS
+from captioning.data.megapixels import MAX_PIXELS
 from captioning.errors import InputError
 from captioning.models.caption import Caption
 from captioning.viewing.viewer import html
