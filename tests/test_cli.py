@@ -15,7 +15,16 @@ from captioning.data.readers import Coco
 from captioning.data.tokens import tokenize
 from captioning.models import load
 
-HEAVY = ("torch", "torchvision", "pytorch_lightning", "matplotlib", "numpy", "PIL", "wandb")
+HEAVY = (
+    "torch",
+    "torchvision",
+    "pytorch_lightning",
+    "matplotlib",
+    "nltk",
+    "numpy",
+    "PIL",
+    "wandb",
+)
 
 Capture = pytest.CaptureFixture[str]
 

@@ -15,6 +15,7 @@ from captioning.data.preprocessing import MirroredPreprocessing, Preprocessing
 from captioning.data.readers import Reader
 from captioning.data.records import Record
 from captioning.data.sampler import SeededSampler
+from captioning.data.tokenizers import TokenizerName
 from captioning.data.vocabulary import Vocabulary
 from captioning.data.workers import give_way
 from captioning.errors import InputError
@@ -45,6 +46,8 @@ class CaptionData(pl.LightningDataModule):
         val_split: the split to validate on.
         seed: of the order of the images and of the augmentation.
         max_megapixels: photos of more are refused unread; at most 178.
+        tokenizer: what cuts captions into the words that the model learns: ptb, as scores do, or
+            NLTK's treebank, wordpunct or tweet; see `captioning.data.tokenizers`.
 
     Raises:
         InputError: `max_megapixels` is out of its range, a split is missing or empty, or
@@ -69,6 +72,7 @@ class CaptionData(pl.LightningDataModule):
         val_split: str = "val",
         seed: int = 0,
         max_megapixels: float = MEGAPIXELS,
+        tokenizer: TokenizerName = "ptb",
     ) -> None:
         super().__init__()
         if features and augment:
@@ -97,6 +101,7 @@ class CaptionData(pl.LightningDataModule):
         self.train_split = train_split
         self.val_split = val_split
         self.seed = seed
+        self.tokenizer: TokenizerName = tokenizer
         self._cache: FeatureCache | None = None
         self._mirrored: FeatureCache | None = None
         self._epochs = self._batches = 0
@@ -115,7 +120,7 @@ class CaptionData(pl.LightningDataModule):
     def vocabulary(self) -> Vocabulary:
         """The words of the training captions."""
         captions = (caption for record in self.train_records for caption in record.captions)
-        vocabulary = Vocabulary.build(captions, self.min_count)
+        vocabulary = Vocabulary.build(captions, self.min_count, self.tokenizer)
         if not vocabulary.words:
             raise InputError(
                 f"no word occurs {self.min_count} times in the captions of split "

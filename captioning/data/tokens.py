@@ -156,7 +156,8 @@ TOKEN = re.compile(
 def tokenize(caption: str) -> list[str]:
     """The words of a caption: Penn Treebank tokens in lower case, without punctuation.
 
-    Training and evaluation use this one function, so that a word is the same to both.
+    Evaluation always uses this function, and training unless another tokenizer is named, so that a
+    word is the same to both.
     """
     words = []
     for token in TOKEN.findall(caption.translate(TYPED)):

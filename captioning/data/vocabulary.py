@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from captioning.data.tokens import BRACKETS, tokenize
+from captioning.data.tokenizers import TokenizerName, tokenizer
+from captioning.data.tokens import BRACKETS
 
 PAD, BOS, EOS, UNK = range(4)
 SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>")
@@ -16,21 +17,27 @@ class Vocabulary:
 
     Args:
         words: the words in the order of their ids, the first one getting id 4.
+        tokenizer: which tokenizer cuts captions into these words.
     """
 
-    def __init__(self, words: Sequence[str]) -> None:
+    def __init__(self, words: Sequence[str], tokenizer: TokenizerName = "ptb") -> None:
         self.words = tuple(words)
+        self.tokenizer: TokenizerName = tokenizer
         self._ids = {word: index for index, word in enumerate(self.words, start=len(SPECIAL))}
 
     @classmethod
-    def build(cls, captions: Iterable[str], min_count: int = 1) -> "Vocabulary":
+    def build(
+        cls, captions: Iterable[str], min_count: int = 1, name: TokenizerName = "ptb"
+    ) -> "Vocabulary":
         """The words that occur at least `min_count` times, the most frequent first.
 
         Brackets, which the evaluation takes for words, are none that a caption should have.
         """
-        counts = Counter(word for caption in captions for word in tokenize(caption))
-        kept = [w for w, count in counts.items() if count >= min_count and w not in BRACKETS]
-        return cls(sorted(kept, key=lambda word: (-counts[word], word)))
+        cut = tokenizer(name)
+        counts = Counter(word for caption in captions for word in cut(caption))
+        no_words = {*BRACKETS, *SPECIAL}
+        kept = [w for w, count in counts.items() if count >= min_count and w not in no_words]
+        return cls(sorted(kept, key=lambda word: (-counts[word], word)), name)
 
     def __len__(self) -> int:
         return len(SPECIAL) + len(self.words)
@@ -43,7 +50,11 @@ class Vocabulary:
 
     def encode(self, caption: str) -> list[int]:
         """The ids of a caption's words between BOS and EOS; unknown words become UNK."""
-        return [BOS, *(self._ids.get(word, UNK) for word in tokenize(caption)), EOS]
+        return self.ids(tokenizer(self.tokenizer)(caption))
+
+    def ids(self, words: Iterable[str]) -> list[int]:
+        """The ids of words between BOS and EOS; unknown words become UNK."""
+        return [BOS, *(self._ids.get(word, UNK) for word in words), EOS]
 
     def decode(self, ids: Iterable[int]) -> tuple[str, ...]:
         """The words of `ids` up to the first EOS, without PAD and BOS."""

@@ -12,10 +12,11 @@ from torch import Tensor
 from captioning.data.dataset import Batch
 from captioning.data.records import Record
 from captioning.data.tokens import tokenize
-from captioning.data.vocabulary import BOS, EOS, SPECIAL
+from captioning.data.vocabulary import BOS, EOS, SPECIAL, Vocabulary
 from captioning.errors import InputError
 from captioning.metrics.cider import DocumentFrequencies
 from captioning.metrics.reward import Reward
+from captioning.metrics.words import generated_words
 from captioning.models import Captioner, Decoded, Decoder, Sampling
 from captioning.models.decoder import Memory
 from captioning.models.search import NEVER
@@ -116,9 +117,15 @@ def words(captioner: Captioner, decoded: Decoded) -> list[list[Caption]]:
     """The sampled captions of each image, with the end mark where they have one."""
     end = (SPECIAL[EOS],)
     return [
-        [captioner.vocabulary.decode(row) + (end if EOS in row else ()) for row in rows]
+        [_scored(captioner.vocabulary, row) + (end if EOS in row else ()) for row in rows]
         for rows in decoded.tokens.tolist()
     ]
+
+
+def _scored(vocabulary: Vocabulary, row: list[int]) -> Caption:
+    """The words of a sample as scores know them."""
+    known = vocabulary.decode(row)
+    return known if vocabulary.tokenizer == "ptb" else tuple(generated_words(" ".join(known)))
 
 
 def advantages(rewards: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:

@@ -1,6 +1,8 @@
 import math
 
+import numpy as np
 import pytest
+from nltk.translate.bleu_score import SmoothingFunction, corpus_bleu
 
 from captioning.metrics.bleu import bleu_scores
 
@@ -84,3 +86,52 @@ def test_captions_and_references_must_be_of_the_same_images() -> None:
 def test_no_captions_have_no_score() -> None:
     with pytest.raises(ValueError, match="no captions to score"):
         bleu_scores([], [])
+
+
+def drawn(seed: int, shortest: int, images: int = 60) -> tuple[list[list[str]], ...]:
+    """Random captions of up to 14 words, and for each image one to five references."""
+    generator = np.random.default_rng(seed)
+
+    def caption(shortest: int) -> list[str]:
+        return generator.choice(list("abcd"), generator.integers(shortest, 15)).tolist()
+
+    written = [[caption(1) for _ in range(generator.integers(1, 6))] for _ in range(images)]
+    return [caption(shortest) for _ in range(images)], written
+
+
+def nltk_bleu(
+    candidates: list[list[str]], references: list[list[list[str]]], n: int, **options: object
+) -> float:
+    score: float = corpus_bleu(references, candidates, weights=[1 / n] * n, **options)
+    return score
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_scores_are_those_of_nltk_where_every_caption_has_four_words(seed: int) -> None:
+    # Of shorter ones NLTK counts an n-gram that is not there, as if they had one that is wrong.
+    candidates, references = drawn(seed, shortest=4)
+    expected = [nltk_bleu(candidates, references, n) for n in (1, 2, 3, 4)]
+    assert min(expected) > 0.01
+    assert list(bleu_scores(candidates, references).corpus.values()) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_words_and_brevity_of_captions_of_any_length_are_those_of_nltk(seed: int) -> None:
+    candidates, references = drawn(seed, shortest=1)
+    shorter = [caption[: len(caption) // 2 + 1] for caption in candidates]
+    for captions in (candidates, shorter):
+        found = bleu_scores(captions, references).corpus["BLEU-1"]
+        assert found == pytest.approx(nltk_bleu(captions, references, 1))
+
+
+def test_the_scores_of_single_images_are_those_of_nltk() -> None:
+    candidates, references = drawn(9, shortest=4)
+    found = bleu_scores(candidates, references).images
+    # Without a match, which leaves next to nothing here, NLTK warns; the method silences that.
+    none = SmoothingFunction(epsilon=1e-12).method1
+    for n in (1, 2, 3, 4):
+        expected = [
+            nltk_bleu([candidate], [its], n, smoothing_function=none)
+            for candidate, its in zip(candidates, references, strict=True)
+        ]
+        np.testing.assert_allclose(found[f"BLEU-{n}"], expected, atol=2e-3)

@@ -11,15 +11,15 @@ from torch import Tensor
 from captioning.cli import main
 from captioning.data.dataset import Batch
 from captioning.data.records import Record
-from captioning.data.vocabulary import BOS, EOS, PAD
+from captioning.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 from captioning.errors import InputError
 from captioning.metrics.cider import cider_scores
 from captioning.metrics.frequencies import DocumentFrequencies
-from captioning.models import Captioner, LSTMDecoder
+from captioning.models import Captioner, Decoded, LSTMDecoder
 from captioning.models.decoder import Decoder, Memory, State, Step
 from captioning.models.rows import Word
 from captioning.training import SelfCritical
-from captioning.training.self_critical import advantages, self_critical_loss
+from captioning.training.self_critical import advantages, self_critical_loss, words
 
 A, B = 4, 5
 """The two words of the vocabulary."""
@@ -258,3 +258,14 @@ def test_a_checkpoint_of_another_model_is_refused(
 ) -> None:
     assert trained(tiny_config, checkpoint, tmp_path, *options) == 1
     assert reason in capsys.readouterr().err
+
+
+def test_samples_are_scored_by_the_words_of_the_scores_whatever_the_model_learns(
+    captioner: Captioner,
+) -> None:
+    captioner.vocabulary = Vocabulary(["doesn't", "x-ray"], "tweet")
+    tokens = torch.tensor([[[5, 4, EOS], [4, 5, UNK]]])
+    decoded = Decoded(tokens, torch.zeros(1, 2, 3), torch.zeros(1, 2, 3, 1), torch.zeros(1, 2))
+    assert words(captioner, decoded) == [
+        [("x-ray", "does", "n't", "<eos>"), ("does", "n't", "x-ray", "<unk>")]
+    ]

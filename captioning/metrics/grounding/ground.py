@@ -107,7 +107,8 @@ def _forced(captioner: Captioner, views: Sequence[View], captions: Sequence[str]
     """The model made to write the captions."""
     images = torch.stack([view.pixels for view in views]).to(captioner.device)
     annotations = captioner.encode(images)
-    ids = [torch.tensor(captioner.vocabulary.encode(caption)) for caption in captions]
+    # Word by word as they are looked up, whatever tokenizer the model learnt its words by.
+    ids = [torch.tensor(captioner.vocabulary.ids(tokenize(caption))) for caption in captions]
     tokens = pad_sequence(ids, batch_first=True, padding_value=PAD).to(captioner.device)
     _, weights = captioner.decoder(annotations, tokens[:, None, :-1])
     return _Forced(annotations, tokens, weights[:, 0])

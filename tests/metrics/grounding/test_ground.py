@@ -9,6 +9,7 @@ import torch
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.readers import Coco
 from captioning.data.records import ImageObject, Record
+from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
 from captioning.metrics.grounding import GroundingReport, Lexicon, ground, table
 from captioning.metrics.grounding.looks import MODEL, UNIFORM
@@ -124,6 +125,16 @@ def test_an_ensemble_of_different_grids_is_grounded_without_hiding_regions(
     [look] = grounded(both, record, "a circle").looks
     assert look.weights.shape == (8, 8)
     assert look.falls is None
+
+
+def test_words_are_looked_up_one_by_one_whatever_tokenizer_the_model_learnt_by(
+    captioner: Captioner, record: Record
+) -> None:
+    expected = grounded(captioner, record, "a red's circle").looks
+    captioner.vocabulary = Vocabulary(captioner.vocabulary.words, "tweet")
+    found = grounded(captioner, record, "a red's circle").looks
+    assert [look.mention for look in found] == [look.mention for look in expected]
+    np.testing.assert_array_equal(found[0].weights, expected[0].weights)
 
 
 def test_the_report_of_captions_that_name_nothing_says_so(

@@ -1,0 +1,82 @@
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from captioning.data.module import CaptionData
+from captioning.data.readers import Coco
+from captioning.data.tokenizers import TokenizerName, tokenizer
+from captioning.data.tokens import tokenize
+from captioning.data.vocabulary import BOS, EOS, SPECIAL, Vocabulary
+
+NAMES = get_args(TokenizerName)
+CAPTIONS = (
+    "A man's dog doesn't run, on the \"beach\".",
+    "Two x-ray (machines) [or {3}] at 10:30 for $5 😀 :-) #sunset (555) 123-4567 `quoted'",
+    "<unk> <pad> <b>bold</b> &amp; http://a.b/c ... ?! --",
+    "Café naïve — it’s 日本",  # noqa: RUF001
+    "",
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("ptb", "a man 's dog does n't run on the x-ray beach"),
+        ("treebank", "a man 's dog does n't run on the x-ray beach"),
+        ("wordpunct", "a man s dog doesn t run on the x ray beach"),
+        ("tweet", "a man's dog doesn't run on the x-ray beach"),
+    ],
+)
+def test_each_tokenizer_cuts_in_its_own_way(name: TokenizerName, words: str) -> None:
+    caption = 'A man’s dog doesn\'t run, on the (x-ray) "BEACH"!'  # noqa: RUF001
+    kept = [word for word in tokenizer(name)(caption) if word not in ("-lrb-", "-rrb-")]
+    assert kept == words.split()
+
+
+def test_the_first_one_is_that_of_the_scores() -> None:
+    assert tokenizer("ptb") is tokenize
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_words_are_in_lower_case_and_come_back_from_a_line_of_text(name: TokenizerName) -> None:
+    for caption in CAPTIONS:
+        words = tokenizer(name)(caption)
+        assert " ".join(words).split() == words
+        assert [word.lower() for word in words] == words
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_vocabulary_knows_all_words_of_its_tokenizer_and_no_special_ones(
+    name: TokenizerName,
+) -> None:
+    vocabulary = Vocabulary.build(CAPTIONS, name=name)
+    assert not set(SPECIAL) & set(vocabulary.words)
+    ids = vocabulary.encode(CAPTIONS[0])
+    assert (ids[0], ids[-1]) == (BOS, EOS)
+    assert list(vocabulary.decode(ids)) == tokenizer(name)(CAPTIONS[0])
+
+
+def test_a_worker_gets_the_tokenizer_along_with_the_vocabulary() -> None:
+    vocabulary = Vocabulary.build(CAPTIONS, name="tweet")
+    copy = pickle.loads(pickle.dumps(vocabulary))
+    assert copy.encode("doesn't") == vocabulary.encode("doesn't") == vocabulary.ids(["doesn't"])
+
+
+def test_the_data_of_a_training_name_the_tokenizer(shapes_data: Path) -> None:
+    for name in NAMES:
+        data = CaptionData(Coco(shapes_data), min_count=1, tokenizer=name)
+        assert data.vocabulary.tokenizer == name
+        assert "circle" in data.vocabulary.words or "square" in data.vocabulary.words
+
+
+def test_nltk_is_imported_only_for_its_own_tokenizers() -> None:
+    program = (
+        "import sys, captioning.data.vocabulary; from captioning.data.tokenizers import tokenizer;"
+        "tokenizer('ptb')('a dog'); assert 'nltk' not in sys.modules;"
+        "tokenizer('tweet'); assert 'nltk' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
