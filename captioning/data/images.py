@@ -29,6 +29,16 @@ from captioning.errors import InputError, as_input_error
 FORMATS = ("bmp", "gif", "jfif", "jpe", "jpeg", "jpg", "pgm", "png", "ppm", "tif", "tiff", "webp")
 IMAGE_SUFFIXES = frozenset(f".{name}" for name in FORMATS)
 
+BLOCK = 2**26
+"""Bytes of the pieces in which Pillow takes memory for pixels.
+
+glibc gives pieces above 32 MB back to the system as soon as they are free. Of Pillow's own, 16 MB,
+every thread keeps what its largest photo took.
+"""
+
+if "PILLOW_BLOCK_SIZE" not in os.environ:
+    Image.core.set_block_size(BLOCK)
+
 # EXIF's orientations: those that swap width and height, and those in which the end of the stored
 # rows or columns (the larger x or y, after swapping) becomes the upright photo's left or top edge.
 SIDEWAYS = (5, 6, 7, 8)

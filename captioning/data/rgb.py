@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from PIL import Image
 
-STRIP = 1 << 22
+STRIP = 1 << 20
 """Pixels that are converted at a time by ways that need several copies."""
 
 
@@ -51,6 +51,8 @@ def _values(image: Image.Image) -> np.ndarray:
 
 def _white(image: Image.Image) -> float:
     """The value of white in an image of one wide channel."""
+    if image.mode.startswith("I;16"):
+        return 65535.0
     # Integers come from 16-bit files; floats have no agreed white, so the largest value tells it.
     whites = (1.0, 255.0, 65535.0) if image.mode == "F" else (65535.0,)
     largest = max(float(_values(strip).max()) for _, strip in _strips(image))

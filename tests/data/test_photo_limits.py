@@ -106,6 +106,30 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
 
 
+KEPT = """
+import os, sys, threading
+from concurrent.futures import ThreadPoolExecutor
+from captioning.allocation import keep_freed_memory
+from captioning.data.images import read_image
+
+def kept():
+    return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+keep_freed_memory()
+before = kept()
+threads = int(sys.argv[2])
+meeting = threading.Barrier(threads)
+
+def read(_):
+    read_image(sys.argv[1])
+    meeting.wait()
+
+with ThreadPoolExecutor(threads) as pool:
+    list(pool.map(read, range(threads)))
+    print(kept() - before)
+"""
+
+
 @pytest.mark.parametrize("mode", ["RGBA", "I;16", "LA", "F"])
 def test_a_photo_takes_at_most_ten_bytes_per_pixel(tmp_path: Path, mode: str) -> None:
     path, pixels = tmp_path / "photo.tif", 3000 * 3000
@@ -115,6 +139,20 @@ def test_a_photo_takes_at_most_ten_bytes_per_pixel(tmp_path: Path, mode: str) ->
     )
     unit = 1 if sys.platform == "darwin" else 1024
     assert int(told.stdout) * unit < 10 * pixels + 20e6
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is told by Linux")
+def test_threads_keep_no_memory_of_large_photos(tmp_path: Path) -> None:
+    # Each thread's 72 MB, as photo and copy, would stay with it.
+    path, threads = tmp_path / "photo.png", 6
+    Image.new("RGBA", (3000, 3000)).save(path, compress_level=1)
+    told = subprocess.run(
+        [sys.executable, "-c", KEPT, str(path), str(threads)],
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    assert int(told.stdout) < threads * 72e6 / 2
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "I;16", "I", "F", "P"])
