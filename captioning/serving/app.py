@@ -52,7 +52,7 @@ def application(
         batch_size: most photos captioned at a time.
         limits: of requests.
     """
-    batcher = Batcher(captioner, batch_size)
+    batcher = Batcher(captioner, batch_size, limits.pixels)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
