@@ -20,6 +20,7 @@ from captioning.serving.gate import Gate
 from captioning.serving.headers import SafeHeaders
 from captioning.serving.limits import Limits
 from captioning.serving.page import page
+from captioning.serving.uploads import UploadRoute
 from captioning.viewing import viewer
 
 RUNNERS_UP = 3
@@ -30,6 +31,7 @@ LONGEST_NAME = 100
 
 REFUSALS = {
     400: "The form cannot be read.",
+    408: "The photo took too long to come.",
     413: "The photo, or the whole request, is too large.",
     415: "No image that can be read, or no form.",
     422: "A setting is missing, unknown, or makes no sense.",
@@ -67,6 +69,7 @@ def application(
         docs_url=None,  # these pages would load scripts from elsewhere
         redoc_url=None,
     )
+    app.router.route_class = UploadRoute
     gate = Gate(app, "/caption", limits)
     add_errors(app)
 

@@ -3,20 +3,19 @@
 from anyio import fail_after
 from fastapi import HTTPException
 from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from captioning.serving.bodies import Bodies
 from captioning.serving.errors import refusal
 from captioning.serving.limits import Limits
-
-DRAINED = 8
-"""How many times the limit of a body is read and forgotten, once the request has been refused.
-
-A client that is still sending when the connection is closed never sees the answer.
-"""
 
 
 class Gate:
     """Middleware that keeps the limits of requests with photos; others it lets through.
+
+    A request takes a place once its body is whole, so that slow bodies keep nobody waiting.
 
     Args:
         app: what answers.
@@ -32,76 +31,68 @@ class Gate:
         self.path = path
         self.limits = limits
         self.inside = 0
+        self._bodies = Bodies(limits.bytes, limits.bodies)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or refuse to."""
         if scope["type"] != "http" or scope["path"] != self.path or scope["method"] != "POST":
             await self.app(scope, receive, send)
             return
-        body, answer = _Body(receive, self.limits.bytes), _Answer(send)
+        request = _Request(scope, receive, send)
         try:
             with fail_after(self.limits.seconds):
-                await self._answer(scope, body, answer)
+                await self._answer(request)
         except TimeoutError:
-            if not answer.begun:
-                sentence = (
-                    f"this took longer than the {self.limits.seconds:g} seconds that a request "
-                    "may take; try again later, or with a smaller photo"
-                )
-                await refusal(504, sentence)(scope, receive, send)
+            if not request.is_answered:
+                await request.refuse(self._too_slow(request))
+        except HTTPException as error:
+            await request.refuse(refusal(error.status_code, error.detail, error.headers))
+        except ClientDisconnect:
+            return
 
-    async def _answer(self, scope: Scope, body: "_Body", answer: "_Answer") -> None:
-        if not Headers(scope=scope).get("content-type", "").startswith("multipart/form-data"):
-            await body.drain()
+    async def _answer(self, request: "_Request") -> None:
+        headers = Headers(scope=request.scope)
+        if not headers.get("content-type", "").startswith("multipart/form-data"):
             sentence = "send the photo as a field of a form, multipart/form-data; see /docs"
-            await refusal(415, sentence)(scope, body.receive, answer.send)
-        elif self.inside >= self.limits.requests:
-            await body.drain()
-            sentence = f"{self.inside} requests are waiting already; try again in a moment"
-            await refusal(503, sentence, {"retry-after": "1"})(scope, body.receive, answer.send)
-        else:
+            raise HTTPException(415, sentence)
+        body = await self._bodies.read(request.receive, headers.get("content-length", ""))
+        request.is_whole = True
+        try:
+            if self.inside >= self.limits.requests:
+                sentence = f"{self.inside} requests are waiting already; try again in a moment"
+                raise HTTPException(503, sentence, {"Retry-After": "1"})
             self.inside += 1
             try:
-                await self.app(scope, body.receive, answer.send)
+                await self.app(request.scope, body.receive, request.send)
             finally:
                 self.inside -= 1
+        finally:
+            self._bodies.release(body)
 
-
-class _Body:
-    """The body of a request, counted as it comes, whatever its headers say of its length."""
-
-    def __init__(self, receive: Receive, limit: int) -> None:
-        self._receive = receive
-        self._limit = limit
-        self._size = 0
-        self._is_read = False
-
-    async def receive(self) -> Message:
-        message = await self._receive()
-        self._count(message)
-        if self._size > self._limit:
-            await self.drain()
-            raise HTTPException(
-                413, f"more than the {self._limit / 1e6:g} MB that are read here; send less"
+    def _too_slow(self, request: "_Request") -> Response:
+        seconds = f"the {self.limits.seconds:g} seconds that a request may take"
+        if request.is_whole:
+            return refusal(
+                504, f"this took longer than {seconds}; try again later, or with a smaller photo"
             )
-        return message
-
-    async def drain(self) -> None:
-        while not self._is_read and self._size < DRAINED * self._limit:
-            self._count(await self._receive())
-
-    def _count(self, message: Message) -> None:
-        self._size += len(message.get("body", b""))
-        self._is_read = not message.get("more_body", False)  # or the client has gone
+        return refusal(
+            408, f"the photo was not here within {seconds}; send a smaller one, or faster"
+        )
 
 
-class _Answer:
-    """The answer to a request, which can be another one only before it has begun."""
+class _Request:
+    """A request and whether its answer has begun, after which there can be no other one."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.is_whole = False
+        self.is_answered = False
         self._send = send
-        self.begun = False
 
     async def send(self, message: Message) -> None:
-        self.begun = True
+        self.is_answered = True
         await self._send(message)
+
+    async def refuse(self, answer: Response) -> None:
+        await answer(self.scope, self.receive, self._send)

@@ -12,9 +12,11 @@ class Limits:
         pixels: of a photo.
         seconds: from a request's first byte to its captions.
         requests: with photos that are answered at a time, those that wait included.
+        bodies: bytes of all bodies that are in memory at the same time.
     """
 
     bytes: int = 20_000_000
     pixels: int = 50_000_000
     seconds: float = 30.0
     requests: int = 64
+    bodies: int = 256_000_000

@@ -1,5 +1,6 @@
-import time
-from collections.abc import Iterator
+import json
+import threading
+from http.client import HTTPConnection
 from pathlib import Path
 
 import httpx
@@ -47,49 +48,96 @@ def test_a_body_over_the_limit_is_refused_whatever_its_headers_say(
     )
 
 
-def test_a_request_over_the_time_limit_is_given_up(serve: Serve, photo: bytes) -> None:
+def test_a_request_over_the_time_limit_is_given_up(
+    serve: Serve, held: threading.Event, photo: bytes
+) -> None:
     client = serve(seconds=0.2)
-    headers, body = form(photo)
-
-    def slowly() -> Iterator[bytes]:
-        yield body[:100]
-        time.sleep(0.5)
-        yield body[100:]
-
-    answer = client.post("/caption", content=slowly(), headers=headers)
+    answer = client.post("/caption", files={"photo": photo})
     assert answer.status_code == 504
     assert answer.json()["error"].startswith("this took longer than the 0.2 seconds")
     assert waiting(client) == 0
 
 
-def test_requests_beyond_the_queue_are_refused_until_there_is_room(
+def test_a_body_over_the_time_limit_is_given_up(serve: Serve, photo: bytes) -> None:
+    client = serve(seconds=0.2)
+    slow = half_sent(client, photo)
+    answer = slow.getresponse()
+    assert answer.status == 408
+    assert json.load(answer)["error"].startswith("the photo was not here within the 0.2 seconds")
+    slow.close()
+
+
+def test_slow_bodies_hold_no_place(serve: Serve, photo: bytes) -> None:
+    client = serve(requests=1)
+    slow = [half_sent(client, photo) for _ in range(5)]
+    assert waiting(client) == 0
+    assert client.post("/caption", files={"photo": photo}).status_code == 200
+    for one in slow:
+        one.send(form(photo)[1][100:])
+        assert one.getresponse().read()
+        one.close()
+
+
+def test_bodies_that_fill_the_memory_give_way_to_others_the_slowest_first(
     serve: Serve, photo: bytes
+) -> None:
+    client = serve(bytes=100_000, bodies=100_000)
+    slow = connection(client)
+    headers, body = form(bytes(100_000))
+    slow.request("POST", "/caption", None, headers | {"Content-Length": "100000"})
+    slow.send(body[:99_000])
+    wait_for(lambda: client.post("/caption", files={"photo": photo}).status_code == 200)
+    answer = slow.getresponse()
+    assert answer.status == 503
+    assert json.load(answer)["error"].startswith("other requests came faster")
+    slow.close()
+
+
+def test_requests_beyond_the_queue_are_refused_until_there_is_room(
+    serve: Serve, held: threading.Event, photo: bytes
 ) -> None:
     client = serve(requests=1)
     headers, body = form(photo)
     first = connection(client)
-    first.request("POST", "/caption", None, headers | {"Content-Length": str(len(body))})
-    first.send(body[:100])
+    first.request("POST", "/caption", body, headers)
     wait_for(lambda: waiting(client) == 1)
     refused = client.post("/caption", files={"photo": photo})
     assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
     assert refused.json()["error"] == "1 requests are waiting already; try again in a moment"
-    first.send(body[100:])
+    held.set()
     assert first.getresponse().status == 200
     first.close()
     assert client.post("/caption", files={"photo": photo}).status_code == 200
 
 
-def test_a_client_that_leaves_makes_room(serve: Serve, photo: bytes) -> None:
+def test_a_client_that_leaves_makes_room(serve: Serve, held: threading.Event, photo: bytes) -> None:
     client = serve(requests=1)
     headers, body = form(photo)
     gone = connection(client)
-    gone.request("POST", "/caption", None, headers | {"Content-Length": str(len(body))})
-    gone.send(body[:100])
+    gone.request("POST", "/caption", body, headers)
     wait_for(lambda: waiting(client) == 1)
     gone.close()
     wait_for(lambda: waiting(client) == 0)
+    held.set()
     assert client.post("/caption", files={"photo": photo}).status_code == 200
+
+
+@pytest.mark.parametrize("kind", ["", '; filename="photo"'])
+def test_a_form_has_few_parts(client: httpx.Client, kind: str) -> None:
+    part = f'--b\r\nContent-Disposition: form-data; name="photo"{kind}\r\n\r\nx\r\n'
+    headers = {"Content-Type": "multipart/form-data; boundary=b"}
+    answer = client.post("/caption", content=part * 30 + "--b--\r\n", headers=headers)
+    assert answer.status_code == 400
+    assert "Too many" in answer.json()["error"]
+
+
+def half_sent(client: httpx.Client, photo: bytes) -> HTTPConnection:
+    """A connection on which the first bytes of a request have been sent."""
+    slow = connection(client)
+    headers, body = form(photo)
+    slow.request("POST", "/caption", None, headers | {"Content-Length": str(len(body))})
+    slow.send(body[:100])
+    return slow
 
 
 def memory(name: str) -> int:
