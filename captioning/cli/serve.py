@@ -47,41 +47,46 @@ def add(commands: Commands) -> None:
         metavar="N",
         help="requests that are answered or wait at a time (default: 64)",
     )
+    limits.add_argument(
+        "--max-connections",
+        type=positive,
+        default=256,
+        metavar="N",
+        help="open at a time; fewer where `ulimit -n` leaves no room for as many (default: 256)",
+    )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Answer requests until interrupted."""
     try:
-        import uvicorn
-
         from captioning.models.folding import folded
-        from captioning.serving import Limits, application
+        from captioning.serving import Limits, Server, application, faults_on_stderr
     except ImportError as error:
         raise UsageError(
             f"serve needs {error.name}, which is not installed; pip install 'captioning[serve]'"
         ) from None
-    listening = _socket(options.host, options.port)
-    captioner, search = model_and_search(options)
-    captioner.encoder = folded(captioner.encoder)
-    limits = Limits(
-        bytes=options.max_megabytes * 1_000_000,
-        pixels=options.max_megapixels * 1_000_000,
-        seconds=float(options.timeout),
-        requests=options.queue,
-    )
-    name = " + ".join("/".join(Path(path).parts[-2:]) for path in options.model)  # no whole paths
-    app = application(captioner, search, name, options.batch_size, limits)
-    config = uvicorn.Config(
-        app, log_level="warning", server_header=False, timeout_graceful_shutdown=options.timeout
-    )
-    host, port = listening.getsockname()[:2]
-    print(f"http://{f'[{host}]' if ':' in host else host}:{port}", flush=True)
-    try:
-        with captioner.prepared():
-            uvicorn.Server(config).run(sockets=[listening])
-    except KeyboardInterrupt:
-        return 0  # the way to end it
+    with _socket(options.host, options.port) as listening:
+        captioner, search = model_and_search(options)
+        captioner.encoder = folded(captioner.encoder)
+        limits = Limits(
+            bytes=options.max_megabytes * 1_000_000,
+            pixels=options.max_megapixels * 1_000_000,
+            seconds=float(options.timeout),
+            requests=options.queue,
+            connections=options.max_connections,
+        )
+        name = " + ".join(
+            "/".join(Path(path).parts[-2:]) for path in options.model
+        )  # no whole paths
+        app = application(captioner, search, name, options.batch_size, limits)
+        host, port = listening.getsockname()[:2]
+        print(f"http://{f'[{host}]' if ':' in host else host}:{port}", flush=True)
+        try:
+            with captioner.prepared(), faults_on_stderr():
+                Server(app, listening, limits).run()
+        except KeyboardInterrupt:
+            return 0  # the way to end it
     return 0
 
 
@@ -99,9 +104,10 @@ def _socket(host: str, port: int) -> socket.socket:
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=2048)
-    except OSError as error:
+        address = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)[0][4]
+        return socket.create_server(address[:2], family=family, backlog=2048)
+    except (OSError, ValueError) as error:  # ValueError: no name can be like this
+        reason = error.strerror if isinstance(error, OSError) else "no name of a host"
         raise UsageError(
-            f"cannot listen on {host}, port {port} ({error.strerror}); "
-            "give another --host or --port"
+            f"cannot listen on {host}, port {port} ({reason}); give another --host or --port"
         ) from None

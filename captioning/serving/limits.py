@@ -9,10 +9,15 @@ class Limits:
 
     Attributes:
         bytes: of the body of a request.
-        pixels: of a photo.
-        seconds: from a request's first byte to its captions.
+        pixels: of a photo, and of all photos that are decoded at the same time.
+        seconds: from a request's header to its captions.
         requests: with photos that are answered at a time, those that wait included.
         bodies: bytes of all bodies that are in memory at the same time.
+        connections: that are open at a time.
+        header_seconds: from the start of a connection, or from the last answer on it, to the
+            end of the next request's header.
+        closing_seconds: in which a client takes the last answer before its connection is cut.
+        keep_alive: requests on one connection.
     """
 
     bytes: int = 20_000_000
@@ -20,3 +25,7 @@ class Limits:
     seconds: float = 30.0
     requests: int = 64
     bodies: int = 256_000_000
+    connections: int = 256
+    header_seconds: float = 10.0
+    closing_seconds: float = 3.0
+    keep_alive: int = 1000

@@ -8,26 +8,26 @@ from contextlib import ExitStack, contextmanager
 import httpx
 import pytest
 import torch
-import uvicorn
 from PIL import Image
 from starlette.types import ASGIApp
 
 from captioning.models import BeamSearch, Captioner
-from captioning.serving import Limits, application
+from captioning.serving import Limits, Server, application
 
 Serve = Callable[..., httpx.Client]
 """Starts a server with some limits and gives a client of it."""
 
 
 @contextmanager
-def served(app: ASGIApp) -> Iterator[str]:
+def served(app: ASGIApp, limits: Limits) -> Iterator[str]:
     """The address of the app on this machine, answered by a thread."""
-    server = uvicorn.Server(uvicorn.Config(app, log_level="critical"))
-    listening = socket.create_server(("127.0.0.1", 0))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    listening = socket.create_server(("127.0.0.1", 0), backlog=512)
+    address = "http://{}:{}".format(*listening.getsockname())
+    server = Server(app, listening, limits)
+    thread = threading.Thread(target=server.run)
     thread.start()
     try:
-        yield "http://{}:{}".format(*listening.getsockname())
+        yield address
     finally:
         server.should_exit = True
         thread.join()
@@ -39,11 +39,10 @@ def serve(captioner: Captioner) -> Iterator[Serve]:
     captioner.search = BeamSearch(max_length=5)
     with ExitStack() as stack:
 
-        def start(batch_size: int = 16, **limits: int | float) -> httpx.Client:
-            app = application(
-                captioner, captioner.search, "tiny.ckpt", batch_size, Limits(**limits)
-            )
-            address = stack.enter_context(served(app))
+        def start(batch_size: int = 16, **given: int | float) -> httpx.Client:
+            limits = Limits(**given)
+            app = application(captioner, captioner.search, "tiny.ckpt", batch_size, limits)
+            address = stack.enter_context(served(app, limits))
             # Certificates, which nobody asks for here, take longer to read than a test.
             client = httpx.Client(base_url=address, timeout=30, verify=False)
             return stack.enter_context(client)

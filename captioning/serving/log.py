@@ -1,0 +1,65 @@
+"""What the server tells on stderr: one short line for each fault, and few of them."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+from traceback import extract_tb
+
+LINES = 20
+"""Most lines in a period."""
+
+PERIOD = 60.0
+"""Seconds."""
+
+LONGEST_LINE = 300
+"""Characters."""
+
+
+class OneLine(logging.Formatter):
+    """A fault in one line: what happened, why, and where in the program."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        line = record.getMessage()
+        if record.exc_info and record.exc_info[1] is not None:
+            error = record.exc_info[1]
+            line += f": {type(error).__name__}: {error}"
+            if error.__traceback__ is not None:
+                place = extract_tb(error.__traceback__)[-1]
+                line += f" ({Path(place.filename).name}, line {place.lineno})"
+        line = " ".join(line.split())
+        return f"captioning: {line}"[:LONGEST_LINE].encode("ascii", "backslashreplace").decode()
+
+
+class Rarely(logging.Filter):
+    """Lets few records of a period through, and tells how many it kept back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._began = monotonic()
+        self._count = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a record is told."""
+        if monotonic() > self._began + PERIOD:
+            if self._count > LINES:
+                record.msg = f"({self._count - LINES} more faults were not told) {record.msg}"
+            self._began, self._count = monotonic(), 0
+        self._count += 1
+        return self._count <= LINES
+
+
+@contextmanager
+def faults_on_stderr() -> Iterator[None]:
+    """Tell faults in this way while the block lasts."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(OneLine())
+    handler.addFilter(Rarely())
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
