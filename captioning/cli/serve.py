@@ -20,6 +20,15 @@ def add(commands: Commands) -> None:
         help="address to listen on; 0.0.0.0 for all of this machine (default: this machine alone)",
     )
     where.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name by which browsers may call the server, besides localhost and --host, such as "
+        "that of a proxy; may be given again. With --host 0.0.0.0 this machine's name and all "
+        "addresses in numbers are allowed anyway",
+    )
+    where.add_argument(
         "--port", type=_port, default=8000, metavar="N", help="0 for any free one (default: 8000)"
     )
     limits = parser.add_argument_group("limits", "what is refused")
@@ -61,12 +70,13 @@ def run(options: argparse.Namespace) -> int:
     """Answer requests until interrupted."""
     try:
         from captioning.models.folding import folded
-        from captioning.serving import Limits, Server, application, faults_on_stderr
+        from captioning.serving import Limits, Server, application, faults_on_stderr, hosts_of
     except ImportError as error:
         raise UsageError(
             f"serve needs {error.name}, which is not installed; pip install 'captioning[serve]'"
         ) from None
     with _socket(options.host, options.port) as listening:
+        hosts = hosts_of(listening, options.host, options.allow_host)
         captioner, search = model_and_search(options)
         captioner.encoder = folded(captioner.encoder)
         limits = Limits(
@@ -79,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
         name = " + ".join(
             "/".join(Path(path).parts[-2:]) for path in options.model
         )  # no whole paths
-        app = application(captioner, search, name, options.batch_size, limits)
+        app = application(captioner, search, name, options.batch_size, limits, hosts)
         host, port = listening.getsockname()[:2]
         print(f"http://{f'[{host}]' if ':' in host else host}:{port}", flush=True)
         try:
@@ -102,6 +112,8 @@ def _socket(host: str, port: int) -> socket.socket:
     Raises:
         UsageError: no socket can listen there.
     """
+    if not host.strip():  # which would be every address of this machine
+        raise UsageError("--host is empty; give an address, or 0.0.0.0 for all of this machine")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         address = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)[0][4]

@@ -5,8 +5,9 @@
 """
 
 from captioning.serving.app import application
+from captioning.serving.hosts import Hosts, hosts_of
 from captioning.serving.limits import Limits
 from captioning.serving.log import faults_on_stderr
 from captioning.serving.server import Server
 
-__all__ = ["Limits", "Server", "application", "faults_on_stderr"]
+__all__ = ["Hosts", "Limits", "Server", "application", "faults_on_stderr", "hosts_of"]

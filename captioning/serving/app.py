@@ -18,6 +18,7 @@ from captioning.serving.errors import Refusal, add_errors
 from captioning.serving.form import Answer, CaptionForm, Health
 from captioning.serving.gate import Gate
 from captioning.serving.headers import SafeHeaders
+from captioning.serving.hosts import HostCheck, Hosts
 from captioning.serving.limits import Limits
 from captioning.serving.page import page
 from captioning.serving.uploads import UploadRoute
@@ -30,20 +31,30 @@ LONGEST_NAME = 100
 """Characters of a file's name that an error repeats."""
 
 REFUSALS = {
-    400: "The form cannot be read.",
+    400: "The form, or the request, cannot be read.",
+    403: "The request was sent by a page of another server.",
     408: "The photo took too long to come.",
     413: "The photo, or the whole request, is too large.",
     415: "No image that can be read, or no form.",
+    421: "The Host header is none of this server's names.",
     422: "A setting is missing, unknown, or makes no sense.",
+    431: "There are too many headers, or too long ones.",
     503: "Too many requests are waiting.",
     504: "The captions took too long.",
 }
+
+LOOPBACK = Hosts()
 
 Result = TypeVar("Result")
 
 
 def application(
-    captioner: Captioner, search: Search, name: str, batch_size: int, limits: Limits
+    captioner: Captioner,
+    search: Search,
+    name: str,
+    batch_size: int,
+    limits: Limits,
+    hosts: Hosts = LOOPBACK,
 ) -> ASGIApp:
     """The web page and the JSON API of a model.
 
@@ -53,6 +64,7 @@ def application(
         name: of the model, as the page shows it.
         batch_size: most photos captioned at a time.
         limits: of requests.
+        hosts: what the server is called.
     """
     batcher = Batcher(captioner, batch_size, limits.pixels)
 
@@ -113,7 +125,7 @@ def application(
             answer["view"] = await batcher.in_reader(_view, photo, captions)
         return JSONResponse(answer)
 
-    return SafeHeaders(gate)
+    return SafeHeaders(HostCheck(gate, hosts))
 
 
 async def _unless_gone(request: Request, answer: Coroutine[Any, Any, Result]) -> Result:

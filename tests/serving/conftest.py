@@ -12,7 +12,9 @@ from PIL import Image
 from starlette.types import ASGIApp
 
 from captioning.models import BeamSearch, Captioner
-from captioning.serving import Limits, Server, application
+from captioning.serving import Hosts, Limits, Server, application
+
+LOOPBACK = Hosts()
 
 Serve = Callable[..., httpx.Client]
 """Starts a server with some limits and gives a client of it."""
@@ -39,9 +41,11 @@ def serve(captioner: Captioner) -> Iterator[Serve]:
     captioner.search = BeamSearch(max_length=5)
     with ExitStack() as stack:
 
-        def start(batch_size: int = 16, **given: int | float) -> httpx.Client:
+        def start(
+            batch_size: int = 16, hosts: Hosts = LOOPBACK, **given: int | float
+        ) -> httpx.Client:
             limits = Limits(**given)
-            app = application(captioner, captioner.search, "tiny.ckpt", batch_size, limits)
+            app = application(captioner, captioner.search, "tiny.ckpt", batch_size, limits, hosts)
             address = stack.enter_context(served(app, limits))
             # Certificates, which nobody asks for here, take longer to read than a test.
             client = httpx.Client(base_url=address, timeout=30, verify=False)

@@ -114,6 +114,7 @@ def test_a_client_that_reads_no_answers_is_given_up(serve: Serve) -> None:
     [
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400, "illegal request line"),
         (b"GET / HTTP/1.1\r\n\r\n", 400, "Missing mandatory Host"),
+        (b"GET / HTTP/1.0\r\n\r\n", 400, "the Host header names no host"),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n", 400, "multiple Host"),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\nno colon\r\n\r\n", 400, "illegal header line"),
         (b"GET /" + b"x" * 100_000, 431, "no request that can be read"),
@@ -136,6 +137,16 @@ def test_requests_that_make_no_sense_are_told_so_in_json(
         told, error = first_answer(connection)
     assert told == status
     assert reason in error
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [b"".join(b"X%d: 1\r\n" % number for number in range(200)), b"X: " + b"x" * 20_000 + b"\r\n"],
+    ids=["many", "long"],
+)
+def test_headers_are_few_and_short(client: httpx.Client, headers: bytes) -> None:
+    with sent(client, GOOD[:-2] + headers + b"\r\n") as connection:
+        assert first_answer(connection)[0] == 431
 
 
 def test_a_client_that_sends_on_sees_why_it_was_refused(client: httpx.Client) -> None:
