@@ -66,6 +66,11 @@ class Bodies:
         self._together = together
         self._held: dict[Body, int] = {}  # bytes of each, in the order in which they came
 
+    @property
+    def held(self) -> int:
+        """Bytes in memory."""
+        return sum(self._held.values())
+
     async def read(self, receive: Receive, announced: str) -> Body:
         """The whole body of a request; `release` it in the end.
 
@@ -97,7 +102,7 @@ class Bodies:
         body.size += size
         if body.size > self._each:
             raise self._too_large()
-        while sum(self._held.values()) + size > self._together:
+        while self.held + size > self._together:
             slowest = next((other for other in self._held if not other.is_whole), body)
             if slowest is body:
                 raise HTTPException(

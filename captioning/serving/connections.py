@@ -21,6 +21,9 @@ IGNORED = 8
 A client that is still sending when its connection is cut never sees the answer.
 """
 
+READ = 16_384
+"""Bytes read at a time; in chunks of one byte each, more of them would block the loop for long."""
+
 LONGEST_REASON = 100
 """Characters of a parser's complaint, which may quote the client."""
 
@@ -73,6 +76,7 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start waiting for the first request."""
         super().connection_made(transport)
+        transport.max_size = READ  # type: ignore[attr-defined]  # asyncio has no other way
         self._start(Stage.HEADER)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -104,7 +108,8 @@ class Connection(H11Protocol):
 
     def shutdown(self) -> None:
         """End the connection after the answer that is worked on."""
-        if self._is_refused or self.transport.is_closing():
+        is_incomplete = self._stage is Stage.ANSWER and self.cycle.more_body
+        if self._is_refused or is_incomplete or self.transport.is_closing():
             self.transport.abort()
         else:
             super().shutdown()

@@ -34,21 +34,27 @@ class OneLine(logging.Formatter):
 
 
 class Rarely(logging.Filter):
-    """Lets few records of a period through, and tells how many it kept back."""
+    """Lets few records of a period through, none of them twice, and tells how many others came."""
 
     def __init__(self) -> None:
         super().__init__()
         self._began = monotonic()
-        self._count = 0
+        self._told: set[str] = set()
+        self._untold = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether a record is told."""
         if monotonic() > self._began + PERIOD:
-            if self._count > LINES:
-                record.msg = f"({self._count - LINES} more faults were not told) {record.msg}"
-            self._began, self._count = monotonic(), 0
-        self._count += 1
-        return self._count <= LINES
+            if self._untold:
+                record.msg = f"({self._untold} faults were not told) {record.msg}"
+            self._began, self._untold = monotonic(), 0
+            self._told.clear()
+        fault = f"{record.getMessage()} {record.exc_info and record.exc_info[1]!r}"
+        if fault in self._told or len(self._told) == LINES:
+            self._untold += 1
+            return False
+        self._told.add(fault)
+        return True
 
 
 @contextmanager

@@ -75,8 +75,7 @@ class Server(uvicorn.Server):
                 accepted, _ = await loop.sock_accept(self.listening)
             except OSError as error:  # too many open files in the whole system, for one
                 _logger.error("cannot accept a connection: %s", error.strerror)
-                self._give_way()
-                await asyncio.sleep(RETRY)
+                await asyncio.sleep(0 if self._give_way() else RETRY)
                 continue
             if self._is_full():
                 self._give_way()
@@ -100,10 +99,12 @@ class Server(uvicorn.Server):
         ]
         return min(waiting, key=lambda pair: pair[0])[1] if waiting else None
 
-    def _give_way(self) -> None:
+    def _give_way(self) -> bool:
+        """Cut the connection that has waited for the longest; whether there was one."""
         connection = self._longest_waiting()
         if connection is not None:
             connection.transport.abort()
+        return connection is not None
 
 
 def most_connections(wanted: int) -> int:

@@ -77,6 +77,23 @@ def test_idle_clients_beyond_the_limit_on_files_neither_block_nor_busy_the_serve
     assert (tmp_path / "stderr").stat().st_size < 2000
 
 
+def test_connections_that_the_system_refuses_are_one_line(checkpoint: Path, tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    if not hasattr(resource, "prlimit"):
+        pytest.skip("limits of another process can be set on Linux only")
+    with serving(checkpoint, tmp_path / "stderr") as server, ExitStack() as stack:
+        url = httpx.URL(server.address)
+        assert httpx.get(f"{url}/health", timeout=20).status_code == 200
+        files = len(list(Path(f"/proc/{server.process.pid}/fd").iterdir()))
+        before = resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (files + 5, before[1]))
+        for _ in range(50):
+            stack.enter_context(closing(socket.create_connection((url.host, url.port), timeout=20)))
+        assert httpx.get(f"{url}/health", timeout=20).status_code == 200
+    errors = (tmp_path / "stderr").read_text()
+    assert errors == "captioning: cannot accept a connection: Too many open files\n"
+
+
 def cpu_seconds(process: int) -> float:
     """Seconds of a processor that a process has used."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()

@@ -22,9 +22,21 @@ def test_a_fault_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-def test_faults_are_told_a_few_times_only(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fault_is_told_once_in_a_while(capsys: pytest.CaptureFixture[str]) -> None:
     with faults_on_stderr():
-        fail(1000, "x" * 10_000)
-    lines = capsys.readouterr().err.splitlines()
+        fail(1000, "out of memory")
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_few_faults_are_told_and_how_many_there_were(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with faults_on_stderr():
+        for number in range(1000):
+            fail(1, f"{number} " + "x" * 10_000)
+        monkeypatch.setattr("captioning.serving.log.PERIOD", -1.0)
+        fail(1, "the last")
+    *lines, last = capsys.readouterr().err.splitlines()
     assert len(lines) == LINES
     assert max(map(len, lines)) == LONGEST_LINE
+    assert last.startswith(f"captioning: ({1000 - LINES} faults were not told) a callback failed")
