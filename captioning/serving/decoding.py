@@ -7,6 +7,13 @@ from contextlib import contextmanager
 from PIL import Image
 
 from captioning.data.images import Upload
+from captioning.serving.memory import give_back
+
+LARGE = 5_000_000
+"""Pixels from which on the memory of a photo is given back at once.
+
+Otherwise each thread would keep what its largest photo took, for its next one.
+"""
 
 
 class PixelBudget:
@@ -14,11 +21,14 @@ class PixelBudget:
 
     Args:
         pixels: of all photos together; a larger one is decoded alone.
+
+    Attributes:
+        free: pixels that others have room for.
     """
 
     def __init__(self, pixels: int) -> None:
         self._pixels = pixels
-        self._free = pixels
+        self.free = pixels
         self._turn = threading.Lock()
         self._change = threading.Condition()
 
@@ -27,13 +37,15 @@ class PixelBudget:
         """Wait until a photo fits; it does as long as the block lasts."""
         pixels = min(_pixels(photo), self._pixels)
         with self._turn, self._change:  # small photos do not overtake a large one for ever
-            self._change.wait_for(lambda: self._free >= pixels)
-            self._free -= pixels
+            self._change.wait_for(lambda: self.free >= pixels)
+            self.free -= pixels
         try:
             yield
         finally:
+            if pixels >= LARGE:
+                give_back()
             with self._change:
-                self._free += pixels
+                self.free += pixels
                 self._change.notify()
 
 

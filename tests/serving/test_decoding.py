@@ -1,6 +1,9 @@
 import threading
 
+import pytest
+
 from captioning.data.images import Upload
+from captioning.serving import decoding
 from captioning.serving.decoding import PixelBudget
 from tests.serving.photos import bomb
 
@@ -52,3 +55,16 @@ def test_photos_that_will_be_refused_need_no_room() -> None:
     budget = PixelBudget(1)
     with budget.room_for(Upload("one", bomb(1), 100)), budget.room_for(Upload("x", bomb(50), 9)):
         pass
+
+
+@pytest.mark.parametrize(("side", "is_given_back"), [(3000, True), (30, False)])
+def test_a_large_photo_gives_its_memory_back_before_the_next_is_decoded(
+    monkeypatch: pytest.MonkeyPatch, side: int, is_given_back: bool
+) -> None:
+    budget = PixelBudget(9_000_000)
+    free = []
+    monkeypatch.setattr(decoding, "give_back", lambda: free.append(budget.free))
+    with budget.room_for(Upload("photo", bomb(side), 9_000_000)):
+        pass
+    assert free == ([0] if is_given_back else [])
+    assert budget.free == 9_000_000
