@@ -22,7 +22,9 @@ class OneLine(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
-        line = record.getMessage()
+        line = record.getMessage().strip()
+        if line.startswith("Traceback"):
+            line = line.splitlines()[-1]
         if record.exc_info and record.exc_info[1] is not None:
             error = record.exc_info[1]
             line += f": {type(error).__name__}: {error}"

@@ -65,6 +65,8 @@ class Server(uvicorn.Server):
         await asyncio.wait([self._accepting])
         self.listening.close()
         await super().shutdown(sockets=[])
+        if self.force_exit:  # a second interrupt: uvicorn would leave the app's tasks as they are
+            await self.lifespan.shutdown()
 
     async def _accept(self) -> None:
         loop = asyncio.get_running_loop()

@@ -22,6 +22,12 @@ def test_a_fault_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
+def test_of_a_traceback_its_last_line_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with faults_on_stderr():
+        logging.getLogger("uvicorn.error").error("Traceback:\n  line 1\nRuntimeError: no memory\n")
+    assert capsys.readouterr().err == "captioning: RuntimeError: no memory\n"
+
+
 def test_a_fault_is_told_once_in_a_while(capsys: pytest.CaptureFixture[str]) -> None:
     with faults_on_stderr():
         fail(1000, "out of memory")
