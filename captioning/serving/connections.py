@@ -58,6 +58,7 @@ class Connection(H11Protocol):
         self._stage = Stage.HEADER
         self._since = self.loop.time()
         self._timer: asyncio.TimerHandle | None = None
+        self._answered = 0.0
         self._requests = 0
         self._last_cycle: object = None
         self._ignored = 0
@@ -98,6 +99,7 @@ class Connection(H11Protocol):
 
     def on_response_complete(self) -> None:
         """Wait for the next request."""
+        self._answered = self.loop.time()
         super().on_response_complete()
         self._follow()
 
@@ -170,6 +172,14 @@ class Connection(H11Protocol):
             return Stage.ANSWER
         return Stage.REST if self.conn.their_state is h11.SEND_BODY else Stage.HEADER
 
+    def _is_taking_its_answer(self) -> bool:
+        """Whether the client has as long to receive a large answer as it had to get one."""
+        return (
+            self._stage is not Stage.ANSWER
+            and self.transport.get_write_buffer_size() > 0
+            and self.loop.time() < self._answered + self.limits.seconds
+        )
+
     def _start(self, stage: Stage) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -186,7 +196,9 @@ class Connection(H11Protocol):
 
     def _expire(self) -> None:
         """End a connection whose client took too long."""
-        if self._stage is not Stage.HEADER:
+        if self._is_taking_its_answer():
+            self._start(self._stage)
+        elif self._stage is not Stage.HEADER:
             self.transport.abort()
         elif self.conn.trailing_data[0]:
             sentence = (

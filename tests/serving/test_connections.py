@@ -7,10 +7,12 @@ from http.client import HTTPResponse
 
 import httpx
 import pytest
+from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from captioning.serving import Limits
 from captioning.serving.connections import READ
-from tests.serving.conftest import Serve, form, wait_for
+from tests.serving.conftest import Serve, form, served, wait_for
 
 GOOD = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 POST = (
@@ -105,6 +107,27 @@ def test_a_client_that_reads_no_answers_is_given_up(serve: Serve) -> None:
     client = serve(seconds=0.1, closing_seconds=0.1)
     with sent(client) as connection:
         assert is_cut(connection, GOOD.replace(b"/health", b"/") * 100)
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_a_large_answer_may_be_taken_slowly(is_last: bool) -> None:
+    size = 16_000_000
+    headers = [(b"content-length", b"%d" % size), (b"connection", b"close")]
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        assert scope["type"] == "http"
+        await send(
+            {"type": "http.response.start", "status": 200, "headers": headers[: 1 + is_last]}
+        )
+        await send({"type": "http.response.body", "body": bytes(size)})
+
+    limits = Limits(header_seconds=0.1, closing_seconds=0.1)
+    with (
+        served(app, limits) as address,
+        sent(httpx.Client(base_url=address, verify=False), GOOD) as connection,
+    ):
+        time.sleep(1)
+        assert len(rest(connection)) > size
 
 
 @pytest.mark.parametrize(
