@@ -1,0 +1,63 @@
+"""Every option of every command, as the parsers themselves tell them."""
+
+import argparse
+from typing import Any, NoReturn
+
+Option = dict[str, Any]
+"""command, flag (none for a positional), takes (a value), type, choices, required, default."""
+
+
+def all_options() -> list[Option]:
+    """The options of all commands."""
+    from captioning.cli.program import LIGHTNING, _parser
+
+    [commands] = (
+        action for action in _parser()._actions if isinstance(action, argparse._SubParsersAction)
+    )
+    found = []
+    for command, parser in commands.choices.items():
+        actions = _lightning_actions(command) if command in LIGHTNING else parser._actions
+        found += [_option(command, action) for action in actions if _is_option(action)]
+    return found
+
+
+def _is_option(action: argparse.Action) -> bool:
+    # LightningCLI keeps links between options among them, named by arrows.
+    return not any("-->" in flag for flag in action.option_strings)
+
+
+def _option(command: str, action: argparse.Action) -> Option:
+    default = action.default
+    return {
+        "command": command,
+        "flag": next((flag for flag in action.option_strings if flag.startswith("--")), None),
+        "dest": action.dest,
+        "takes": action.nargs != 0,
+        "type": str(getattr(action, "_typehint", None) or getattr(action.type, "__name__", "str")),
+        "choices": [str(choice) for choice in action.choices or ()],
+        "metavar": str(action.metavar or ""),
+        "default": default if isinstance(default, int | float | str | None) else None,
+    }
+
+
+class _ParsersAreKnown(Exception):
+    """Ends the making of a training before it has read anything."""
+
+
+def _lightning_actions(command: str) -> list[argparse.Action]:
+    """The options of a command that is LightningCLI's."""
+    from captioning.training.features import FeaturesCLI
+    from captioning.training.train import TrainCLI
+
+    found: list[argparse.Action] = []
+
+    class Asked({"train": TrainCLI, "features": FeaturesCLI}[command]):  # type: ignore[misc]
+        def parse_arguments(self, parser: Any, args: Any) -> NoReturn:
+            found.extend(parser._actions)
+            raise _ParsersAreKnown
+
+    try:
+        Asked([])
+    except _ParsersAreKnown:
+        return found
+    raise AssertionError("the parser was never asked")
