@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import re
 import signal
 import zipfile
@@ -81,7 +82,7 @@ def faults(outcome: Outcome, folder: Path, inputs: int = 1, silent: bool = False
         found.append(f"hang: ended after {outcome.seconds:.0f} s")
     elif outcome.stopped != "kill":
         found += _of_ending(outcome, inputs, silent)
-    if (folder / MARKER).exists():
+    if os.path.lexists(folder / MARKER):  # a link to nothing, too
         found.append("execution: the input has executed something")
     return found
 

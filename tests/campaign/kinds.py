@@ -2,5 +2,7 @@
 
 from tests.campaign.cases import Kind
 from tests.campaign.command_lines import COMMAND_LINES
+from tests.campaign.configs import CONFIGS
+from tests.campaign.images import IMAGES
 
-KINDS: list[Kind] = [COMMAND_LINES]
+KINDS: list[Kind] = [COMMAND_LINES, IMAGES, CONFIGS]

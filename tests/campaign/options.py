@@ -40,7 +40,7 @@ def _option(command: str, action: argparse.Action) -> Option:
     }
 
 
-class _ParsersAreKnown(Exception):
+class _ParserKnownError(Exception):
     """Ends the making of a training before it has read anything."""
 
 
@@ -54,10 +54,10 @@ def _lightning_actions(command: str) -> list[argparse.Action]:
     class Asked({"train": TrainCLI, "features": FeaturesCLI}[command]):  # type: ignore[misc]
         def parse_arguments(self, parser: Any, args: Any) -> NoReturn:
             found.extend(parser._actions)
-            raise _ParsersAreKnown
+            raise _ParserKnownError
 
     try:
         Asked([])
-    except _ParsersAreKnown:
+    except _ParserKnownError:
         return found
     raise AssertionError("the parser was never asked")
