@@ -1,7 +1,7 @@
 """Hostile configurations, for `train` and `features`."""
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,6 +13,7 @@ from tests.campaign.cases import Case, Kind, Steps
 from tests.campaign.damage import damaged
 from tests.campaign.forks import Call
 from tests.campaign.given import NUMBERS, WORDS
+from tests.campaign.places import Place, places
 from tests.campaign.world import World
 
 MARK = f"touch {judge.MARKER}"
@@ -112,8 +113,6 @@ ODDITIES = (
 """Texts that go wrong in readers of YAML."""
 
 Change = Callable[[dict[str, Any], Random], str]
-Place = tuple[Any, Any]
-"""A dict or list, and the key of a value in it."""
 
 
 def _case(world: World, number: int, random: Random, folder: Path) -> Case:
@@ -159,17 +158,9 @@ def _text(settings: dict[str, Any], random: Random) -> tuple[str, bytes]:
     return f"text {oddity[:60]!r}", (beside + oddity).encode()
 
 
-def _places(value: Any) -> Iterator[Place]:
-    """All values in nested dicts and lists, by where they are."""
-    for key in value if isinstance(value, dict) else range(len(value)):
-        yield value, key
-        if isinstance(value[key], dict | list):
-            yield from _places(value[key])
-
-
 def _any_place(settings: dict[str, Any], random: Random) -> tuple[Place, str]:
     """A place, and its keys in a line."""
-    holder, key = random.choice(list(_places(settings)))
+    holder, key = random.choice(list(places(settings)))
     return (holder, key), str(key)
 
 
@@ -177,7 +168,7 @@ def _executes(settings: dict[str, Any], random: Random) -> str:
     """Names something that does something, where a class belongs, or anywhere."""
     path, arguments = random.choice(EXECUTIONS)
     value: Any = {"class_path": path, "init_args": arguments}
-    places = (
+    at = (
         (settings["model"], "encoder"),
         (settings["model"], "decoder"),
         (settings["model"], "search"),
@@ -189,9 +180,9 @@ def _executes(settings: dict[str, Any], random: Random) -> str:
         (settings["trainer"], "strategy"),
         (settings["trainer"], "plugins"),
         (settings["model"]["decoder"]["init_args"], "attention"),
-        random.choice(list(_places(settings))),
+        random.choice(list(places(settings))),
     )
-    holder, key = random.choice((places[1], random.choice(places)))
+    holder, key = random.choice((at[1], random.choice(at)))
     if key in ("callbacks", "plugins"):
         value = [value]
     if random.random() < 0.15:
@@ -224,7 +215,7 @@ def _another_class(settings: dict[str, Any], random: Random) -> str:
             ),
         )
     )
-    named = [holder for holder, key in _places(settings) if key == "class_path"]
+    named = [holder for holder, key in places(settings) if key == "class_path"]
     holder = random.choice(named)
     holder["class_path"] = path
     if random.random() < 0.5:
@@ -234,13 +225,13 @@ def _another_class(settings: dict[str, Any], random: Random) -> str:
 
 def _number(settings: dict[str, Any], random: Random) -> str:
     """Gives a number of another size; any option of a class will do."""
-    places = [place for place in _places(settings) if isinstance(place[0][place[1]], int | float)]
+    numbers = [place for place in places(settings) if isinstance(place[0][place[1]], int | float)]
     for section, names in MORE_NUMBERS.items():
         at = settings
         for key in section:
             at = at.setdefault(key, {})
-        places += [(at, name) for name in names]
-    holder, key = random.choice([place for place in places if place[1] != "max_steps"])
+        numbers += [(at, name) for name in names]
+    holder, key = random.choice([place for place in numbers if place[1] != "max_steps"])
     text = random.choice(NUMBERS)
     if key in ("devices", "num_nodes") and text.strip() in ("2", "3", "+1"):
         text = "0"

@@ -113,6 +113,20 @@ def _of_ending(outcome: Outcome, inputs: int, silent: bool) -> list[str]:
     return found
 
 
+def no_json(lines: str) -> list[str]:
+    """A fault for the first line that is no JSON, which has no NaN."""
+    for line in lines.splitlines():
+        try:
+            json.loads(line, parse_constant=_refuse)
+        except ValueError as error:
+            return [f"other: no JSON on stdout: {error}"]
+    return []
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is no number")
+
+
 def half_written(folder: Path, apart: str = "given", killed: bool = False) -> list[str]:
     """A fault for every file below `folder` that is not whole.
 

@@ -1,5 +1,6 @@
 """What all cases work with: drawn scenes, a configuration, a trained model, photos and tables."""
 
+import contextlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,6 +71,11 @@ class World:
         return self.folder / "words.json"
 
     @property
+    def caption(self) -> Path:
+        """What `caption --json` prints of the first photo."""
+        return self.folder / "caption.jsonl"
+
+    @property
     def options(self) -> Path:
         """Every option of every command."""
         return self.folder / "options.json"
@@ -99,9 +105,11 @@ class World:
             ).read_text()
         )
         words = {entry["name"]: [entry["name"]] for entry in instances["categories"]}
-        self.words.write_text(json.dumps(words))
+        self.words.write_text(json.dumps({"categories": words}))
         scored = ["score", str(self.results), str(self.references)]
         _succeed(main([*scored, "--save-frequencies", str(self.frequencies)]))
+        with self.caption.open("w") as file, contextlib.redirect_stdout(file):
+            _succeed(main(["caption", str(self.photos[0]), "--json", "--model", str(self.model)]))
         self.options.write_text(json.dumps(all_options(), indent=1))
 
 
