@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -35,6 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         done_in_child(world.make, world.folder / "making")
         for kind in chosen:
             count = options.count or (kind.tenth if options.tenth else kind.whole)
+            if kind.prepare is not None:
+                done_in_child(partial(kind.prepare, world), world.folder / "making")
             numbers = options.only or range(count)
             for answer in answers(
                 kind, world, options.seed, numbers, options.jobs, options.seconds, options.keep

@@ -94,6 +94,8 @@ class Child:
         logs = folder.with_name(f"{folder.name}.logs")
         logs.mkdir(exist_ok=True)
         self.out, self.err = logs / "out", logs / "err"
+        for log in (self.out, self.err):  # also of a child that is killed before it opens them
+            log.write_bytes(b"")
         self.most = 1
         self.stopped = ""
         self.begun = self.looked = time.monotonic()
@@ -190,7 +192,6 @@ def _begin(call: Call, folder: Path, out: Path, err: Path) -> None:
         opened = os.open(path, flags, 0o644)
         os.dup2(opened, number)
         os.close(opened)
-    out.touch()
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - for good
     sys.stdout = open(1, "w", encoding=call.encoding, closefd=False)  # noqa: SIM115
     sys.stderr = open(  # noqa: SIM115
@@ -225,7 +226,8 @@ def _end(code: int) -> int:
         if thread is not threading.current_thread() and not thread.daemon:
             thread.join()
     try:
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except (OSError, ValueError):
         print("Exception ignored: stdout cannot be flushed", file=sys.stderr)
         code = 120
