@@ -3,6 +3,7 @@
 import shutil
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -38,7 +39,8 @@ class Kind:
         tenth: how many of them the ordinary suite runs.
         case: makes the case of a number, which else depends on the random numbers alone.
         prepare: done in a child before the first case, where this kind needs more of the world.
-        around: a context within which the cases run, such as a server's life; yields.
+        around: a context within which the cases run, such as a server's life; it adds to the list
+            that it gives what it finds wrong in the end.
     """
 
     name: str
@@ -46,7 +48,7 @@ class Kind:
     tenth: int
     case: Callable[[World, int, Random, Path], Case]
     prepare: Callable[[World], None] | None = None
-    around: Callable[[World], Generator[None, None, list[str]]] | None = None
+    around: Callable[[World], AbstractContextManager[list[str]]] | None = None
 
 
 @dataclass
@@ -115,6 +117,8 @@ def answers(
 ) -> Iterator[Answer]:
     """What becomes of the cases of these numbers, in the order in which they end.
 
+    Where something is around them all, such as a server, one more answer tells of that.
+
     Args:
         kind: of the cases.
         world: what they work with.
@@ -124,6 +128,24 @@ def answers(
         seconds: after which a command is a hang.
         keep: whether to leave the folders of the cases.
     """
+    around: AbstractContextManager[list[str]] = nullcontext([])
+    if kind.around is not None:
+        around = kind.around(world)
+    with around as found:
+        yield from _answers(kind, world, seed, numbers, jobs, seconds, keep)
+    if kind.around is not None:
+        yield Answer(kind.name, seed, -1, "what is around them all", "done", found)
+
+
+def _answers(
+    kind: Kind,
+    world: World,
+    seed: int,
+    numbers: Iterable[int],
+    jobs: int,
+    seconds: float,
+    keep: bool,
+) -> Iterator[Answer]:
     running: list[_Running] = []
     waiting = iter(numbers)
     while True:

@@ -29,11 +29,14 @@ MOST_DATA = 4 * 10**9
 HEAVY = (
     "matplotlib.figure",
     "pycocotools.mask",
+    "uvicorn",
+    "uvicorn.protocols.http.h11_impl",
     "captioning.data.check",
     "captioning.data.shapes",
     "captioning.metrics.evaluation",
     "captioning.metrics.grounding",
     "captioning.prediction.bulk",
+    "captioning.serving",
     "captioning.training.features",
     "captioning.viewing.grounding",
     "captioning.viewing.viewer",
@@ -64,6 +67,7 @@ class Call:
         kill_after: seconds after which it is killed.
         interrupt_at: what it prints when it is to be interrupted, such as a server's address.
         file_bytes: most bytes of a file; more are "File too large", as on a full disk.
+        open_files: most files and connections that it may have open.
         stdout: where it prints to, such as a full device; a file of the case if none.
         encoding: of stdout.
     """
@@ -75,6 +79,7 @@ class Call:
     kill_after: float | None = None
     interrupt_at: str | None = None
     file_bytes: int | None = None
+    open_files: int | None = None
     stdout: str | None = None
     encoding: str = "utf-8"
 
@@ -201,6 +206,8 @@ def _begin(call: Call, folder: Path, out: Path, err: Path) -> None:
         signal.signal(name, signal.default_int_handler if name == signal.SIGINT else signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_DATA, (MOST_DATA, MOST_DATA))
+    if call.open_files is not None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (call.open_files, call.open_files))
     if call.file_bytes is not None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (call.file_bytes, call.file_bytes))

@@ -8,5 +8,15 @@ from tests.campaign.documents import DOCUMENTS
 from tests.campaign.full_disks import FULL_DISKS
 from tests.campaign.images import IMAGES
 from tests.campaign.kills import KILLS
+from tests.campaign.requests import REQUESTS
 
-KINDS: list[Kind] = [COMMAND_LINES, IMAGES, CONFIGS, CHECKPOINTS, DOCUMENTS, *KILLS, FULL_DISKS]
+KINDS: list[Kind] = [
+    COMMAND_LINES,
+    IMAGES,
+    CONFIGS,
+    CHECKPOINTS,
+    DOCUMENTS,
+    *KILLS,
+    FULL_DISKS,
+    REQUESTS,
+]

@@ -1,0 +1,125 @@
+"""The judge finds each fault, so that the campaign cannot pass by being blind."""
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from tests.campaign import judge
+from tests.campaign.judge import Outcome
+
+ENDED = Outcome(code=0, out="", err="", seconds=1, memory=10**8, processes=1)
+
+
+def judged(folder: Path, program: str) -> tuple[list[str], Outcome]:
+    """What is found wrong with a child that does this in a folder."""
+    begun = dedent(
+        """
+        import os, sys, time
+        from pathlib import Path
+        from tests.campaign import judge
+        from tests.campaign.forks import Call, Child
+
+        def instead():
+        {program}
+
+        folder = Path(sys.argv[1])
+        child = Child(Call(instead=instead), folder, seconds=3)
+        while (outcome := child.outcome()) is None:
+            time.sleep(0.01)
+        print([judge.faults(outcome, folder), outcome.__dict__])
+        """
+    )
+    body = "\n".join(f"    {line}" for line in program.splitlines())
+    process = subprocess.run(
+        [sys.executable, "-c", begun.replace("{program}", body), str(folder)],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[2],
+    )
+    found, outcome = eval(process.stdout.splitlines()[-1])
+    return found, Outcome(**outcome)
+
+
+@pytest.mark.parametrize(
+    ("program", "fault"),
+    [
+        ("raise ValueError('no')", "traceback: ValueError: no"),
+        ("time.sleep(60)", "hang: ended after 3 s"),
+        ("block = b'x' * 2_500_000_000\nreturn 0", "memory: 2.5 GB"),
+        ("return len(bytes(2**36))", "memory: MemoryError"),
+        ("while True:\n    os.fork() or time.sleep(60)", "memory:"),
+        ("os.system('touch executed')\nreturn 0", "execution:"),
+        ("os.kill(os.getpid(), 11)", "crash: SIGSEGV"),
+        ("return 1", "other: exit code 1 and no line that says why"),
+        ("return 77", "other: exit code 77"),
+        (
+            "print('captioning: ', file=sys.stderr)\nreturn 1",
+            "other: a complaint that says nothing",
+        ),
+        ("print('captioning: \\x1b[31m', file=sys.stderr)\nreturn 1", "other: '\\x1b' raw"),
+        ("print('captioning: a\\n' * 3, file=sys.stderr)\nreturn 1", "other: 3 lines for 1 inputs"),
+        ("print('x' * 2_000_000, file=sys.stderr)\nreturn 0", "other: 2000001 bytes"),
+    ],
+)
+def test_every_fault_of_a_command_is_found(tmp_path: Path, program: str, fault: str) -> None:
+    folder = tmp_path / "case"
+    folder.mkdir()
+    found, outcome = judged(folder, program)
+    assert any(text.startswith(fault) for text in found), (found, outcome)
+
+
+def test_a_refusal_in_one_line_is_no_fault(tmp_path: Path) -> None:
+    found, outcome = judged(tmp_path, "print('captioning: no', file=sys.stderr)\nreturn 1")
+    assert (found, outcome.answer) == ([], "bad input")
+
+
+def archive(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("x", os.urandom(1000))
+
+
+def picture(path: Path) -> None:
+    from PIL import Image
+
+    Image.effect_noise((50, 50), 50).save(path)
+
+
+WRITERS: dict[str, Callable[[Path], object]] = {
+    "best.ckpt": archive,
+    "frequencies.npz": archive,
+    "photo.png": picture,
+    "report.json": lambda path: path.write_text(json.dumps({"a": [1, 2, 3]})),
+    "captions.jsonl": lambda path: path.write_text('{"a": 1}\n{"a": 2}\n'),
+    "metrics.csv": lambda path: path.write_text("a,b\n1,2\n"),
+    "page.html": lambda path: path.write_text("<html>text</html>\n"),
+    "config.yaml": lambda path: path.write_text("a: {b: 'c', d: e}\n"),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_whole_file_is_no_fault_and_a_part_of_it_is_one(tmp_path: Path, name: str) -> None:
+    WRITERS[name](tmp_path / name)
+    assert judge.half_written(tmp_path) == []
+    (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-5])
+    [fault] = judge.half_written(tmp_path)
+    assert fault.startswith(f"half-written: {name}")
+
+
+def test_a_temporary_file_may_stay_behind_only_where_the_command_was_killed(tmp_path: Path) -> None:
+    (tmp_path / ".best.x.ckpt").touch()
+    assert judge.half_written(tmp_path) == ["half-written: .best.x.ckpt: left behind"]
+    assert judge.half_written(tmp_path, killed=True) == []
+
+
+def test_nan_is_no_json() -> None:
+    assert judge.no_json('{"score": -1.5}\n') == []
+    [fault] = judge.no_json('{"score": NaN}\n')
+    assert "NaN" in fault
