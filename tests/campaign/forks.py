@@ -4,6 +4,7 @@ Importing torch and Lightning takes seconds, a fork milliseconds. This process h
 computes nothing itself, so that its children can.
 """
 
+import gc
 import importlib
 import os
 import resource
@@ -27,7 +28,10 @@ MOST_DATA = 4 * 10**9
 """Bytes that a process is given at most, so that nothing takes the machine's memory."""
 
 HEAVY = (
+    "attrs",
+    "captioning.cli.program",
     "matplotlib.figure",
+    "pycocotools.coco",
     "pycocotools.mask",
     "uvicorn",
     "uvicorn.protocols.http.h11_impl",
@@ -35,6 +39,7 @@ HEAVY = (
     "captioning.data.shapes",
     "captioning.metrics.evaluation",
     "captioning.metrics.grounding",
+    "captioning.metrics.report",
     "captioning.prediction.bulk",
     "captioning.serving",
     "captioning.training.features",
@@ -48,8 +53,11 @@ def warm_up() -> None:
     for module in HEAVY:
         importlib.import_module(module)
     import torch
+    from PIL import Image
 
+    Image.preinit()
     torch.set_num_threads(1)
+    gc.freeze()  # else each child's first collection copies all that is imported
     if (threads := len(list(Path("/proc/self/task").iterdir()))) != 1:
         raise RuntimeError(f"{threads} threads are running, and a fork has only one of them")
     _shut_network()

@@ -54,7 +54,9 @@ def _case(world: World, number: int, random: Random, folder: Path) -> Case:
         photo = folder / "given" / f"{random.choice(NAMES)}.{random.choice(('jpg', 'png', 'tif'))}"
         photo.write_bytes(content)
         path = str(photo)
-    shown = random.choice(([], [], [], ["--json"], ["--overlay", "out"], ["--html", "out"]))
+    shown = random.choice(
+        [[]] * 8 + [["--json"], ["--json"], ["--html", "out"], ["--overlay", "out"]]
+    )
     arguments = ["caption", "--model", str(world.model), *shown, "--", path]
     return Case(
         f"{label}: caption {' '.join(shown)} {Path(path).name!r}", _steps(arguments, folder)
