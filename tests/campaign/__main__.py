@@ -38,7 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             count = options.count or (kind.tenth if options.tenth else kind.whole)
             if kind.prepare is not None:
                 done_in_child(partial(kind.prepare, world), world.folder / "making")
-            numbers = options.only or range(count)
+            numbers = range(count)
+            if options.only:  # -1 stands for what is around the cases, which is always looked at
+                numbers = [number for number in options.only if number >= 0]
             for answer in answers(
                 kind, world, options.seed, numbers, options.jobs, options.seconds, options.keep
             ):
@@ -66,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--tenth", action="store_true", help="what the ordinary suite runs")
     add("--only", type=int, action="append", metavar="N", help="only the case of this number")
     add("--seed", type=int, default=0)
-    add("--jobs", type=int, default=os.cpu_count() or 1, help="cases at a time")
+    add("--jobs", type=int, default=min(8, os.cpu_count() or 1), help="cases at a time")
     add("--seconds", type=float, default=60, help="after which a command hangs (default: 60)")
     add("--report", metavar="FILE", help="write what became of every case, JSON")
     add("--write", metavar="FILE", help="put the table into this page, docs/reliability.md")

@@ -118,7 +118,7 @@ def _case(
     arguments = command(world, folder / "out")
     for _ in range(random.randint(1, TIMES)):
         if random.random() < 0.5:
-            event = random.randrange(length["events"])
+            event = random.randrange(max(1, length["events"]))
             before = partial(_killed_at, event, folder / "out")
             calls.append(Call(arguments, before=before))
             told.append(f"at file event {event}")

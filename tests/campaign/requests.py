@@ -101,7 +101,7 @@ def _told_of(answer: bytes, request: Request) -> int:
     words = head.split(None, 2)
     status = int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
     print(f"answered {status}")
-    if not 200 <= status < 600 or (status >= 500 and status not in (501, 503, 504, 505)):
+    if not 100 <= status < 600 or (status >= 500 and status not in (501, 503, 504, 505)):
         print(f"fault other: status {status}: {body[:200]!r}")
     if status >= 400 and body and b"chunked" not in head.lower():
         try:

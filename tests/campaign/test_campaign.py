@@ -10,6 +10,10 @@ import pytest
 
 from tests.campaign.kinds import KINDS
 
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="the campaign reads /proc and sets Linux's limits"
+)
+
 ROOT = Path(__file__).parents[2]
 
 Told = dict[str, list[dict[str, Any]]]
