@@ -40,7 +40,7 @@ def add(commands: Commands) -> None:
         type=positive,
         default=50,
         metavar="N",
-        help="of a photo; decoding takes up to 20 MB for each (default: 50)",
+        help="of a photo; decoding takes some 10 MB for each (default: 50)",
     )
     limits.add_argument(
         "--timeout",

@@ -66,7 +66,7 @@ def application(
         limits: of requests.
         hosts: what the server is called.
     """
-    batcher = Batcher(captioner, batch_size, limits.pixels)
+    batcher = Batcher(captioner, batch_size)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

@@ -11,7 +11,6 @@ from typing import TypeVar
 from captioning.data.images import Upload
 from captioning.data.preprocessing import View
 from captioning.models import Caption, Captioner, Search
-from captioning.serving.decoding import PixelBudget
 from captioning.serving.memory import give_back
 
 PATIENCE = 0.02
@@ -59,14 +58,13 @@ class Batcher:
     Args:
         captioner: the model.
         batch_size: most photos captioned at a time.
-        pixels: most that are decoded at a time, of all photos together.
 
     Attributes:
         photos: captioned so far.
         batches: that they were captioned in.
     """
 
-    def __init__(self, captioner: Captioner, batch_size: int, pixels: int) -> None:
+    def __init__(self, captioner: Captioner, batch_size: int) -> None:
         self.captioner = captioner
         self.batch_size = batch_size
         self.photos = 0
@@ -74,7 +72,6 @@ class Batcher:
         self._waiting: list[_Waiting] = []
         self._being_read = 0
         self._tidied = monotonic()
-        self._budget = PixelBudget(pixels)
         self._news = asyncio.Event()
         self._readers = ThreadPoolExecutor(READERS, "reader")
         self._model = ThreadPoolExecutor(1, "model")
@@ -108,16 +105,10 @@ class Batcher:
         self._waiting.append(_Waiting(view, search, runners_up, captions))
         return await captions
 
-    async def in_reader(
-        self, function: Callable[..., Result], photo: Upload, *arguments: object
-    ) -> Result:
+    async def in_reader(self, function: Callable[..., Result], *arguments: object) -> Result:
         """What a function gives that reads a photo, called where few such run at a time."""
-
-        def read() -> Result:
-            with self._budget.room_for(photo):
-                return function(photo, *arguments)
-
-        return await asyncio.get_running_loop().run_in_executor(self._readers, read)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._readers, function, *arguments)
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
