@@ -90,7 +90,8 @@ def check_files(arguments: Sequence[str], groups: Collection[str]) -> None:
         if not isinstance(content, dict):
             raise UsageError(f"{path}: holds no configuration; see configs/ for examples")
         for key in content:
-            if key in ("config", "import", "print_config"):
+            of_one_call = key in ("resume", "overwrite") and content[key] is not False
+            if of_one_call or key in ("config", "import", "print_config"):
                 raise UsageError(f"{path}: {key} stands on the command line only, as --{key}")
             if not isinstance(key, str):
                 raise UsageError(f"{path}: no option {key!r}; see captioning train --help")

@@ -96,7 +96,7 @@ def permit(modules: Sequence[str]) -> frozenset[str]:
 
 
 def check_parsed(value: Any, permitted: Collection[str], key: str = "") -> None:
-    """Nothing, where a parsed configuration names permitted classes and holds no function.
+    """Nothing, where a parsed configuration names permitted classes and holds nothing worse.
 
     What is permitted to jsonargparse includes the methods of a class, such as one that loads
     pickles; they would be called once the configuration is made into objects.
@@ -107,7 +107,7 @@ def check_parsed(value: Any, permitted: Collection[str], key: str = "") -> None:
         key: of the part.
 
     Raises:
-        UsageError: a class path is of anything else, or a value is a function.
+        UsageError: a class path is of anything else, or a value is a function or W&B's settings.
     """
     if isinstance(value, Namespace):
         value = vars(value)
@@ -115,6 +115,9 @@ def check_parsed(value: Any, permitted: Collection[str], key: str = "") -> None:
         path = value.get("class_path")
         if path is not None and path not in permitted:
             raise UsageError(f"{key}: {path!r} is no class that a configuration may name")
+        if str(path).endswith(".WandbLogger") and (value.get("init_args") or {}).get("settings"):
+            # Among them is the address that W&B's key is sent to.
+            raise UsageError(f"{key}: settings of W&B come from its environment variables only")
         for name, part in value.items():
             check_parsed(part, permitted, f"{key}.{name}" if key else str(name))
     elif isinstance(value, list | tuple | set):

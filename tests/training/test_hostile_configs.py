@@ -109,6 +109,11 @@ HOSTILE: dict[str, dict[str, Any] | str] = {
             "dict_kwargs": {"settings": {"base_url": "http://localhost:1"}},
         }
     ),
+    "an address for W&B's key": trainer(
+        logger=called("WandbLogger", settings={"base_url": "http://localhost:1"})
+    ),
+    "an earlier run to be overwritten": "overwrite: true\n",
+    "a run to be resumed": "resume: true\n",
     "a further configuration": "config: further.yaml\n",
     "a default configuration": "__default_config__: further.yaml\n",
     "a path for a group": "model: further.yaml\n",
