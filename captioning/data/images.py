@@ -1,11 +1,12 @@
 """Photos: any image file that Pillow reads becomes RGB, or one clear line says why not."""
 
+import ctypes
 import os
 import stat
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -38,6 +39,13 @@ every thread keeps what its largest photo took.
 
 if "PILLOW_BLOCK_SIZE" not in os.environ:
     Image.core.set_block_size(BLOCK)
+
+# libtiff prints what it thinks of damaged files, without their names, beside the error that Pillow
+# raises. A Pillow that brings it along in another way keeps it talking.
+with suppress(OSError, AttributeError):
+    _libtiff = ctypes.CDLL(Image.core.__file__)
+    _libtiff.TIFFSetErrorHandler(None)
+    _libtiff.TIFFSetWarningHandler(None)
 
 # EXIF's orientations: those that swap width and height, and those in which the end of the stored
 # rows or columns (the larger x or y, after swapping) becomes the upright photo's left or top edge.

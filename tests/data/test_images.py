@@ -197,6 +197,18 @@ def test_a_bad_file_is_one_line_with_its_name_and_a_remedy(
     assert "\n" not in str(caught.value)
 
 
+def test_libtiff_does_not_talk_of_damaged_files(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    Image.effect_noise((64, 64), 50).save(tmp_path / "photo.tif", compression="tiff_lzw")
+    content = bytearray((tmp_path / "photo.tif").read_bytes())
+    content[200:2200] = b"\x55" * 2000
+    (tmp_path / "photo.tif").write_bytes(content)
+    with pytest.raises(InputError, match="damaged or cut short"):
+        read_image(tmp_path / "photo.tif")
+    assert capfd.readouterr().err == ""
+
+
 def test_a_large_jpeg_that_is_cut_short_is_not_reduced_to_what_is_left(tmp_path: Path) -> None:
     Image.effect_noise((640, 640), 80).save(tmp_path / "large.jpg")
     whole = (tmp_path / "large.jpg").read_bytes()
