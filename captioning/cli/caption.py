@@ -77,7 +77,7 @@ def _print_captions(options: argparse.Namespace) -> int:
     """Print a line per photo."""
     from tqdm import tqdm
 
-    from captioning.data.images import read_image
+    from captioning.data.images import opened
     from captioning.data.photos import find_photos
     from captioning.models.batches import candidates, json_line
     from captioning.viewing.names import picture_names
@@ -103,15 +103,15 @@ def _print_captions(options: argparse.Namespace) -> int:
             continue
         caption = found[0]
         if pictures or pages:
-            image = read_image(photo, options.max_pixels)
-        if pictures:
-            from captioning.viewing import overlay
+            with opened(photo, None, options.max_pixels) as whole:
+                if pictures:
+                    from captioning.viewing import overlay
 
-            overlay.save(image, caption, pictures[photo])
-        if pages:
-            from captioning.viewing import viewer
+                    overlay.save(whole.image, caption, pictures[photo])
+                if pages:
+                    from captioning.viewing import viewer
 
-            viewer.save(image, found, pages[photo], photo.name)
+                    viewer.save(whole.image, found, pages[photo], photo.name)
         shown = json_line(photo, caption) if options.json else printable(photo, caption.text)
         tqdm.write(shown, file=sys.stdout)
     return 1 if failed else 0

@@ -132,8 +132,11 @@ def _bytes(weights: Float[Tensor, "rows columns"]) -> str:
 
 def _jpeg(photo: Image.Image, long_side: int) -> str:
     """The photo, made smaller if need be and without its metadata, as a data URI."""
-    small = photo.convert("RGB")
-    small.thumbnail((long_side, long_side), Image.Resampling.LANCZOS, reducing_gap=3.0)
+    small = photo if photo.mode == "RGB" else photo.convert("RGB")
+    scale = min(1.0, long_side / max(photo.size))
+    size = (max(1, round(scale * photo.width)), max(1, round(scale * photo.height)))
+    # Not `thumbnail`, before which the whole photo would have to be copied.
+    small = small.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)
     small.info.clear()  # comments and XMP, such as where it was taken, would be written too
     content = io.BytesIO()
     small.save(content, format="JPEG", quality=QUALITY, optimize=True)

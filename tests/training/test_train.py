@@ -173,7 +173,7 @@ def test_features_are_computed_once_and_used_by_the_next_training(
     frozen = ("--model.encoder.init_args.trainable_stages", "0", "--data.features", str(features))
     first = trained("a", *frozen)
     written = (features / "annotations.npy").stat().st_mtime_ns
-    monkeypatch.setattr("captioning.data.preprocessing.read_reduced", None)  # no photo is read
+    monkeypatch.setattr("captioning.data.preprocessing.opened", None)  # no photo is read
     assert_same_training(first, trained("b", *frozen))
     assert (features / "annotations.npy").stat().st_mtime_ns == written
 
