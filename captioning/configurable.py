@@ -4,11 +4,12 @@ import inspect
 from typing import Any
 
 from captioning.errors import InputError
+from captioning.numbers import Checked, shown
 
 _KINDS: dict[str, type["Configurable"]] = {}
 
 
-class Configurable:
+class Configurable(Checked):
     """A part of the model that remembers the plain arguments it was made with.
 
     Its `config` is a dict of plain values that survives `torch.load(weights_only=True)`, and
@@ -23,8 +24,12 @@ class Configurable:
         _KINDS[cls.__name__] = cls
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "Configurable":
-        """Record the arguments; copying and unpickling call this without any."""
-        part = super().__new__(cls)
+        """Record the arguments; copying and unpickling call this without any.
+
+        Raises:
+            InputError: an argument is of another type or out of its range.
+        """
+        part: Configurable = super().__new__(cls, *args, **kwargs)
         bound = inspect.signature(cls.__init__).bind_partial(part, *args, **kwargs)
         bound.apply_defaults()
         plain = {name: _plain(value) for name, value in list(bound.arguments.items())[1:]}
@@ -37,24 +42,32 @@ def _plain(value: Any) -> Any:
     return {"class_name": value.__name__} if isinstance(value, type) else value
 
 
-def _kind(name: str) -> type[Configurable]:
-    if name not in _KINDS:
+def _kind(name: Any) -> type[Configurable]:
+    if not isinstance(name, str) or name not in _KINDS:
         raise InputError(
-            f"checkpoint needs the class {name!r}, which is not known here; "
+            f"checkpoint needs the class {shown(name)}, which is not known here; "
             "import the module that defines it before loading"
         )
     return _KINDS[name]
 
 
-def build(config: dict[str, Any], **overrides: Any) -> Any:
+def build(config: Any, **overrides: Any) -> Any:
     """The part that `config` describes, with some arguments replaced by `overrides`.
 
     Raises:
-        InputError: the class is not known.
+        InputError: `config` describes no part of a known class, or an argument is unknown, of
+            another type or out of its range.
     """
+    if not isinstance(config, dict) or not all(isinstance(name, str) for name in config):
+        raise InputError(f"no part of a model is described by {shown(config)}")
     arguments = {
-        name: _kind(value["class_name"]) if isinstance(value, dict) else value
+        name: _kind(value.get("class_name")) if isinstance(value, dict) else value
         for name, value in (config | overrides).items()
         if name != "class"
     }
-    return _kind(config["class"])(**arguments)
+    kind = _kind(config.get("class"))
+    try:
+        inspect.signature(kind.__init__).bind(None, **arguments)
+    except TypeError as error:
+        raise InputError(f"{kind.__name__}: {error}") from None
+    return kind(**arguments)

@@ -12,10 +12,10 @@ from captioning.cli.options import (
     add_processes,
     add_search,
     model_and_search,
-    positive,
     processes_of,
 )
 from captioning.errors import InputError, UsageError
+from captioning.numbers import ShardSize, option
 from captioning.terminal import printable
 
 SHARD_SIZE = 1000
@@ -52,7 +52,7 @@ def add(commands: Commands) -> None:
     )
     bulk.add_argument(
         "--shard-size",
-        type=positive,
+        type=option(ShardSize),
         metavar="N",
         help=f"photos per file (default: {SHARD_SIZE})",
     )

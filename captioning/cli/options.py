@@ -4,8 +4,30 @@ import argparse
 import os
 from typing import TYPE_CHECKING, NoReturn
 
-from captioning.data.megapixels import MAX_PIXELS, MEGAPIXELS, MOST_MEGAPIXELS, pixels_of
-from captioning.errors import InputError, UsageError
+from captioning.data.megapixels import (
+    MAX_PIXELS,
+    MEGAPIXELS,
+    MOST_MEGAPIXELS,
+    PhotoMegapixels,
+    pixels_of,
+)
+from captioning.errors import UsageError
+from captioning.numbers import (
+    BatchSize,
+    BeamWidth,
+    LengthPenalty,
+    MachineCount,
+    MaxLength,
+    MinLength,
+    NgramLength,
+    PositiveCount,
+    ProcessCount,
+    Seed,
+    Temperature,
+    TopK,
+    TopP,
+    option,
+)
 
 if TYPE_CHECKING:
     from captioning.models import Captioner, Search
@@ -24,19 +46,13 @@ Commands = argparse._SubParsersAction
 """What a command adds itself to."""
 
 
-def positive(text: str) -> int:
-    """A number of at least one, as argparse reads it."""
-    if text.isdecimal() and int(text) > 0:
-        return int(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+positive = option(PositiveCount)
+"""A number of at least one, as argparse reads it."""
 
 
 def megapixels(text: str) -> int:
     """A limit in megapixels, in pixels."""
-    try:
-        return pixels_of(float(text))
-    except (InputError, OverflowError) as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    return pixels_of(option(PhotoMegapixels)(text))
 
 
 def add_photo_limit(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +79,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--batch-size",
-        type=positive,
+        type=option(BatchSize),
         default=16,
         metavar="N",
         help="photos at a time (default: 16)",
@@ -85,17 +101,23 @@ def add_search(parser: argparse.ArgumentParser) -> None:
         "search", "how words are chosen; what is not given is as the model was trained"
     )
     kind = search.add_mutually_exclusive_group()
-    kind.add_argument("--beam", type=int, metavar="N", help="beam search of this width")
+    kind.add_argument(
+        "--beam", type=option(BeamWidth), metavar="N", help="beam search of this width"
+    )
     kind.add_argument("--greedy", action="store_true", help="always the most probable word")
     kind.add_argument("--sample", action="store_true", help="draw words by their probability")
-    search.add_argument("--temperature", type=float, help="of sampling")
-    search.add_argument("--top-k", type=int, help="sample from the k best words")
-    search.add_argument("--top-p", type=float, help="sample from the best words of this mass")
-    search.add_argument("--length-penalty", type=float, help="0 favours short captions, 1 none")
-    search.add_argument("--max-length", type=int, help="most words")
-    search.add_argument("--min-length", type=int, help="fewest words")
-    search.add_argument("--no-repeat-ngram", type=int, help="no n words twice")
-    search.add_argument("--seed", type=int, default=0, help="of sampling (default: 0)")
+    search.add_argument("--temperature", type=option(Temperature), help="of sampling")
+    search.add_argument("--top-k", type=option(TopK), help="sample from the k best words")
+    search.add_argument(
+        "--top-p", type=option(TopP), help="sample from the best words of this mass"
+    )
+    search.add_argument(
+        "--length-penalty", type=option(LengthPenalty), help="0 favours short captions, 1 none"
+    )
+    search.add_argument("--max-length", type=option(MaxLength), help="most words")
+    search.add_argument("--min-length", type=option(MinLength), help="fewest words")
+    search.add_argument("--no-repeat-ngram", type=option(NgramLength), help="no n words twice")
+    search.add_argument("--seed", type=option(Seed), default=0, help="of sampling (default: 0)")
 
 
 def add_processes(parser: argparse.ArgumentParser) -> None:
@@ -105,13 +127,17 @@ def add_processes(parser: argparse.ArgumentParser) -> None:
     )
     processes.add_argument(
         "--devices",
-        type=positive,
+        type=option(ProcessCount),
         default=1,
         metavar="N",
         help="GPUs, or processes with --device cpu, on each machine (default: 1)",
     )
     processes.add_argument(
-        "--num-nodes", type=positive, default=1, metavar="N", help="machines (default: 1)"
+        "--num-nodes",
+        type=option(MachineCount),
+        default=1,
+        metavar="N",
+        help="machines (default: 1)",
     )
 
 

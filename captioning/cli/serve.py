@@ -4,8 +4,9 @@ import argparse
 import socket
 from pathlib import Path
 
-from captioning.cli.options import Commands, add_model, add_search, model_and_search, positive
+from captioning.cli.options import Commands, add_model, add_search, model_and_search
 from captioning.errors import UsageError
+from captioning.numbers import Megabytes, Megapixels, Port, Requests, Seconds, option
 
 
 def add(commands: Commands) -> None:
@@ -29,36 +30,44 @@ def add(commands: Commands) -> None:
         "addresses in numbers are allowed anyway",
     )
     where.add_argument(
-        "--port", type=_port, default=8000, metavar="N", help="0 for any free one (default: 8000)"
+        "--port",
+        type=option(Port),
+        default=8000,
+        metavar="N",
+        help="0 for any free one (default: 8000)",
     )
     limits = parser.add_argument_group("limits", "what is refused")
     limits.add_argument(
-        "--max-megabytes", type=positive, default=20, metavar="N", help="of a photo (default: 20)"
+        "--max-megabytes",
+        type=option(Megabytes),
+        default=20,
+        metavar="N",
+        help="of a photo (default: 20)",
     )
     limits.add_argument(
         "--max-megapixels",
-        type=positive,
+        type=option(Megapixels),
         default=50,
         metavar="N",
         help="of a photo; decoding takes some 10 MB for each (default: 50)",
     )
     limits.add_argument(
         "--timeout",
-        type=positive,
+        type=option(Seconds),
         default=30,
         metavar="S",
         help="seconds from a request to its answer (default: 30)",
     )
     limits.add_argument(
         "--queue",
-        type=positive,
+        type=option(Requests),
         default=64,
         metavar="N",
         help="requests that are answered or wait at a time (default: 64)",
     )
     limits.add_argument(
         "--max-connections",
-        type=positive,
+        type=option(Requests),
         default=256,
         metavar="N",
         help="open at a time; fewer where `ulimit -n` leaves no room for as many (default: 256)",
@@ -98,12 +107,6 @@ def run(options: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             return 0  # the way to end it
     return 0
-
-
-def _port(text: str) -> int:
-    if text.isdecimal() and int(text) < 2**16:
-        return int(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is not a port, 0 to 65535")
 
 
 def _socket(host: str, port: int) -> socket.socket:

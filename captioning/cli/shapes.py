@@ -3,6 +3,7 @@
 import argparse
 
 from captioning.cli.options import Commands
+from captioning.numbers import ScenePixels, Scenes, Seed, option
 from captioning.terminal import printable
 
 
@@ -10,11 +11,11 @@ def add(commands: Commands) -> None:
     """Tell the parser of this command."""
     parser = commands.add_parser("shapes", help="draw the data set of simple scenes")
     parser.add_argument("directory", metavar="DIR", help="where to draw it")
-    parser.add_argument("--train", type=int, default=6000, help="scenes to train on")
-    parser.add_argument("--val", type=int, default=500, help="scenes to validate on")
-    parser.add_argument("--test", type=int, default=500, help="scenes held out")
-    parser.add_argument("--pixels", type=int, default=128, help="side of a picture")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--train", type=option(Scenes), default=6000, help="scenes to train on")
+    parser.add_argument("--val", type=option(Scenes), default=500, help="scenes to validate on")
+    parser.add_argument("--test", type=option(Scenes), default=500, help="scenes held out")
+    parser.add_argument("--pixels", type=option(ScenePixels), default=128, help="side of a picture")
+    parser.add_argument("--seed", type=option(Seed), default=0)
     parser.set_defaults(run=run)
 
 

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 from captioning.data.dataset import Batch, CaptionDataset, collate, sided
 from captioning.data.extraction import feature_cache
 from captioning.data.features import FeatureCache
-from captioning.data.megapixels import MEGAPIXELS, pixels_of
+from captioning.data.megapixels import MEGAPIXELS, PhotoMegapixels, pixels_of
 from captioning.data.preprocessing import MirroredPreprocessing, Preprocessing
 from captioning.data.readers import Reader
 from captioning.data.records import Record
@@ -19,9 +19,20 @@ from captioning.data.tokenizers import TokenizerName
 from captioning.data.vocabulary import Vocabulary
 from captioning.data.workers import give_way
 from captioning.errors import InputError
+from captioning.numbers import (
+    BatchSize,
+    CaptionsPerImage,
+    Checked,
+    Count,
+    ImageSize,
+    PositiveCount,
+    Seed,
+    TokensPerCaption,
+    Workers,
+)
 
 
-class CaptionData(pl.LightningDataModule):
+class CaptionData(Checked, pl.LightningDataModule):
     """Training and validation batches of a data set, and the vocabulary of its training captions.
 
     Args:
@@ -50,28 +61,28 @@ class CaptionData(pl.LightningDataModule):
             NLTK's treebank, wordpunct or tweet; see `captioning.data.tokenizers`.
 
     Raises:
-        InputError: `max_megapixels` is out of its range, a split is missing or empty, or
-            `features` goes with augmented images, or `mirror` without features.
+        InputError: a number is out of its range, a split is missing or empty, or `features` goes
+            with augmented images, or `mirror` without features.
     """
 
     def __init__(
         self,
         reader: Reader,
-        size: int = 224,
-        batch_size: int = 32,
-        captions_per_image: int = 5,
-        min_count: int = 5,
-        max_tokens: int = 50,
+        size: ImageSize = 224,
+        batch_size: BatchSize = 32,
+        captions_per_image: CaptionsPerImage = 5,
+        min_count: Count = 5,
+        max_tokens: TokensPerCaption = 50,
         augment: bool = False,
         features: str | None = None,
         mirror: bool = False,
         similar_lengths: bool = True,
-        workers: int = 1,
-        limit: int | None = None,
+        workers: Workers = 1,
+        limit: PositiveCount | None = None,
         train_split: str = "train",
         val_split: str = "val",
-        seed: int = 0,
-        max_megapixels: float = MEGAPIXELS,
+        seed: Seed = 0,
+        max_megapixels: PhotoMegapixels = MEGAPIXELS,
         tokenizer: TokenizerName = "ptb",
     ) -> None:
         super().__init__()

@@ -14,6 +14,7 @@ from torch import Tensor
 from captioning.configurable import Configurable
 from captioning.data.images import ReducedImage, Upload, opened
 from captioning.data.megapixels import MAX_PIXELS
+from captioning.numbers import ImageSize
 
 MARGIN = 7 / 8
 """While training with augmentation, the side of a random crop over the photo's short side."""
@@ -47,7 +48,7 @@ class Preprocessing(Configurable):
             does not depend on it, so features and checkpoints do not either.
     """
 
-    def __init__(self, size: int = 224) -> None:
+    def __init__(self, size: ImageSize = 224) -> None:
         self.size = size
         self.max_pixels = MAX_PIXELS
 

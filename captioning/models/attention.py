@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from captioning.configurable import Configurable
 from captioning.models.energies import Energies, add_energy_gradients, exponential
 from captioning.models.linear import Linear
+from captioning.numbers import AnnotationWidth, Width
 
 
 class Attended(NamedTuple):
@@ -65,7 +66,9 @@ class Attention(Configurable, nn.Module):
         attention_dim: A, width of the space in which queries meet keys.
     """
 
-    def __init__(self, query_dim: int, annotation_dim: int, attention_dim: int) -> None:
+    def __init__(
+        self, query_dim: AnnotationWidth, annotation_dim: AnnotationWidth, attention_dim: Width
+    ) -> None:
         super().__init__()
         self.key = Linear(annotation_dim, attention_dim)
         self.query = Linear(query_dim, attention_dim, bias=False)
@@ -142,7 +145,9 @@ class AdditiveAttention(Attention):
     keys are exponentials here.
     """
 
-    def __init__(self, query_dim: int, annotation_dim: int, attention_dim: int) -> None:
+    def __init__(
+        self, query_dim: AnnotationWidth, annotation_dim: AnnotationWidth, attention_dim: Width
+    ) -> None:
         super().__init__(query_dim, annotation_dim, attention_dim)
         self.energy = nn.Linear(attention_dim, 1, bias=False)
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from captioning.configurable import Configurable
 from captioning.models.likelihood import cross_entropy
 from captioning.models.rows import Word
+from captioning.numbers import AnnotationWidth, VocabularySize
 
 State = dict[str, Tensor]
 """What a decoder carries from word to word: tensors (B, N, ...), so that following a beam is one
@@ -70,7 +71,7 @@ class Decoder(Configurable, nn.Module):
         vocab_size: V, special tokens included.
     """
 
-    def __init__(self, annotation_dim: int, vocab_size: int) -> None:
+    def __init__(self, annotation_dim: AnnotationWidth, vocab_size: VocabularySize) -> None:
         super().__init__()
         self.annotation_dim = annotation_dim
         self.vocab_size = vocab_size

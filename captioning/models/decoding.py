@@ -12,11 +12,21 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from captioning.data.vocabulary import EOS, PAD
-from captioning.errors import InputError
 from captioning.models.best import best
 from captioning.models.decoder import Memory, State, Step
 from captioning.models.paths import Paths, following
 from captioning.models.search import Search
+from captioning.numbers import (
+    BeamWidth,
+    LengthPenalty,
+    MaxLength,
+    MinLength,
+    NgramLength,
+    Samples,
+    Temperature,
+    TopK,
+    TopP,
+)
 
 
 class _Walk(Search):
@@ -54,7 +64,12 @@ class Greedy(_Walk):
 
     captions = 1
 
-    def __init__(self, max_length: int = 20, min_length: int = 1, no_repeat_ngram: int = 0) -> None:
+    def __init__(
+        self,
+        max_length: MaxLength = 20,
+        min_length: MinLength = 1,
+        no_repeat_ngram: NgramLength = 0,
+    ) -> None:
         super().__init__(max_length, min_length, no_repeat_ngram, length_penalty=1.0)
 
     def _choose(self, scores: Float[Tensor, "r V"]) -> Int[Tensor, "r"]:
@@ -79,20 +94,15 @@ class Sampling(_Walk):
 
     def __init__(
         self,
-        captions: int = 1,
-        temperature: float = 1.0,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        max_length: int = 20,
-        min_length: int = 1,
-        no_repeat_ngram: int = 0,
+        captions: Samples = 1,
+        temperature: Temperature = 1.0,
+        top_k: TopK = 0,
+        top_p: TopP = 1.0,
+        max_length: MaxLength = 20,
+        min_length: MinLength = 1,
+        no_repeat_ngram: NgramLength = 0,
     ) -> None:
         super().__init__(max_length, min_length, no_repeat_ngram, length_penalty=1.0)
-        if captions < 1 or temperature <= 0 or top_k < 0 or not 0 < top_p <= 1:
-            raise InputError(
-                f"cannot draw {captions} captions at temperature {temperature}, top_k {top_k}, "
-                f"top_p {top_p}; give captions >= 1, temperature > 0, top_k >= 0, 0 < top_p <= 1"
-            )
         self.captions = captions
         self.temperature = temperature
         self.top_k = top_k
@@ -127,15 +137,13 @@ class BeamSearch(Search):
 
     def __init__(
         self,
-        width: int = 3,
-        length_penalty: float = 1.0,
-        max_length: int = 20,
-        min_length: int = 1,
-        no_repeat_ngram: int = 0,
+        width: BeamWidth = 3,
+        length_penalty: LengthPenalty = 1.0,
+        max_length: MaxLength = 20,
+        min_length: MinLength = 1,
+        no_repeat_ngram: NgramLength = 0,
     ) -> None:
         super().__init__(max_length, min_length, no_repeat_ngram, length_penalty)
-        if width < 1:
-            raise InputError(f"a beam search needs a width of at least 1, not {width}")
         self.width = width
 
     def _begun(self, memory: Memory) -> Paths:

@@ -5,6 +5,7 @@ cells and C channels of the last frozen stage.
 """
 
 import math
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,9 @@ from captioning.configurable import Configurable
 from captioning.errors import InputError
 from captioning.models.backbones import SmallCNN
 from captioning.models.folding import folded
+from captioning.models.integrity import check_archive, check_finite
 from captioning.models.startup import torchvision_models
+from captioning.numbers import Grid, TrainableStages
 from captioning.untrusted import opened
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -78,7 +81,8 @@ class CNNEncoder(Configurable, nn.Module):
         annotation_dim: D.
 
     Raises:
-        InputError: unknown backbone, or weights that cannot be had or do not fit.
+        InputError: unknown backbone, more stages than it has, or weights that cannot be had or do
+            not fit.
     """
 
     mean: Tensor
@@ -88,14 +92,19 @@ class CNNEncoder(Configurable, nn.Module):
         self,
         backbone: str = "resnet101",
         weights: str | None = "DEFAULT",
-        grid: int | None = None,
-        trainable_stages: int = 0,
+        grid: Grid | None = None,
+        trainable_stages: TrainableStages = 0,
     ) -> None:
         super().__init__()
         if backbone not in BACKBONES:
             raise InputError(f"unknown backbone {backbone!r}; choose from {', '.join(BACKBONES)}")
         model = _model(backbone, weights)
         self.stages = nn.ModuleList(BACKBONES[backbone](model))
+        if trainable_stages > len(self.stages):
+            raise InputError(
+                f"trainable_stages: {backbone} has {len(self.stages)} stages; give a number from 0 "
+                f"to {len(self.stages)}, or -1 for all, not {trainable_stages}"
+            )
         self.pool = nn.AdaptiveAvgPool2d(grid) if grid else nn.Identity()
         self.register_buffer("mean", torch.tensor(IMAGENET_MEAN).view(3, 1, 1) * 255)
         self.register_buffer("std", torch.tensor(IMAGENET_STD).view(3, 1, 1) * 255)
@@ -222,11 +231,12 @@ def _model(backbone: str, weights: str | None) -> nn.Module:
     else:
         state = _read(Path(weights))
     try:
-        model.load_state_dict(state)
-    except (RuntimeError, AttributeError, TypeError):
+        model.load_state_dict(state)  # of any version: early ones hold fewer statistics
+    except (RuntimeError, AttributeError, KeyError, TypeError, ValueError):
         raise InputError(
             f"{weights}: not the state dict of a {backbone}; give the weights of that backbone"
         ) from None
+    check_finite(Path(weights), model.state_dict())
     return model
 
 
@@ -243,6 +253,9 @@ def _download(weights: Any) -> dict[str, Tensor]:
 
 def _read(path: Path) -> Any:
     with opened(path) as file:
+        if zipfile.is_zipfile(file):  # older versions of torch wrote no archives
+            check_archive(path, whole=True)
+        file.seek(0)
         try:
             return torch.load(file, map_location="cpu", weights_only=True)
         except Exception:  # torch.load raises a dozen kinds for a file that holds no weights

@@ -16,6 +16,7 @@ from captioning.models.likelihood import linear_cross_entropy
 from captioning.models.linear import Linear, linear, packed
 from captioning.models.recurrence import Parts, lstm_cell, recur
 from captioning.models.rows import Rows, Word
+from captioning.numbers import AnnotationWidth, ShareBelowOne, VocabularySize, Width
 
 
 class LSTMDecoder(Decoder):
@@ -47,15 +48,15 @@ class LSTMDecoder(Decoder):
 
     def __init__(
         self,
-        annotation_dim: int,
-        vocab_size: int,
-        embedding_dim: int = 512,
-        hidden_dim: int = 512,
-        attention_dim: int = 512,
+        annotation_dim: AnnotationWidth,
+        vocab_size: VocabularySize,
+        embedding_dim: Width = 512,
+        hidden_dim: Width = 512,
+        attention_dim: Width = 512,
         attention: type[Attention] = AdditiveAttention,
-        projection_dim: int | None = None,
-        dropout: float = 0.5,
-        annotation_dropout: float = 0.0,
+        projection_dim: Width | None = None,
+        dropout: ShareBelowOne = 0.5,
+        annotation_dropout: ShareBelowOne = 0.0,
         tie_embeddings: bool = False,
         query_with_word: bool = False,
     ) -> None:

@@ -18,6 +18,7 @@ from captioning.data.vocabulary import BOS, EOS, PAD, UNK
 from captioning.errors import InputError
 from captioning.models.decoder import Decoder, Memory, State, Step
 from captioning.models.paths import Paths, following
+from captioning.numbers import LengthPenalty, MaxLength, MinLength, NgramLength
 
 MANY = 16
 """Captions for which it pays to prepare the decoder for one search."""
@@ -57,16 +58,20 @@ class Search(Configurable):
             mean log probability of their words.
 
     Raises:
-        InputError: a limit makes no sense.
+        InputError: a limit is out of its range.
     """
 
     def __init__(
-        self, max_length: int, min_length: int, no_repeat_ngram: int, length_penalty: float
+        self,
+        max_length: MaxLength,
+        min_length: MinLength,
+        no_repeat_ngram: NgramLength,
+        length_penalty: LengthPenalty,
     ) -> None:
-        if max_length < 1 or not 0 <= min_length <= max_length or no_repeat_ngram < 0:
+        if min_length > max_length:
             raise InputError(
-                f"lengths from {min_length} to {max_length} words with no_repeat_ngram "
-                f"{no_repeat_ngram} cannot be searched; give 0 <= min_length <= max_length"
+                f"no caption has at least {min_length} and at most {max_length} words; "
+                "give 0 <= min_length <= max_length"
             )
         self.max_length = max_length
         self.min_length = min_length

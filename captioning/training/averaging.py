@@ -6,8 +6,10 @@ import torch
 from pytorch_lightning.callbacks import WeightAveraging
 from torch import Tensor
 
+from captioning.numbers import Checked, Share
 
-class ExponentialAverage(WeightAveraging):
+
+class ExponentialAverage(Checked, WeightAveraging):
     """Validates and keeps an exponential moving average of the weights.
 
     Unlike in Lightning's `EMAWeightAveraging`, the average soon forgets a random start; and what
@@ -25,7 +27,7 @@ class ExponentialAverage(WeightAveraging):
             (1 + step) / (10 + step).
     """
 
-    def __init__(self, decay: float = 0.999, keeps_start: bool = False) -> None:
+    def __init__(self, decay: Share = 0.999, keeps_start: bool = False) -> None:
         super().__init__(use_buffers=False, multi_avg_fn=self._average)
         self.decay = decay
         self.keeps_start = keeps_start

@@ -19,10 +19,11 @@ from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
 from captioning.metrics.captions import BLEU, ROUGEL, CIDEr, Variety
 from captioning.models import Captioner, CNNEncoder, Decoder, Search, load
+from captioning.numbers import Checked, LearningRate, Share, WeightDecay
 from captioning.training.objectives import CrossEntropy, Objective
 
 
-class CaptioningModule(pl.LightningModule):
+class CaptioningModule(Checked, pl.LightningModule):
     """Trains a captioner.
 
     Args:
@@ -41,7 +42,7 @@ class CaptioningModule(pl.LightningModule):
         warmup: share of the training in which the learning rate rises, before its cosine decay.
 
     Raises:
-        InputError: `initial` holds another model.
+        InputError: a number is out of its range, or `initial` holds another model.
     """
 
     def __init__(
@@ -53,10 +54,10 @@ class CaptioningModule(pl.LightningModule):
         search: Search,
         objective: Objective | None = None,
         initial: str | None = None,
-        learning_rate: float = 8e-4,
-        encoder_learning_rate: float = 1e-4,
-        weight_decay: float = 0.01,
-        warmup: float = 0.1,
+        learning_rate: LearningRate = 8e-4,
+        encoder_learning_rate: LearningRate = 1e-4,
+        weight_decay: WeightDecay = 0.01,
+        warmup: Share = 0.1,
     ) -> None:
         super().__init__()
         self.captioner = Captioner(

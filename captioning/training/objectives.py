@@ -14,6 +14,7 @@ from captioning.data.dataset import Batch
 from captioning.data.records import Record
 from captioning.data.vocabulary import PAD
 from captioning.models import Captioner
+from captioning.numbers import Checked, Importance, ShareBelowOne
 from captioning.training.losses import doubly_stochastic_penalty
 
 
@@ -31,7 +32,7 @@ class Loss(NamedTuple):
     figures: dict[str, float | Tensor]
 
 
-class Objective(ABC):
+class Objective(Checked, ABC):
     """What a training minimises."""
 
     @abstractmethod
@@ -62,7 +63,9 @@ class CrossEntropy(Objective):
         attention_penalty: lambda of eq. 14, in the paper's proportion.
     """
 
-    def __init__(self, label_smoothing: float = 0.1, attention_penalty: float = 1.0) -> None:
+    def __init__(
+        self, label_smoothing: ShareBelowOne = 0.1, attention_penalty: Importance = 1.0
+    ) -> None:
         self.label_smoothing = label_smoothing
         self.attention_penalty = attention_penalty
 

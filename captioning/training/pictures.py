@@ -11,6 +11,7 @@ from pytorch_lightning.loggers import WandbLogger
 from captioning.data.images import read_image
 from captioning.data.records import Record
 from captioning.models import Caption
+from captioning.numbers import Checked, TableImages
 from captioning.viewing import viewer
 from captioning.viewing.overlay import LONG_SIDE, word_pictures
 
@@ -21,7 +22,7 @@ RUNNERS_UP = 3
 """Other words that the interactive view tells of each word."""
 
 
-class ValidationTable(pl.Callback):
+class ValidationTable(Checked, pl.Callback):
     """Logs a W&B table of fixed validation images, and how the scores of all of them spread.
 
     A row has the photo, its references, the caption, its scores, the interactive view of its
@@ -31,7 +32,7 @@ class ValidationTable(pl.Callback):
         images: how many images, taken evenly from the validation split; 0 for no table.
     """
 
-    def __init__(self, images: int = 8) -> None:
+    def __init__(self, images: TableImages = 8) -> None:
         self.images = images
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:

@@ -13,13 +13,13 @@ from captioning.data.dataset import Batch
 from captioning.data.records import Record
 from captioning.data.tokens import tokenize
 from captioning.data.vocabulary import BOS, EOS, SPECIAL, Vocabulary
-from captioning.errors import InputError
 from captioning.metrics.cider import DocumentFrequencies
 from captioning.metrics.reward import Reward
 from captioning.metrics.words import generated_words
 from captioning.models import Captioner, Decoded, Decoder, Sampling
 from captioning.models.decoder import Memory
 from captioning.models.search import NEVER
+from captioning.numbers import ComparedSamples, Importance, MaxLength
 from captioning.training.objectives import Loss, Objective
 
 Caption = tuple[str, ...]
@@ -43,14 +43,12 @@ class SelfCritical(Objective):
         max_length: the most words of a sample.
 
     Raises:
-        InputError: there is nothing to compare a sample with.
+        InputError: a number is out of its range; one sample has no other to be compared with.
     """
 
-    def __init__(self, samples: int = 5, bleu: float = 0.0, max_length: int = 20) -> None:
-        if samples < 2:
-            raise InputError(
-                f"{samples} sample per image has no other to be compared with; give samples >= 2"
-            )
+    def __init__(
+        self, samples: ComparedSamples = 5, bleu: Importance = 0.0, max_length: MaxLength = 20
+    ) -> None:
         self.sampling = Sampling(captions=samples, max_length=max_length, min_length=0)
         self.bleu = bleu
         self._references: dict[int | str, list[Caption]] = {}

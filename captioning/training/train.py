@@ -49,6 +49,7 @@ from captioning.training.permitted import check_parsed, import_modules, permit
 from captioning.training.pictures import ValidationTable
 from captioning.training.progress import Progress
 from captioning.training.quiet import quiet
+from captioning.training.ranges import check_ranges
 
 
 class TrainCLI(LightningCLI):
@@ -142,7 +143,8 @@ class TrainCLI(LightningCLI):
         """Read the options.
 
         Raises:
-            UsageError: an option that there is not, or a value that does not fit.
+            UsageError: an option that there is not, or a value that does not fit, or a number
+                that is out of its range.
         """
         known = [action.dest for action in parser._actions]
         check_files(args, {name.partition(".")[0] for name in known if "." in name})
@@ -151,6 +153,7 @@ class TrainCLI(LightningCLI):
         except ArgumentError as error:
             raise UsageError(complaint(str(error), known)) from None
         check_parsed(self.config, self.permitted)
+        check_ranges(self.config.as_dict())
 
     def instantiate_classes(self) -> None:
         """Build what the options describe.

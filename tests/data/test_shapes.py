@@ -324,7 +324,7 @@ def test_a_directory_with_other_files_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_number_out_of_range_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="seed is -1; give a number from 0"):
+    with pytest.raises(InputError, match=r"seed: give a whole number from 0 to .*, not -1"):
         draw(tmp_path, seed=-1)
 
 

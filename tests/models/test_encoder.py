@@ -208,7 +208,7 @@ def test_the_grid_sets_the_number_of_regions() -> None:
     assert CNNEncoder("small", weights=None, grid=3)(images()).shape == (2, 9, 196)
 
 
-@pytest.mark.parametrize(("trainable_stages", "first"), [(0, 2), (1, 1), (-1, 0), (9, 0)])
+@pytest.mark.parametrize(("trainable_stages", "first"), [(0, 2), (1, 1), (-1, 0), (2, 0)])
 def test_training_moves_the_last_stages_and_nothing_else(trainable_stages: int, first: int) -> None:
     encoder = CNNEncoder("small", weights=None, trainable_stages=trainable_stages)
     before = {name: value.clone() for name, value in encoder.state_dict().items()}

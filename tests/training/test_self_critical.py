@@ -178,7 +178,7 @@ def test_dropout_rests_in_a_step_and_is_back_afterwards(captioner: Captioner) ->
 
 
 def test_one_sample_has_nothing_to_be_compared_with() -> None:
-    with pytest.raises(InputError, match="samples >= 2"):
+    with pytest.raises(InputError, match="samples: give a whole number from 2 to"):
         SelfCritical(samples=1)
 
 

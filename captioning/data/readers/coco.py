@@ -11,6 +11,7 @@ from captioning.data.readers.fields import field, short
 from captioning.data.readers.reader import Contents, Problem, Reader, folder_of, in_order
 from captioning.data.records import ImageObject, Record
 from captioning.errors import InputError
+from captioning.numbers import Year
 from captioning.untrusted import read_json
 
 CAPTIONS_REMEDY = "expected COCO's captions format (images with id, annotations with caption)"
@@ -41,7 +42,7 @@ class Coco(Reader):
         root: str | Path,
         images: str | Path | None = None,
         annotations: str | Path | None = None,
-        year: int | None = None,
+        year: Year | None = None,
         objects: bool = True,
     ) -> None:
         super().__init__(root)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from captioning.data.records import Record
 from captioning.errors import InputError
+from captioning.numbers import Checked
 
 SPLITS = ("train", "val", "test")
 
@@ -40,7 +41,7 @@ class Contents:
     problems: list[Problem]
 
 
-class Reader(ABC):
+class Reader(Checked, ABC):
     """A data set in one file format.
 
     Args:

@@ -12,6 +12,7 @@ from captioning.data.readers.fields import field
 from captioning.data.readers.reader import Contents, Reader, in_order
 from captioning.data.records import Record
 from captioning.errors import InputError
+from captioning.numbers import ShareBelowOne
 from captioning.untrusted import json_of, text_of
 
 TABLES = ("captions.csv", "captions.jsonl")
@@ -35,11 +36,9 @@ class CaptionTable(Reader):
     """
 
     def __init__(
-        self, root: str | Path, images: str | Path | None = None, val_fraction: float = 0.1
+        self, root: str | Path, images: str | Path | None = None, val_fraction: ShareBelowOne = 0.1
     ) -> None:
         super().__init__(root)
-        if not 0 <= val_fraction < 1:
-            raise InputError(f"val_fraction is {val_fraction}; give a number from 0 to below 1")
         self.images = None if images is None else Path(images)
         self.val_fraction = val_fraction
 

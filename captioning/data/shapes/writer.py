@@ -16,6 +16,7 @@ from captioning.data.shapes.language import captions
 from captioning.data.shapes.scene import KINDS, Background, Scene, Shape, random_scene
 from captioning.errors import InputError, as_input_error
 from captioning.files import write_json
+from captioning.numbers import ScenePixels, Scenes, Seed, check
 from captioning.untrusted import read_json
 
 SETTINGS = "shapes.json"
@@ -25,11 +26,11 @@ ROOM = 1_000_000  # ids of each split, so that an id depends on no split's lengt
 
 def write_shapes(
     directory: str | Path,
-    train: int = 6000,
-    val: int = 500,
-    test: int = 500,
-    pixels: int = 128,
-    seed: int = 0,
+    train: Scenes = 6000,
+    val: Scenes = 500,
+    test: Scenes = 500,
+    pixels: ScenePixels = 128,
+    seed: Seed = 0,
     progress: bool = True,
 ) -> None:
     """Draw a data set of scenes with captions, boxes and masks in COCO's layout.
@@ -48,7 +49,7 @@ def write_shapes(
         val: scenes to validate on.
         test: held-out scenes.
         pixels: side of the square pictures.
-        seed: not negative.
+        seed: of the scenes.
         progress: show a progress bar on stderr.
 
     Raises:
@@ -57,13 +58,7 @@ def write_shapes(
     """
     directory = Path(directory)
     counts = {"train": train, "val": val, "test": test}
-    for argument, value, least, most in [
-        *((split, count, 1, ROOM) for split, count in counts.items()),
-        ("pixels", pixels, 32, 4096),
-        ("seed", seed, 0, 2**63),
-    ]:
-        if not least <= value <= most:
-            raise InputError(f"{argument} is {value}; give a number from {least} to {most}")
+    check("shapes", write_shapes, counts | {"pixels": pixels, "seed": seed})
     settings = {"shapes": 1, **counts, "pixels": pixels, "seed": seed}
     _claim(directory, settings)
 
