@@ -1,6 +1,9 @@
 """How many pixels a photo may have; imports nothing heavy, for the sake of the options."""
 
+from typing import Annotated
+
 from captioning.errors import InputError
+from captioning.numbers import Range, complaint, shown
 
 MEGAPIXELS = 100.0
 """Of more a photo is refused unless a call says otherwise; most cameras stay below it."""
@@ -8,17 +11,17 @@ MEGAPIXELS = 100.0
 MOST_MEGAPIXELS = 178.0
 """What can be allowed at most: Pillow's own limit against decompression bombs."""
 
+PhotoMegapixels = Annotated[float, Range(0, round(MOST_MEGAPIXELS), above=True)]
+
 MAX_PIXELS = int(MEGAPIXELS * 1_000_000)
 
 
-def pixels_of(megapixels: float) -> int:
+def pixels_of(megapixels: PhotoMegapixels) -> int:
     """The limit in pixels that an option, a config or a call gives in millions.
 
     Raises:
         InputError: it is not above 0 and at most `MOST_MEGAPIXELS`.
     """
-    if not 0 < megapixels <= MOST_MEGAPIXELS:
-        raise InputError(
-            f"max_megapixels {megapixels!r} is not above 0 and at most {MOST_MEGAPIXELS:g}"
-        )
+    if wanted := complaint(PhotoMegapixels, megapixels):
+        raise InputError(f"max_megapixels: give {wanted}, not {shown(megapixels)}")
     return int(megapixels * 1_000_000)

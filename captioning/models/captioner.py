@@ -14,6 +14,7 @@ from captioning.configurable import build
 from captioning.data.images import Upload
 from captioning.data.preprocessing import Preprocessing, View
 from captioning.data.vocabulary import EOS, PAD, Vocabulary
+from captioning.errors import InputError
 from captioning.models.caption import Caption, RunnerUp
 from captioning.models.decoder import Decoder
 from captioning.models.decoding import BeamSearch
@@ -21,6 +22,7 @@ from captioning.models.encoder import CNNEncoder
 from captioning.models.joint_encoder import JointEncoder
 from captioning.models.runners_up import RunnersUp, find_runners_up
 from captioning.models.search import Decoded, Search
+from captioning.numbers import shown
 
 
 class Captioner(nn.Module):
@@ -69,14 +71,29 @@ class Captioner(nn.Module):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "Captioner":
-        """The captioner that `config` describes, with random parameters."""
-        return cls(
-            encoder=build(config["encoder"], weights=None),
-            decoder=build(config["decoder"]),
-            vocabulary=Vocabulary(config["vocabulary"]),
-            preprocessing=build(config["preprocessing"]),
-            search=build(config["search"]),
+        """The captioner that `config` describes, with random parameters.
+
+        Raises:
+            InputError: a part is missing, is of another kind, or does not fit the others.
+        """
+        for name in ("encoder", "decoder", "vocabulary", "preprocessing", "search"):
+            if name not in config:
+                raise InputError(f"the model's {name} is missing")
+        captioner = cls(
+            encoder=_part("encoder", CNNEncoder, build(config["encoder"], weights=None)),
+            decoder=_part("decoder", Decoder, build(config["decoder"])),
+            vocabulary=_vocabulary(config["vocabulary"]),
+            preprocessing=_part("preprocessing", Preprocessing, build(config["preprocessing"])),
+            search=_part("search", Search, build(config["search"])),
         )
+        wanted = captioner.encoder.annotation_dim, len(captioner.vocabulary)
+        given = captioner.decoder.annotation_dim, captioner.decoder.vocab_size
+        if wanted != given:
+            raise InputError(
+                f"the decoder is for annotation vectors of width {given[0]} and {given[1]} words, "
+                f"the model's are of width {wanted[0]} and {wanted[1]}"
+            )
+        return captioner
 
     @property
     def device(self) -> torch.device:
@@ -139,7 +156,7 @@ class Captioner(nn.Module):
                 once more.
 
         Raises:
-            InputError: a photo cannot be read.
+            InputError: a photo cannot be read, or the model's numbers overflow.
         """
         views = [photo if isinstance(photo, View) else self.view(photo) for photo in photos]
         if not views:
@@ -147,6 +164,8 @@ class Captioner(nn.Module):
         images = torch.stack([view.pixels for view in views]).to(self.device)
         annotations = self.encode(images)
         decoded = self.decode(annotations, search)
+        if decoded.scores.isnan().any():
+            raise InputError("the model's numbers overflow; give another checkpoint")
         others = None
         if runners_up:
             with self._search_precision(annotations.device):
@@ -206,3 +225,18 @@ class Captioner(nn.Module):
             )
             for of_word in zip(tokens, probabilities, strict=True)
         )
+
+
+def _part(name: str, kind: type, part: Any) -> Any:
+    if not isinstance(part, kind):
+        raise InputError(f"a {type(part).__name__} is no {name}")
+    return part
+
+
+def _vocabulary(words: Any) -> Vocabulary:
+    """The vocabulary of a list that anybody may have written."""
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise InputError(f"a vocabulary is a list of words, not {shown(words)}")
+    if len(set(words)) < len(words):
+        raise InputError("a word of the vocabulary occurs twice")
+    return Vocabulary(words)

@@ -19,6 +19,8 @@ from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
 from captioning.metrics.captions import BLEU, ROUGEL, CIDEr, Variety
 from captioning.models import Captioner, CNNEncoder, Decoder, Search, load
+from captioning.models.checkpoint import captioners_tensors
+from captioning.models.integrity import checksum
 from captioning.numbers import Checked, LearningRate, Share, WeightDecay
 from captioning.training.objectives import CrossEntropy, Objective
 
@@ -170,8 +172,10 @@ class CaptioningModule(Checked, pl.LightningModule):
         )
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Keep what `captioning.load` needs to build the captioner without data."""
+        """Keep what `captioning.load` builds the captioner from without data, with a checksum."""
         checkpoint["captioner"] = self.captioner.config
+        tensors = captioners_tensors(checkpoint)
+        checkpoint["checksum"] = checksum(checkpoint["captioner"], tensors)
 
 
 def start_from(checkpoint: str, captioner: Captioner) -> None:

@@ -88,7 +88,7 @@ def test_the_limit_of_a_preprocessing_is_no_part_of_what_a_checkpoint_keeps(tmp_
 
 @pytest.mark.parametrize("megapixels", [0.0, -1.0, MOST_MEGAPIXELS + 1, float("nan"), float("inf")])
 def test_a_limit_that_cannot_be_is_refused(megapixels: float) -> None:
-    with pytest.raises(InputError, match=r"max_megapixels .* is not above 0 and at most 178"):
+    with pytest.raises(InputError, match=r"max_megapixels: give a number above 0 and at most 178"):
         pixels_of(megapixels)
 
 

@@ -1,4 +1,5 @@
 import hashlib
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -294,3 +295,33 @@ def test_a_cell_of_the_small_backbone_looks_at_the_middle_of_its_place() -> None
     seen = image.grad[0].abs().sum(dim=0).nonzero().float()  # (pixels, row and column)
     middle = (seen.amin(dim=0) + seen.amax(dim=0)) / 2
     assert middle.tolist() == [3 * 8 + 3.5, 4 * 8 + 3.5]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_refused(tmp_path: Path, value: float) -> None:
+    state = SmallCNN().state_dict()
+    next(iter(state.values())).fill_(value)
+    torch.save(state, tmp_path / "weights.pth")
+    with pytest.raises(InputError, match=r"weights\.pth: \S+ holds numbers that are not finite"):
+        CNNEncoder("small", str(tmp_path / "weights.pth"))
+
+
+def test_weights_with_a_flipped_bit_are_refused(tmp_path: Path) -> None:
+    torch.save(SmallCNN().state_dict(), tmp_path / "weights.pth")
+    content = bytearray((tmp_path / "weights.pth").read_bytes())
+    content[len(content) // 2] ^= 1
+    (tmp_path / "weights.pth").write_bytes(content)
+    with pytest.raises(InputError, match=r"weights\.pth: damaged"):
+        CNNEncoder("small", str(tmp_path / "weights.pth"))
+
+
+def test_weights_of_an_early_version_hold_fewer_statistics(tmp_path: Path) -> None:
+    state = {k: v for k, v in SmallCNN().state_dict().items() if "num_batches" not in k}
+    torch.save(state, tmp_path / "weights.pth", _use_new_zipfile_serialization=False)
+    CNNEncoder("small", str(tmp_path / "weights.pth"))
+
+
+def test_weights_from_a_pipe_are_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "weights.pth")
+    with pytest.raises(InputError, match=r"weights\.pth: a pipe or a device"):
+        CNNEncoder("small", str(tmp_path / "weights.pth"))
