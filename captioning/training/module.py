@@ -120,6 +120,18 @@ class CaptioningModule(Checked, pl.LightningModule):
         for name, value in self.scores.compute().items():
             self.log(f"val/{name}", value.item(), prog_bar=name == "BLEU-4", sync_dist=True)
 
+    def trained_parameters(self) -> list[tuple[list[nn.Parameter], float]]:
+        """The optimizer's groups: decoder and encoder, each with its highest learning rate."""
+        groups: list[tuple[nn.Module, float]] = [
+            (self.captioner.decoder, self.learning_rate),
+            (self.captioner.encoder, self.encoder_learning_rate),
+        ]
+        return [
+            (trained, rate)
+            for part, rate in groups
+            if (trained := [p for p in part.parameters() if p.requires_grad])
+        ]
+
     def configure_optimizers(self) -> Any:
         """AdamW, one cycle of the learning rate over the whole training.
 
@@ -132,14 +144,8 @@ class CaptioningModule(Checked, pl.LightningModule):
                 "the learning rate falls until the training ends; give trainer.max_epochs or "
                 "trainer.max_steps"
             )
-        groups: list[tuple[nn.Module, float]] = [
-            (self.captioner.decoder, self.learning_rate),
-            (self.captioner.encoder, self.encoder_learning_rate),
-        ]
         parameters: list[dict[str, Any]] = [
-            {"params": trained, "lr": rate}
-            for part, rate in groups
-            if (trained := [p for p in part.parameters() if p.requires_grad])
+            {"params": trained, "lr": rate} for trained, rate in self.trained_parameters()
         ]
         # In one pass over the parameters, unless gradients are scaled, which clipping must undo.
         fused = self.trainer.precision != "16-mixed"

@@ -50,6 +50,7 @@ from captioning.training.pictures import ValidationTable
 from captioning.training.progress import Progress
 from captioning.training.quiet import quiet
 from captioning.training.ranges import check_ranges
+from captioning.training.resumption import check_resumable
 
 
 class TrainCLI(LightningCLI):
@@ -273,6 +274,8 @@ def train(arguments: list[str]) -> Path | None:
             cli.trainer.fit(cli.model, cli.datamodule)
             return None
         resumed = cli.last if cli.config.resume and cli.last.exists() else None
+        if resumed is not None:
+            check_resumable(resumed, cli.model)
         if cli.trainer.is_global_zero:
             if resumed is None:
                 for old in (cli.last, cli.best):  # of a run to be overwritten: never resume from it
