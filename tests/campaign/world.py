@@ -84,7 +84,7 @@ class World:
         """Write all of it; in a child, as it computes."""
         from captioning.cli import main
         from captioning.data.shapes import write_shapes
-        from tests.campaign.options import all_options
+        from tests.campaign.kinds.options import all_options
 
         write_shapes(self.shapes, train=6, val=4, test=2, pixels=48, progress=False)
         self.config.write_text(yaml.safe_dump(_settings(self.shapes)))

@@ -10,10 +10,10 @@ import yaml
 
 from tests.campaign import judge
 from tests.campaign.cases import Case, Kind, Steps
-from tests.campaign.damage import damaged
 from tests.campaign.forks import Call
-from tests.campaign.given import NUMBERS, WORDS
-from tests.campaign.places import Place, places
+from tests.campaign.kinds.damage import damaged
+from tests.campaign.kinds.given import NUMBERS, WORDS
+from tests.campaign.kinds.places import Place, places
 from tests.campaign.world import World
 
 MARK = f"touch {judge.MARKER}"

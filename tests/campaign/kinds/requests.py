@@ -13,10 +13,10 @@ from random import Random
 
 from tests.campaign import judge
 from tests.campaign.cases import Case, Kind, Steps
-from tests.campaign.damage import damaged
 from tests.campaign.forks import Call, Child
-from tests.campaign.given import NUMBERS, WORDS
-from tests.campaign.images import MAKERS
+from tests.campaign.kinds.damage import damaged
+from tests.campaign.kinds.given import NUMBERS, WORDS
+from tests.campaign.kinds.images import MAKERS
 from tests.campaign.world import World
 
 PATIENCE = 40.0

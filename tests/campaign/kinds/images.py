@@ -11,9 +11,9 @@ from PIL import Image, PngImagePlugin
 
 from tests.campaign import judge
 from tests.campaign.cases import Case, Kind, Steps
-from tests.campaign.damage import damaged
 from tests.campaign.forks import Call
-from tests.campaign.given import Given
+from tests.campaign.kinds.damage import damaged
+from tests.campaign.kinds.given import Given
 from tests.campaign.world import World
 
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "PPM", "ICO", "TGA", "PCX", "SGI")

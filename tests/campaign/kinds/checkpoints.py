@@ -10,9 +10,9 @@ from typing import Any
 
 from tests.campaign import judge
 from tests.campaign.cases import Case, Kind, Steps
-from tests.campaign.damage import damaged
 from tests.campaign.forks import Call
-from tests.campaign.places import NUMBERS, changed
+from tests.campaign.kinds.damage import damaged
+from tests.campaign.kinds.places import NUMBERS, changed
 from tests.campaign.world import World
 
 HOSTILE = b"\x80\x02cos\nsystem\nX\x0e\x00\x00\x00touch executedq\x00\x85R."

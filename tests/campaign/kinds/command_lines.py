@@ -8,8 +8,8 @@ from random import Random
 from tests.campaign import judge
 from tests.campaign.cases import Case, Kind, Steps
 from tests.campaign.forks import Call
-from tests.campaign.given import NUMBERS, WORDS, Given
-from tests.campaign.options import Option
+from tests.campaign.kinds.given import NUMBERS, WORDS, Given
+from tests.campaign.kinds.options import Option
 from tests.campaign.world import World
 
 STRIDE = 89

@@ -8,9 +8,9 @@ from typing import Any
 
 from tests.campaign import judge
 from tests.campaign.cases import Case, Kind, Steps
-from tests.campaign.damage import damaged
 from tests.campaign.forks import Call
-from tests.campaign.places import VALUES, changed
+from tests.campaign.kinds.damage import damaged
+from tests.campaign.kinds.places import VALUES, changed
 from tests.campaign.world import World
 
 TEXTS = (
