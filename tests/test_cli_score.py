@@ -161,3 +161,14 @@ def test_java_that_is_not_there_is_one_line(
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     assert "METEOR needs Java" in refusal([*files, "--meteor"], capsys)
+
+
+def test_more_captions_of_an_image_than_can_be_scored_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results, references = tmp_path / "results.json", tmp_path / "references.json"
+    results.write_text('[{"image_id": 1, "caption": "a dog"}]')
+    annotations = [{"image_id": 1, "caption": "a dog"}] * 10_001
+    references.write_text(json.dumps({"annotations": annotations}))
+    assert main(["score", str(results), str(references)]) == 1
+    assert "image 1 has more than 10,000 captions" in capsys.readouterr().err

@@ -4,6 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+MOST_CAPTIONS = 10_000
+"""Of one image. Data sets have 5, or 50 for the study of scores; a million take hours to score."""
+
 
 @dataclass(frozen=True)
 class ImageObject:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from captioning.data.readers.fields import field, short
+from captioning.data.records import MOST_CAPTIONS
 from captioning.errors import InputError
 from captioning.untrusted import read_json
 
@@ -43,15 +44,21 @@ def read_references(path: str | Path) -> dict[int | str, tuple[str, ...]]:
             of which all splits are read.
 
     Raises:
-        InputError: the file is missing or malformed, or has no captions.
+        InputError: the file is missing or malformed, or has no captions or too many of one image.
     """
     dataset = read_json(path)
     is_karpathy = isinstance(dataset, dict) and "annotations" not in dataset
     pairs = (_karpathy if is_karpathy else _coco)(dataset, path)
     references: dict[int | str, list[str]] = defaultdict(list)
     for image, caption in pairs:
-        if caption.strip():
-            references[image].append(caption)
+        if not caption.strip():
+            continue
+        references[image].append(caption)
+        if len(references[image]) > MOST_CAPTIONS:
+            name = f"image {short(image)}"
+            raise InputError(
+                f"{path}: {name} has more than {MOST_CAPTIONS:,} captions; leave some out"
+            )
     if not references:
         raise InputError(f"{path}: no captions; {REFERENCES_REMEDY}")
     return {image: tuple(captions) for image, captions in references.items()}

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from captioning.data.records import Record
+from captioning.data.records import MOST_CAPTIONS, Record
 from captioning.errors import InputError
 from captioning.numbers import Checked
 
@@ -82,7 +82,8 @@ class Reader(Checked, ABC):
         """What `read` gives, and the problems that made it leave things out.
 
         Raises:
-            InputError: there is no such split, or a file is malformed.
+            InputError: there is no such split, a file is malformed, or an image has too many
+                captions.
         """
         if split not in self.splits:
             found = ", ".join(self.splits)[:LONGEST] or "none at all"
@@ -92,6 +93,8 @@ class Reader(Checked, ABC):
         for record in loaded.records:
             captions = tuple(caption for caption in record.captions if caption.strip())
             name = str(record.image)
+            if len(captions) > MOST_CAPTIONS:
+                raise InputError(f"{name}: more than {MOST_CAPTIONS:,} captions; leave some out")
             problems += [Problem("empty captions", name)] * (len(record.captions) - len(captions))
             if captions:
                 records.append(replace(record, captions=captions))
