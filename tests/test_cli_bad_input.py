@@ -321,7 +321,7 @@ def test_features_of_a_trained_encoder(
     assert "set data.features to null" in error
 
 
-@pytest.mark.parametrize("option", ["accelerator", "strategy", "devices"])
+@pytest.mark.parametrize("option", ["accelerator", "strategy"])
 def test_what_lightning_says_of_an_unknown_name_is_one_line(
     option: str, training: list[str], capsys: Capture
 ) -> None:

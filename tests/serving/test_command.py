@@ -117,4 +117,4 @@ def test_a_host_that_cannot_be_is_told(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_a_port_that_cannot_be_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "--model", "none.ckpt", "--port", "70000"]) == 2
-    assert "'70000' is not a port, 0 to 65535" in capsys.readouterr().err
+    assert "--port: give a whole number from 0 to 65535, not '70000'" in capsys.readouterr().err
