@@ -130,6 +130,24 @@ def checksum(config: Any, tensors: Mapping[str, Tensor]) -> int:
     return value
 
 
+def checksum_of(value: Any) -> int:
+    """The checksum of dicts and lists of plain values and tensors."""
+    plain: dict[str, str] = {}
+    tensors: dict[str, Tensor] = {}
+    waiting = [("", value)]
+    while waiting:
+        key, part = waiting.pop()
+        if isinstance(part, Tensor):
+            tensors[key] = part
+        elif isinstance(part, (dict, list, tuple)):
+            named = part.items() if isinstance(part, dict) else enumerate(part)
+            waiting += [(f"{key}/{name}", inner) for name, inner in named]
+            plain[key] = str(len(part))
+        else:
+            plain[key] = repr(part)
+    return checksum(dict(sorted(plain.items())), tensors)
+
+
 def _bytes(tensor: Tensor) -> memoryview:
     """The numbers in the order in which they lie in memory, so that none is copied."""
     by_stride = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)

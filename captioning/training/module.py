@@ -20,7 +20,7 @@ from captioning.errors import InputError
 from captioning.metrics.captions import BLEU, ROUGEL, CIDEr, Variety
 from captioning.models import Captioner, CNNEncoder, Decoder, Search, load
 from captioning.models.checkpoint import captioners_tensors
-from captioning.models.integrity import checksum
+from captioning.models.integrity import checksum, checksum_of
 from captioning.numbers import Checked, LearningRate, Share, WeightDecay
 from captioning.training.objectives import CrossEntropy, Objective
 
@@ -182,6 +182,25 @@ class CaptioningModule(Checked, pl.LightningModule):
         checkpoint["captioner"] = self.captioner.config
         tensors = captioners_tensors(checkpoint)
         checkpoint["checksum"] = checksum(checkpoint["captioner"], tensors)
+        checkpoint["progress_checksum"] = progress_checksum(checkpoint)
+
+
+PROGRESS: dict[str, type] = {
+    "pytorch-lightning_version": str,
+    "epoch": int,
+    "global_step": int,
+    "loops": dict,
+    "callbacks": dict,
+    "optimizer_states": list,
+    "lr_schedulers": list,
+    "CaptionData": dict,
+}
+"""What Lightning and the data module restore of a checkpoint, beside the model."""
+
+
+def progress_checksum(checkpoint: dict[str, Any]) -> int:
+    """The checksum of what a training resumes from, beside the model."""
+    return checksum_of({name: checkpoint.get(name) for name in PROGRESS})
 
 
 def start_from(checkpoint: str, captioner: Captioner) -> None:

@@ -8,19 +8,7 @@ from torch import Tensor
 from captioning.errors import InputError
 from captioning.models.checkpoint import check_checksum, read
 from captioning.models.integrity import check_archive, check_finite, check_tensors
-from captioning.training.module import CaptioningModule
-
-KINDS: dict[str, type] = {
-    "pytorch-lightning_version": str,
-    "epoch": int,
-    "global_step": int,
-    "loops": dict,
-    "callbacks": dict,
-    "optimizer_states": list,
-    "lr_schedulers": list,
-    "CaptionData": dict,
-}
-"""What Lightning and the data module restore, beside the model."""
+from captioning.training.module import PROGRESS, CaptioningModule, progress_checksum
 
 
 def check_resumable(path: Path, module: CaptioningModule) -> None:
@@ -38,11 +26,14 @@ def check_resumable(path: Path, module: CaptioningModule) -> None:
     try:
         saved = read(path)
         check_archive(path, whole=True)
-        for name, kind in KINDS.items():
+        for name, kind in PROGRESS.items():
             if not isinstance(saved.get(name), kind):
                 raise InputError(f"its {name} is missing or of another kind")
         check_tensors(path, saved["state_dict"], module.state_dict())
         check_checksum(path, saved)
+        expected = saved.get("progress_checksum")
+        if expected is not None and progress_checksum(saved) != expected:
+            raise InputError("its progress differs from its checksum")
         _check_optimizer(path, saved["optimizer_states"], module)
         if not isinstance(saved["loops"].get("fit_loop"), dict) or len(saved["lr_schedulers"]) != 1:
             raise InputError("its progress is missing")

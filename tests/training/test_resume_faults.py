@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from captioning.errors import InputError
-from captioning.training.resumption import KINDS
+from captioning.training.module import PROGRESS
 from tests.training.conftest import Train, saved
 
 EPOCHS = "--trainer.max_epochs=1"
@@ -35,7 +35,7 @@ def test_bad_checkpoints_are_refused_in_one_line(trained: Train, last: Path) -> 
     for damaged in [b"", b"text", whole[:-1], whole[: len(whole) // 2], bytes(flipped)]:
         last.write_bytes(damaged)
         refusal(trained)
-    for key in [*KINDS, "state_dict", "captioner"]:
+    for key in [*PROGRESS, "state_dict", "captioner"]:
         torch.save(content | {key: 3.5}, last)
         refusal(trained)
     last.unlink()
@@ -51,11 +51,18 @@ def test_numbers_that_are_not_finite_are_not_trained_on(trained: Train, last: Pa
     assert f"{name} holds numbers that are not finite" in refusal(trained)
     content = saved(last.parent)
     content["state_dict"][name][0] = 0
-    del content["checksum"]
+    del content["checksum"], content["progress_checksum"]
     moments = content["optimizer_states"][0]["state"][0]
     moments["exp_avg"].fill_(float("inf"))
     torch.save(content, last)
     assert "the optimizer's exp_avg holds numbers that are not finite" in refusal(trained)
+
+
+def test_a_changed_value_of_the_progress_is_refused(trained: Train, last: Path) -> None:
+    content = saved(last.parent)
+    content["loops"]["fit_loop"]["state_dict"] = {"x": {}}
+    torch.save(content, last)
+    assert "its progress differs from its checksum" in refusal(trained)
 
 
 def test_another_model_is_named(trained: Train, last: Path) -> None:
