@@ -95,9 +95,10 @@ Year = Annotated[int, Range(1, 9999)]
 
 Port = Annotated[int, Range(0, 2**16 - 1)]
 Megabytes = Annotated[int, Range(1, 1000)]
-Megapixels = Annotated[int, Range(1, 1000)]
+Megapixels = Annotated[int, Range(1, 178)]
 Seconds = Annotated[int, Range(1, 86_400)]
 Requests = Annotated[int, Range(1, 10_000)]
+Connections = Annotated[int, Range(1, 65_536)]
 
 
 class Checked:

@@ -6,7 +6,15 @@ from pathlib import Path
 
 from captioning.cli.options import Commands, add_model, add_search, model_and_search
 from captioning.errors import UsageError
-from captioning.numbers import Megabytes, Megapixels, Port, Requests, Seconds, option
+from captioning.numbers import (
+    Connections,
+    Megabytes,
+    Megapixels,
+    Port,
+    Requests,
+    Seconds,
+    option,
+)
 
 
 def add(commands: Commands) -> None:
@@ -67,7 +75,7 @@ def add(commands: Commands) -> None:
     )
     limits.add_argument(
         "--max-connections",
-        type=option(Requests),
+        type=option(Connections),
         default=256,
         metavar="N",
         help="open at a time; fewer where `ulimit -n` leaves no room for as many (default: 256)",
