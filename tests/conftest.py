@@ -24,6 +24,8 @@ from captioning.models import (
     DotProductAttention,
     LSTMDecoder,
 )
+from captioning.models.checkpoint import captioners_tensors
+from captioning.models.integrity import checksum
 
 torch.set_num_threads(1)  # tensors are tiny here; more threads wait for each other on busy cores
 
@@ -154,6 +156,12 @@ def captioner(vocabulary: Vocabulary) -> Captioner:
     for parameter in decoder.parameters():
         torch.nn.init.normal_(parameter, std=0.7)
     return Captioner(encoder, decoder, vocabulary, Preprocessing(32)).eval()
+
+
+def save_checkpoint(content: dict[str, Any], path: Path) -> None:
+    """Write a checkpoint that a test has changed, with the checksum that goes with it."""
+    tensors = captioners_tensors(content)
+    torch.save(content | {"checksum": checksum(content["captioner"], tensors)}, path)
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from captioning.cli import main
+from tests.conftest import save_checkpoint
 
 Capture = pytest.CaptureFixture[str]
 
@@ -177,7 +178,7 @@ def test_another_model_is_refused(
     main(bulk(caption, tmp_path / "out"))
     saved = torch.load(checkpoint, weights_only=True)
     saved["state_dict"]["captioner.encoder.mean"] += 0.1
-    torch.save(saved, tmp_path / "other.ckpt")
+    save_checkpoint(saved, tmp_path / "other.ckpt")
     other = bulk(caption, tmp_path / "out", "--model", str(tmp_path / "other.ckpt"))
     assert "begun with another model" in refusal(other, capsys)
 

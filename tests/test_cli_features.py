@@ -16,6 +16,7 @@ from captioning.cli import main
 from captioning.data.features import ANNOTATIONS, INDEX
 from captioning.data.shapes import write_shapes
 from captioning.training.train import train
+from tests.conftest import save_checkpoint
 
 Capture = pytest.CaptureFixture[str]
 
@@ -208,9 +209,9 @@ def test_evaluate_refuses_features_of_something_else_by_name(
     capsys: Capture,
 ) -> None:
     checkpoint = torch.load(trained / "best.ckpt", weights_only=True)
-    torch.save(checkpoint, tmp_path / "best.ckpt")
+    save_checkpoint(checkpoint, tmp_path / "best.ckpt")
     checkpoint["state_dict"]["captioner.encoder.stages.0.first.0.0.weight"] += 1
-    torch.save(checkpoint, tmp_path / "other.ckpt")
+    save_checkpoint(checkpoint, tmp_path / "other.ckpt")
     given = ["--model", str(tmp_path / model), "--data", str(shapes_data), "--split", split]
     line = refusal(["evaluate", *given, "--features", str(trained / "features")], capsys)
     assert f"{trained / 'features'}: {expected}" in line
