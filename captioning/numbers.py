@@ -79,7 +79,7 @@ WeightDecay = Annotated[float, Range(0, 100)]
 Importance = Annotated[float, Range(0, 1000)]
 
 BatchSize = Annotated[int, Range(1, 65_536)]
-Workers = Annotated[int, Range(0, 256)]
+Workers = Annotated[int, Range(0, 64)]
 ProcessCount = Annotated[int, Range(1, 64)]
 MachineCount = Annotated[int, Range(1, 4096)]
 Count = Annotated[int, Range(0, 1_000_000_000)]

@@ -126,7 +126,9 @@ def checksum(config: Any, tensors: Mapping[str, Tensor]) -> int:
     value = zlib.crc32(json.dumps(config, default=repr).encode())
     for name, tensor in sorted(tensors.items()):
         said = f"{name} {tensor.dtype} {list(tensor.shape)} {tensor.stride()}"
-        value = zlib.crc32(_bytes(tensor), zlib.crc32(said.encode(), value))
+        # Among the names are paths, whose bytes need be no UTF-8.
+        named = zlib.crc32(said.encode(errors="surrogatepass"), value)
+        value = zlib.crc32(_bytes(tensor), named)
     return value
 
 

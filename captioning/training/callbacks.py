@@ -43,6 +43,11 @@ class BestCheckpoint(ModelCheckpoint):
                 f"choose from {', '.join(scores)}"
             )
 
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Save, unless the training ends within an epoch, before its first validation."""
+        if self.monitor in trainer.callback_metrics:
+            super().on_train_epoch_end(trainer, pl_module)
+
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Remember the best score so far, also where the run's folder has been moved."""
         assert self.dirpath is not None

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from captioning.errors import InputError
@@ -26,6 +27,7 @@ def check_resumable(path: Path, module: CaptioningModule) -> None:
     try:
         saved = read(path)
         check_archive(path, whole=True)
+        _check_records(path)
         for name, kind in PROGRESS.items():
             if not isinstance(saved.get(name), kind):
                 raise InputError(f"its {name} is missing or of another kind")
@@ -43,6 +45,18 @@ def check_resumable(path: Path, module: CaptioningModule) -> None:
             f"{path}: cannot be resumed from ({reason}); put an earlier copy there, give the "
             "configuration that it was trained by, or start anew with --overwrite"
         ) from None
+
+
+def _check_records(path: Path) -> None:
+    """See that torch reads the file as Lightning will; mapped, it overlooks records too long.
+
+    Raises:
+        InputError: it does not.
+    """
+    try:
+        torch.load(path, map_location="cpu", weights_only=True)
+    except Exception:  # of a dozen kinds
+        raise InputError("its tensors are damaged") from None
 
 
 def _check_optimizer(path: Path, states: list[Any], module: CaptioningModule) -> None:

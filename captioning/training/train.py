@@ -109,6 +109,8 @@ class TrainCLI(LightningCLI):
         parser.set_defaults(
             {
                 "early_stopping.patience": 5,
+                # After validations; a training may end within its first epoch, before any.
+                "early_stopping.check_on_train_epoch_end": False,
                 "model.objective": {"class_path": "captioning.training.CrossEntropy"},
             }
         )

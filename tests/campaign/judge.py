@@ -18,8 +18,8 @@ from PIL import Image
 MOST_MEMORY = 2 * 10**9
 """Bytes that a command may hold at its peak, all that is imported included."""
 
-MOST_PROCESSES = 16
-"""Processes that a command may start: the campaign's inputs ask for at most a few."""
+MOST_PROCESSES = 80
+"""Processes that a command may start: a few, and the 64 that `data.workers` may ask for."""
 
 MOST_COMPLAINTS = 10**6
 """Bytes that a command may write to stderr."""

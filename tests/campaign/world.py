@@ -71,6 +71,12 @@ class World:
         return self.folder / "words.json"
 
     @property
+    def files(self) -> list[Path]:
+        """One of each kind, a photo first."""
+        written = [self.config, self.results, self.words, self.model, self.frequencies]
+        return [self.photos[0], self.references, *written]
+
+    @property
     def caption(self) -> Path:
         """What `caption --json` prints of the first photo."""
         return self.folder / "caption.jsonl"

@@ -208,3 +208,11 @@ def test_the_csv_has_the_loss_and_the_scores(trained: Train) -> None:
 def test_without_loggers_or_progress_bar_a_training_ends_all_the_same(trained: Train) -> None:
     options = ("--trainer.logger", "false", "--trainer.enable_progress_bar", "false")
     assert saved(trained("run", *options))["epoch"] == 2
+
+
+def test_a_training_may_end_before_its_first_validation(trained: Train) -> None:
+    assert saved(trained("run", "--trainer.max_steps", "2"))["global_step"] == 2
+
+
+def test_a_run_may_lie_in_a_folder_whose_name_is_no_utf8(trained: Train) -> None:
+    assert saved(trained("run \udce9", "--trainer.max_epochs", "1"))["epoch"] == 0

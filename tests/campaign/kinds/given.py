@@ -1,6 +1,7 @@
 """Hostile values: numbers, words, and paths of what is no plain file."""
 
 import os
+import shutil
 import stat
 from pathlib import Path
 from random import Random
@@ -48,7 +49,9 @@ class Given:
         (self.folder / "loop").symlink_to("loop")
         (self.folder / "text.txt").write_text("one\ntwo\n\nthree\n")
         (self.folder / "bytes").write_bytes(bytes(range(256)))
-        (self.folder / "link").symlink_to(world.photos[0])
+        # Copies: a command may be told to write over them, as users may be.
+        plain = [Path(shutil.copy(file, self.folder)) for file in world.files]
+        (self.folder / "link").symlink_to(plain[0])
         os.mkfifo(self.folder / "fifo")
         self.odd = [self.folder / "fifo", *self._devices()]
         self.paths = [
@@ -57,8 +60,7 @@ class Given:
             *(str(self.folder / "empty" / "below"), str(self.folder / ("n" * 300)), "."),
             *(str(self.folder / "line\nbreak.jpg"), str(self.folder / "\x1b[31m.jpg")),
             *(str(self.folder / "\udce9.jpg"), *map(str, self.odd)),
-            *map(str, (world.photos[0], world.shapes, world.config, world.results, world.words)),
-            *map(str, (world.model, world.references, world.frequencies)),
+            *(str(world.shapes), *map(str, plain)),
         ]
 
     def _devices(self) -> list[Path]:
