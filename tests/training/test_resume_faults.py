@@ -1,6 +1,7 @@
 """What `--resume` says to a checkpoint that it cannot go on from."""
 
 import os
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,16 @@ def test_numbers_that_are_not_finite_are_not_trained_on(trained: Train, last: Pa
     moments["exp_avg"].fill_(float("inf"))
     torch.save(content, last)
     assert "the optimizer's exp_avg holds numbers that are not finite" in refusal(trained)
+
+
+def test_records_that_are_longer_than_their_tensors_are_refused(trained: Train, last: Path) -> None:
+    with zipfile.ZipFile(last) as archive:
+        parts = {entry.filename: archive.read(entry) for entry in archive.infolist()}
+    longest = max(parts, key=lambda name: len(parts[name]))
+    with zipfile.ZipFile(last, "w") as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content * 2 if name == longest else content)
+    refusal(trained)
 
 
 def test_a_changed_value_of_the_progress_is_refused(trained: Train, last: Path) -> None:
