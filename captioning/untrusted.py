@@ -75,14 +75,18 @@ def text_of(path: str | Path, limit: int = MAX_BYTES) -> str:
         raise InputError(f"{path}: not UTF-8 text; save it with the encoding UTF-8") from None
 
 
-def read_json(path: str | Path) -> Any:
+def read_json(path: str | Path, limit: int = MAX_BYTES) -> Any:
     """The value of a UTF-8 JSON file, with or without a byte-order mark.
+
+    Args:
+        path: a regular file.
+        limit: the most bytes that it may have.
 
     Raises:
         InputError: the file is missing or unreadable, as by `text_of`, or no JSON, as by `json_of`.
     """
     try:
-        return json_of(text_of(path))
+        return json_of(text_of(path, limit))
     except ValueError as error:
         raise InputError(f"{path}: not a readable JSON file ({error})") from None
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from captioning.cli import main
+from captioning.data.results import MAX_RESULTS_BYTES
 from captioning.metrics.report import Report
 
 Capture = pytest.CaptureFixture[str]
@@ -172,3 +173,13 @@ def test_more_captions_of_an_image_than_can_be_scored_are_one_line(
     references.write_text(json.dumps({"annotations": annotations}))
     assert main(["score", str(results), str(references)]) == 1
     assert "image 1 has more than 10,000 captions" in capsys.readouterr().err
+
+
+def test_a_file_of_results_that_is_too_large_is_not_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = tmp_path / "results.json"
+    with results.open("wb") as file:
+        file.truncate(MAX_RESULTS_BYTES + 1)
+    assert main(["score", str(results), str(results)]) == 1
+    assert "results.json: more than 268,435,456 bytes" in capsys.readouterr().err

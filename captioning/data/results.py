@@ -9,6 +9,9 @@ from captioning.data.records import MOST_CAPTIONS
 from captioning.errors import InputError
 from captioning.untrusted import read_json
 
+MAX_RESULTS_BYTES = 256 * 1024**2
+"""Of a file of results. A caption for each of COCO's 164,000 photos takes 15 MB."""
+
 RESULTS_REMEDY = "expected COCO's results format (a list of objects with image_id and caption)"
 REFERENCES_REMEDY = (
     "expected COCO's annotations (annotations with image_id and caption), or Karpathy's format "
@@ -22,7 +25,7 @@ def read_results(path: str | Path) -> dict[int | str, str]:
     Raises:
         InputError: the file is missing or malformed, has no captions, or two of one image.
     """
-    entries = read_json(path)
+    entries = read_json(path, MAX_RESULTS_BYTES)
     if not isinstance(entries, list):
         raise InputError(f"{path}: not a list; {RESULTS_REMEDY}")
     captions: dict[int | str, str] = {}

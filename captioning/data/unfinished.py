@@ -28,7 +28,7 @@ from jaxtyping import Float16
 
 from captioning.data.features import ANNOTATIONS, INDEX, REMEDY, has_changed, place
 from captioning.errors import InputError
-from captioning.files import made_folder, write_json
+from captioning.files import made_folder, remove_unfinished, write_json, written_whole
 from captioning.untrusted import read_json
 
 UNFINISHED = "index.unfinished.json"
@@ -157,18 +157,18 @@ class UnfinishedFeatures:
         return len(self._header) + len(self.images) * self._row_bytes
 
     def _allocate(self) -> None:
-        """Give the file its size, last of all, so that a file of this size has its header."""
+        """Put the file there with its header and its size, so that no kill leaves a part of it."""
         free = shutil.disk_usage(self.folder).free
         if free < self._bytes:
             raise InputError(
                 f"{self.folder}: the features need {self._bytes / 1e9:.1f} GB, but "
                 f"{free / 1e9:.1f} GB are free there; make room or give another place"
             )
-        with (self.folder / ANNOTATIONS).open("wb") as file:
+        remove_unfinished(self.folder / ANNOTATIONS)
+        with written_whole(self.folder / ANNOTATIONS) as path, path.open("wb") as file:
             file.write(self._header)
-            file.flush()
-            os.fsync(file.fileno())
             file.truncate(self._bytes)
+            os.fsync(file.fileno())
 
 
 class RowWriter:

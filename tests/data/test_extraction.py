@@ -227,3 +227,17 @@ def test_features_that_are_larger_than_the_disk_are_refused_at_once(
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=0))
     with pytest.raises(InputError, match=r"features: the features need 0\.0 GB"):
         cached(folder, photos)
+
+
+def test_a_kill_while_the_file_is_made_leaves_no_part_of_it(
+    photos: list[Path], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(file: int) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", killed)
+        with pytest.raises(KeyboardInterrupt):
+            cached(folder, photos)
+    assert not (folder / "annotations.npy").exists()
+    assert encoded(folder, photos) == 6

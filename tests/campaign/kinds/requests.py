@@ -1,6 +1,7 @@
 """Hostile requests to a server on this machine: malformed, with odd fields and photos, and slow."""
 
 import json
+import re
 import signal
 import socket
 import time
@@ -98,6 +99,8 @@ def _told_of(answer: bytes, request: Request) -> int:
         print("closed")
         return CLOSED
     head, _, body = answer.partition(b"\r\n\r\n")
+    if length := re.search(rb"content-length: *([0-9]+)", head.lower()):
+        body = body[: int(length[1])]  # answers to further requests follow
     words = head.split(None, 2)
     status = int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
     print(f"answered {status}")
