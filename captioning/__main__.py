@@ -1,17 +1,34 @@
 """`python -m captioning` is `captioning`: the command, from its first import to its exit code."""
 
+import signal
 import sys
+from types import FrameType
+
+INTERRUPTED = 130
+"""The exit code that shells give a program that Ctrl-C has ended."""
 
 
 def main() -> int:
     """Run the command of this process; an interrupt is one line from the very beginning."""
+    interrupts: list[int] = []
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        interrupts.append(number)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, interrupt)
     try:
         from captioning.cli import main as run
 
         return run()
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Exception) as error:
+        # Interrupted imports of compiled modules raise whatever they like.
+        if not interrupts and not isinstance(error, KeyboardInterrupt):
+            raise
         print("captioning: interrupted", file=sys.stderr)
-        return 130
+        return INTERRUPTED
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 if __name__ == "__main__":
