@@ -4,8 +4,7 @@ import signal
 import sys
 from types import FrameType
 
-INTERRUPTED = 130
-"""The exit code that shells give a program that Ctrl-C has ended."""
+from captioning.errors import INTERRUPTED
 
 
 def main() -> int:

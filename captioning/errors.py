@@ -5,6 +5,9 @@ from pathlib import Path
 
 from captioning.terminal import printable
 
+INTERRUPTED = 130
+"""The exit code that shells give a program that Ctrl-C has ended."""
+
 REMEDIES = {
     errno.ENOSPC: "free some space or choose another place",
     errno.EDQUOT: "free some space or choose another place",

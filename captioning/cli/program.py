@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from captioning.cli import caption, check, evaluate, features, ground, score, serve, shapes, train
 from captioning.cli.options import Parser
-from captioning.errors import InputError, UsageError, as_input_error
+from captioning.errors import INTERRUPTED, InputError, UsageError, as_input_error
 from captioning.terminal import escape_what_cannot_be_encoded
 
 LIGHTNING = {"train": train, "features": features}
@@ -15,9 +15,6 @@ LIGHTNING = {"train": train, "features": features}
 
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 """Why what is printed cannot be written."""
-
-INTERRUPTED = 130
-"""The exit code that shells give a program that Ctrl-C has ended."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
