@@ -11,7 +11,8 @@ from benchmarks.endings import ending_decoder
 from benchmarks.sizes import QUICK, Size
 from benchmarks.textbook_search import photo_by_photo
 from captioning.data.vocabulary import PAD
-from captioning.models import BeamSearch, Greedy, LSTMDecoder, Search
+from captioning.models import LSTMDecoder
+from captioning.search import BeamSearch, Greedy, Search
 
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
 """Relative difference, by precision, that rounding alone may make."""

@@ -8,9 +8,10 @@ import torch
 from benchmarks.encoding import encoded, random_encoder
 from benchmarks.endings import ending_decoder
 from benchmarks.sizes import Size
+from captioning.captioner import Captioner
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.vocabulary import SPECIAL, Vocabulary
-from captioning.models import BeamSearch, Captioner
+from captioning.search import BeamSearch
 
 
 def write_checkpoint(

@@ -21,9 +21,11 @@ from benchmarks.textbook import TextbookDecoder, textbook_of
 from benchmarks.textbook_photos import TextbookEncoder, read_photo
 from benchmarks.textbook_search import Found, beam_search
 from benchmarks.work import Work, search_work, word_counts
+from captioning.captioner import Caption, Captioner
 from captioning.errors import InputError
-from captioning.models import BeamSearch, Caption, Captioner, CNNEncoder, LSTMDecoder
-from captioning.models.batches import captioned
+from captioning.inference.batches import captioned
+from captioning.models import CNNEncoder, LSTMDecoder
+from captioning.search import BeamSearch
 
 
 def end_to_end_rows(setting: Setting) -> Iterator[Row]:

@@ -14,7 +14,8 @@ from torch import Tensor
 from benchmarks.ours import searched
 from benchmarks.sizes import MEAN_WORDS, Size, random_decoder
 from captioning.data.vocabulary import EOS, PAD
-from captioning.models import Greedy, LSTMDecoder
+from captioning.models import LSTMDecoder
+from captioning.search import Greedy
 
 DECISION = 5.0
 """Standard deviation of the logits: the best of thousands of words is then about as likely as a

@@ -8,8 +8,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from captioning.data.vocabulary import PAD
-from captioning.models import Decoded, Decoder, Search
+from captioning.models import Decoder
 from captioning.models.compiled import compile_from_now
+from captioning.search import Decoded, Search
 from captioning.training.losses import doubly_stochastic_penalty
 
 

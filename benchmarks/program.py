@@ -23,10 +23,10 @@ from benchmarks.snapshots import found_photos, written_photos
 from benchmarks.start import start_rows
 from benchmarks.table import Row, markdown
 from benchmarks.training import training_rows
+from captioning.captioner.device import usable_device
 from captioning.cli.options import positive
 from captioning.errors import InputError, UsageError
 from captioning.files import write_json
-from captioning.models.device import usable_device
 
 ROWS: dict[str, Callable[[Setting], Iterator[Row]]] = {
     "training": training_rows,

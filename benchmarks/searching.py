@@ -13,7 +13,7 @@ from benchmarks.textbook import textbook_of
 from benchmarks.textbook_search import photo_by_photo
 from benchmarks.work import search_work, word_counts
 from captioning.allocation import keep_freed_memory
-from captioning.models import BeamSearch, Greedy, Search
+from captioning.search import BeamSearch, Greedy, Search
 
 BEAMS = 5
 

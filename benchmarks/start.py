@@ -14,7 +14,7 @@ from benchmarks.checkpoint import write_checkpoint
 from benchmarks.measure import Contender, interleaved
 from benchmarks.setting import Setting
 from benchmarks.table import Row, cost_rows
-from captioning.models import BeamSearch
+from captioning.search import BeamSearch
 
 OURS, TORCH = Contender("ours"), Contender("import torch")
 

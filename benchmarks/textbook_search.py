@@ -1,8 +1,8 @@
 """Beam search the way that the well-known tutorials write it: one photo at a time.
 
 The beams of the photo are the batch, each with its view of the photo's annotation vectors. Finds
-the same captions as `captioning.models.BeamSearch` with its default settings, and with a width of
-one the same as `captioning.models.Greedy`.
+the same captions as `captioning.search.BeamSearch` with its default settings, and with a width of
+one the same as `captioning.search.Greedy`.
 
 Shapes: B photos, K beams, L regions, D annotation width, V vocabulary.
 """

@@ -7,7 +7,7 @@ views; importing this package imports nothing heavy.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from captioning.models import load
+    from captioning.captioner import load
 
 __all__ = ["load"]
 
@@ -16,7 +16,7 @@ def __getattr__(name: str) -> Any:
     """Import `load`, and torch with it, when it is first asked for."""
     if name != "load":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from captioning.models import Caption, load
+    from captioning.captioner import Caption, load
     from captioning.viewing.notebook import notebook_view
 
     Caption.notebook_view = notebook_view

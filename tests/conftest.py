@@ -12,20 +12,15 @@ import torch
 import yaml
 from torch import Tensor
 
+from captioning.captioner import Captioner
+from captioning.captioner.checkpoint import captioners_tensors
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.readers import Coco
 from captioning.data.records import Record
 from captioning.data.shapes import write_shapes
 from captioning.data.vocabulary import Vocabulary
-from captioning.models import (
-    AdditiveAttention,
-    Captioner,
-    CNNEncoder,
-    DotProductAttention,
-    LSTMDecoder,
-)
-from captioning.models.checkpoint import captioners_tensors
-from captioning.models.integrity import checksum
+from captioning.integrity import checksum
+from captioning.models import AdditiveAttention, CNNEncoder, DotProductAttention, LSTMDecoder
 
 torch.set_num_threads(1)  # tensors are tiny here; more threads wait for each other on busy cores
 
@@ -79,7 +74,7 @@ def tiny_config(shapes_data: Path, tmp_path_factory: pytest.TempPathFactory) -> 
                 "init_args": {"embedding_dim": 8, "hidden_dim": 8, "attention_dim": 8},
             },
             "search": {
-                "class_path": "captioning.models.BeamSearch",
+                "class_path": "captioning.search.BeamSearch",
                 "init_args": {"width": 2, "max_length": 6},
             },
         },

@@ -22,8 +22,8 @@ from benchmarks.table import cost_rows, markdown, rate_rows
 from benchmarks.training import training_rows
 from benchmarks.work import search_work, training_work, word_counts
 from captioning.data.vocabulary import PAD
-from captioning.models import BeamSearch, Greedy
 from captioning.models.rows import FILLED
+from captioning.search import BeamSearch, Greedy
 
 ROOT = Path(__file__).parents[1]
 CPU = torch.device("cpu")

@@ -10,10 +10,10 @@ from PIL import Image
 from pycocoevalcap.bleu.bleu import Bleu
 from pycocotools.coco import COCO
 
+from captioning.captioner import load
 from captioning.cli import main
 from captioning.data.readers import Coco
 from captioning.data.tokens import tokenize
-from captioning.models import load
 
 HEAVY = (
     "torch",

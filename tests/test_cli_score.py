@@ -8,7 +8,7 @@ import pytest
 
 from captioning.cli import main
 from captioning.data.results import MAX_RESULTS_BYTES
-from captioning.metrics.report import Report
+from captioning.evaluation.report import Report
 
 Capture = pytest.CaptureFixture[str]
 

@@ -7,7 +7,8 @@ import torch
 
 from captioning.configurable import Configurable, build
 from captioning.errors import InputError
-from captioning.models import DotProductAttention, Greedy, LSTMDecoder
+from captioning.models import DotProductAttention, LSTMDecoder
+from captioning.search import Greedy
 
 
 def test_a_config_holds_what_was_given_and_the_defaults() -> None:

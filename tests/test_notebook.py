@@ -9,8 +9,9 @@ from nbclient import NotebookClient
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
+from captioning.captioner import load
 from captioning.configurable import build
-from captioning.models import DotProductAttention, load
+from captioning.models import DotProductAttention
 
 REPOSITORY = Path(__file__).parents[1]
 NOTEBOOK = REPOSITORY / "notebooks" / "attention.ipynb"

@@ -10,8 +10,9 @@ from captioning.cli.program import _parser
 from captioning.data.module import CaptionData
 from captioning.data.readers import CaptionTable, Coco
 from captioning.errors import InputError, UsageError
-from captioning.models import BeamSearch, CNNEncoder, Greedy, LSTMDecoder, Sampling
+from captioning.models import CNNEncoder, LSTMDecoder
 from captioning.numbers import BeamWidth, TopP, complaint, option, shown
+from captioning.search import BeamSearch, Greedy, Sampling
 from captioning.training import CrossEntropy, SelfCritical
 from captioning.training.averaging import ExponentialAverage
 from captioning.training.pictures import ValidationTable

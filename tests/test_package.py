@@ -6,10 +6,11 @@ import pytest
 import torch
 
 import captioning
+from captioning.captioner import Captioner, load
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.records import Record
 from captioning.data.vocabulary import Vocabulary
-from captioning.models import Captioner, CNNEncoder, LSTMDecoder, load
+from captioning.models import CNNEncoder, LSTMDecoder
 
 # What other commands need, or torchvision would bring along, and takes long to import.
 NOT_FOR_CAPTIONS = {

@@ -7,7 +7,7 @@ import yaml
 
 from captioning.data.results import read_references, read_results
 from captioning.errors import InputError
-from captioning.metrics.grounding.lexicon import Lexicon
+from captioning.evaluation.grounding.lexicon import Lexicon
 from captioning.training.configuration import bounded_yaml
 from captioning.untrusted import MAX_DIGITS, MAX_YAML_VALUES, json_of, read_json, text_of
 

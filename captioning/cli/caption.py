@@ -79,7 +79,7 @@ def _print_captions(options: argparse.Namespace) -> int:
 
     from captioning.data.images import opened
     from captioning.data.photos import find_photos
-    from captioning.models.batches import candidates, json_line
+    from captioning.inference.batches import candidates, json_line
     from captioning.viewing.names import picture_names
 
     photos = list(islice(find_photos(options.photos, options.list), MOST_PHOTOS + 1))
@@ -120,11 +120,11 @@ def _print_captions(options: argparse.Namespace) -> int:
 def _write_shards(options: argparse.Namespace) -> int:
     """Write files of JSON lines, going on where an earlier call ended."""
     from captioning.files import made_folder
-    from captioning.prediction.bulk import BulkCaptioning
-    from captioning.prediction.manifest import Manifest, settings
-    from captioning.prediction.photos import PhotoStream
-    from captioning.prediction.processes import results
-    from captioning.prediction.shards import Shards
+    from captioning.inference.bulk import BulkCaptioning
+    from captioning.inference.manifest import Manifest, settings
+    from captioning.inference.photo_stream import PhotoStream
+    from captioning.inference.shards import Shards
+    from captioning.inference.work import results
 
     if options.overlay or options.html:
         name = "--overlay" if options.overlay else "--html"

@@ -20,10 +20,10 @@ from captioning.errors import InputError
 from captioning.terminal import printable
 
 if TYPE_CHECKING:
+    from captioning.captioner import Captioner
     from captioning.data.features import FeatureCache
     from captioning.data.records import Record
-    from captioning.metrics.grounding import GroundingReport
-    from captioning.models import Captioner
+    from captioning.evaluation.grounding import GroundingReport
 
 
 def add(commands: Commands) -> None:
@@ -51,11 +51,11 @@ def add(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     """Score the model."""
     from captioning.data.readers import reader_for
+    from captioning.evaluation import grounding
+    from captioning.evaluation.report import Report
+    from captioning.evaluation.split import judged, split_captions, training_captions
+    from captioning.evaluation.split_captions import split_captions_together
     from captioning.files import made_folder
-    from captioning.metrics import grounding
-    from captioning.metrics.evaluation import judged, split_captions, training_captions
-    from captioning.metrics.report import Report
-    from captioning.prediction.evaluation import split_captions_together
 
     processes = processes_of(options)
     scorers = scorers_of(options)
@@ -96,8 +96,8 @@ def _grounded(
 ) -> "GroundingReport | None":
     """Whether the model looked at what it named, where the photos and boxes are there to tell."""
     from captioning.data.readers import reader_for
-    from captioning.metrics.grounding import Lexicon, ground
-    from captioning.metrics.grounding.ground import categories
+    from captioning.evaluation.grounding import Lexicon, ground
+    from captioning.evaluation.grounding.ground import categories
 
     if options.features is not None:  # the photos may have gone
         return None
@@ -114,8 +114,8 @@ def _features(
     folder: str | None, captioner: "Captioner", records: "Sequence[Record]"
 ) -> "FeatureCache | None":
     """The annotation vectors of the records' images by the captioner's encoder, if wanted."""
+    from captioning.captioner.joint_encoder import JointEncoder
     from captioning.data.features import FeatureCache
-    from captioning.models.joint_encoder import JointEncoder
 
     if folder is None:
         return None

@@ -42,11 +42,11 @@ def add(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the report, and write it with its pictures."""
     from captioning.data.readers import reader_for
+    from captioning.evaluation.grounding import Lexicon, ground, table
+    from captioning.evaluation.grounding.ground import categories
+    from captioning.evaluation.split import split_captions
     from captioning.files import made_folder
-    from captioning.metrics.evaluation import split_captions
-    from captioning.metrics.grounding import Lexicon, ground, table
-    from captioning.metrics.grounding.ground import categories
-    from captioning.viewing.grounding import save_pictures
+    from captioning.viewing.grounding_pictures import save_pictures
 
     split = reader_for(options.data).read(options.split)
     if not categories(split):
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
     report.write(folder / "grounding.json")
     pictures = save_pictures(report, folder, options.max_pixels)
     if options.wandb:
-        from captioning.training.grounding import log_grounding
+        from captioning.training.grounding_logger import log_grounding
 
         log_grounding(report, pictures, folder, {"data": options.data, "split": options.split})
     print(table(report))

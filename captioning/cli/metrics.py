@@ -4,7 +4,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from captioning.metrics.report import Scorer
+    from captioning.evaluation.report import Scorer
 
 
 def add_metrics(parser: argparse.ArgumentParser) -> None:

@@ -30,8 +30,9 @@ from captioning.numbers import (
 )
 
 if TYPE_CHECKING:
-    from captioning.models import Captioner, Search
-    from captioning.prediction.processes import Processes
+    from captioning.captioner import Captioner
+    from captioning.inference.work import Processes
+    from captioning.search import Search
 
 
 class Parser(argparse.ArgumentParser):
@@ -147,7 +148,7 @@ def processes_of(options: argparse.Namespace) -> "Processes":
     Raises:
         UsageError: torchrun started another number of processes.
     """
-    from captioning.prediction.processes import Processes
+    from captioning.inference.work import Processes
 
     processes = Processes(options.devices, options.num_nodes, options.device)
     started = os.environ.get("WORLD_SIZE", str(processes.count))
@@ -173,8 +174,9 @@ def model_and_search(
     import torch
 
     from captioning.allocation import keep_freed_memory
-    from captioning.models import BeamSearch, Greedy, Sampling, load
-    from captioning.models.device import usable_device
+    from captioning.captioner import load
+    from captioning.captioner.device import usable_device
+    from captioning.search import BeamSearch, Greedy, Sampling
 
     keep_freed_memory()
     max_megapixels = getattr(options, "max_pixels", MAX_PIXELS) / 1e6  # a server has its own

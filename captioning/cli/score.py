@@ -37,9 +37,9 @@ def run(options: argparse.Namespace) -> int:
     """Print the scores."""
     from captioning.data.results import read_references, read_results
     from captioning.data.tokens import tokenize
+    from captioning.evaluation.report import Report
     from captioning.files import write_json
     from captioning.metrics.cider import DocumentFrequencies
-    from captioning.metrics.report import Report
 
     captions, references = read_results(options.results), read_references(options.references)
     if unknown := [image for image in captions if image not in references]:

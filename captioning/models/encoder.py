@@ -16,11 +16,11 @@ from torch import Tensor, nn
 
 from captioning.configurable import Configurable
 from captioning.errors import InputError
+from captioning.integrity import check_archive, check_finite
 from captioning.models.backbones import SmallCNN
 from captioning.models.folding import folded
-from captioning.models.integrity import check_archive, check_finite
-from captioning.models.startup import torchvision_models
 from captioning.numbers import Grid, TrainableStages
+from captioning.startup import torchvision_models
 from captioning.untrusted import opened
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)

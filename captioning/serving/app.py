@@ -10,8 +10,9 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp
 
+from captioning.captioner import Caption, Captioner
 from captioning.data.images import Upload, read_image
-from captioning.models import Caption, Captioner, Search
+from captioning.search import Search
 from captioning.serving.batching import Batcher
 from captioning.serving.docs import docs
 from captioning.serving.errors import Refusal, add_errors

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import TypeVar
 
+from captioning.captioner import Caption, Captioner
 from captioning.data.images import Upload
 from captioning.data.preprocessing import View
-from captioning.models import Caption, Captioner, Search
+from captioning.search import Search
 from captioning.serving.memory import give_back
 
 PATIENCE = 0.02

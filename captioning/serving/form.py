@@ -6,7 +6,7 @@ from fastapi import UploadFile
 from pydantic import BaseModel, ConfigDict, Field
 
 from captioning.errors import InputError
-from captioning.models import BeamSearch, Sampling, Search
+from captioning.search import BeamSearch, Sampling, Search
 
 MOST_CAPTIONS = 10
 """Most captions of a photo, found by a beam or drawn."""

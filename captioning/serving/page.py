@@ -5,7 +5,7 @@ from html import escape
 from pathlib import Path
 from string import Template
 
-from captioning.models import BeamSearch, Sampling, Search
+from captioning.search import BeamSearch, Sampling, Search
 from captioning.serving.form import MOST_CAPTIONS
 from captioning.serving.limits import Limits
 from captioning.viewing import viewer

@@ -13,15 +13,17 @@ from pytorch_lightning.utilities.enums import GradClipAlgorithmType
 from torch import Tensor, nn
 from torchmetrics import MetricCollection
 
+from captioning.captioner import Captioner, load
+from captioning.captioner.checkpoint import captioners_tensors
 from captioning.data.dataset import Batch
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
+from captioning.integrity import checksum, checksum_of
 from captioning.metrics.captions import BLEU, ROUGEL, CIDEr, Variety
-from captioning.models import Captioner, CNNEncoder, Decoder, Search, load
-from captioning.models.checkpoint import captioners_tensors
-from captioning.models.integrity import checksum, checksum_of
+from captioning.models import CNNEncoder, Decoder
 from captioning.numbers import Checked, LearningRate, Share, WeightDecay
+from captioning.search import Search
 from captioning.training.objectives import CrossEntropy, Objective
 
 

@@ -10,10 +10,10 @@ from typing import NamedTuple
 from jaxtyping import Float
 from torch import Tensor
 
+from captioning.captioner import Captioner
 from captioning.data.dataset import Batch
 from captioning.data.records import Record
 from captioning.data.vocabulary import PAD
-from captioning.models import Captioner
 from captioning.numbers import Checked, Importance, ShareBelowOne
 from captioning.training.losses import doubly_stochastic_penalty
 

@@ -8,9 +8,9 @@ import wandb
 from PIL import Image
 from pytorch_lightning.loggers import WandbLogger
 
+from captioning.captioner import Caption
 from captioning.data.images import read_image
 from captioning.data.records import Record
-from captioning.models import Caption
 from captioning.numbers import Checked, TableImages
 from captioning.viewing import viewer
 from captioning.viewing.overlay import LONG_SIDE, word_pictures

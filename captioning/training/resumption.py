@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from captioning.captioner.checkpoint import check_checksum, read
 from captioning.errors import InputError
-from captioning.models.checkpoint import check_checksum, read
-from captioning.models.integrity import check_archive, check_finite, check_tensors
+from captioning.integrity import check_archive, check_finite, check_tensors
 from captioning.training.module import PROGRESS, CaptioningModule, progress_checksum
 
 

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from captioning.captioner import Captioner
 from captioning.data.dataset import Batch
 from captioning.data.records import Record
 from captioning.data.tokens import tokenize
@@ -16,10 +17,11 @@ from captioning.data.vocabulary import BOS, EOS, SPECIAL, Vocabulary
 from captioning.metrics.cider import DocumentFrequencies
 from captioning.metrics.reward import Reward
 from captioning.metrics.words import generated_words
-from captioning.models import Captioner, Decoded, Decoder, Sampling
+from captioning.models import Decoder
 from captioning.models.decoder import Memory
-from captioning.models.search import NEVER
 from captioning.numbers import ComparedSamples, Importance, MaxLength
+from captioning.search import Decoded, Sampling
+from captioning.search.search import NEVER
 from captioning.training.objectives import Loss, Objective
 
 Caption = tuple[str, ...]

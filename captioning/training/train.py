@@ -22,10 +22,10 @@ from pytorch_lightning.plugins.io import TorchCheckpointIO
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from captioning.allocation import keep_freed_memory
+from captioning.captioner.device import fast_precision
 from captioning.data.module import CaptionData
 from captioning.errors import InputError, UsageError
 from captioning.files import made_folder, remove_unfinished, written_whole
-from captioning.models.device import fast_precision
 from captioning.training.callbacks import (
     BEST,
     LAST,

@@ -5,10 +5,10 @@ from html import escape
 
 from PIL.Image import Image
 
+from captioning.captioner.caption import Caption
 from captioning.data.images import read_image
 from captioning.data.megapixels import MAX_PIXELS
 from captioning.errors import InputError
-from captioning.models.caption import Caption
 from captioning.viewing.viewer import html
 
 HEIGHT = 660

@@ -16,8 +16,8 @@ from matplotlib.figure import Figure
 from PIL import Image
 from torch import Tensor
 
+from captioning.captioner.caption import Caption
 from captioning.files import written_whole
-from captioning.models.caption import Caption
 from captioning.viewing.lettering import FONT, drawable, fit
 
 Photo = Image.Image | UInt8[np.ndarray, "H W 3"]

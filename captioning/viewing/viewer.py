@@ -25,8 +25,8 @@ from jaxtyping import Float
 from PIL import Image
 from torch import Tensor
 
+from captioning.captioner.caption import Caption
 from captioning.files import written_whole
-from captioning.models.caption import Caption
 
 LONG_SIDE = 1024
 """Most pixels of the longer side of the photo in the page."""

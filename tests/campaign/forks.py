@@ -37,13 +37,13 @@ HEAVY = (
     "uvicorn.protocols.http.h11_impl",
     "captioning.data.check",
     "captioning.data.shapes",
-    "captioning.metrics.evaluation",
-    "captioning.metrics.grounding",
-    "captioning.metrics.report",
-    "captioning.prediction.bulk",
+    "captioning.evaluation.split",
+    "captioning.evaluation.grounding",
+    "captioning.evaluation.report",
+    "captioning.inference.bulk",
     "captioning.serving",
     "captioning.training.features",
-    "captioning.viewing.grounding",
+    "captioning.viewing.grounding_pictures",
     "captioning.viewing.viewer",
 )
 

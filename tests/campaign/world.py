@@ -146,7 +146,7 @@ def _settings(shapes: Path) -> dict[str, Any]:
                 "init_args": {"embedding_dim": 8, "hidden_dim": 8, "attention_dim": 8},
             },
             "search": {
-                "class_path": "captioning.models.BeamSearch",
+                "class_path": "captioning.search.BeamSearch",
                 "init_args": {"width": 2, "max_length": 6},
             },
         },

@@ -15,7 +15,8 @@ from captioning.data.preprocessing import Preprocessing
 from captioning.data.readers import Coco
 from captioning.data.records import Record
 from captioning.errors import InputError
-from captioning.models import CNNEncoder, Greedy, LSTMDecoder
+from captioning.models import CNNEncoder, LSTMDecoder
+from captioning.search import Greedy
 from captioning.training.module import CaptioningModule
 
 PREPROCESSING = Preprocessing(32)

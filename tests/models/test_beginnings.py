@@ -3,9 +3,10 @@ import torch
 from torch import Tensor
 
 from captioning.data.vocabulary import PAD
-from captioning.models import BeamSearch, LSTMDecoder, Sampling, Search, beginnings, rows
+from captioning.models import LSTMDecoder, beginnings, rows
 from captioning.models.beginnings import WORTHWHILE, Beginnings
 from captioning.models.rows import Word
+from captioning.search import BeamSearch, Sampling, Search
 
 IMAGES, CAPTIONS = 20, 5
 

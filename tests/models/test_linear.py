@@ -5,9 +5,10 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from captioning.models import BeamSearch, Greedy, LSTMDecoder, linear
-from captioning.models.ensemble import EnsembleDecoder
-from captioning.models.search import MANY
+from captioning.captioner.ensemble import EnsembleDecoder
+from captioning.models import LSTMDecoder, linear
+from captioning.search import BeamSearch, Greedy
+from captioning.search.search import MANY
 
 
 @pytest.fixture(params=[True, False], ids=["Intel", "other"])

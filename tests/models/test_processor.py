@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from captioning.models import device, processor
+from captioning.captioner import device
+from captioning.models import processor
 
 
 @pytest.mark.parametrize(("maker", "is_intels"), [("GenuineIntel", True), ("AuthenticAMD", False)])

@@ -11,7 +11,8 @@ import torch
 from PIL import Image
 from starlette.types import ASGIApp
 
-from captioning.models import BeamSearch, Captioner
+from captioning.captioner import Captioner
+from captioning.search import BeamSearch
 from captioning.serving import Hosts, Limits, Server, application
 
 LOOPBACK = Hosts()

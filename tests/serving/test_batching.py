@@ -6,7 +6,7 @@ from http.client import HTTPConnection
 import httpx
 from PIL import Image
 
-from captioning.models import Captioner
+from captioning.captioner import Captioner
 from tests.serving.conftest import Serve, form, wait_for, waiting
 
 

@@ -4,8 +4,9 @@ import httpx
 import pytest
 from PIL import Image
 
+from captioning.captioner import Captioner
 from captioning.data.images import Upload, read_image
-from captioning.models import BeamSearch, Captioner
+from captioning.search import BeamSearch
 from captioning.viewing import viewer
 
 

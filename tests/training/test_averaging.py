@@ -9,9 +9,9 @@ import pytorch_lightning as pl
 import torch
 import yaml
 
+from captioning.captioner import load
 from captioning.cli import main
 from captioning.data.features import FeatureCache
-from captioning.models import load
 from captioning.training.averaging import ExponentialAverage
 from captioning.training.module import CaptioningModule
 from captioning.training.pictures import ValidationTable

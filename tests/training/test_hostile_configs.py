@@ -25,7 +25,7 @@ HARMLESS = {
             "init_args": {"backbone": "small", "weights": None},
         },
         "decoder": {"class_path": "captioning.models.LSTMDecoder"},
-        "search": {"class_path": "captioning.models.BeamSearch"},
+        "search": {"class_path": "captioning.search.BeamSearch"},
     },
     "trainer": {"accelerator": "cpu", "max_epochs": 1},
 }
@@ -71,7 +71,7 @@ HOSTILE: dict[str, dict[str, Any] | str] = {
     "a launcher": decoder("torch.distributed.run.main", args=["marker.py"]),
     "a method of a class of ours": decoder(LOADS, **PICKLE),
     "a method in place of a class path": {"model": {"decoder": LOADS}},
-    "a class that is no decoder": decoder("captioning.models.BeamSearch"),
+    "a class that is no decoder": decoder("captioning.search.BeamSearch"),
     "a module that acts when imported": decoder("hostile.Decoder"),
     "such a module for the encoder": {"model": {"encoder": called("hostile.Encoder")}},
     "such a module for the reader": {"data": {"reader": called("hostile.Reader", root=".")}},

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from captioning.captioner import Captioner
 from captioning.data.dataset import Batch
 from captioning.data.vocabulary import BOS, EOS, PAD
-from captioning.models import Captioner
 from captioning.training import CrossEntropy
 
 TOKENS = torch.tensor(

@@ -11,11 +11,11 @@ import pytest
 import wandb
 from PIL import Image
 
+from captioning.captioner import load
 from captioning.cli import main
 from captioning.data.readers import Coco
 from captioning.errors import InputError
-from captioning.metrics.report import Report
-from captioning.models import load
+from captioning.evaluation.report import Report
 from captioning.training.loggers import wandb_mode
 from captioning.training.pictures import SCORES
 from captioning.viewing.overlay import word_pictures

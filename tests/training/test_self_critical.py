@@ -8,6 +8,7 @@ import torch
 import yaml
 from torch import Tensor
 
+from captioning.captioner import Captioner
 from captioning.cli import main
 from captioning.data.dataset import Batch
 from captioning.data.records import Record
@@ -15,9 +16,10 @@ from captioning.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 from captioning.errors import InputError
 from captioning.metrics.cider import cider_scores
 from captioning.metrics.frequencies import DocumentFrequencies
-from captioning.models import Captioner, Decoded, LSTMDecoder
+from captioning.models import LSTMDecoder
 from captioning.models.decoder import Decoder, Memory, State, Step
 from captioning.models.rows import Word
+from captioning.search import Decoded
 from captioning.training import SelfCritical
 from captioning.training.self_critical import advantages, self_critical_loss, words
 

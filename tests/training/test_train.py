@@ -11,8 +11,8 @@ import pytest
 import torch
 import yaml
 
+from captioning.captioner import load
 from captioning.errors import InputError
-from captioning.models import load
 from captioning.training.module import CaptioningModule
 from captioning.training.train import train
 from tests.training.conftest import Train, assert_same_training, saved, with_scores

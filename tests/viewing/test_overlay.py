@@ -8,8 +8,8 @@ import torch
 from matplotlib.figure import Figure
 from PIL import Image
 
+from captioning.captioner.caption import Caption
 from captioning.errors import InputError
-from captioning.models.caption import Caption
 from captioning.viewing import lettering
 from captioning.viewing.overlay import attention_map, draw, save, word_pictures
 

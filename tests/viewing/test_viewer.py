@@ -13,8 +13,8 @@ import torch
 from PIL import Image
 
 import captioning
+from captioning.captioner.caption import Caption, RunnerUp
 from captioning.errors import InputError
-from captioning.models.caption import Caption, RunnerUp
 from captioning.viewing import viewer
 from captioning.viewing.notebook import notebook_view
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from captioning.models.caption import Caption, RunnerUp
+from captioning.captioner.caption import Caption, RunnerUp
 from captioning.viewing import viewer
 from captioning.viewing.notebook import notebook_view
 

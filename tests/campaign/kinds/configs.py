@@ -196,7 +196,7 @@ def _another_class(settings: dict[str, Any], random: Random) -> str:
     path = random.choice(
         (
             *("captioning.models.LSTMDecoder", "captioning.models.CNNEncoder", "torch.nn.Linear"),
-            *("captioning.models.BeamSearch", "captioning.models.Sampling", "torch.optim.SGD"),
+            *("captioning.search.BeamSearch", "captioning.search.Sampling", "torch.optim.SGD"),
             *(
                 "captioning.data.readers.Karpathy",
                 "captioning.training.SelfCritical",
@@ -204,7 +204,7 @@ def _another_class(settings: dict[str, Any], random: Random) -> str:
             ),
             *(
                 "captioning.models.decoder.Decoder",
-                "captioning.models.search.Search",
+                "captioning.search.search.Search",
                 "builtins.dict",
             ),
             *("captioning.data.readers.CaptionTable", "captioning", "captioning.", ".", "a..b", ""),

@@ -1,0 +1,242 @@
+"""The whole model: photos in, captions out."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from PIL.Image import Image
+from torch import Tensor, nn
+
+from captioning.captioner.caption import Caption, RunnerUp
+from captioning.captioner.joint_encoder import JointEncoder
+from captioning.configurable import build
+from captioning.data.images import Upload
+from captioning.data.preprocessing import Preprocessing, View
+from captioning.data.vocabulary import EOS, PAD, Vocabulary
+from captioning.errors import InputError
+from captioning.models.decoder import Decoder
+from captioning.models.encoder import CNNEncoder
+from captioning.numbers import shown
+from captioning.search.alternatives import RunnersUp, find_runners_up
+from captioning.search.decoding import BeamSearch
+from captioning.search.search import Decoded, Search
+
+
+class Captioner(nn.Module):
+    """Encoder, decoder, vocabulary and preprocessing: all that it takes to caption a photo.
+
+    Args:
+        encoder: turns images into annotation vectors.
+        decoder: turns annotation vectors into words.
+        vocabulary: the words.
+        preprocessing: how a photo becomes an image; the same in training and afterwards.
+        search: how words are chosen unless a call says otherwise.
+
+    Attributes:
+        searches_in_bfloat16: whether `decode` multiplies in bfloat16, which is faster where the
+            hardware does it. Annotation vectors are always computed in single precision; bfloat16
+            would change MobileNetV2's by an eighth.
+    """
+
+    searches_in_bfloat16 = False
+
+    def __init__(
+        self,
+        encoder: CNNEncoder | JointEncoder,
+        decoder: Decoder,
+        vocabulary: Vocabulary,
+        preprocessing: Preprocessing,
+        search: Search | None = None,
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.decoder = decoder
+        self.vocabulary = vocabulary
+        self.preprocessing = preprocessing
+        self.search = search or BeamSearch()
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Plain values from which `from_config` makes the same captioner, parameters apart."""
+        return {
+            "encoder": self.encoder.config,
+            "decoder": self.decoder.config,
+            "vocabulary": list(self.vocabulary.words),
+            "preprocessing": self.preprocessing.config,
+            "search": self.search.config,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "Captioner":
+        """The captioner that `config` describes, with random parameters.
+
+        Raises:
+            InputError: a part is missing, is of another kind, or does not fit the others.
+        """
+        for name in ("encoder", "decoder", "vocabulary", "preprocessing", "search"):
+            if name not in config:
+                raise InputError(f"the model's {name} is missing")
+        captioner = cls(
+            encoder=_part("encoder", CNNEncoder, build(config["encoder"], weights=None)),
+            decoder=_part("decoder", Decoder, build(config["decoder"])),
+            vocabulary=_vocabulary(config["vocabulary"]),
+            preprocessing=_part("preprocessing", Preprocessing, build(config["preprocessing"])),
+            search=_part("search", Search, build(config["search"])),
+        )
+        wanted = captioner.encoder.annotation_dim, len(captioner.vocabulary)
+        given = captioner.decoder.annotation_dim, captioner.decoder.vocab_size
+        if wanted != given:
+            raise InputError(
+                f"the decoder is for annotation vectors of width {given[0]} and {given[1]} words, "
+                f"the model's are of width {wanted[0]} and {wanted[1]}"
+            )
+        return captioner
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return next(self.parameters()).device
+
+    def encode(self, images: Tensor) -> Float[Tensor, "B L D"]:
+        """Annotation vectors of uint8 images (B, 3, H, W), or of what was kept of them.
+
+        That is what the encoder's `constant` part gave for them, (B, P, C) in any precision: the
+        annotation vectors themselves, where no stage is trained.
+        """
+        if images.dtype == torch.uint8:
+            return self.encoder(images)
+        return self.encoder.completed(images.float())
+
+    def decode(self, annotations: Float[Tensor, "B L D"], search: Search | None = None) -> Decoded:
+        """Captions as tokens, by `search` or the captioner's own."""
+        search = search or self.search
+        with self._search_precision(annotations.device):
+            return search(self.decoder, self.decoder.remember(annotations))
+
+    def prepared(self) -> AbstractContextManager[None]:
+        """Within it, many calls of `decode` are faster, and parameters must not change."""
+        return nullcontext() if self.searches_in_bfloat16 else self.decoder.prepared()
+
+    def _search_precision(self, device: torch.device) -> AbstractContextManager[object]:
+        if self.searches_in_bfloat16:
+            return torch.autocast(device.type, torch.bfloat16)
+        return nullcontext()
+
+    def words(self, decoded: Decoded) -> list[str]:
+        """The best caption of every image as one line of text."""
+        return [" ".join(self.vocabulary.decode(row)) for row in decoded.tokens[:, 0].tolist()]
+
+    def view(self, photo: str | Path | Upload | Image) -> View:
+        """What the model sees of a photo; safe to call from several threads.
+
+        Args:
+            photo: a path, an upload, or an image as `read_image` gives it.
+
+        Raises:
+            InputError: the photo cannot be read.
+        """
+        return self.preprocessing(photo)
+
+    @torch.no_grad()  # in inference mode autocast would cast all weights anew at every word
+    def candidates(
+        self,
+        photos: Sequence[str | Path | Image | View],
+        search: Search | None = None,
+        runners_up: int = 0,
+    ) -> list[list[Caption]]:
+        """All captions that the search found for each photo, the best first.
+
+        Args:
+            photos: paths, images as `read_image` gives them, or views that `view` gave.
+            search: how words are chosen; the captioner's own if none.
+            runners_up: how many other words to tell of each word; the captions are then read
+                once more.
+
+        Raises:
+            InputError: a photo cannot be read, or the model's numbers overflow.
+        """
+        views = [photo if isinstance(photo, View) else self.view(photo) for photo in photos]
+        if not views:
+            return []
+        images = torch.stack([view.pixels for view in views]).to(self.device)
+        annotations = self.encode(images)
+        decoded = self.decode(annotations, search)
+        if decoded.scores.isnan().any():
+            raise InputError("the model's numbers overflow; give another checkpoint")
+        others = None
+        if runners_up:
+            with self._search_precision(annotations.device):
+                others = find_runners_up(self.decoder, annotations, decoded.tokens, runners_up)
+            others = RunnersUp(*(part.cpu() for part in others))
+        decoded = Decoded(*(part.cpu() for part in decoded))
+        return [
+            [
+                self._caption(photo, view, decoded, others, (b, n))
+                for n in range(decoded.tokens.shape[1])
+                if not decoded.scores[b, n].isneginf()
+            ]
+            for b, (photo, view) in enumerate(zip(photos, views, strict=True))
+        ]
+
+    def caption(
+        self,
+        photos: Sequence[str | Path | Image | View],
+        search: Search | None = None,
+        runners_up: int = 0,
+    ) -> list[Caption]:
+        """The best caption of each photo; see `candidates`."""
+        return [found[0] for found in self.candidates(photos, search, runners_up)]
+
+    def _caption(
+        self,
+        photo: str | Path | Image | View,
+        view: View,
+        decoded: Decoded,
+        others: RunnersUp | None,
+        place: tuple[int, int],
+    ) -> Caption:
+        """The caption at a place, image and number, of what a search found."""
+        tokens, weights = decoded.tokens[place], decoded.weights[place]
+        length = int(((tokens != PAD) & (tokens != EOS)).sum())
+        rows = round(weights.shape[1] ** 0.5)  # views are square, so grids are
+        return Caption(
+            words=self.vocabulary.decode(tokens.tolist()),
+            probabilities=tuple(decoded.log_probs[place][:length].exp().tolist()),
+            weights=weights[:length].float().unflatten(1, (rows, -1)),
+            score=decoded.scores[place].item(),
+            crop=view.crop,
+            size=view.size,
+            runners_up=() if others is None else self._runners_up(others, place, length),
+            photo=None if isinstance(photo, View) else photo,
+        )
+
+    def _runners_up(
+        self, others: RunnersUp, place: tuple[int, int], length: int
+    ) -> tuple[tuple[RunnerUp, ...], ...]:
+        tokens = others.tokens[place][:length].tolist()
+        probabilities = others.probabilities[place][:length].tolist()
+        return tuple(
+            tuple(
+                RunnerUp(None if token == EOS else self.vocabulary.decode([token])[0], probability)
+                for token, probability in zip(*of_word, strict=True)
+            )
+            for of_word in zip(tokens, probabilities, strict=True)
+        )
+
+
+def _part(name: str, kind: type, part: Any) -> Any:
+    if not isinstance(part, kind):
+        raise InputError(f"a {type(part).__name__} is no {name}")
+    return part
+
+
+def _vocabulary(words: Any) -> Vocabulary:
+    """The vocabulary of a list that anybody may have written."""
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise InputError(f"a vocabulary is a list of words, not {shown(words)}")
+    if len(set(words)) < len(words):
+        raise InputError("a word of the vocabulary occurs twice")
+    return Vocabulary(words)

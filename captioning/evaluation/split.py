@@ -1,0 +1,149 @@
+"""A trained model against the people who described the same images."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+from tqdm import tqdm
+
+from captioning.captioner import Captioner
+from captioning.data.dataset import Batch, CaptionDataset, collate
+from captioning.data.features import FeatureCache
+from captioning.data.readers import Reader
+from captioning.data.records import Record
+from captioning.data.shapes import faults, read_scenes
+from captioning.data.workers import give_way
+from captioning.errors import InputError
+from captioning.inference.batches import seed_batch
+from captioning.metrics.scores import Scores
+from captioning.search import Search
+
+
+def split_captions(
+    captioner: Captioner,
+    records: Sequence[Record],
+    search: Search | None = None,
+    batch_size: int = 32,
+    workers: int = 1,
+    seed: int = 0,
+    features: FeatureCache | None = None,
+) -> dict[int | str, str]:
+    """One caption for every image, by image id.
+
+    Args:
+        captioner: the model.
+        records: the images.
+        search: how words are chosen; the captioner's own if none.
+        batch_size: images at a time.
+        workers: processes that read images.
+        seed: of a search that samples.
+        features: annotation vectors of the images by the captioner's encoder, to use instead of
+            the photos.
+
+    Raises:
+        InputError: a photo cannot be read.
+    """
+    captions: dict[int | str, str] = {}
+    with captioner.prepared():
+        for number, batch in batches(captioner, records, batch_size, workers, features=features):
+            seed_batch(seed, number)
+            captions |= caption_batch(captioner, batch, search)
+    return captions
+
+
+def batches(
+    captioner: Captioner,
+    records: Sequence[Record],
+    batch_size: int,
+    workers: int = 1,
+    process: int = 0,
+    processes: int = 1,
+    features: FeatureCache | None = None,
+) -> Iterator[tuple[int, Batch]]:
+    """The numbered batches of one of several processes; those of all are the same as of one.
+
+    The first process shows a progress bar on stderr, where that is a terminal.
+
+    Args:
+        captioner: the model that they are for.
+        records: the images of all processes.
+        batch_size: images at a time.
+        workers: processes that read images.
+        process: takes the batches `process`, `process + processes`, ...
+        processes: how many share the images.
+        features: annotation vectors to use instead of the photos.
+    """
+    dataset = CaptionDataset(
+        records, captioner.vocabulary, captioner.preprocessing, features=features
+    )
+    everything = list(range(len(records)))
+    mine = {
+        number: everything[number * batch_size : (number + 1) * batch_size]
+        for number in range(process, math.ceil(len(records) / batch_size), processes)
+    }
+    loader = DataLoader(
+        dataset,
+        batch_sampler=list(mine.values()),
+        num_workers=0 if features else workers,  # a cached example costs less than its way
+        collate_fn=collate,
+        worker_init_fn=give_way,
+        pin_memory=captioner.device.type == "cuda",
+    )
+    with tqdm(
+        total=sum(map(len, mine.values())),
+        desc="evaluate" if processes == 1 else f"process 1 of {processes}",
+        unit="image",
+        leave=False,
+        disable=None if process == 0 else True,  # None: shown only on a terminal
+    ) as progress:
+        for number, batch in zip(mine, loader, strict=True):
+            yield number, batch
+            progress.update(len(batch.records))
+
+
+@torch.no_grad()  # in inference mode autocast would cast all weights anew at every word
+def caption_batch(
+    captioner: Captioner, batch: Batch, search: Search | None = None
+) -> dict[int | str, str]:
+    """The best caption of every image, by image id.
+
+    Args:
+        captioner: the model.
+        batch: images, or their annotation vectors.
+        search: how words are chosen; the captioner's own if none.
+    """
+    annotations = captioner.encode(batch.images.to(captioner.device, non_blocking=True))
+    words = captioner.words(captioner.decode(annotations, search))
+    return {record.image_id: caption for record, caption in zip(batch.records, words, strict=True)}
+
+
+def judged(captions: Mapping[int | str, str], data: str | Path, split: str) -> tuple[Scores, ...]:
+    """How many captions of drawn scenes are right in every attribute and relation they state.
+
+    Args:
+        captions: one caption per scene, by image id.
+        data: the folder of the data set.
+        split: its part.
+
+    Returns:
+        Under "right" 1 for captions that are and 0 for others, and their share of the corpus; no
+        scores where the data set is not of drawn scenes.
+    """
+    if not (Path(data) / "annotations" / f"scenes_{split}.json").exists():
+        return ()
+    scenes = read_scenes(data, split)
+    right = [not faults(caption, scenes[int(image)]) for image, caption in captions.items()]
+    return (Scores.of("right", np.array(right, dtype=np.float64)),)
+
+
+def training_captions(reader: Reader) -> list[str] | None:
+    """The captions of the training split; none where it is not there, or not with its photos."""
+    if "train" not in reader.splits:
+        return None
+    try:
+        return [caption for record in reader.read("train") for caption in record.captions]
+    except InputError:
+        return None

@@ -1,0 +1,1 @@
+"""Many photos: processes that share them, shards of captions, and the manifest beside these."""

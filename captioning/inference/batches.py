@@ -1,0 +1,145 @@
+"""Many photos, some of which may be bad: the next ones are read while others are captioned."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+from tqdm import tqdm
+
+from captioning.captioner.caption import Caption
+from captioning.captioner.captioner import Captioner
+from captioning.data.preprocessing import View
+from captioning.errors import InputError
+from captioning.search.search import Search
+from captioning.terminal import printable_json
+
+AHEAD = 2
+"""Batches that are being read while one is captioned."""
+
+Key = TypeVar("Key")
+Item = TypeVar("Item")
+
+
+def cut(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """The items in lists of `size`, the last one as long as what is left."""
+    items = iter(items)
+    while part := list(islice(items, size)):
+        yield part
+
+
+def seed_batch(seed: int, number: int) -> None:
+    """Seed what a search draws for a batch, so that any process draws the same for it.
+
+    Args:
+        seed: of the whole work.
+        number: of the batch, whatever it is counted by.
+    """
+    torch.manual_seed(seed * 1_000_003 + number)
+
+
+def read_ahead(
+    captioner: Captioner, batches: Iterable[tuple[Key, Sequence[Path]]]
+) -> Iterator[tuple[Key, Sequence[Path], list[View | InputError]]]:
+    """The batches with their photos read, or with the reasons why they cannot be.
+
+    Few batches are in memory at any time, however many there are. Threads read them: decoding and
+    resizing hold no lock, and a thread, unlike a process, needs no copy of the pixels.
+
+    Args:
+        captioner: whose views of the photos are wanted.
+        batches: paths, each list with whatever the caller knows it by.
+    """
+    readers = ThreadPoolExecutor()
+    waiting: deque[tuple[Key, Sequence[Path], list[Future[View | InputError]]]] = deque()
+    try:
+        for key, paths in batches:
+            views = [readers.submit(_view, captioner, path) for path in paths]
+            waiting.append((key, paths, views))
+            if len(waiting) > AHEAD:
+                key, paths, views = waiting.popleft()
+                yield key, paths, [view.result() for view in views]
+        for key, paths, views in waiting:
+            yield key, paths, [view.result() for view in views]
+    finally:
+        readers.shutdown(cancel_futures=True)
+
+
+def found_captions(
+    captioner: Captioner,
+    views: Sequence[View | InputError],
+    search: Search | None = None,
+    runners_up: int = 0,
+) -> list[list[Caption] | InputError]:
+    """All captions of each photo that could be read, and the reason for each other one."""
+    good = [view for view in views if isinstance(view, View)]
+    found = iter(captioner.candidates(good, search, runners_up))
+    return [view if isinstance(view, InputError) else next(found) for view in views]
+
+
+def best_captions(
+    captioner: Captioner, views: Sequence[View | InputError], search: Search | None = None
+) -> list[Caption | InputError]:
+    """The best caption of each photo that could be read, and the reason for each other one."""
+    found = found_captions(captioner, views, search)
+    return [each if isinstance(each, InputError) else each[0] for each in found]
+
+
+def candidates(
+    captioner: Captioner,
+    photos: Sequence[Path],
+    search: Search | None = None,
+    batch_size: int = 16,
+    progress: bool = True,
+    runners_up: int = 0,
+) -> Iterator[tuple[Path, list[Caption] | InputError]]:
+    """Each photo with its captions, the best first, or with the reason why it has none, in order.
+
+    Args:
+        captioner: the model, whose parameters must not change before the last photo.
+        photos: paths.
+        search: how words are chosen; the captioner's own if none.
+        batch_size: photos captioned at a time.
+        progress: show a progress bar on stderr, where that is a terminal.
+        runners_up: how many other words to tell of each word.
+    """
+    bar = tqdm(
+        total=len(photos),
+        unit="photo",
+        leave=False,
+        disable=None if progress and len(photos) > 1 else True,  # None: only on a terminal
+    )
+    with bar, captioner.prepared() if len(photos) > batch_size else nullcontext():
+        for _, paths, views in read_ahead(captioner, enumerate(cut(photos, batch_size))):
+            found = found_captions(captioner, views, search, runners_up)
+            yield from zip(paths, found, strict=True)
+            bar.update(len(paths))
+
+
+def captioned(
+    captioner: Captioner,
+    photos: Sequence[Path],
+    search: Search | None = None,
+    batch_size: int = 16,
+    progress: bool = True,
+) -> Iterator[tuple[Path, Caption | InputError]]:
+    """Each photo with its best caption, or with the reason why it has none; see `candidates`."""
+    for photo, found in candidates(captioner, photos, search, batch_size, progress):
+        yield photo, found if isinstance(found, InputError) else found[0]
+
+
+def json_line(photo: Path, caption: Caption | InputError) -> str:
+    """A photo with its caption, or with the reason why it has none, as one line of JSON."""
+    told = {"error": str(caption)} if isinstance(caption, InputError) else caption.as_json()
+    return printable_json({"image": str(photo), **told})
+
+
+def _view(captioner: Captioner, path: Path) -> View | InputError:
+    try:
+        return captioner.view(path)
+    except InputError as error:
+        return error

@@ -1,1 +1,0 @@
-"""Captions for very many images, by one process or by several that share the work."""

@@ -1,0 +1,153 @@
+"""A grounding report in pictures: scores of words beside the baselines, best and worst looks."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from captioning.captioner.caption import Caption
+from captioning.data.images import read_image
+from captioning.data.megapixels import MAX_PIXELS
+from captioning.evaluation.grounding import GroundingReport, Look
+from captioning.evaluation.grounding.looks import (
+    GAUSSIAN,
+    IN_BOX,
+    MEASURES,
+    MODEL,
+    SOURCES,
+    UNIFORM,
+)
+from captioning.evaluation.grounding.report import Group
+from captioning.files import written_whole
+from captioning.viewing.lettering import drawable
+from captioning.viewing.overlay import DOTS_PER_INCH, word_pictures
+
+WORDS = 12
+"""Words in the plot, the most frequent ones."""
+
+SHOWN, COLUMNS = 8, 4
+"""Looks in a picture of the best or the worst."""
+
+COLOURS = {MODEL: "#31688e", UNIFORM: "#c2410c", GAUSSIAN: "#4d7c0f"}
+MARKERS = {UNIFORM: "|", GAUSSIAN: "x"}
+BOX_COLOUR = "#7df9ff"
+
+
+def save_pictures(
+    report: GroundingReport, folder: str | Path, max_pixels: int = MAX_PIXELS
+) -> list[Path]:
+    """Write scores.png, best.png and worst.png; only the last two show photos.
+
+    The best looks are those with the most attention in the box beyond a uniform one's, and no photo
+    is shown twice.
+
+    Args:
+        report: what was found.
+        folder: where the pictures go.
+        max_pixels: photos of more are refused.
+
+    Returns:
+        The files; none where the report has no looks.
+
+    Raises:
+        InputError: a photo cannot be read, or the folder cannot be written to.
+    """
+    if not report.looks:
+        return []
+    figures = {
+        "scores.png": draw_scores(report),
+        "best.png": draw_looks(report.ranked()[:SHOWN], max_pixels),
+        "worst.png": draw_looks(report.ranked_worst()[:SHOWN], max_pixels),
+    }
+    for name, figure in figures.items():
+        with written_whole(Path(folder) / name) as temporary:
+            figure.savefig(temporary, format="png", dpi=DOTS_PER_INCH)
+    return [Path(folder) / name for name in figures]
+
+
+def draw_scores(report: GroundingReport) -> Figure:
+    """A panel per measure: bars for the model with intervals, marks for the two baselines."""
+    groups = [report.all, *report.words[:WORDS]]
+    figure = Figure(figsize=(10, 1.2 + 0.32 * len(groups)), layout="constrained")
+    FigureCanvasAgg(figure)
+    for axes, measure in zip(figure.subplots(1, len(MEASURES), sharey=True), MEASURES, strict=True):
+        _draw_measure(axes, groups, measure)
+    names, families = drawable([f"{group.name} ({group.looks})" for group in groups])
+    figure.axes[0].set_yticks(range(len(groups)), names, fontfamily=families, parse_math=False)
+    figure.axes[0].invert_yaxis()
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    known = dict(zip(labels, handles, strict=True))
+    figure.legend(
+        [known[source] for source in SOURCES],
+        SOURCES,
+        loc="outside lower center",
+        ncols=len(SOURCES),
+        frameon=False,
+    )
+    return figure
+
+
+def draw_looks(looks: Sequence[Look], max_pixels: int = MAX_PIXELS) -> Figure:
+    """A panel per look: attention on the photo, the boxes, the word and the attention in them.
+
+    Raises:
+        InputError: a photo cannot be read.
+    """
+    columns = min(COLUMNS, len(looks))
+    rows = math.ceil(len(looks) / columns)
+    figure = Figure(figsize=(3 * columns, 3.2 * rows), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(rows, columns, squeeze=False).flatten()
+    for axes in panels:
+        axes.set_axis_off()
+    for axes, look in zip(panels, looks, strict=False):
+        _draw_look(axes, look, max_pixels)
+    return figure
+
+
+def _draw_measure(axes: Axes, groups: Sequence[Group], measure: str) -> None:
+    places = np.arange(len(groups))
+    values = np.array([group.value(measure) for group in groups])
+    axes.barh(places, np.nan_to_num(values), color=COLOURS[MODEL], height=0.7, label=MODEL)
+    for place, group in zip(places, groups, strict=True):
+        if measure in group.scores:
+            axes.plot(group.scores[measure].interval, (place, place), color="black", linewidth=1)
+    for source, marker in MARKERS.items():
+        axes.scatter(
+            [group.value(f"{measure}, {source}") for group in groups],
+            places,
+            marker=marker,
+            color=COLOURS[source],
+            label=source,
+            s=60,
+            zorder=3,
+            clip_on=False,
+        )
+    axes.set(xlim=(0, 1), title=measure)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _draw_look(axes: Axes, look: Look, max_pixels: int) -> None:
+    weights = torch.from_numpy(look.weights)[None]
+    caption = Caption((look.mention.name,), (1.0,), weights, 0.0, look.crop, look.size)
+    width, height = look.size
+    [picture] = word_pictures(read_image(look.image, max_pixels), caption)
+    axes.imshow(picture, extent=(0, width, height, 0))
+    for left, top, across, down in look.place.boxes:
+        axes.add_patch(
+            Rectangle((left, top), across, down, fill=False, edgecolor=BOX_COLOUR, linewidth=1.5)
+        )
+    [name], families = drawable([look.mention.name])
+    inside, area = look.scores[MODEL][IN_BOX], look.scores[UNIFORM][IN_BOX]
+    axes.set_title(
+        f"{name}: {inside:.2f} of attention\nin {area:.2f} of the view",
+        fontsize=9,
+        fontfamily=families,
+        parse_math=False,
+    )

@@ -1,0 +1,247 @@
+import pickle
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from captioning.captioner import Caption, Captioner, load
+from captioning.data.records import Record
+from captioning.data.vocabulary import EOS
+from captioning.errors import InputError
+from captioning.models import LSTMDecoder
+from captioning.search import BeamSearch, Greedy
+
+
+def photo(width: int, height: int, seed: int = 0) -> Image.Image:
+    """A photo of coloured patches."""
+    patches = np.random.default_rng(seed).integers(0, 255, (5, 5, 3), dtype=np.uint8)
+    return Image.fromarray(patches).resize((width, height))
+
+
+PHOTOS = [photo(64, 48, 1), photo(20, 90, 2), photo(33, 33, 3), photo(200, 40, 4)]
+
+
+def checkpoint(model: Captioner, path: Path, **changes: Any) -> Path:
+    """A file as `captioning train` writes it, as far as captioning needs it."""
+    state = {f"captioner.{name}": value for name, value in model.state_dict().items()}
+    torch.save({"captioner": model.config, "state_dict": state} | changes, path)
+    return path
+
+
+def with_eos_score(captioner: Captioner, score: float) -> Captioner:
+    """The captioner, with a score of the end mark that decides."""
+    assert isinstance(captioner.decoder, LSTMDecoder)
+    captioner.decoder.output.bias.data[EOS] = score
+    return captioner
+
+
+def assert_same(first: Caption, second: Caption) -> None:
+    assert first.words == second.words
+    assert first.probabilities == pytest.approx(second.probabilities)
+    assert first.score == pytest.approx(second.score)
+    torch.testing.assert_close(first.weights, second.weights)
+    assert (first.crop, first.size) == (second.crop, second.size)
+
+
+def test_a_config_survives_a_checkpoint_of_plain_values(
+    captioner: Captioner, tmp_path: Path
+) -> None:
+    torch.save(captioner.config, tmp_path / "config.pt")
+    config = torch.load(tmp_path / "config.pt", weights_only=True)
+    assert config == captioner.config
+    again = Captioner.from_config(config)
+    assert again.config == captioner.config
+    assert again.vocabulary == captioner.vocabulary
+
+
+def test_a_saved_captioner_says_the_same_when_loaded(captioner: Captioner, tmp_path: Path) -> None:
+    loaded = load(checkpoint(captioner, tmp_path / "best.ckpt"))
+    for ours, theirs in zip(captioner.caption(PHOTOS), loaded.caption(PHOTOS), strict=True):
+        assert_same(ours, theirs)
+
+
+def test_a_loaded_captioner_searches_as_it_was_trained_to(
+    captioner: Captioner, tmp_path: Path
+) -> None:
+    captioner.search = Greedy(max_length=2)
+    loaded = load(checkpoint(captioner, tmp_path / "best.ckpt"))
+    assert loaded.search.config == Greedy(max_length=2).config
+
+
+def test_loading_needs_no_download(captioner: Captioner, tmp_path: Path) -> None:
+    captioner.encoder.config["weights"] = "/no/such/weights.pth"
+    assert load(checkpoint(captioner, tmp_path / "best.ckpt")).encoder.config["weights"] is None
+
+
+def test_a_loaded_captioner_is_ready_to_caption(captioner: Captioner, tmp_path: Path) -> None:
+    loaded = load(checkpoint(captioner.train(), tmp_path / "best.ckpt"))
+    assert not any(module.training for module in loaded.modules())
+
+
+def test_a_missing_checkpoint_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"best\.ckpt: no such checkpoint"):
+        load(tmp_path / "best.ckpt")
+
+
+class Code:
+    """What pickle would call when it is loaded."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path.touch, (Path("called"),))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"no checkpoint",
+        pickle.dumps({"captioner": Code()}),
+        pickle.dumps([1, 2]),
+    ],
+    ids=["empty", "text", "code", "list"],
+)
+def test_a_file_that_is_no_checkpoint_is_named_in_one_line_and_never_run(
+    tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "best.ckpt").write_bytes(content)
+    with pytest.raises(InputError, match=r"best\.ckpt: not a checkpoint of captioning") as error:
+        load(tmp_path / "best.ckpt")
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "called").exists()
+
+
+@pytest.mark.parametrize(
+    "content", [{"state_dict": {}}, {"captioner": 3}, [1]], ids=["Lightning's", "number", "list"]
+)
+def test_a_checkpoint_of_something_else_is_named_in_one_line(
+    tmp_path: Path, content: object
+) -> None:
+    torch.save(content, tmp_path / "best.ckpt")
+    with pytest.raises(InputError, match=r"best\.ckpt: not a checkpoint of captioning") as error:
+        load(tmp_path / "best.ckpt")
+    assert "\n" not in str(error.value)
+
+
+def test_a_checkpoint_that_is_cut_short_is_named(captioner: Captioner, tmp_path: Path) -> None:
+    whole = checkpoint(captioner, tmp_path / "best.ckpt").read_bytes()
+    (tmp_path / "best.ckpt").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InputError, match=r"best\.ckpt: not a checkpoint of captioning"):
+        load(tmp_path / "best.ckpt")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"state_dict": {}},
+        {"state_dict": None},
+        {"captioner": {}},
+        {"captioner": {"encoder": {"class": "Unheard"}}},
+    ],
+    ids=["no parameters", "no state", "no config", "unknown class"],
+)
+def test_a_damaged_checkpoint_is_named_in_one_line(
+    captioner: Captioner, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    path = checkpoint(captioner, tmp_path / "best.ckpt", **changes)
+    with pytest.raises(InputError, match=r"best\.ckpt: a damaged or outdated") as error:
+        load(path)
+    assert "\n" not in str(error.value)
+
+
+def test_a_batch_of_photos_equals_its_photos_one_by_one(captioner: Captioner) -> None:
+    captioner.double()
+    for one, together in zip(PHOTOS, captioner.caption(PHOTOS), strict=True):
+        assert_same(captioner.caption([one])[0], together)
+
+
+def test_a_photo_may_be_given_by_its_path(
+    captioner: Captioner, shapes_records: list[Record]
+) -> None:
+    path = shapes_records[0].image
+    with Image.open(path) as opened:
+        assert_same(captioner.caption([path])[0], captioner.caption([opened.convert("RGB")])[0])
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 50), (50, 1)])
+def test_the_smallest_photos_have_captions(captioner: Captioner, size: tuple[int, int]) -> None:
+    (caption,) = captioner.caption([photo(*size)])
+    assert caption.words
+    assert caption.size == size
+
+
+def test_a_photo_that_cannot_be_read_is_named(captioner: Captioner, tmp_path: Path) -> None:
+    shutil.copy(__file__, tmp_path / "photo.jpg")
+    with pytest.raises(InputError, match=r"photo\.jpg: not an image"):
+        captioner.caption([tmp_path / "photo.jpg"])
+
+
+def test_no_photos_have_no_captions(captioner: Captioner) -> None:
+    assert captioner.caption([]) == []
+
+
+def test_every_word_has_its_probability_and_a_map_of_weights(captioner: Captioner) -> None:
+    for caption in captioner.caption(PHOTOS):
+        assert len(caption.probabilities) == len(caption.words)
+        assert all(0 < probability <= 1 for probability in caption.probabilities)
+        assert caption.weights.shape == (len(caption.words), 4, 4)
+        torch.testing.assert_close(caption.weights.sum((1, 2)), torch.ones(len(caption.words)))
+
+
+def test_the_end_mark_is_no_word(captioner: Captioner) -> None:
+    (caption,) = with_eos_score(captioner, 100).caption([PHOTOS[0]], Greedy(min_length=3))
+    assert len(caption.words) == len(caption.probabilities) == len(caption.weights) == 3
+
+
+def test_the_probabilities_of_an_endless_caption_make_its_score(captioner: Captioner) -> None:
+    search = BeamSearch(2, length_penalty=0.0, max_length=4)
+    (caption,) = with_eos_score(captioner, -100).caption([PHOTOS[0]], search)
+    product = torch.tensor(caption.probabilities).prod()
+    assert caption.score == pytest.approx(product.log().item(), rel=1e-4)
+
+
+def test_the_crop_is_what_the_model_saw(captioner: Captioner) -> None:
+    wide = captioner.caption([PHOTOS[3]])[0]
+    assert (wide.crop, wide.size) == ((80, 0, 40, 40), (200, 40))
+    seen = PHOTOS[3].crop((80, 0, 120, 40))
+    assert captioner.caption([seen])[0].words == wide.words
+
+
+def test_a_beam_offers_its_captions_the_best_first(captioner: Captioner) -> None:
+    (found,) = captioner.candidates([PHOTOS[0]], BeamSearch(5))
+    assert len({caption.words for caption in found}) == 5
+    scores = [caption.score for caption in found]
+    assert scores == sorted(scores, reverse=True)
+    assert_same(found[0], captioner.caption([PHOTOS[0]], BeamSearch(5))[0])
+
+
+def test_beams_that_cannot_be_filled_are_left_out(captioner: Captioner) -> None:
+    (found,) = captioner.candidates([PHOTOS[0]], BeamSearch(50, max_length=1))
+    assert sorted(caption.text for caption in found) == sorted(captioner.vocabulary.words)
+
+
+def test_vectors_computed_before_give_the_same_as_the_image(captioner: Captioner) -> None:
+    images = torch.stack([captioner.preprocessing(photo).pixels for photo in PHOTOS])
+    vectors = captioner.encode(images)
+    assert captioner.encode(vectors.half()).dtype == torch.float
+    torch.testing.assert_close(captioner.encode(vectors), vectors)
+
+
+def test_a_caption_as_json_has_its_words_and_no_weights(captioner: Captioner) -> None:
+    (caption,) = captioner.caption([PHOTOS[0]])
+    value = caption.as_json()
+    assert value["caption"] == caption.text == " ".join(caption.words)
+    assert [entry["word"] for entry in value["words"]] == list(caption.words)
+    assert set(value) == {"caption", "score", "words"}
+
+
+def test_a_search_in_bfloat16_scores_nearly_the_same(checkpoint: Path) -> None:
+    exact = load(checkpoint).caption(PHOTOS)
+    rounded = load(checkpoint, bfloat16=True).caption(PHOTOS)
+    for caption, other in zip(exact, rounded, strict=True):
+        assert other.score == pytest.approx(caption.score, rel=0.02)
+        assert other.score != caption.score

@@ -1,0 +1,311 @@
+"""Checkpoints that somebody or something has changed: the same captions, or one line."""
+
+import copy
+import io
+import json
+import os
+import random
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from captioning.captioner import Captioner, load
+from captioning.captioner.checkpoint import captioners_tensors
+from captioning.errors import InputError
+from captioning.integrity import checksum
+
+Saved = dict[str, Any]
+Change = Callable[[Saved], object]
+
+PHOTO = Image.fromarray(np.random.default_rng(1).integers(0, 255, (40, 48, 3), dtype=np.uint8))
+
+HOSTILE: list[Any] = [None, "x", True, -1, 0, 1.5, float("nan"), float("inf"), 10**20, [], {}, 9]
+
+
+TRIED = 60
+"""Changes of configs, of all that there are."""
+
+
+def content(captioner: Captioner) -> Saved:
+    """What a training writes of a captioner, and something of its optimizer."""
+    state = {f"captioner.{name}": value for name, value in captioner.state_dict().items()}
+    saved: Saved = {"captioner": captioner.config, "state_dict": state, "epoch": 3}
+    saved["checksum"] = checksum(saved["captioner"], captioners_tensors(saved))
+    saved["optimizer_states"] = [torch.ones(1000)]
+    return saved
+
+
+def written(saved: Saved, path: Path) -> Path:
+    torch.save(saved, path)
+    return path
+
+
+def said(path: Path) -> tuple[Any, ...]:
+    [caption] = load(path).caption([PHOTO])
+    return caption.words, caption.score, caption.probabilities
+
+
+def complaint(path: Path) -> str | None:
+    """The one line that refuses a checkpoint, if it is refused."""
+    try:
+        said(path)
+    except InputError as error:
+        return str(error)
+    return None
+
+
+def assert_same_or_refused(path: Path, expected: tuple[Any, ...]) -> bool:
+    """Whether it was refused."""
+    told = complaint(path)
+    if told is None:
+        assert said(path) == expected
+        return False
+    assert told.startswith(f"{path}: ")
+    assert "\n" not in told
+    assert len(told) < 500
+    return True
+
+
+def config_changes() -> Iterator[tuple[str, Any]]:
+    keys = {
+        "encoder": ["class", "backbone", "weights", "grid", "trainable_stages"],
+        "decoder": [
+            *("class", "annotation_dim", "vocab_size", "embedding_dim", "hidden_dim"),
+            *("attention_dim", "attention", "projection_dim", "dropout", "tie_embeddings"),
+        ],
+        "preprocessing": ["class", "size"],
+        "search": ["class", "width", "length_penalty", "max_length", "min_length"],
+    }
+    for part, names in keys.items():
+        yield from ((f"{part}.{name}", value) for name in names for value in HOSTILE)
+        yield from ((part, value) for value in HOSTILE)
+    yield from (("vocabulary", value) for value in [*HOSTILE, ["a", 3], ["a", "a"], ["a"]])
+
+
+@pytest.fixture
+def saved(captioner: Captioner) -> Saved:
+    return content(captioner)
+
+
+@pytest.mark.parametrize("has_checksum", [True, False], ids=["checksum", "no checksum"])
+def test_a_config_of_other_values_is_refused_or_changes_nothing(
+    saved: Saved, tmp_path: Path, has_checksum: bool
+) -> None:
+    expected = said(written(saved, tmp_path / "whole.ckpt"))
+    refused = 0
+    for key, value in random.Random(7).sample(list(config_changes()), TRIED):
+        changed = copy.deepcopy({name: saved[name] for name in ("captioner", "checksum")})
+        changed["state_dict"] = saved["state_dict"]
+        if not has_checksum:
+            del changed["checksum"]
+        *parents, last = key.split(".")
+        place = changed["captioner"]
+        for name in parents:
+            place = place[name]
+        place[last] = value
+        path = written(changed, tmp_path / "changed.ckpt")
+        if has_checksum:
+            is_same = json.dumps(changed["captioner"]) == json.dumps(saved["captioner"])
+            assert assert_same_or_refused(path, expected) != is_same, (key, value)
+        elif told := complaint(path):  # otherwise it is another sound model
+            assert told.startswith(f"{path}: "), (key, value)
+            assert "\n" not in told
+            refused += 1
+    assert has_checksum or refused > 0.8 * TRIED
+
+
+def test_every_missing_or_strange_part_is_told_in_one_line(saved: Saved, tmp_path: Path) -> None:
+    for part in ("encoder", "decoder", "vocabulary", "preprocessing", "search"):
+        changed = copy.deepcopy(saved)
+        del changed["captioner"][part]
+        with pytest.raises(InputError, match=f"changed.*the model's {part} is missing"):
+            load(written(changed, tmp_path / "changed.ckpt"))
+    for key in ("class", "width"):
+        changed = copy.deepcopy(saved)
+        del changed["captioner"]["search"][key]
+        with pytest.raises(InputError, match=r"changed\.ckpt: "):
+            load(written(changed, tmp_path / "changed.ckpt"))
+
+
+def test_an_unknown_argument_is_named(saved: Saved, tmp_path: Path) -> None:
+    saved["captioner"]["search"]["colour"] = 3
+    with pytest.raises(InputError, match=r"BeamSearch: got an unexpected .* 'colour'"):
+        load(written(saved, tmp_path / "changed.ckpt"))
+
+
+def test_a_part_of_another_kind_is_refused(saved: Saved, tmp_path: Path) -> None:
+    saved["captioner"]["decoder"] = saved["captioner"]["search"]
+    with pytest.raises(InputError, match=r"changed\.ckpt: "):
+        load(written(saved, tmp_path / "changed.ckpt"))
+
+
+def test_sizes_are_compared_before_memory_is_taken(saved: Saved, tmp_path: Path) -> None:
+    saved["captioner"]["decoder"] |= {"hidden_dim": 16_000, "embedding_dim": 16_000}
+    with pytest.raises(InputError, match=r"decoder\.\S+ has the shape .*16000"):
+        load(written(saved, tmp_path / "changed.ckpt"))
+
+
+TENSOR_CHANGES: dict[str, Callable[[torch.Tensor], Any]] = {
+    "a number": lambda tensor: 3.0,
+    "none": lambda tensor: None,
+    "another shape": lambda tensor: torch.zeros(3, 5, 7),
+    "a scalar": lambda tensor: torch.zeros(()),
+    "one more": lambda tensor: torch.cat([tensor.reshape(-1), torch.zeros(1)]),
+    "nan": lambda tensor: tensor.double() * float("nan"),
+    "infinite": lambda tensor: tensor.double() + float("inf"),
+    "half precision": lambda tensor: tensor.half() + 0.3,
+    "bytes": lambda tensor: tensor.to(torch.uint8),
+    "complex": lambda tensor: tensor.to(torch.complex64),
+    "sparse": lambda tensor: (tensor + 1).to_sparse(),
+    "no numbers": lambda tensor: tensor.to("meta"),
+    "repeated": lambda tensor: torch.zeros(()).expand(tensor.shape),
+    "transposed": lambda tensor: tensor.transpose(0, -1) if tensor.dim() > 1 else tensor + 1,
+    "one changed": lambda tensor: tensor + torch.eye(1)[0, 0] * 1e-3,
+}
+
+
+@pytest.mark.parametrize("change", TENSOR_CHANGES)
+def test_a_changed_tensor_is_refused(
+    saved: Saved, tmp_path: Path, change: str, recwarn: pytest.WarningsRecorder
+) -> None:
+    for name in random.Random(change).sample(sorted(saved["state_dict"]), 6):
+        state = dict(saved["state_dict"])
+        state[name] = TENSOR_CHANGES[change](state[name])
+        path = written(saved | {"state_dict": state}, tmp_path / "changed.ckpt")
+        with pytest.raises(InputError) as error:
+            load(path)
+        assert str(error.value).startswith(f"{path}: a damaged"), error.value
+        assert "\n" not in str(error.value)
+
+
+def test_a_tensor_less_or_more_is_refused(saved: Saved, tmp_path: Path) -> None:
+    for name in random.Random(8).sample(sorted(saved["state_dict"]), 8):
+        state = {other: value for other, value in saved["state_dict"].items() if other != name}
+        with pytest.raises(InputError, match="has no "):
+            load(written(saved | {"state_dict": state}, tmp_path / "changed.ckpt"))
+    state = saved["state_dict"] | {"captioner.decoder.third": torch.ones(3)}
+    with pytest.raises(InputError, match=r"has 'decoder\.third', which the model has not"):
+        load(written(saved | {"state_dict": state}, tmp_path / "changed.ckpt"))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_weights_that_are_not_finite_are_refused_whatever_the_checksum(
+    captioner: Captioner, tmp_path: Path, value: float
+) -> None:
+    for name, parameter in random.Random(9).sample(list(captioner.named_parameters()), 8):
+        before = parameter.data.clone()
+        parameter.data[(-1,) * parameter.dim()] = value
+        with pytest.raises(InputError, match=f"{name} holds numbers that are not finite"):
+            load(written(content(captioner), tmp_path / "changed.ckpt"))
+        parameter.data = before
+
+
+def test_large_weights_whose_sum_overflows_are_finite(captioner: Captioner, tmp_path: Path) -> None:
+    captioner.decoder.output.bias.data.fill_(3e38)  # type: ignore[union-attr]
+    load(written(content(captioner), tmp_path / "large.ckpt"))
+
+
+def test_numbers_that_overflow_in_the_model_are_told_and_give_no_caption(
+    captioner: Captioner, tmp_path: Path
+) -> None:
+    for parameter in captioner.decoder.parameters():
+        parameter.data.fill_(3e38)
+    with pytest.raises(InputError, match="the model's numbers overflow"):
+        load(written(content(captioner), tmp_path / "large.ckpt")).caption([PHOTO])
+
+
+@pytest.mark.parametrize("has_checksum", [True, False], ids=["checksum", "no checksum"])
+def test_a_flipped_byte_anywhere_is_refused_or_changes_nothing(
+    saved: Saved, tmp_path: Path, has_checksum: bool
+) -> None:
+    if not has_checksum:
+        del saved["checksum"]
+    whole = written(saved, tmp_path / "whole.ckpt")
+    expected = said(whole)
+    data, chance = whole.read_bytes(), random.Random(4)
+    changed, refused = tmp_path / "changed.ckpt", 0
+    for place in [*chance.sample(range(len(data)), 25), *chance.sample(range(1500), 10)]:
+        flipped = bytearray(data)
+        flipped[place] ^= 1 << chance.randrange(8)
+        changed.write_bytes(flipped)
+        refused += assert_same_or_refused(changed, expected)
+    assert refused > 20
+
+
+def test_a_file_cut_short_anywhere_is_refused(saved: Saved, tmp_path: Path) -> None:
+    data = written(saved, tmp_path / "whole.ckpt").read_bytes()
+    for length in [0, 1, 4, 100, *range(1000, len(data), len(data) // 8), len(data) - 1]:
+        (tmp_path / "changed.ckpt").write_bytes(data[:length])
+        with pytest.raises(InputError, match=r"changed\.ckpt: not a checkpoint of captioning"):
+            load(tmp_path / "changed.ckpt")
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA])
+def test_a_file_that_is_packed_anew_is_the_same_or_refused(
+    saved: Saved, tmp_path: Path, method: int
+) -> None:
+    whole = written(saved, tmp_path / "whole.ckpt")
+    path = tmp_path / "packed.ckpt"
+    with zipfile.ZipFile(whole) as old, zipfile.ZipFile(path, "w", method) as new:
+        for entry in old.infolist():
+            new.writestr(entry.filename, old.read(entry))
+    is_refused = assert_same_or_refused(path, said(whole))
+    assert is_refused == (method != zipfile.ZIP_STORED)
+
+
+def test_exchanged_tensors_of_one_shape_are_refused(saved: Saved, tmp_path: Path) -> None:
+    state = saved["state_dict"]
+    names = [f"captioner.decoder.{name}.weight" for name in ("initial_hidden", "initial_cell")]
+    state[names[0]], state[names[1]] = state[names[1]], state[names[0]]
+    with pytest.raises(InputError, match="its checksum differs"):
+        load(written(saved, tmp_path / "changed.ckpt"))
+
+
+def test_a_checkpoint_of_an_earlier_version_has_no_checksum_and_loads(
+    saved: Saved, tmp_path: Path
+) -> None:
+    expected = said(written(saved, tmp_path / "new.ckpt"))
+    del saved["checksum"]
+    assert said(written(saved, tmp_path / "old.ckpt")) == expected
+
+
+def test_a_checksum_knows_the_order_in_memory(captioner: Captioner) -> None:
+    plain = torch.arange(24.0).reshape(1, 2, 3, 4)
+    last = plain.contiguous(memory_format=torch.channels_last)
+    file = io.BytesIO()
+    torch.save({"plain": plain, "last": last}, file)
+    file.seek(0)
+    again = torch.load(file, weights_only=True)
+    assert checksum({}, {"": plain}) == checksum({}, {"": again["plain"]})
+    assert checksum({}, {"": last}) == checksum({}, {"": again["last"]})
+    assert checksum({}, {"": plain}) != checksum({}, {"": plain.flip(3)})
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device", "folder"])
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "odd.ckpt"
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.mkdir()
+    with pytest.raises(InputError, match=r"odd\.ckpt: .*give a regular file"):
+        load(path)
+
+
+def test_a_training_writes_a_checksum_that_fits(checkpoint: Path) -> None:
+    saved = torch.load(checkpoint, weights_only=True)
+    assert saved["checksum"] == checksum(saved["captioner"], captioners_tensors(saved))
+    said(checkpoint)
+
+
+def test_a_score_is_json(saved: Saved, tmp_path: Path) -> None:
+    [caption] = load(written(saved, tmp_path / "whole.ckpt")).caption([PHOTO])
+    json.dumps(caption.as_json(), allow_nan=False)

@@ -1,0 +1,260 @@
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+
+from captioning.captioner import Captioner, load
+from captioning.captioner.ensemble import EnsembleDecoder, ensemble
+from captioning.data.preprocessing import Preprocessing
+from captioning.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
+from captioning.errors import InputError
+from captioning.models import CNNEncoder, Decoder, LSTMDecoder
+from captioning.search import BeamSearch, Decoded, Greedy, Sampling, Search
+
+GENERATED = [EOS, 4, 5, 6, 7]
+SEARCHES = {
+    "greedy": Greedy(max_length=6),
+    "beam": BeamSearch(3, max_length=6),
+    "sampling": Sampling(3, temperature=2.0, max_length=6),
+}
+every_search = pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
+ALL = slice(None)
+PHOTOS = [
+    Image.fromarray(np.random.default_rng(side).integers(0, 255, (50, side, 3), dtype=np.uint8))
+    for side in (40, 50, 60)
+]
+
+
+def member(seed: int, annotation_dim: int = 5, hidden_dim: int = 7) -> LSTMDecoder:
+    """A tiny decoder of decided opinions, in double precision."""
+    torch.manual_seed(seed)
+    decoder = LSTMDecoder(annotation_dim, 8, 6, hidden_dim, attention_dim=4)
+    for parameter in decoder.parameters():
+        torch.nn.init.normal_(parameter, std=0.7)
+    return decoder.double().eval()
+
+
+def together(*members: Decoder) -> EnsembleDecoder:
+    """The decoders as an ensemble, all of which look at all regions."""
+    return EnsembleDecoder(members, [ALL] * len(members))
+
+
+def model(words: Vocabulary, seed: int, side: int = 32, grid: int | None = None) -> Captioner:
+    """A whole tiny model with random parameters, an encoder of its own too."""
+    torch.manual_seed(seed)
+    encoder = CNNEncoder("small", weights=None, grid=grid)
+    decoder = LSTMDecoder(encoder.annotation_dim, len(words), 16, 16 + seed, 16)
+    for parameter in decoder.parameters():
+        torch.nn.init.normal_(parameter, std=0.7)
+    return Captioner(encoder, decoder, words, Preprocessing(side)).eval()
+
+
+def saved(captioner: Captioner, path: Path) -> Path:
+    """A file as `captioning train` writes it, as far as captioning needs it."""
+    state = {f"captioner.{name}": value for name, value in captioner.state_dict().items()}
+    torch.save({"captioner": captioner.config, "state_dict": state}, path)
+    return path
+
+
+def searched(search: Search, decoder: Decoder, annotations: Tensor) -> Decoded:
+    torch.manual_seed(0)
+    return search(decoder, decoder.remember(annotations))
+
+
+def assert_same(first: Decoded, second: Decoded) -> None:
+    assert torch.equal(first.tokens, second.tokens)
+    for ours, theirs in zip(first[1:], second[1:], strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def shares(logits: Tensor) -> Tensor:
+    """Probabilities among the words that can be generated, zero for the others."""
+    raised = (logits - logits.max()).exp()
+    raised[..., [PAD, BOS, UNK]] = 0.0
+    return raised / raised.sum(-1, keepdim=True)
+
+
+def test_the_probabilities_of_a_step_are_the_mean_of_the_members(annotations: Tensor) -> None:
+    members = [member(1), member(2, hidden_dim=3)]
+    tokens = torch.tensor([[BOS, 4], [5, 6], [7, 4]])
+    steps = []
+    for decoder in (*members, together(*members)):
+        memory = decoder.remember(annotations)
+        steps.append(decoder.step(tokens, decoder.start(memory, 2), memory))
+    first, second, both = steps
+    torch.testing.assert_close(
+        both.logits.exp(), (shares(first.logits) + shares(second.logits)) / 2
+    )
+    torch.testing.assert_close(both.weights, (first.weights + second.weights) / 2)
+
+
+@every_search
+@pytest.mark.parametrize("count", [1, 2])
+def test_an_ensemble_of_one_model_once_or_twice_is_that_model(
+    search: Search, count: int, annotations: Tensor
+) -> None:
+    alone = searched(search, member(1), annotations)
+    assert_same(searched(search, together(*[member(1)] * count), annotations), alone)
+
+
+@every_search
+def test_the_order_of_the_members_does_not_matter(search: Search, annotations: Tensor) -> None:
+    members = [member(1), member(2), member(3)]
+    found = [
+        searched(search, together(*order), annotations) for order in itertools.permutations(members)
+    ]
+    for other in found[1:]:
+        assert_same(found[0], other)
+
+
+def test_a_wide_beam_finds_the_most_probable_caption_of_the_ensemble(annotations: Tensor) -> None:
+    members = [member(1), member(2), member(3)]
+    length = 3
+    captions = torch.tensor(
+        [[words for words in itertools.product(GENERATED, repeat=length) if words[0] != EOS]]
+    ).expand(3, -1, -1)  # of those that go on after EOS, the same beginning is counted alike
+    read = torch.cat([torch.full_like(captions[:, :, :1], BOS), captions[:, :, :-1]], dim=2)
+    means = sum(shares(decoder(annotations, read)[0]) for decoder in members) / 3
+    log_probs = means.gather(3, captions[..., None]).squeeze(3).log()
+    ended = (captions == EOS).cumsum(2) - (captions == EOS).long() > 0
+    totals, places = log_probs.masked_fill(ended, 0.0).sum(2).max(1)
+
+    search = BeamSearch(100, length_penalty=0.0, max_length=length)
+    found = searched(search, together(*members), annotations)
+    torch.testing.assert_close(found.scores[:, 0], totals, check_dtype=False)
+    best = captions.masked_fill(ended, PAD)[torch.arange(3), places]
+    assert torch.equal(found.tokens[:, 0], best)
+
+
+def test_members_with_grids_of_their_own_share_the_finest_one() -> None:
+    coarse, fine = member(1, annotation_dim=5), member(2, annotation_dim=3)
+    annotations = torch.randn(1, 4 + 9, 5, dtype=torch.double)
+    annotations[:, 4:, 3:] = 0
+    tokens = torch.tensor([[BOS]])
+    steps = []
+    for decoder, vectors in (
+        (coarse, annotations[:, :4]),
+        (fine, annotations[:, 4:, :3]),
+        (EnsembleDecoder([coarse, fine], [slice(0, 4), slice(4, 13)]), annotations),
+    ):
+        memory = decoder.remember(vectors)
+        steps.append(decoder.step(tokens, decoder.start(memory, 1), memory))
+    (a, b), (c, d) = steps[0].weights.view(2, 2).tolist()
+    # A third of the grid's side is two thirds of a coarse cell; the middle has a third of each two.
+    spread = torch.tensor(
+        [
+            [4 * a, 2 * (a + b), 4 * b],
+            [2 * (a + c), a + b + c + d, 2 * (b + d)],
+            [4 * c, 2 * (c + d), 4 * d],
+        ],
+        dtype=torch.double,
+    ).flatten()
+    expected = (spread / 9 + steps[1].weights) / 2
+    torch.testing.assert_close(steps[2].weights, expected)
+    torch.testing.assert_close(
+        steps[2].logits.exp(), (shares(steps[0].logits) + shares(steps[1].logits)) / 2
+    )
+
+
+def test_photos_are_encoded_once_for_all_members_with_the_same_encoder(
+    vocabulary: Vocabulary,
+) -> None:
+    members = [model(vocabulary, seed) for seed in (1, 2, 3)]
+    for other in members[1:]:
+        other.encoder.load_state_dict(members[0].encoder.state_dict())
+    both = ensemble(members, ["a", "b", "c"])
+    assert [part for part in both.modules() if isinstance(part, CNNEncoder)] == [members[0].encoder]
+    images = torch.stack([both.view(photo).pixels for photo in PHOTOS])
+    assert torch.equal(both.encode(images), members[0].encode(images))
+
+
+def by_hand(members: Sequence[Captioner], photo: Image.Image) -> tuple[Tensor, Tensor]:
+    """Mean probabilities of the first word, and weights, of members with grids of one size."""
+    probabilities, weights = [], []
+    for captioner in members:
+        memory = captioner.decoder.remember(captioner.encode(captioner.view(photo).pixels[None]))
+        start = captioner.decoder.start(memory, 1)
+        step = captioner.decoder.step(torch.tensor([[BOS]]), start, memory)
+        probabilities.append(shares(step.logits))
+        weights.append(step.weights)
+    return torch.stack(probabilities).mean(0), torch.stack(weights).mean(0)
+
+
+@pytest.mark.parametrize(
+    "others", [{}, {"side": 48, "grid": 4}], ids=["other parameters", "other image size"]
+)
+@torch.no_grad()
+def test_members_may_have_encoders_of_their_own(
+    vocabulary: Vocabulary, others: dict[str, Any]
+) -> None:
+    members = [model(vocabulary, 1), model(vocabulary, 2, **others), model(vocabulary, 3)]
+    members[2].encoder.load_state_dict(members[0].encoder.state_dict())
+    both = ensemble(members, ["a", "b", "c"])
+    assert sum(isinstance(part, CNNEncoder) for part in both.modules()) == 2
+    for photo in PHOTOS:
+        [caption] = both.caption([photo], Greedy(max_length=1))
+        probabilities, weights = by_hand(members, photo)
+        best = probabilities[0, 4:].max(0)
+        assert caption.words == (vocabulary.words[best.indices],)
+        assert caption.probabilities == pytest.approx([best.values.item()], rel=1e-5)
+        torch.testing.assert_close(caption.weights, weights.view(1, 4, 4))
+        assert caption.crop == members[0].view(photo).crop
+
+
+def test_a_search_in_bfloat16_keeps_the_weights_in_single_precision(
+    vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    models = [model(vocabulary, 1), model(vocabulary, 2, side=48)]  # grids of 4 x 4 and 6 x 6
+    paths = [
+        saved(captioner, tmp_path / f"{number}.ckpt") for number, captioner in enumerate(models)
+    ]
+    exact = load(paths).caption(PHOTOS, Greedy(max_length=1))
+    rounded = load(paths, bfloat16=True).caption(PHOTOS, Greedy(max_length=1))
+    for caption, other in zip(exact, rounded, strict=True):
+        assert other.score == pytest.approx(caption.score, rel=0.05)
+        assert not other.weights.equal(caption.weights)
+        torch.testing.assert_close(other.weights.sum((1, 2)), torch.ones(1))
+
+
+def test_an_ensemble_searches_as_its_first_member_was_trained_to(
+    vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    first = model(vocabulary, 1)
+    first.search = Greedy(max_length=2)
+    paths = [saved(first, tmp_path / "1.ckpt"), saved(model(vocabulary, 2), tmp_path / "2.ckpt")]
+    assert load(paths).search.config == first.search.config
+
+
+def test_a_list_of_one_checkpoint_is_its_model(vocabulary: Vocabulary, tmp_path: Path) -> None:
+    path = saved(model(vocabulary, 1), tmp_path / "1.ckpt")
+    assert isinstance(load([path]).decoder, LSTMDecoder)
+
+
+def test_a_model_with_other_words_is_refused_by_name(
+    vocabulary: Vocabulary, tmp_path: Path
+) -> None:
+    turned = Vocabulary(vocabulary.words[::-1])
+    paths = [
+        saved(model(words, 1), tmp_path / f"{number}.ckpt")
+        for number, words in enumerate((vocabulary, turned))
+    ]
+    with pytest.raises(InputError, match=r"1\.ckpt: knows other words than .*0\.ckpt;") as error:
+        load(paths)
+    assert "\n" not in str(error.value)
+
+
+def test_a_member_that_is_no_checkpoint_is_named(vocabulary: Vocabulary, tmp_path: Path) -> None:
+    first = saved(model(vocabulary, 1), tmp_path / "1.ckpt")
+    with pytest.raises(InputError, match=r"2\.ckpt: no such checkpoint"):
+        load([first, tmp_path / "2.ckpt"])
+
+
+def test_an_ensemble_of_nothing_is_refused() -> None:
+    with pytest.raises(InputError, match="no checkpoint to load"):
+        load([])

@@ -1,0 +1,122 @@
+from typing import Any
+
+import numpy as np
+import pytest
+from pycocotools import mask as run_length
+
+from captioning.data.records import ImageObject
+from captioning.errors import InputError
+from captioning.evaluation.grounding.areas import Area, Place, decoded
+
+CROP = (20.0, 0.0, 80.0, 80.0)  # the middle of a photo of 120 x 80
+SIZE = (120, 80)
+GRID = (4, 4)  # of cells of 20 x 20 pixels
+
+RECTANGLE = [30, 10, 50, 10, 50, 40, 30, 40]  # a polygon: corners of the box 30, 10, 20, 30
+
+
+def rectangle_mask() -> np.ndarray:
+    mask = np.zeros((80, 120), dtype=np.uint8, order="F")
+    mask[10:40, 30:50] = 1
+    return mask
+
+
+def dog(*box: float, mask: Any = None) -> ImageObject:
+    left, top, width, height = map(float, box)
+    return ImageObject("dog", (left, top, width, height), mask)
+
+
+def area(*boxes: tuple[float, ...]) -> Area:
+    return Area.of_boxes([dog(*box).box for box in boxes])
+
+
+def place(*objects: ImageObject) -> Place | None:
+    return Place.of(objects, SIZE, CROP, GRID)
+
+
+def test_shares_of_cells_are_what_the_box_covers_of_them() -> None:
+    shares = area((30, 10, 20, 30)).shares(CROP, GRID)
+    expected = np.zeros((4, 4))
+    expected[:2, :2] = [[0.25, 0.25], [0.5, 0.5]]
+    np.testing.assert_allclose(shares, expected, atol=1e-12)
+
+
+def test_where_boxes_overlap_their_area_counts_once() -> None:
+    twice = area((30, 10, 20, 30), (35, 5, 30, 20), (30, 10, 20, 30))
+    painted = np.zeros((80, 120), dtype=bool)
+    painted[10:40, 30:50] = painted[5:25, 35:65] = True
+    np.testing.assert_allclose(
+        twice.shares(CROP, GRID), Area.of_mask(painted).shares(CROP, GRID), atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("grid", [(4, 4), (7, 7), (3, 5)])
+def test_the_mean_share_is_the_share_of_the_crops_area(grid: tuple[int, int]) -> None:
+    shares = area((90, 33, 25, 11)).shares(CROP, grid)
+    assert shares.mean() == pytest.approx(10 * 11 / 80**2)  # the crop shows 10 pixels of its width
+
+
+def test_a_cell_is_held_where_its_centre_is_inside() -> None:
+    holds = area((30, 10, 20, 30)).holds(CROP, GRID)
+    assert np.argwhere(holds).tolist() == [[0, 0], [1, 0]]  # centres at x 30, then 50: just outside
+
+
+def test_mask_and_box_of_a_rectangle_hold_and_cover_the_same() -> None:
+    box, mask = area((30, 10, 20, 30)), Area.of_mask(rectangle_mask().astype(bool))
+    np.testing.assert_allclose(mask.shares(CROP, GRID), box.shares(CROP, GRID), atol=1e-12)
+    np.testing.assert_array_equal(mask.holds(CROP, GRID), box.holds(CROP, GRID))
+
+
+@pytest.mark.parametrize(
+    "segmentation",
+    [
+        [RECTANGLE],
+        [[30, 10, 40, 10, 40, 40, 30, 40], [40, 10, 50, 10, 50, 40, 40, 40]],
+        run_length.encode(rectangle_mask()),
+        {"size": [80, 120], "counts": [30 * 80 + 10, *([30, 50] * 20)[:-1], 70 * 80 + 40]},
+    ],
+    ids=["polygon", "two polygons", "compressed lengths", "lengths"],
+)
+def test_all_of_cocos_ways_to_write_a_mask_agree(segmentation: Any) -> None:
+    np.testing.assert_array_equal(decoded(segmentation, SIZE), rectangle_mask().astype(bool))
+
+
+def test_a_mask_of_another_photo_is_refused() -> None:
+    with pytest.raises(InputError, match="a mask of 120 x 80 pixels but a photo of 60 x 40; use"):
+        decoded(run_length.encode(rectangle_mask()), (60, 40))
+
+
+@pytest.mark.parametrize("segmentation", [{"counts": 3}, [["a"]], 7])
+def test_a_mask_that_cannot_be_decoded_is_refused(segmentation: Any) -> None:
+    with pytest.raises(InputError, match="neither polygons nor run lengths"):
+        decoded(segmentation, SIZE)
+
+
+def test_an_object_outside_the_crop_is_not_there() -> None:
+    assert place(dog(0, 0, 20, 80)) is None
+    assert place(dog(0, 0, 21, 80)) is not None
+
+
+def test_an_object_is_there_by_its_mask_and_not_by_its_box_alone() -> None:
+    triangle = [0, 0, 15, 0, 0, 60]
+    assert place(dog(0, 0, 40, 60, mask=[triangle])) is None
+
+
+def test_only_boxes_of_which_the_crop_shows_something_count() -> None:
+    inside, outside = (30.0, 10.0, 20.0, 30.0), (105.0, 0.0, 10.0, 10.0)
+    found = place(dog(*inside), dog(*outside))
+    assert found is not None
+    assert found.boxes == (inside,)
+
+
+def test_without_masks_of_all_objects_there_is_no_mass_in_masks() -> None:
+    masked, other = (
+        dog(30, 10, 20, 30, mask=[RECTANGLE]),
+        dog(60, 10, 20, 30),
+    )
+    alone, together = place(masked), place(masked, other)
+    assert alone is not None
+    assert alone.in_mask is not None
+    np.testing.assert_allclose(alone.in_mask, alone.in_box, atol=1e-12)
+    assert together is not None
+    assert together.in_mask is None

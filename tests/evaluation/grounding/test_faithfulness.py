@@ -1,0 +1,140 @@
+import pytest
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from captioning.data.vocabulary import BOS, EOS, PAD
+from captioning.evaluation.grounding.faithfulness import DRAWS, falls
+from captioning.models import Decoder, LSTMDecoder
+from captioning.models.decoder import Memory, State, Step
+from captioning.models.rows import Word
+
+TOKENS = torch.tensor(
+    [[BOS, 4, 5, 6, EOS, PAD], [BOS, 5, 4, EOS, PAD, PAD], [BOS, 7, 6, 5, 4, EOS]]
+)
+PHRASES = [(0, 0, 1), (0, 1, 3), (1, 1, 2), (2, 3, 4)]
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def peaked(regions: int) -> Tensor:
+    """Weights of each phrase that lie on its second region by 0.9."""
+    weights = torch.full((len(PHRASES), regions), 0.1 / (regions - 1), dtype=torch.double)
+    weights[:, 1] = 0.9
+    return weights
+
+
+class Blind(Decoder):
+    """Scores words by the last one alone, whatever the photo shows."""
+
+    def remember(
+        self, annotations: Float[Tensor, "B L D"], mask: Bool[Tensor, "B L"] | None = None
+    ) -> Memory:
+        return Memory(annotations, annotations, mask)
+
+    def start(self, memory: Memory, n: int) -> State:
+        return {}
+
+    def step(self, tokens: Int[Tensor, "B N"], state: State, memory: Memory) -> Step:
+        logits = torch.eye(self.vocab_size, dtype=torch.double)[tokens.flatten()]
+        regions = memory.annotations.shape[1]
+        weights = torch.full((*tokens.shape, regions), 1 / regions, dtype=torch.double)
+        return Step(logits, Word.of_all(tokens), weights, state)
+
+
+class Naming(Blind):
+    """Gives the next words odds by the largest annotation that it may attend to."""
+
+    def step(self, tokens: Int[Tensor, "B N"], state: State, memory: Memory) -> Step:
+        seen = memory.annotations[..., 0]
+        if memory.mask is not None:
+            seen = seen.masked_fill(~memory.mask, 0.0)
+        logits = torch.zeros(*tokens.shape, self.vocab_size, dtype=torch.double)
+        logits[..., 4] = seen.amax(dim=1)[:, None]
+        return super().step(tokens, state, memory)._replace(logits=logits.flatten(0, 1))
+
+
+def test_a_decoder_that_ignores_its_context_loses_nothing(annotations: Tensor) -> None:
+    for found in falls(Blind(5, 8), annotations, TOKENS, PHRASES, peaked(6), generator()):
+        assert found.probability > 0
+        assert found[1:] == pytest.approx((0, 0), abs=1e-12)
+
+
+def test_hiding_the_one_region_that_matters_takes_all_it_gave() -> None:
+    annotations = torch.zeros(1, 100, 5, dtype=torch.double)
+    annotations[0, 1, 0] = 3.0
+    tokens = torch.tensor([[BOS, 4, EOS]])
+    [found] = falls(Naming(5, 8), annotations, tokens, [(0, 0, 1)], peaked(100)[:1], generator())
+    # Of eight words PAD, BOS and UNK are never generated.
+    whole, without = torch.tensor([3.0, 0.0]).double().exp().unbind()
+    assert found.probability == pytest.approx((whole / (whole + 4)).item())
+    assert found.attended == pytest.approx((whole / (whole + 4) - without / 5).item())
+    assert found.random == pytest.approx(0, abs=1e-12)
+
+
+def test_the_probability_of_a_phrase_is_that_of_its_words_in_turn(
+    decoder: LSTMDecoder, annotations: Tensor
+) -> None:
+    found = falls(decoder, annotations, TOKENS, PHRASES, peaked(6), generator())
+    logits, _ = decoder(annotations, TOKENS[:, None, :-1])
+    logits[..., [PAD, BOS, 3]] = -torch.inf
+    shares = logits[:, 0].softmax(dim=-1)
+    expected = (shares[0, 1, 5] * shares[0, 2, 6]).item()
+    assert found[1].probability == pytest.approx(expected)
+
+
+def test_the_fewest_regions_that_hold_half_of_the_attention_are_hidden(
+    decoder: LSTMDecoder, annotations: Tensor
+) -> None:
+    weights = torch.tensor([[0.1, 0.3, 0.1, 0.1, 0.3, 0.1]], dtype=torch.double)
+    [found] = falls(decoder, annotations, TOKENS, [(2, 0, 1)], weights, generator())
+    mask = torch.tensor([[True, False, True, True, False, True]])
+    shares = []
+    for seen in (None, mask):
+        logits, _ = decoder(annotations[2:], TOKENS[2:, None, :1], seen)
+        logits[..., [PAD, BOS, 3]] = -torch.inf
+        shares.append(logits[0, 0, 0].softmax(dim=-1)[7].item())
+    assert found.attended == pytest.approx(shares[0] - shares[1])
+
+
+def test_phrases_together_are_as_phrases_alone(decoder: LSTMDecoder, annotations: Tensor) -> None:
+    weights, shared = peaked(6), generator()
+    together = falls(decoder, annotations, TOKENS, PHRASES, weights, generator())
+    alone = [
+        falls(decoder, annotations, TOKENS, [phrase], weights[n : n + 1], shared)[0]
+        for n, phrase in enumerate(PHRASES)
+    ]
+    for one, other in zip(together, alone, strict=True):
+        assert one == pytest.approx(other)
+
+
+def test_what_follows_a_phrase_does_not_matter(decoder: LSTMDecoder, annotations: Tensor) -> None:
+    changed = TOKENS.clone()
+    changed[0, 2:] = torch.tensor([7, EOS, PAD, PAD])
+    pair = [
+        falls(decoder, annotations, tokens, PHRASES[:1], peaked(6)[:1], generator())[0]
+        for tokens in (TOKENS, changed)
+    ]
+    assert pair[0] == pytest.approx(pair[1])
+
+
+def test_never_are_all_regions_hidden(decoder: LSTMDecoder, annotations: Tensor) -> None:
+    one = annotations[:, :1]
+    weights = torch.ones(len(PHRASES), 1, dtype=torch.double)
+    for found in falls(decoder, one, TOKENS, PHRASES, weights, generator()):
+        assert found[1:] == pytest.approx((0, 0), abs=1e-12)
+
+
+def test_random_regions_are_drawn_several_times_by_the_seed(
+    decoder: LSTMDecoder, annotations: Tensor
+) -> None:
+    found = [
+        falls(decoder, annotations, TOKENS, PHRASES, peaked(6), generator(seed))[0]
+        for seed in (0, 0, 1)
+    ]
+    assert DRAWS > 1
+    assert found[0] == found[1]
+    assert found[0].attended == found[2].attended
+    assert found[0].random != found[2].random

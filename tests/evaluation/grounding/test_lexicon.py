@@ -1,0 +1,95 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from captioning.data.readers import Coco
+from captioning.errors import InputError
+from captioning.evaluation.grounding import Lexicon
+
+
+def named(sentence: str, lexicon: Lexicon | None = None) -> list[tuple[str, str]]:
+    mentions = (lexicon or Lexicon.coco()).mentions(sentence.split())
+    return [(mention.name, mention.category) for mention in mentions]
+
+
+def test_everyday_words_name_categories_in_singular_and_plural() -> None:
+    assert named("two puppies and a motorbike beside three women with knives") == [
+        ("puppies", "dog"),
+        ("motorbike", "motorcycle"),
+        ("women", "person"),
+        ("knives", "knife"),
+    ]
+
+
+def test_regular_plurals_of_every_kind_need_no_entry() -> None:
+    names = ("bus", "box", "puppy", "toy", "wolf", "roof", "snowman", "potato", "fire truck")
+    lexicon = Lexicon({"thing": names})
+    plurals = ["buses", "boxes", "puppies", "toys", "wolves", "roofs", "snowmen", "potatoes"]
+    assert [name for name, _ in named(" ".join(plurals), lexicon)] == plurals
+    assert named("fire trucks", lexicon) == [("fire trucks", "thing")]
+
+
+def test_words_with_the_stem_of_a_name_name_nothing() -> None:
+    # Snowball's and Porter's stems of these are those of skis, an orange, officer and performer.
+    assert named("skiing orange office performs bearing skateboarding") == []
+
+
+def test_of_overlapping_names_the_longest_counts() -> None:
+    assert named("a hot dog by two fire hydrants and a dog") == [
+        ("hot dog", "hot dog"),
+        ("fire hydrants", "fire hydrant"),
+        ("dog", "dog"),
+    ]
+
+
+def test_every_mention_counts_where_it_stands() -> None:
+    sentence = "a dog chases a traffic light and a dog"
+    mentions = Lexicon.coco().mentions(sentence.split())
+    assert [(mention.start, mention.stop) for mention in mentions] == [(1, 2), (4, 6), (8, 9)]
+
+
+def test_names_within_names_of_other_things_do_not_count() -> None:
+    assert named("a couple of birds by a train station in orange") == [("birds", "bird")]
+
+
+def test_a_couple_of_people_is_not_the_couple() -> None:
+    assert named("a couple kisses") == [("couple", "person")]
+    assert named("a couple of dogs") == [("dogs", "dog")]
+
+
+def test_the_words_are_of_cocos_own_80_categories(shared_data: Path) -> None:
+    file = shared_data / "coco-mini/annotations/instances_val2017.json"
+    categories = {entry["name"] for entry in json.loads(file.read_text())["categories"]}
+    assert Lexicon.coco().categories == categories
+
+
+def test_every_category_is_named_by_its_own_name_but_for_the_colour() -> None:
+    coco = Lexicon.coco()
+    unnamed = [name for name in coco.categories if named(name, coco) != [(name, name)]]
+    assert unnamed == ["orange"]
+
+
+def test_categories_that_are_not_cocos_go_by_their_own_names(shapes_data: Path) -> None:
+    lexicon = Lexicon.of(thing.name for r in Coco(shapes_data).read("train") for thing in r.objects)
+    found = named("two crosses above a small orange star and a dog", lexicon)
+    assert found == [("crosses", "cross"), ("star", "star")]
+
+
+def test_a_file_of_words_is_read_as_it_stands(tmp_path: Path) -> None:
+    path = tmp_path / "words.json"
+    path.write_text('{"categories": {"tool": ["hammer", "pair of pliers"]}}')
+    found = named("hammers and a pair of pliers", Lexicon.load(path))
+    assert found == [("hammers", "tool"), ("pair of pliers", "tool")]
+
+
+@pytest.mark.parametrize(
+    "content", ["[]", "{}", '{"categories": {"tool": "hammer"}}', '{"categories": {"tool": [1]}}']
+)
+def test_a_malformed_file_of_words_is_named_with_what_was_expected(
+    content: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "words.json"
+    path.write_text(content)
+    with pytest.raises(InputError, match=r"words\.json: .*; expected \{\"categories\""):
+        Lexicon.load(path)

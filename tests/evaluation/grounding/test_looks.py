@@ -1,0 +1,138 @@
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from captioning.data.records import ImageObject
+from captioning.evaluation.grounding import Look, Mention
+from captioning.evaluation.grounding.areas import Place
+from captioning.evaluation.grounding.looks import (
+    GAUSSIAN,
+    IN_BOX,
+    IN_MASK,
+    MEASURES,
+    MODEL,
+    POINTING,
+    UNIFORM,
+    gaussian,
+    pointing,
+    uniform,
+)
+
+SIZE = (100, 80)
+CROP = (10.0, 0.0, 80.0, 80.0)
+Box = tuple[float, float, float, float]
+
+
+def look(weights: np.ndarray, *boxes: tuple[float, ...]) -> Look:
+    """A look at dogs, all of which have masks that fill half of their boxes."""
+    dogs = [
+        ImageObject("dog", (x, y, w, h), [[x, y, x + w / 2, y, x + w / 2, y + h, x, y + h]])
+        for x, y, w, h in (map(float, box) for box in boxes)
+    ]
+    place = Place.of(dogs, SIZE, CROP, weights.shape)
+    assert place is not None
+    return Look(1, Path("1.jpg"), Mention("dog", "dog", 1, 2), weights, place, CROP, SIZE)
+
+
+def some_weights(seed: int = 0, grid: tuple[int, int] = (4, 4)) -> np.ndarray:
+    weights = np.random.default_rng(seed).random(grid)
+    return weights / weights.sum()
+
+
+def mirrored(box: Box) -> Box:
+    return SIZE[0] - box[0] - box[2], box[1], box[2], box[3]
+
+
+def test_attention_on_the_boxs_cells_alone_points_inside_with_all_its_mass() -> None:
+    weights = np.zeros((4, 4))
+    weights[1:3, 2:] = 0.25
+    scores = look(weights, (50, 20, 40, 40)).scores[MODEL]
+    assert scores == {POINTING: 1, IN_BOX: pytest.approx(1), IN_MASK: pytest.approx(0.5)}
+
+
+def test_attention_beside_the_box_scores_nothing() -> None:
+    weights = np.zeros((4, 4))
+    weights[0, 0] = 1
+    assert set(look(weights, (50, 20, 40, 40)).scores[MODEL].values()) == {0}
+
+
+@pytest.mark.parametrize("grid", [(4, 4), (7, 7)])
+def test_the_mass_of_uniform_attention_is_the_boxs_share_of_the_crop(grid: tuple[int, int]) -> None:
+    found = look(uniform(grid), (33, 7, 31, 43), (60, 40, 90, 11)).scores
+    area = (31 * 43 + (90 - 60) * 11 - (64 - 60) * (50 - 40)) / 80**2
+    assert found[MODEL][IN_BOX] == pytest.approx(area)
+    assert found[MODEL] == found[UNIFORM]
+
+
+def test_of_equal_maxima_the_share_that_is_inside_counts() -> None:
+    weights = np.array([[0.4, 0.1], [0.1, 0.4]])
+    assert pointing(weights, np.array([[True, True], [False, False]])) == 0.5
+
+
+def test_uniform_attention_points_at_the_share_of_centres_inside() -> None:
+    assert look(uniform((4, 4)), (10, 0, 40, 25)).scores[UNIFORM][POINTING] == 2 / 16
+
+
+def test_the_gaussian_is_centred_and_falls_by_its_sigma() -> None:
+    weights = gaussian((5, 5))
+    assert weights.sum() == pytest.approx(1)
+    np.testing.assert_array_equal(weights, weights[::-1, ::-1].T)
+    # From the middle cell to the next one is a fifth of the side, and sigma a quarter.
+    assert weights[2, 3] / weights[2, 2] == pytest.approx(np.exp(-0.5 * (0.2 / 0.25) ** 2))
+
+
+def test_the_gaussian_of_an_even_grid_points_at_the_four_middle_cells_alike() -> None:
+    weights = gaussian((8, 8))
+    assert np.argwhere(weights == weights.max()).tolist() == [[3, 3], [3, 4], [4, 3], [4, 4]]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_mirrored_photo_with_mirrored_attention_has_the_same_scores(seed: int) -> None:
+    boxes = [(22.0, 5.0, 31.0, 44.0), (41.0, 31.0, 45.0, 21.0)]
+    weights = some_weights(seed)
+    found = look(weights, *boxes).scores
+    # The masks of `look` lie in the left halves of boxes, so they are left aside here.
+    other = look(weights[:, ::-1].copy(), *map(mirrored, boxes)).scores
+    for source in (MODEL, UNIFORM, GAUSSIAN):
+        for measure in MEASURES[:2]:
+            assert found[source][measure] == pytest.approx(other[source][measure])
+
+
+def test_scores_are_of_any_instance_of_the_category() -> None:
+    weights = np.array([[0.7, 0.0], [0.1, 0.2]])
+    assert look(weights, (10, 0, 40, 40), (50, 40, 40, 40)).scores[MODEL] == {
+        POINTING: 1,
+        IN_BOX: pytest.approx(0.9),
+        IN_MASK: pytest.approx(0.45),
+    }
+
+
+def test_the_mass_in_no_mask_is_not_a_number() -> None:
+    found = look(some_weights(), (50, 20, 40, 40))
+    unmasked = dataclasses.replace(found.place, in_mask=None)
+    assert np.isnan(dataclasses.replace(found, place=unmasked).scores[MODEL][IN_MASK])
+
+
+def test_the_offset_tells_in_cells_how_far_attention_lies_from_the_box() -> None:
+    weights = np.zeros((4, 4))
+    weights[2, 0] = 1
+    assert look(weights, (30, 20, 20, 20)).offset == pytest.approx((-1, 1))
+
+
+def test_the_offset_is_from_the_part_of_the_box_that_is_seen() -> None:
+    weights = np.zeros((4, 4))
+    weights[0, 0] = 1
+    assert look(weights, (0, 0, 30, 20)).offset == pytest.approx((0, 0))
+
+
+def test_there_is_no_offset_where_several_objects_may_be_meant() -> None:
+    assert look(some_weights(), (30, 20, 20, 20), (60, 20, 20, 20)).offset is None
+
+
+@pytest.mark.parametrize(("column", "is_near"), [(0, False), (1, True), (2, True), (3, True)])
+def test_near_is_a_maximum_on_or_beside_a_cell_that_counts(column: int, is_near: bool) -> None:
+    weights = np.zeros((4, 4))
+    weights[1, column] = 1
+    assert look(weights, (50, 40, 20, 20)).is_near == is_near

@@ -1,0 +1,83 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from captioning.errors import InputError
+from captioning.evaluation.report import Report
+from captioning.metrics.bleu import bleu_scores
+from captioning.metrics.scores import Scores
+
+CAPTIONS = {"b.jpg": "a red bus", "a.jpg": "two brown dogs run", "c.jpg": "A red bus."}
+REFERENCES = {
+    "a.jpg": ["two brown dogs run on grass", "dogs run"],
+    "b.jpg": ["a red bus", "a bus drives"],
+    "c.jpg": ["a small cat sleeps"],
+    "unseen.jpg": ["a"],
+}
+
+
+def test_case_and_punctuation_do_not_matter() -> None:
+    report = Report.of({1: "A dog, on the BEACH."}, {1: ["a dog on the beach"]})
+    assert report.corpus["BLEU-4"] == pytest.approx(1, rel=1e-8)
+
+
+def test_captions_meet_the_references_of_their_own_image() -> None:
+    report = Report.of(CAPTIONS, REFERENCES)
+    assert report.images["ROUGE-L"][[0, 2]].tolist() == pytest.approx([1, 0.2785], abs=1e-4)
+    assert report.images["BLEU-1"].tolist() == pytest.approx([1, 1, 1 / 3 * np.exp(-1 / 3)])
+
+
+def test_the_scores_are_those_of_the_words() -> None:
+    captions, references = {1: "a dog runs", 2: "a cat"}, {1: ["a dog sits"], 2: ["one cat", "bat"]}
+    words = [["a", "dog", "runs"], ["a", "cat"]]
+    written = [[["a", "dog", "sits"]], [["one", "cat"], ["bat"]]]
+    found = Report.of(captions, references, scorers=[bleu_scores]).corpus
+    assert found == bleu_scores(words, written).corpus
+
+
+def test_the_unknown_word_is_one_word() -> None:
+    report = Report.of({1: "a <unk> runs"}, {1: ["a dog runs"]})
+    assert report.summary["mean length"] == 3
+    assert report.corpus["BLEU-1"] == pytest.approx(2 / 3, rel=1e-8)
+
+
+@pytest.mark.parametrize("references", [{7: ["a dog"]}, {7: ["a dog"], 42: []}])
+def test_an_image_without_references_is_named(references: dict[int, list[str]]) -> None:
+    with pytest.raises(InputError, match="image 42 has a caption but no reference"):
+        Report.of({7: "a dog", 42: "a cat"}, references)
+
+
+def test_no_captions_at_all_are_an_error() -> None:
+    with pytest.raises(InputError, match="no captions to score"):
+        Report.of({}, {1: ["a dog"]})
+
+
+def test_the_table_aligns_names_left_and_numbers_right() -> None:
+    right = Scores.of("right", np.ones(3))
+    lines = Report.of(CAPTIONS, REFERENCES, scorers=[], further=[right]).table().splitlines()
+    assert lines == [
+        "                    score  95 % interval",
+        "right              1.0000  1.0000 to 1.0000",
+        "images                  3",
+        "mean length        3.3333",
+        "shortest                3",
+        "longest                 4",
+        "distinct words          7",
+        "distinct captions       2",
+    ]
+
+
+def test_the_files_have_the_scores_alone_and_with_intervals_and_images(tmp_path: Path) -> None:
+    report = Report.of(CAPTIONS, REFERENCES)
+    report.write(tmp_path)
+    scores = json.loads((tmp_path / "scores.json").read_text())
+    full = json.loads((tmp_path / "report.json").read_text())
+    captions = json.loads((tmp_path / "captions.json").read_text())
+    assert scores == report.summary == report.corpus | full["statistics"]
+    assert {name: entry["value"] for name, entry in full["scores"].items()} == report.corpus
+    assert full["scores"]["CIDEr"]["low"] == report.intervals["CIDEr"].low
+    shown = [{key: entry[key] for key in ("image_id", "caption")} for entry in full["images"]]
+    assert shown == captions == [{"image_id": k, "caption": v} for k, v in CAPTIONS.items()]
+    assert [entry["CIDEr"] for entry in full["images"]] == report.images["CIDEr"].tolist()

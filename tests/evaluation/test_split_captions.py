@@ -1,0 +1,33 @@
+import pytest
+
+from captioning.captioner import Captioner
+from captioning.data.records import Record
+from captioning.evaluation.split import batches, split_captions
+from captioning.evaluation.split_captions import split_captions_together
+from captioning.inference.work import Processes
+from captioning.search import Sampling
+
+
+@pytest.mark.parametrize("processes", [2, 3, 4])
+def test_several_processes_have_the_batches_of_one_and_none_twice(
+    captioner: Captioner, shapes_records: list[Record], processes: int
+) -> None:
+    def ids(process: int, processes: int) -> list[tuple[int, list[int | str]]]:
+        mine = batches(captioner, shapes_records, 2, 0, process, processes)
+        return [(number, [record.image_id for record in batch.records]) for number, batch in mine]
+
+    alone = ids(0, 1)
+    assert [image for _, images in alone for image in images] == [
+        record.image_id for record in shapes_records
+    ]
+    assert sorted(batch for p in range(processes) for batch in ids(p, processes)) == alone
+
+
+def test_shared_captions_of_one_process_are_the_captions_also_of_samples(
+    captioner: Captioner, shapes_records: list[Record]
+) -> None:
+    search = Sampling(temperature=2.0, max_length=6)
+    alone = split_captions(captioner, shapes_records, search, 4, seed=5)
+    shared = split_captions_together(Processes(), captioner, shapes_records, search, 4, seed=5)
+    assert shared == alone
+    assert split_captions(captioner, shapes_records, search, 4, seed=6) != alone

@@ -1,0 +1,98 @@
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.nn import functional as F
+
+from captioning.captioner import Captioner
+from captioning.captioner.ensemble import EnsembleDecoder
+from captioning.data.vocabulary import BOS, EOS, PAD, UNK
+from captioning.models import LSTMDecoder
+from captioning.search import BeamSearch, Greedy
+from captioning.search.alternatives import find_runners_up
+
+PHOTOS = [Image.linear_gradient("L").convert("RGB"), Image.new("RGB", (30, 50), "red")]
+
+
+def stepped(decoder: LSTMDecoder, annotations: Tensor, tokens: Tensor) -> Tensor:
+    """Probabilities of every token in each place, (B, N, T, V), one step at a time."""
+    memory = decoder.remember(annotations)
+    state = decoder.start(memory, tokens.shape[1])
+    last, probabilities = torch.full_like(tokens[:, :, 0], BOS), []
+    for following in tokens.unbind(2):
+        step = decoder.step(last, state, memory)
+        allowed = step.all_logits.clone()
+        allowed[..., [PAD, BOS, UNK]] = -torch.inf
+        probabilities.append(allowed.softmax(-1))
+        last, state = following, step.state
+    return torch.stack(probabilities, dim=2)
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_runners_up_are_the_best_other_words_of_plain_steps(
+    decoder: LSTMDecoder, annotations: Tensor, k: int
+) -> None:
+    decoded = BeamSearch(3, max_length=6)(decoder, decoder.remember(annotations))
+    others = find_runners_up(decoder, annotations, decoded.tokens, k)
+    expected = stepped(decoder, annotations, decoded.tokens)
+    expected.scatter_(3, decoded.tokens[..., None], 0.0)
+    best = expected.sort(dim=3, descending=True)
+    real = decoded.tokens != PAD
+    torch.testing.assert_close(others.probabilities[real], best.values[..., :k][real])
+    assert torch.equal(others.tokens[real], best.indices[..., :k][real])
+
+
+def test_all_that_can_be_generated_sums_to_one(decoder: LSTMDecoder, annotations: Tensor) -> None:
+    decoded = Greedy(max_length=5)(decoder, decoder.remember(annotations))
+    others = find_runners_up(decoder, annotations, decoded.tokens, 100)
+    real = decoded.tokens != PAD
+    own = decoded.log_probs.double().exp()[real]
+    total = own + others.probabilities.sum(3)[real]
+    torch.testing.assert_close(total, torch.ones_like(total), rtol=0, atol=1e-6)
+    assert others.tokens.shape[3] == 4  # of eight tokens, three are never generated, one stands
+
+
+def test_an_ensemble_has_the_runners_up_of_its_mean(
+    decoder: LSTMDecoder, annotations: Tensor
+) -> None:
+    other = LSTMDecoder(5, 8, 6, 7, 4, type(decoder.attention)).double().eval()
+    both = EnsembleDecoder([decoder, other], [slice(None), slice(None)])
+    tokens = torch.tensor([4, 6, EOS, PAD]).expand(3, 1, 4)
+    others = find_runners_up(both, annotations, tokens, 2)
+    mean = sum(stepped(member, annotations, tokens) for member in (decoder, other)) / 2
+    expected = (mean * (1 - F.one_hot(tokens, 8))).topk(2, dim=3).values
+    torch.testing.assert_close(others.probabilities[:, :, :3], expected[:, :, :3])
+
+
+def test_a_caption_tells_them_for_each_word_when_asked(captioner: Captioner) -> None:
+    search = BeamSearch(3, max_length=5)
+    for found in captioner.candidates(PHOTOS, search, runners_up=2):
+        for caption in found:
+            assert len(caption.runners_up) == len(caption.words)
+            for word, own, others in zip(
+                caption.words, caption.probabilities, caption.runners_up, strict=True
+            ):
+                first, second = others
+                assert first.probability >= second.probability
+                assert word not in (first.word, second.word)
+                assert own + first.probability + second.probability <= 1 + 1e-5
+
+
+def test_captions_are_the_same_whether_they_are_asked_for_or_not(captioner: Captioner) -> None:
+    plain, asked = captioner.caption(PHOTOS), captioner.caption(PHOTOS, runners_up=3)
+    assert [caption.words for caption in plain] == [caption.words for caption in asked]
+    assert all(not caption.runners_up for caption in plain)
+
+
+def test_the_end_of_a_caption_may_be_a_runner_up(captioner: Captioner) -> None:
+    [caption] = captioner.caption(PHOTOS[:1], Greedy(max_length=4), runners_up=4)
+    words = {"a", "red", "circle", "square", None}
+    for word, others in zip(caption.words, caption.runners_up, strict=True):
+        assert {word, *(other.word for other in others)} == words
+
+
+def test_runners_up_are_part_of_the_json(captioner: Captioner) -> None:
+    [caption] = captioner.caption(PHOTOS[:1], runners_up=1)
+    entry = caption.as_json()["words"][0]
+    [[word, probability], *_] = caption.runners_up[0]
+    assert entry["runners_up"] == [{"word": word, "probability": probability}]

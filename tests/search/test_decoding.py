@@ -1,0 +1,270 @@
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from captioning.data.vocabulary import BOS, EOS, PAD, UNK
+from captioning.models import LSTMDecoder
+from captioning.search import BeamSearch, Decoded, Greedy, Sampling, Search
+
+WORDS = range(4, 8)
+MASK = torch.tensor([[True] * 6, [True] * 3 + [False] * 3, [False] * 5 + [True]])
+SEARCHES = {
+    "greedy": Greedy(max_length=6),
+    "beam": BeamSearch(3, max_length=6),
+    "beam by probability": BeamSearch(4, length_penalty=0.0, max_length=6),
+    "sampling": Sampling(3, max_length=6),
+    "nucleus": Sampling(3, temperature=2.0, top_k=3, top_p=0.9, max_length=6),
+}
+every_search = pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
+
+
+def searched(
+    search: Search, decoder: LSTMDecoder, annotations: Tensor, mask: Tensor | None = None
+) -> Decoded:
+    torch.manual_seed(0)
+    return search(decoder, decoder.remember(annotations, mask))
+
+
+def forced(
+    decoder: LSTMDecoder, annotations: Tensor, tokens: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Log probabilities (B, N, T), weights (B, N, T, L) of captions, and True for real tokens.
+
+    By teacher forcing, with the words that are never generated left out of the distribution.
+    """
+    begin = torch.full_like(tokens[:, :, :1], BOS)
+    logits, weights = decoder(annotations, torch.cat([begin, tokens[:, :, :-1]], dim=2))
+    logits[..., [PAD, BOS, UNK]] = -torch.inf
+    log_probs = logits.log_softmax(dim=-1).gather(3, tokens[..., None]).squeeze(3)
+    return log_probs.masked_fill(tokens == PAD, 0.0), weights, tokens != PAD
+
+
+def every_caption(max_length: int) -> Tensor:
+    """All captions of one word or more: (1, N, T)."""
+    ended = [
+        [*words, EOS] + [PAD] * (max_length - length - 1)
+        for length in range(1, max_length)
+        for words in itertools.product(WORDS, repeat=length)
+    ]
+    endless = map(list, itertools.product(WORDS, repeat=max_length))
+    return torch.tensor([[*ended, *endless]])
+
+
+def favouring(decoder: LSTMDecoder, *tokens: int, by: float = 100.0) -> LSTMDecoder:
+    """The decoder with the scores of some tokens raised."""
+    decoder.output.bias.data[list(tokens)] += by
+    return decoder
+
+
+def lengths(decoded: Decoded) -> list[int]:
+    """The number of words of each caption, EOS not counted."""
+    return ((decoded.tokens != PAD) & (decoded.tokens != EOS)).sum(dim=2).flatten().tolist()
+
+
+def test_a_beam_of_one_is_greedy(decoder: LSTMDecoder, annotations: Tensor) -> None:
+    greedy = searched(Greedy(max_length=12), decoder, annotations)
+    beam = searched(BeamSearch(1, max_length=12), decoder, annotations)
+    assert beam.tokens.equal(greedy.tokens)
+    torch.testing.assert_close(beam.scores, greedy.scores)
+
+
+def test_greedy_takes_the_most_probable_word_each_time(
+    decoder: LSTMDecoder, annotations: Tensor
+) -> None:
+    memory = decoder.remember(annotations)
+    state, last, expected = decoder.start(memory, 1), torch.full((3, 1), BOS), []
+    for position in range(6):
+        step = decoder.step(last, state, memory)
+        allowed = torch.tensor([*([EOS] if position else []), *WORDS])
+        last, state = allowed[step.all_logits[..., allowed].argmax(-1)], step.state
+        expected.append(last)
+    for row, words in zip(
+        searched(Greedy(max_length=6), decoder, annotations).tokens[:, 0].tolist(),
+        torch.cat(expected, dim=1).tolist(),
+        strict=True,
+    ):
+        end = row.index(EOS) + 1 if EOS in row else len(row)
+        assert row[:end] == words[:end]
+
+
+@pytest.mark.parametrize("max_length", [3, 4])
+@pytest.mark.parametrize("length_penalty", [0.0, 0.7, 1.0])
+def test_a_wide_beam_is_brute_force(
+    decoder: LSTMDecoder, annotations: Tensor, length_penalty: float, max_length: int
+) -> None:
+    captions = every_caption(max_length)
+    width = captions.shape[1]
+    found = searched(BeamSearch(width, length_penalty, max_length=max_length), decoder, annotations)
+    for b in range(3):
+        log_probs, _, real = forced(decoder, annotations[b : b + 1], captions)
+        scores = (log_probs.sum(-1) / real.sum(-1) ** length_penalty)[0]
+        order = scores.argsort(descending=True)
+        torch.testing.assert_close(found.scores[b], scores[order], rtol=1e-6, atol=1e-6)
+        assert found.tokens[b].equal(captions[0, order])
+
+
+def test_beams_that_cannot_be_filled_score_minus_infinity(
+    decoder: LSTMDecoder, annotations: Tensor
+) -> None:
+    scores = searched(BeamSearch(100, max_length=2), decoder, annotations).scores
+    assert (scores > -torch.inf).sum(dim=1).tolist() == [4 + 16] * 3
+
+
+def beam_written_out(
+    decoder: LSTMDecoder, annotations: Tensor, search: BeamSearch
+) -> list[tuple[list[int], float]]:
+    """The captions of one image and their scores, by a beam search over plain lists."""
+
+    def score(caption: list[int]) -> float:
+        log_probs, _, _ = forced(decoder, annotations, torch.tensor([[caption]]))
+        return log_probs.sum().item() / len(caption) ** search.length_penalty
+
+    beams: list[list[int]] = [[]]
+    for _ in range(search.max_length):
+        longer = [
+            caption
+            for beam in beams
+            for caption in (
+                [beam]
+                if EOS in beam
+                else [[*beam, token] for token in ([EOS, *WORDS] if beam else WORDS)]
+            )
+        ]
+        beams = sorted(longer, key=score, reverse=True)[: search.width]
+    return [(beam, score(beam)) for beam in beams]
+
+
+@pytest.mark.parametrize("length_penalty", [0.0, 0.7, 1.0])
+def test_a_narrow_beam_is_a_search_written_out(
+    decoder: LSTMDecoder, annotations: Tensor, length_penalty: float
+) -> None:
+    search = BeamSearch(3, length_penalty, max_length=5)
+    found = searched(search, decoder, annotations)
+    for b in range(3):
+        captions, scores = zip(
+            *beam_written_out(decoder, annotations[b : b + 1], search), strict=True
+        )
+        rows = found.tokens[b].tolist()
+        assert [[token for token in row if token != PAD] for row in rows] == list(captions)
+        assert found.scores[b].tolist() == pytest.approx(scores)
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        Greedy(max_length=8),
+        BeamSearch(3, max_length=8),
+        BeamSearch(3, 0.7, max_length=8, no_repeat_ngram=2),
+        Sampling(2, top_k=1, max_length=8),
+    ],
+    ids=["greedy", "beam", "beam without repeats", "sampling"],
+)
+@pytest.mark.parametrize("mask", [None, MASK], ids=["all regions", "masked"])
+def test_a_batch_equals_its_images_one_by_one(
+    decoder: LSTMDecoder, annotations: Tensor, search: Search, mask: Tensor | None
+) -> None:
+    favouring(decoder, EOS, by=2.0)  # so that captions end at different times
+    together = searched(search, decoder, annotations, mask)
+    for b in range(3):
+        own = None if mask is None else mask[b : b + 1]
+        alone = searched(search, decoder, annotations[b : b + 1], own)
+        length = alone.tokens.shape[2]
+        assert together.tokens[b, :, :length].equal(alone.tokens[0])
+        assert (together.tokens[b, :, length:] == PAD).all()
+        torch.testing.assert_close(together.scores[b], alone.scores[0])
+        torch.testing.assert_close(together.log_probs[b, :, :length], alone.log_probs[0])
+
+
+@every_search
+def test_pad_bos_and_unk_are_never_generated(
+    decoder: LSTMDecoder, annotations: Tensor, search: Search
+) -> None:
+    decoded = searched(search, favouring(decoder, PAD, BOS, UNK), annotations)
+    assert not torch.isin(decoded.tokens, torch.tensor([BOS, UNK])).any()
+    ended = (decoded.tokens == EOS).cumsum(dim=2) - (decoded.tokens == EOS).long()
+    assert (decoded.tokens == PAD).equal(ended > 0)
+
+
+@every_search
+def test_a_caption_that_meets_no_eos_is_returned(
+    decoder: LSTMDecoder, annotations: Tensor, search: Search
+) -> None:
+    decoded = searched(search, favouring(decoder, EOS, by=-100.0), annotations)
+    assert lengths(decoded) == [6] * decoded.scores.numel()
+    assert decoded.scores.isfinite().all()
+
+
+@pytest.mark.parametrize("kind", [Greedy, BeamSearch, Sampling])
+@pytest.mark.parametrize("min_length", [0, 1, 4])
+def test_a_caption_does_not_end_before_the_minimum_length(
+    decoder: LSTMDecoder, annotations: Tensor, kind: type[Search], min_length: int
+) -> None:
+    options: dict[str, Any] = {"min_length": min_length, "max_length": 6}
+    search = BeamSearch(1, **options) if kind is BeamSearch else kind(**options)
+    decoded = searched(search, favouring(decoder, EOS), annotations)
+    assert lengths(decoded) == [min_length] * 3
+
+
+@pytest.mark.parametrize("kind", [Greedy, BeamSearch, Sampling])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_no_sequence_of_words_occurs_twice_where_that_is_forbidden(
+    decoder: LSTMDecoder, annotations: Tensor, kind: type[Search], size: int
+) -> None:
+    favouring(favouring(decoder, 4, by=10.0), EOS, by=-20.0)
+    repeats = []
+    for forbidden in (0, size):
+        options: dict[str, Any] = {"max_length": 12, "no_repeat_ngram": forbidden}
+        for row in searched(kind(**options), decoder, annotations).tokens.flatten(0, 1).tolist():
+            words = [token for token in row if token not in (EOS, PAD)]
+            grams = [tuple(words[i : i + size]) for i in range(len(words) - size + 1)]
+            repeats.append((forbidden, len(grams) - len(set(grams))))
+    assert max(count for forbidden, count in repeats if not forbidden) > 0
+    assert max(count for forbidden, count in repeats if forbidden) == 0
+
+
+def test_a_caption_ends_where_every_word_is_forbidden(
+    decoder: LSTMDecoder, annotations: Tensor
+) -> None:
+    search = Greedy(max_length=9, min_length=9, no_repeat_ngram=1)
+    decoded = searched(search, decoder, annotations)
+    assert lengths(decoded) == [4] * 3
+    assert (decoded.tokens[:, 0, 4] == EOS).all()
+    assert decoded.scores.isfinite().all()
+
+
+@every_search
+def test_scores_are_log_probabilities_under_teacher_forcing(
+    decoder: LSTMDecoder, annotations: Tensor, search: Search
+) -> None:
+    decoded = searched(search, decoder, annotations)
+    log_probs, _, real = forced(decoder, annotations, decoded.tokens)
+    torch.testing.assert_close(decoded.log_probs, log_probs)
+    expected = log_probs.sum(-1) / real.sum(-1) ** search.length_penalty
+    torch.testing.assert_close(decoded.scores, expected)
+
+
+@every_search
+def test_weights_are_those_of_a_captions_own_path(
+    decoder: LSTMDecoder, annotations: Tensor, search: Search
+) -> None:
+    decoded = searched(search, decoder, annotations)
+    _, weights, real = forced(decoder, annotations, decoded.tokens)
+    torch.testing.assert_close(decoded.weights[real], weights[real])
+
+
+@every_search
+def test_the_best_caption_comes_first(
+    decoder: LSTMDecoder, annotations: Tensor, search: Search
+) -> None:
+    scores = searched(search, decoder, annotations).scores
+    assert scores.equal(scores.sort(dim=1, descending=True).values)
+
+
+@every_search
+def test_searching_builds_no_graph(
+    decoder: LSTMDecoder, annotations: Tensor, search: Search
+) -> None:
+    assert not searched(search, decoder, annotations).scores.requires_grad

@@ -1,0 +1,44 @@
+from typing import Any
+
+import pytest
+
+from captioning.errors import InputError
+from captioning.search import BeamSearch, Greedy, Sampling, Search
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (Greedy, {"max_length": 0}),
+        (Greedy, {"min_length": -1}),
+        (Greedy, {"min_length": 9, "max_length": 8}),
+        (Greedy, {"no_repeat_ngram": -1}),
+        (BeamSearch, {"width": 0}),
+        (Sampling, {"captions": 0}),
+        (Sampling, {"temperature": 0.0}),
+        (Sampling, {"top_k": -1}),
+        (Sampling, {"top_p": 0.0}),
+        (Sampling, {"top_p": 1.1}),
+    ],
+)
+def test_a_limit_that_makes_no_sense_is_told_in_one_line(
+    kind: type[Search], options: dict[str, Any]
+) -> None:
+    with pytest.raises(InputError, match=str(next(iter(options.values())))) as error:
+        kind(**options)
+    assert "\n" not in str(error.value)
+
+
+def test_a_changed_search_keeps_the_other_limits() -> None:
+    changed = BeamSearch(5, 0.7, max_length=9).changed(width=2, min_length=3)
+    assert changed.config == BeamSearch(2, 0.7, max_length=9, min_length=3).config
+
+
+def test_a_search_of_another_kind_keeps_the_limits_that_both_have() -> None:
+    changed = BeamSearch(5, 0.7, max_length=9, no_repeat_ngram=2).changed(Sampling, top_k=3)
+    assert changed.config == Sampling(top_k=3, max_length=9, no_repeat_ngram=2).config
+
+
+def test_a_setting_that_a_search_does_not_have_is_named() -> None:
+    with pytest.raises(InputError, match="Greedy has no top k; it has max length, min length"):
+        Greedy().changed(top_k=3)
