@@ -8,10 +8,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from captioning.data.vocabulary import PAD
+from captioning.kernels import accelerated, accelerated_search
+from captioning.kernels.compiled import compile_from_now
 from captioning.models import Decoder
-from captioning.models.compiled import compile_from_now
+from captioning.models.losses import doubly_stochastic_penalty
 from captioning.search import Decoded, Search
-from captioning.training.losses import doubly_stochastic_penalty
 
 
 def loss(
@@ -29,6 +30,7 @@ def loss(
         precision: ``fp32``, or ``bf16`` for autocast.
     """
     with autocast(annotations.device, precision):
+        decoder = accelerated(decoder)
         cross_entropy, weights = decoder.cross_entropy(decoder.remember(annotations), tokens)
         real = tokens[..., 1:] != PAD
         return (cross_entropy + doubly_stochastic_penalty(weights, real)) / real.sum()
@@ -58,7 +60,8 @@ def searched(
 ) -> Decoded:
     """The captions of all photos."""
     with autocast(annotations.device, precision):
-        return search(decoder, decoder.remember(annotations))
+        decoder = accelerated(decoder)
+        return accelerated_search(search)(decoder, decoder.remember(annotations))
 
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:

@@ -13,6 +13,7 @@ from benchmarks.textbook import textbook_of
 from benchmarks.textbook_search import photo_by_photo
 from benchmarks.work import search_work, word_counts
 from captioning.allocation import keep_freed_memory
+from captioning.kernels.packing import packed_weights
 from captioning.search import BeamSearch, Greedy, Search
 
 BEAMS = 5
@@ -46,7 +47,7 @@ def _rows(setting: Setting, name: str, search: Search, width: int) -> Iterator[R
             tasks[contender] = partial(ours.searched, decoder, vectors, search, contender.precision)
         lengths = word_counts(ours.searched(decoder, vectors, search).tokens)
         works = {contender: search_work(size, lengths, contender.precision) for contender in tasks}
-        with decoder.prepared():  # as for the batches of an evaluation and of bulk captioning
+        with packed_weights(decoder):  # as for the batches of an evaluation and of bulk captioning
             seconds = interleaved(tasks, setting.rounds, setting.device)
         yield from rate_rows(
             name,

@@ -22,7 +22,8 @@ from benchmarks.table import cost_rows, markdown, rate_rows
 from benchmarks.training import training_rows
 from benchmarks.work import search_work, training_work, word_counts
 from captioning.data.vocabulary import PAD
-from captioning.models.rows import FILLED
+from captioning.kernels import accelerated
+from captioning.kernels.active_rows import MULTIPLE
 from captioning.search import BeamSearch, Greedy
 
 ROOT = Path(__file__).parents[1]
@@ -84,13 +85,13 @@ def test_the_needed_arithmetic_is_what_pytorch_counts_for_one_word(training: boo
 
 
 def test_of_fewer_regions_than_words_what_is_linear_in_contexts_is_needed_once() -> None:
-    size = dataclasses.replace(SIZE, captions=FILLED)
+    size = dataclasses.replace(SIZE, captions=MULTIPLE)
     decoder = sizes.random_decoder(size).double().eval()
-    lengths = torch.full((size.photos, FILLED), 12)
+    lengths = torch.full((size.photos, MULTIPLE), 12)
     assert size.photos * size.regions < lengths.sum()
     counter = FlopCounterMode(display=False)
     with counter, torch.no_grad():
-        decoder(sizes.annotations(size).double(), torch.full((*lengths.shape, 12), 5))
+        accelerated(decoder)(sizes.annotations(size).double(), torch.full((*lengths.shape, 12), 5))
     energies = 2 * size.regions * size.hidden_dim * int(lengths.sum())  # by vectors, uncounted
     work = search_work(size, lengths, "fp32")
     assert counter.get_total_flops() == work.operations - energies

@@ -54,7 +54,7 @@ def dot_product(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> P
         captioner.decoder.config, attention=DotProductAttention, query_with_word=True
     )
     # A decoder that has learnt nothing may have nothing to say.
-    captioner.search = captioner.search.changed(min_length=3)
+    captioner.search = captioner.search.replace(min_length=3)
     state = {f"captioner.{name}": value for name, value in captioner.state_dict().items()}
     path = tmp_path_factory.mktemp("dot_product") / "random.ckpt"
     torch.save({"captioner": captioner.config, "state_dict": state}, path)

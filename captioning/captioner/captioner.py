@@ -11,17 +11,20 @@ from PIL.Image import Image
 from torch import Tensor, nn
 
 from captioning.captioner.caption import Caption, RunnerUp
+from captioning.captioner.ensemble_decoder import EnsembleDecoder
 from captioning.captioner.joint_encoder import JointEncoder
 from captioning.configurable import build
 from captioning.data.images import Upload
 from captioning.data.preprocessing import Preprocessing, View
 from captioning.data.vocabulary import EOS, PAD, Vocabulary
 from captioning.errors import InputError
+from captioning.kernels import accelerated, accelerated_search, on_by_default
+from captioning.kernels.packing import packed_weights
 from captioning.models.decoder import Decoder
 from captioning.models.encoder import CNNEncoder
 from captioning.numbers import shown
-from captioning.search.alternatives import RunnersUp, find_runners_up
-from captioning.search.decoding import BeamSearch
+from captioning.search import BeamSearch
+from captioning.search.alternatives import Alternatives, find_alternatives
 from captioning.search.search import Decoded, Search
 
 
@@ -39,6 +42,8 @@ class Captioner(nn.Module):
         searches_in_bfloat16: whether `decode` multiplies in bfloat16, which is faster where the
             hardware does it. Annotation vectors are always computed in single precision; bfloat16
             would change MobileNetV2's by an eighth.
+        uses_kernels: whether decoder and search are computed by their kernels, where they have
+            any; see `captioning.kernels`.
     """
 
     searches_in_bfloat16 = False
@@ -57,6 +62,20 @@ class Captioner(nn.Module):
         self.vocabulary = vocabulary
         self.preprocessing = preprocessing
         self.search = search or BeamSearch()
+        self.uses_kernels = on_by_default()
+
+    @property
+    def fast_decoder(self) -> Decoder:
+        """What computes the decoder's numbers: its kernel, or the decoder itself."""
+        if not self.uses_kernels:
+            return self.decoder
+        if isinstance(self.decoder, EnsembleDecoder):
+            return self.decoder.with_members([accelerated(m) for m in self.decoder.members])
+        return accelerated(self.decoder)
+
+    def fast_search(self, search: Search) -> Search:
+        """What computes a search's captions: its kernel, or the search itself."""
+        return accelerated_search(search) if self.uses_kernels else search
 
     @property
     def config(self) -> dict[str, Any]:
@@ -112,13 +131,15 @@ class Captioner(nn.Module):
 
     def decode(self, annotations: Float[Tensor, "B L D"], search: Search | None = None) -> Decoded:
         """Captions as tokens, by `search` or the captioner's own."""
-        search = search or self.search
+        decoder, search = self.fast_decoder, self.fast_search(search or self.search)
         with self._search_precision(annotations.device):
-            return search(self.decoder, self.decoder.remember(annotations))
+            return search(decoder, decoder.remember(annotations))
 
     def prepared(self) -> AbstractContextManager[None]:
         """Within it, many calls of `decode` are faster, and parameters must not change."""
-        return nullcontext() if self.searches_in_bfloat16 else self.decoder.prepared()
+        if self.searches_in_bfloat16 or not self.uses_kernels:
+            return nullcontext()
+        return packed_weights(self.decoder)
 
     def _search_precision(self, device: torch.device) -> AbstractContextManager[object]:
         if self.searches_in_bfloat16:
@@ -169,8 +190,10 @@ class Captioner(nn.Module):
         others = None
         if runners_up:
             with self._search_precision(annotations.device):
-                others = find_runners_up(self.decoder, annotations, decoded.tokens, runners_up)
-            others = RunnersUp(*(part.cpu() for part in others))
+                others = find_alternatives(
+                    self.fast_decoder, annotations, decoded.tokens, runners_up
+                )
+            others = Alternatives(*(part.cpu() for part in others))
         decoded = Decoded(*(part.cpu() for part in decoded))
         return [
             [
@@ -195,7 +218,7 @@ class Captioner(nn.Module):
         photo: str | Path | Image | View,
         view: View,
         decoded: Decoded,
-        others: RunnersUp | None,
+        others: Alternatives | None,
         place: tuple[int, int],
     ) -> Caption:
         """The caption at a place, image and number, of what a search found."""
@@ -214,7 +237,7 @@ class Captioner(nn.Module):
         )
 
     def _runners_up(
-        self, others: RunnersUp, place: tuple[int, int], length: int
+        self, others: Alternatives, place: tuple[int, int], length: int
     ) -> tuple[tuple[RunnerUp, ...], ...]:
         tokens = others.tokens[place][:length].tolist()
         probabilities = others.probabilities[place][:length].tolist()

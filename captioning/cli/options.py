@@ -203,4 +203,4 @@ def model_and_search(
         raise UsageError(f"--{name} is of sampling; give --sample too, or leave it out")
     if options.beam is not None:
         given["width"] = options.beam
-    return captioner, captioner.search.changed(kind, **given)
+    return captioner, captioner.search.replace(kind, **given)

@@ -8,7 +8,7 @@ from typing import Any
 from captioning.errors import InputError
 from captioning.files import write_json
 from captioning.inference.photo_stream import PhotoStream
-from captioning.search.decoding import Sampling
+from captioning.search import Sampling
 from captioning.search.search import Search
 from captioning.untrusted import read_json
 

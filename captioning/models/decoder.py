@@ -1,70 +1,82 @@
 """The promise that every decoder keeps, so that training and search need to know no decoder.
 
-Shapes: B images, N captions per image, r of these go on, L regions, D annotation width, T words, V
-vocabulary.
+Shapes: B images, N captions per image, L regions, D annotation width, T words, V vocabulary.
 """
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import NamedTuple
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from captioning.configurable import Configurable
-from captioning.models.likelihood import cross_entropy
-from captioning.models.rows import Word
+from captioning.models.losses import cross_entropy
 from captioning.numbers import AnnotationWidth, VocabularySize
 
 State = dict[str, Tensor]
 """What a decoder carries from word to word: tensors (B, N, ...), so that following a beam is one
-gather along N."""
+gather along N. Only its decoder knows what they mean."""
+
+AnyMemory = TypeVar("AnyMemory", bound="Memory")
 
 
-class Memory(NamedTuple):
+@dataclass(frozen=True)
+class Memory:
     """What is computed once per image and shared by all its captions and words.
+
+    A decoder that remembers more adds fields: tensors with the leading axis B, other memories, or
+    tuples of either.
 
     Attributes:
         annotations: the annotation vectors that contexts are made of.
-        keys: their projection for the attention.
         mask: True where a region may be attended; None where all may.
     """
 
     annotations: Float[Tensor, "B L D"]
-    keys: Float[Tensor, "B L A"]
     mask: Bool[Tensor, "B L"] | None
 
-    def kept(self, images: Int[Tensor, "b"]) -> "Memory":
+    @property
+    def images(self) -> int:
+        """B."""
+        return len(self.annotations)
+
+    def keep(self: AnyMemory, images: Int[Tensor, "b"]) -> AnyMemory:
         """The memory of some of the images."""
-        mask = None if self.mask is None else self.mask[images]
-        return Memory(self.annotations[images], self.keys[images], mask)
+        return replace(
+            self, **{field.name: _kept(getattr(self, field.name), images) for field in fields(self)}
+        )
 
 
-class Step(NamedTuple):
-    """One word further.
+def _kept(part: Any, images: Tensor) -> Any:
+    if isinstance(part, Memory):
+        return part.keep(images)
+    if isinstance(part, tuple):
+        return tuple(_kept(each, images) for each in part)
+    return None if part is None else part[images]
+
+
+@dataclass
+class Step:
+    """What a decoder knows after one more word.
 
     Attributes:
-        logits: scores of every word of the vocabulary to come next, of the captions that go on.
-        rows: which these are.
-        weights: attention over regions while the scores were made.
+        logits: scores of every word of the vocabulary to come next.
+        weights: attention over regions while these scores were made.
         state: the state after the step.
     """
 
-    logits: Float[Tensor, "r V"]
-    rows: Word
+    logits: Float[Tensor, "B N V"]
     weights: Float[Tensor, "B N L"]
     state: State
-
-    @property
-    def all_logits(self) -> Float[Tensor, "B N V"]:
-        """The scores of all captions; zero for those that have ended."""
-        return self.rows.by_image(self.logits)
 
 
 class Decoder(Configurable, nn.Module):
     """Writes captions word by word, looking at annotation vectors.
+
+    A subclass gives `remember`, `start` and `step`; all else follows from these.
 
     Args:
         annotation_dim: D, width of an annotation vector.
@@ -76,25 +88,21 @@ class Decoder(Configurable, nn.Module):
         self.annotation_dim = annotation_dim
         self.vocab_size = vocab_size
 
-    @abstractmethod
     def remember(
         self, annotations: Float[Tensor, "B L D"], mask: Bool[Tensor, "B L"] | None = None
     ) -> Memory:
         """Everything that is computed once per image."""
+        return Memory(annotations, mask)
 
     @abstractmethod
     def start(self, memory: Memory, n: int) -> State:
         """The state of N captions per image before their first word."""
 
-    def prepared(self) -> AbstractContextManager[None]:
-        """Within it, steps without gradients may be faster, and parameters must not change."""
-        return nullcontext()
-
     @abstractmethod
     def step(self, tokens: Int[Tensor, "B N"], state: State, memory: Memory) -> Step:
         """Read one word of every caption and score the next.
 
-        What follows PAD, where a caption has ended, means nothing; `Word.going_on` leaves it out.
+        A caption that has ended reads PAD; what the step gives for it means nothing.
         """
 
     def forward(
@@ -105,24 +113,21 @@ class Decoder(Configurable, nn.Module):
     ) -> tuple[Float[Tensor, "B N T V"], Float[Tensor, "B N T R"]]:
         """Teacher forcing: logits for the word after each of `tokens`, and attention weights.
 
-        Weights are over the L regions, but for an ensemble of different grids over the R of the
-        finest one. What stands at PAD means nothing.
+        The weights are over the L regions; those of an ensemble of different grids are over the R
+        regions of the finest one. What stands at PAD means nothing.
         """
-        return self.read(self.remember(annotations, mask), tokens)
+        return self.teacher_forcing(self.remember(annotations, mask), tokens)
 
-    def read(
+    def teacher_forcing(
         self, memory: Memory, tokens: Int[Tensor, "B N T"]
     ) -> tuple[Float[Tensor, "B N T V"], Float[Tensor, "B N T R"]]:
-        """Teacher forcing from what is remembered of the images; otherwise as `forward`.
-
-        A decoder may override this with something faster that gives the same.
-        """
+        """The same as `forward` for images that are in memory already."""
         state = self.start(memory, tokens.shape[1])
         logits, weights = [], []
         for words in tokens.unbind(dim=2):
             step = self.step(words, state, memory)
             state = step.state
-            logits.append(step.all_logits)
+            logits.append(step.logits)
             weights.append(step.weights)
         return torch.stack(logits, dim=2), torch.stack(weights, dim=2)
 
@@ -133,18 +138,16 @@ class Decoder(Configurable, nn.Module):
         label_smoothing: float = 0.0,
         importance: Float[Tensor, "B N"] | None = None,
         never: Sequence[int] = (),
-    ) -> tuple[Float[Tensor, ""], Float[Tensor, "B N S-1 L"]]:
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, "B N S-1 R"]]:
         """What training minimises, summed over all words, in nats; and attention weights.
-
-        A decoder may override this with something that needs less than all logits at once.
 
         Args:
             memory: of the images.
             tokens: the captions from BOS to EOS; PAD does not count.
             label_smoothing: share of a word's probability spread over the vocabulary.
-            importance: how much each caption counts, of either sign; one if none.
+            importance: the weight of each caption, of either sign; one if none.
             never: words without probability; not together with label smoothing.
         """
-        logits, weights = self.read(memory, tokens[..., :-1])
+        logits, weights = self.teacher_forcing(memory, tokens[..., :-1])
         loss = cross_entropy(logits, tokens[..., 1:], label_smoothing, importance, never)
         return loss, weights

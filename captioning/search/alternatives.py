@@ -1,24 +1,21 @@
 """The words that nearly stood in the place of those that a search chose.
 
-Shapes: B images, N captions per image, T words, k runners-up, L regions, D annotation width, V
+Shapes: B images, N captions per image, T words, k alternatives, L regions, D annotation width, V
 vocabulary.
 """
 
 from typing import NamedTuple
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
 from captioning.data.vocabulary import BOS
 from captioning.models.decoder import Decoder
-from captioning.models.rows import Word
-from captioning.search.best import best
-from captioning.search.search import NEVER
+from captioning.search.search import NEVER, generable_log_probs
 
 
-class RunnersUp(NamedTuple):
+class Alternatives(NamedTuple):
     """The most probable other tokens in the place of each token, the best first.
 
     Attributes:
@@ -30,9 +27,9 @@ class RunnersUp(NamedTuple):
     probabilities: Float[Tensor, "B N T k"]
 
 
-def find_runners_up(
+def find_alternatives(
     decoder: Decoder, annotations: Float[Tensor, "B L D"], tokens: Int[Tensor, "B N T"], k: int
-) -> RunnersUp:
+) -> Alternatives:
     """The k most probable other tokens in the place of each token of finished captions.
 
     The captions are read once more, all words together, so that a search for which nobody asks
@@ -47,12 +44,6 @@ def find_runners_up(
     """
     before = F.pad(tokens, (1, -1), value=BOS)
     logits, _ = decoder(annotations, before)
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    logits = logits.index_fill(-1, torch.tensor(NEVER, device=logits.device), float("-inf"))
-    normaliser = logits.logsumexp(dim=-1, keepdim=True)
-    others = logits.scatter(-1, tokens[..., None], float("-inf"))
-    k = min(k, others.shape[-1] - len(NEVER) - 1)
-    rows = tokens.reshape(-1, 1)
-    found = best(others.flatten(0, 2), Word.of_all(rows), others.new_zeros(rows.shape), k)
-    shape = (*tokens.shape, k)
-    return RunnersUp(found.words.view(shape), (found.scores.view(shape) - normaliser).exp())
+    others = generable_log_probs(logits).scatter_(-1, tokens[..., None], float("-inf"))
+    log_probs, words = others.topk(min(k, others.shape[-1] - len(NEVER) - 1), dim=-1)
+    return Alternatives(words, log_probs.exp())

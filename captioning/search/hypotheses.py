@@ -3,51 +3,52 @@
 Shapes: B images, N captions per image, L regions, t words so far.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from captioning.data.vocabulary import BOS, EOS, PAD
 from captioning.models.decoder import Memory
 
 
-@dataclass
-class Paths:
-    """The captions so far of the images whose search goes on.
+@dataclass(frozen=True)
+class Hypotheses:
+    """The captions so far.
 
     Attributes:
-        images: which images of the batch these are.
         tokens: words, EOS, PAD after it.
         log_probs: of the tokens; zero at PAD.
         totals: sum of a caption's log probabilities; minus infinity for a beam not yet filled.
         finished: whether a caption has ended.
-        history: for every word the attention weights and, where captions may follow others' paths,
-            the places in the N captions of those that they continue. Only when a search ends are
-            weights traced back along them; all else is small and follows at every word.
+        history: for every word the attention weights and, where captions may follow other ones,
+            the places in the N captions of those that they continue. Weights are traced back along
+            them only when a search ends; everything else is small and follows at every word.
     """
 
-    images: Int[Tensor, "B"]
     tokens: Int[Tensor, "B N t"]
     log_probs: Float[Tensor, "B N t"]
     totals: Float[Tensor, "B N"]
     finished: Bool[Tensor, "B N"]
-    history: list[tuple[Float[Tensor, "B N L"], Int[Tensor, "B N"] | None]]
+    history: tuple[tuple[Float[Tensor, "B N L"], Int[Tensor, "B N"] | None], ...]
 
     @classmethod
-    def empty(cls, memory: Memory, n: int) -> "Paths":
+    def empty(cls, memory: Memory, n: int) -> "Hypotheses":
         """N captions per image without a word yet."""
-        batch, new = len(memory.keys), memory.keys.new_zeros
+        new = memory.annotations.new_zeros
         return cls(
-            images=torch.arange(batch, device=memory.keys.device),
-            tokens=new((batch, n, 0), dtype=torch.long),
-            log_probs=new((batch, n, 0), dtype=torch.float),
-            totals=new((batch, n), dtype=torch.float),
-            finished=new((batch, n), dtype=torch.bool),
-            history=[],
+            tokens=new((memory.images, n, 0), dtype=torch.long),
+            log_probs=new((memory.images, n, 0), dtype=torch.float),
+            totals=new((memory.images, n), dtype=torch.float),
+            finished=new((memory.images, n), dtype=torch.bool),
+            history=(),
         )
+
+    @property
+    def captions(self) -> int:
+        """N."""
+        return self.tokens.shape[1]
 
     @property
     def last(self) -> Int[Tensor, "B N"]:
@@ -67,58 +68,57 @@ class Paths:
         places = None
         traced = []
         for weights, parents in reversed(self.history):
-            traced.append(weights if places is None else following(places)(weights))
+            traced.append(weights if places is None else take_along_captions(weights, places))
             if parents is not None:
                 places = parents if places is None else parents.gather(1, places)
         written = (self.tokens != PAD)[..., None]
         return torch.stack(traced[::-1], dim=2).masked_fill_(~written, 0.0)
 
-    def extended(
+    def extend(
         self,
         tokens: Int[Tensor, "B N"],
         log_probs: Float[Tensor, "B N"],
         weights: Float[Tensor, "B N L"],
         parents: Int[Tensor, "B N"] | None = None,
-    ) -> "Paths":
+    ) -> "Hypotheses":
         """The captions, or those at the places of their `parents`, with one token more."""
-        before = self if parents is None else self._followed(parents)
-        return Paths(
-            self.images,
+        before = self if parents is None else self._follow(parents)
+        return Hypotheses(
             torch.cat([before.tokens, tokens[:, :, None]], dim=2),
             torch.cat([before.log_probs, log_probs[:, :, None]], dim=2),
             before.totals + log_probs,
             before.finished | (tokens == EOS),
-            [*self.history, (weights, parents)],
+            (*self.history, (weights, parents)),
         )
 
-    def kept(self, rows: Int[Tensor, "b"]) -> "Paths":
+    def keep(self, images: Int[Tensor, "b"]) -> "Hypotheses":
         """The captions of some of the images."""
-        return Paths(
-            images=self.images[rows],
-            tokens=self.tokens[rows],
-            log_probs=self.log_probs[rows],
-            totals=self.totals[rows],
-            finished=self.finished[rows],
-            history=[
-                (weights[rows], None if parents is None else parents[rows])
+        return Hypotheses(
+            tokens=self.tokens[images],
+            log_probs=self.log_probs[images],
+            totals=self.totals[images],
+            finished=self.finished[images],
+            history=tuple(
+                (weights[images], None if parents is None else parents[images])
                 for weights, parents in self.history
-            ],
+            ),
         )
 
-    def _followed(self, parents: Int[Tensor, "B N"]) -> "Paths":
-        follow = following(parents)
+    def _follow(self, parents: Int[Tensor, "B N"]) -> "Hypotheses":
         return replace(
             self,
-            tokens=follow(self.tokens),
-            log_probs=follow(self.log_probs),
-            totals=follow(self.totals),
-            finished=follow(self.finished),
+            tokens=take_along_captions(self.tokens, parents),
+            log_probs=take_along_captions(self.log_probs, parents),
+            totals=take_along_captions(self.totals, parents),
+            finished=take_along_captions(self.finished, parents),
         )
 
 
-def following(parents: Int[Tensor, "B N"]) -> Callable[[Tensor], Tensor]:
-    """What takes the rows of `parents` along N from a part: (B, N, ...) -> (B, N, ...)."""
-    images, captions = parents.shape
-    rows = (parents + captions * torch.arange(images, device=parents.device)[:, None]).flatten()
+def take_along_captions(
+    part: Shaped[Tensor, "B N *X"], places: Int[Tensor, "B N"]
+) -> Shaped[Tensor, "B N *X"]:
+    """Of each image the captions at these places."""
+    images, captions = places.shape
+    rows = (places + captions * torch.arange(images, device=places.device)[:, None]).flatten()
     # Much faster than `gather`, which copies number by number.
-    return lambda part: part.flatten(0, 1).index_select(0, rows).view_as(part)
+    return part.flatten(0, 1).index_select(0, rows).view_as(part)

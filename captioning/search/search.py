@@ -1,27 +1,22 @@
-"""What every search over words has in common: the loop, limits, the result.
+"""What every search over words has in common: the loop, the limits, the result.
 
-Shapes: B images, N captions per image, r of these go on, L regions, T words, V vocabulary.
+Shapes: B images, N captions per image, L regions, T words, V vocabulary.
 """
 
 import inspect
 from abc import abstractmethod
-from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn import functional as F
 
 from captioning.configurable import Configurable
 from captioning.data.vocabulary import BOS, EOS, PAD, UNK
 from captioning.errors import InputError
 from captioning.models.decoder import Decoder, Memory, State, Step
 from captioning.numbers import LengthPenalty, MaxLength, MinLength, NgramLength
-from captioning.search.hypotheses import Paths, following
-
-MANY = 16
-"""Captions for which it pays to prepare the decoder for one search."""
+from captioning.search.hypotheses import Hypotheses, take_along_captions
 
 NEVER = (PAD, BOS, UNK)
 """Words that no search generates."""
@@ -80,106 +75,91 @@ class Search(Configurable):
 
     @torch.no_grad()
     def __call__(self, decoder: Decoder, memory: Memory) -> Decoded:
-        """The captions of every image in memory.
-
-        Images whose captions have all ended leave the batch as soon as they are a quarter of it.
-        """
-        paths = self._begun(memory)
-        many = paths.finished.numel() >= MANY
-        with decoder.prepared() if many else nullcontext():
-            parts = self._parts(decoder, memory, paths)
-        return self._decoded(parts, len(memory.keys))
-
-    def _parts(self, decoder: Decoder, memory: Memory, paths: Paths) -> list[Paths]:
-        """The ended captions, of the images that left together and of the last ones."""
-        done = []
-        state = decoder.start(memory, paths.finished.shape[1])
+        """The captions of every image in memory."""
+        hypotheses = self.begin(memory)
+        state = decoder.start(memory, hypotheses.captions)
         for _ in range(self.max_length):
-            step = decoder.step(paths.last, state, memory)
-            paths, state = self._extended(paths, step)
-            ended = paths.finished.all(dim=1)
-            count = int(ended.sum())
-            if count == len(ended):
+            step = decoder.step(hypotheses.last, state, memory)
+            hypotheses, state = self.extend(hypotheses, step)
+            if hypotheses.finished.all():
                 break
-            if 4 * count >= len(ended):
-                done.append(paths.kept(ended.nonzero()[:, 0]))
-                going_on = (~ended).nonzero()[:, 0]
-                paths = paths.kept(going_on)
-                state = {name: part[going_on] for name, part in state.items()}
-                memory = memory.kept(going_on)
-        return [*done, paths]
+        return self.rank(hypotheses)
 
     @abstractmethod
-    def _begun(self, memory: Memory) -> Paths:
+    def begin(self, memory: Memory) -> Hypotheses:
         """The captions before their first word."""
 
     @abstractmethod
-    def _extended(self, paths: Paths, step: Step) -> tuple[Paths, State]:
+    def extend(self, hypotheses: Hypotheses, step: Step) -> tuple[Hypotheses, State]:
         """The captions with one word more, and the decoder's state to go on with."""
 
-    def changed(self, kind: type["Search"] | None = None, **changes: Any) -> "Search":
+    def log_probs(
+        self, logits: Float[Tensor, "*B V"], tokens: Int[Tensor, "*B t"]
+    ) -> Float[Tensor, "*B V"]:
+        """Log probabilities of the next word, minus infinity where the limits forbid it.
+
+        They are normalised over all words that can ever be generated.
+
+        Args:
+            logits: scores of the next word.
+            tokens: the words so far.
+        """
+        return self.within_limits(generable_log_probs(logits), tokens)
+
+    def within_limits(
+        self, log_probs: Float[Tensor, "*B V"], tokens: Int[Tensor, "*B t"]
+    ) -> Float[Tensor, "*B V"]:
+        """The same log probabilities with minus infinity, in place, where the limits forbid."""
+        limits_early = tokens.shape[-1] < self.min_length
+        if limits_early or self.no_repeat_ngram:
+            end = log_probs[..., EOS].clone()
+            if limits_early:
+                log_probs[..., EOS] = float("-inf")
+            if self.no_repeat_ngram:
+                forbid_repeats(log_probs, tokens, self.no_repeat_ngram)
+            stuck = log_probs.amax(dim=-1).isneginf()  # no word is left: the caption may end
+            log_probs[..., EOS] = torch.where(stuck, end, log_probs[..., EOS])
+        return log_probs
+
+    def rank(self, hypotheses: Hypotheses) -> Decoded:
+        """The captions of each image by their score, the best first."""
+        scores = hypotheses.totals / hypotheses.lengths.clamp(min=1) ** self.length_penalty
+        order = scores.argsort(dim=1, descending=True, stable=True)
+        parts = hypotheses.tokens, hypotheses.log_probs, hypotheses.weights, scores
+        return Decoded(*(take_along_captions(part, order) for part in parts))
+
+    def replace(self, kind: "type[Search] | None" = None, **changes: Any) -> "Search":
         """The same limits with some changed, in a search of the same or another kind.
 
         Raises:
             InputError: that kind of search has no such setting, or its value makes no sense.
         """
-        kind = kind or type(self)
-        known = inspect.signature(kind).parameters
+        chosen = kind or type(self)
+        known = inspect.signature(chosen).parameters
         unknown = [name for name in changes if name not in known]
         if unknown:
             raise InputError(
-                f"{kind.__name__} has no {unknown[0].replace('_', ' ')}; it has "
+                f"{chosen.__name__} has no {unknown[0].replace('_', ' ')}; it has "
                 + ", ".join(name.replace("_", " ") for name in known)
             )
         kept = {name: value for name, value in self.config.items() if name in known}
-        return kind(**(kept | changes))
+        return chosen(**(kept | changes))
 
-    def scored(self, step: Step, paths: Paths) -> Float[Tensor, "r V"]:
-        """Log probabilities of the next word, minus infinity where the limits forbid it.
 
-        They are those among all words that can ever be generated. Writes over the step's logits.
-        """
-        scores = step.logits.to(torch.promote_types(step.logits.dtype, torch.float32))
-        scores.index_fill_(-1, torch.tensor(NEVER, device=scores.device), float("-inf"))
-        torch.log_softmax(scores, dim=-1, out=scores)
-        limits_early = paths.tokens.shape[2] < self.min_length
-        if limits_early or self.no_repeat_ngram:
-            end = scores[:, EOS].clone()
-            if limits_early:
-                scores[:, EOS] = float("-inf")
-            if self.no_repeat_ngram:
-                self._forbid_repeats(scores, step.rows.in_rows(paths.tokens))
-            stuck = scores.amax(dim=-1).isneginf()  # no word is left: end, whatever the limits say
-            scores[:, EOS] = torch.where(stuck, end, scores[:, EOS])
-        return scores
+def generable_log_probs(logits: Float[Tensor, "*B V"]) -> Float[Tensor, "*B V"]:
+    """Log probabilities among the words that a search can generate; a fresh tensor."""
+    never = torch.tensor(NEVER, device=logits.device)
+    precise = torch.promote_types(logits.dtype, torch.float32)
+    return logits.to(precise).index_fill(-1, never, float("-inf")).log_softmax(dim=-1)
 
-    def _forbid_repeats(self, scores: Float[Tensor, "r V"], tokens: Int[Tensor, "r t"]) -> None:
-        """Forbid, in place, the words that would complete an n-gram for the second time."""
-        n = self.no_repeat_ngram
-        if tokens.shape[1] < n:
-            return
-        grams = tokens.unfold(1, n, 1)  # (r, t - n + 1, n)
-        begun = tokens[:, None, tokens.shape[1] - n + 1 :]
-        repeats = (grams[..., :-1] == begun).all(dim=-1)
-        penalties = scores.new_zeros(()).masked_fill(repeats, float("-inf"))
-        scores.scatter_add_(1, grams[..., -1], penalties)
 
-    def _decoded(self, parts: list[Paths], batch: int) -> Decoded:
-        """The captions of all images in the order of the batch, each image's best first."""
-        longest = parts[-1].tokens.shape[2]
-        ranked = []
-        for paths in parts:
-            scores = paths.totals / paths.lengths.clamp(min=1) ** self.length_penalty
-            order = scores.argsort(dim=1, descending=True, stable=True)
-            follow = following(order)
-            missing = longest - paths.tokens.shape[2]
-            ranked.append(
-                Decoded(
-                    F.pad(follow(paths.tokens), (0, missing), value=PAD),
-                    F.pad(follow(paths.log_probs), (0, missing)),
-                    F.pad(follow(paths.weights), (0, 0, 0, missing)),
-                    follow(scores),
-                )
-            )
-        places = torch.cat([paths.images for paths in parts]).argsort()
-        return Decoded(*(torch.cat(part)[places] for part in zip(*ranked, strict=True)))
+def forbid_repeats(log_probs: Float[Tensor, "*B V"], tokens: Int[Tensor, "*B t"], n: int) -> None:
+    """Forbid, in place, the words that would complete an n-gram for the second time."""
+    length = tokens.shape[-1]
+    if length < n:
+        return
+    grams = tokens.unfold(-1, n, 1)  # (..., t - n + 1, n)
+    begun = tokens[..., None, length - n + 1 :]
+    repeats = (grams[..., :-1] == begun).all(dim=-1)
+    penalties = torch.zeros_like(repeats, dtype=log_probs.dtype)
+    log_probs.scatter_add_(-1, grams[..., -1], penalties.masked_fill(repeats, float("-inf")))

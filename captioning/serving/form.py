@@ -68,7 +68,7 @@ class CaptionForm(BaseModel):
             if kind is not Sampling:
                 raise SettingError("temperature is of sampling; send sample=true with it")
             given["temperature"] = self.temperature
-        search = default.changed(kind, **given)
+        search = default.replace(kind, **given)
         width = search.width if isinstance(search, BeamSearch) else 1
         if kind is not Sampling and self.captions > width:
             raise SettingError(

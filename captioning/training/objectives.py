@@ -14,8 +14,8 @@ from captioning.captioner import Captioner
 from captioning.data.dataset import Batch
 from captioning.data.records import Record
 from captioning.data.vocabulary import PAD
+from captioning.models.losses import doubly_stochastic_penalty
 from captioning.numbers import Checked, Importance, ShareBelowOne
-from captioning.training.losses import doubly_stochastic_penalty
 
 
 class Loss(NamedTuple):
@@ -76,7 +76,7 @@ class CrossEntropy(Objective):
         self, captioner: Captioner, annotations: Float[Tensor, "B L D"], batch: Batch
     ) -> Loss:
         """The loss of a batch, in nats; to be divided by its words."""
-        decoder = captioner.decoder
+        decoder = captioner.fast_decoder
         total, weights = decoder.cross_entropy(
             decoder.remember(annotations), batch.tokens, self.label_smoothing
         )

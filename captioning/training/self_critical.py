@@ -70,19 +70,19 @@ class SelfCritical(Objective):
     ) -> Loss:
         """The loss of a batch, whose gradient is that of minus the expected reward."""
         assert self._reward is not None, "prepare was not called"
-        decoder = captioner.decoder
-        training = decoder.training
-        decoder.eval()
+        decoder, sampling = captioner.fast_decoder, captioner.fast_search(self.sampling)
+        training = captioner.decoder.training
+        captioner.decoder.eval()
         try:
             memory = decoder.remember(annotations)
             with torch.no_grad():
-                decoded = self.sampling(decoder, memory)
+                decoded = sampling(decoder, memory)
             samples = words(captioner, decoded)
             references = [self._references[record.image_id] for record in batch.records]
             rewards = torch.from_numpy(self._reward(samples, references)).to(annotations)
             total = self_critical_loss(decoder, memory, decoded.tokens, rewards)
         finally:
-            decoder.train(training)
+            captioner.decoder.train(training)
         lengths = [len(sample) for of_image in samples for sample in of_image]
         figures: dict[str, float | Tensor] = {
             "reward": rewards.mean(),

@@ -200,7 +200,7 @@ def test_members_may_have_encoders_of_their_own(
     for photo in PHOTOS:
         [caption] = both.caption([photo], Greedy(max_length=1))
         probabilities, weights = by_hand(members, photo)
-        best = probabilities[0, 4:].max(0)
+        best = probabilities[0, 0, 4:].max(0)
         assert caption.words == (vocabulary.words[best.indices],)
         assert caption.probabilities == pytest.approx([best.values.item()], rel=1e-5)
         torch.testing.assert_close(caption.weights, weights.view(1, 4, 4))

@@ -102,13 +102,6 @@ def test_dot_product_attention_is_torchs(query: Tensor, annotations: Tensor) -> 
     torch.testing.assert_close(attention(query, keys, annotations, MASK).context, expected)
 
 
-def test_lengths_are_a_mask_of_the_first_regions() -> None:
-    scores = torch.randn(3, 2, 6, generator=torch.Generator().manual_seed(0))
-    lengths = torch.tensor([1, 6, 4])
-    mask = torch.tensor([[region < length for region in range(6)] for length in (1, 6, 4)])
-    assert masked_softmax(scores, lengths=lengths).equal(masked_softmax(scores, mask))
-
-
 @pytest.mark.parametrize("large", [1e4, -1e4])
 def test_large_scores_give_weights_and_no_nan(large: float) -> None:
     weights = masked_softmax(torch.full((3, 1, 6), large), MASK)
@@ -125,11 +118,6 @@ def test_weights_of_half_precision_scores_still_sum_to_one(dtype: torch.dtype) -
 def test_an_image_without_any_region_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one region"):
         masked_softmax(torch.zeros(2, 1, 3), torch.tensor([[True] * 3, [False] * 3]))
-
-
-def test_a_mask_and_lengths_together_are_refused() -> None:
-    with pytest.raises(ValueError, match="a mask or lengths, not both"):
-        masked_softmax(torch.zeros(3, 1, 6), MASK, torch.tensor([1, 2, 3]))
 
 
 def test_while_tests_run_a_wrong_rank_is_refused(query: Tensor, annotations: Tensor) -> None:

@@ -40,7 +40,7 @@ def test_forward_equals_steps(
     )
     decoder.double().eval()
     logits, weights = decoder(annotations, TOKENS, mask)
-    stepped_logits, stepped_weights = Decoder.read(
+    stepped_logits, stepped_weights = Decoder.teacher_forcing(
         decoder, decoder.remember(annotations, mask), TOKENS
     )
     assert logits.shape == (3, 2, 4, 8)
@@ -96,7 +96,7 @@ def after_one_word(
     state = decoder.step(TOKENS[:, :, 0], decoder.start(memory, 2), memory).state
     step = decoder.step(TOKENS[:, :, 1], state, memory)
     following = step.state
-    return state, step.all_logits, torch.stack([following["hidden"], following["cell"]])
+    return state, step.logits, torch.stack([following["hidden"], following["cell"]])
 
 
 def gated_context(decoder: LSTMDecoder, annotations: Tensor, hidden: Tensor) -> Tensor:
@@ -193,21 +193,3 @@ def test_gradients_reach_every_parameter(decoder: LSTMDecoder, annotations: Tens
     for name, parameter in decoder.named_parameters():
         assert parameter.grad is not None
         assert (parameter.grad.abs().max() > 1e-12) == (name not in silent), name
-
-
-@pytest.mark.parametrize("training", [False, True])
-def test_a_word_that_many_captions_say_is_multiplied_once_without_dropout(
-    decoder: LSTMDecoder, annotations: Tensor, training: bool
-) -> None:
-    decoder.train(training)
-    tokens = torch.tensor([[4, 5], [5, 5], [4, 6]])
-    memory = decoder.remember(annotations)
-    read: list[int] = []
-    decoder.word_gates.register_forward_hook(lambda layer, x, gates: read.append(len(gates)))
-    torch.manual_seed(1)
-    step = decoder.step(tokens, decoder.start(memory, 2), memory)
-    assert read == [6 if training else 3]
-    if not training:
-        logits, weights = decoder(annotations, tokens[..., None])
-        torch.testing.assert_close(step.all_logits, logits[:, :, 0])
-        torch.testing.assert_close(step.weights, weights[:, :, 0])

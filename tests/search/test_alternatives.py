@@ -9,7 +9,7 @@ from captioning.captioner.ensemble import EnsembleDecoder
 from captioning.data.vocabulary import BOS, EOS, PAD, UNK
 from captioning.models import LSTMDecoder
 from captioning.search import BeamSearch, Greedy
-from captioning.search.alternatives import find_runners_up
+from captioning.search.alternatives import find_alternatives
 
 PHOTOS = [Image.linear_gradient("L").convert("RGB"), Image.new("RGB", (30, 50), "red")]
 
@@ -21,7 +21,7 @@ def stepped(decoder: LSTMDecoder, annotations: Tensor, tokens: Tensor) -> Tensor
     last, probabilities = torch.full_like(tokens[:, :, 0], BOS), []
     for following in tokens.unbind(2):
         step = decoder.step(last, state, memory)
-        allowed = step.all_logits.clone()
+        allowed = step.logits.clone()
         allowed[..., [PAD, BOS, UNK]] = -torch.inf
         probabilities.append(allowed.softmax(-1))
         last, state = following, step.state
@@ -33,7 +33,7 @@ def test_runners_up_are_the_best_other_words_of_plain_steps(
     decoder: LSTMDecoder, annotations: Tensor, k: int
 ) -> None:
     decoded = BeamSearch(3, max_length=6)(decoder, decoder.remember(annotations))
-    others = find_runners_up(decoder, annotations, decoded.tokens, k)
+    others = find_alternatives(decoder, annotations, decoded.tokens, k)
     expected = stepped(decoder, annotations, decoded.tokens)
     expected.scatter_(3, decoded.tokens[..., None], 0.0)
     best = expected.sort(dim=3, descending=True)
@@ -44,7 +44,7 @@ def test_runners_up_are_the_best_other_words_of_plain_steps(
 
 def test_all_that_can_be_generated_sums_to_one(decoder: LSTMDecoder, annotations: Tensor) -> None:
     decoded = Greedy(max_length=5)(decoder, decoder.remember(annotations))
-    others = find_runners_up(decoder, annotations, decoded.tokens, 100)
+    others = find_alternatives(decoder, annotations, decoded.tokens, 100)
     real = decoded.tokens != PAD
     own = decoded.log_probs.double().exp()[real]
     total = own + others.probabilities.sum(3)[real]
@@ -58,7 +58,7 @@ def test_an_ensemble_has_the_runners_up_of_its_mean(
     other = LSTMDecoder(5, 8, 6, 7, 4, type(decoder.attention)).double().eval()
     both = EnsembleDecoder([decoder, other], [slice(None), slice(None)])
     tokens = torch.tensor([4, 6, EOS, PAD]).expand(3, 1, 4)
-    others = find_runners_up(both, annotations, tokens, 2)
+    others = find_alternatives(both, annotations, tokens, 2)
     mean = sum(stepped(member, annotations, tokens) for member in (decoder, other)) / 2
     expected = (mean * (1 - F.one_hot(tokens, 8))).topk(2, dim=3).values
     torch.testing.assert_close(others.probabilities[:, :, :3], expected[:, :, :3])

@@ -79,7 +79,7 @@ def test_greedy_takes_the_most_probable_word_each_time(
     for position in range(6):
         step = decoder.step(last, state, memory)
         allowed = torch.tensor([*([EOS] if position else []), *WORDS])
-        last, state = allowed[step.all_logits[..., allowed].argmax(-1)], step.state
+        last, state = allowed[step.logits[..., allowed].argmax(-1)], step.state
         expected.append(last)
     for row, words in zip(
         searched(Greedy(max_length=6), decoder, annotations).tokens[:, 0].tolist(),
@@ -268,3 +268,15 @@ def test_searching_builds_no_graph(
     decoder: LSTMDecoder, annotations: Tensor, search: Search
 ) -> None:
     assert not searched(search, decoder, annotations).scores.requires_grad
+
+
+def test_a_beam_that_cannot_be_filled_is_no_caption(
+    decoder: LSTMDecoder, annotations: Tensor
+) -> None:
+    search = BeamSearch(100, max_length=3)  # of eight tokens four are words
+    decoded = search(decoder.eval(), decoder.remember(annotations))
+    captions = 4 + 4**2 + 4**3
+    assert decoded.scores[:, :captions].isfinite().all()
+    assert decoded.scores[:, captions:].isneginf().all()
+    for of_image in decoded.tokens[:, :captions].tolist():
+        assert len({tuple(tokens) for tokens in of_image}) == captions

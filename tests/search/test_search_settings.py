@@ -30,15 +30,15 @@ def test_a_limit_that_makes_no_sense_is_told_in_one_line(
 
 
 def test_a_changed_search_keeps_the_other_limits() -> None:
-    changed = BeamSearch(5, 0.7, max_length=9).changed(width=2, min_length=3)
+    changed = BeamSearch(5, 0.7, max_length=9).replace(width=2, min_length=3)
     assert changed.config == BeamSearch(2, 0.7, max_length=9, min_length=3).config
 
 
 def test_a_search_of_another_kind_keeps_the_limits_that_both_have() -> None:
-    changed = BeamSearch(5, 0.7, max_length=9, no_repeat_ngram=2).changed(Sampling, top_k=3)
+    changed = BeamSearch(5, 0.7, max_length=9, no_repeat_ngram=2).replace(Sampling, top_k=3)
     assert changed.config == Sampling(top_k=3, max_length=9, no_repeat_ngram=2).config
 
 
 def test_a_setting_that_a_search_does_not_have_is_named() -> None:
     with pytest.raises(InputError, match="Greedy has no top k; it has max length, min length"):
-        Greedy().changed(top_k=3)
+        Greedy().replace(top_k=3)

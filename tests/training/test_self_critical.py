@@ -18,7 +18,6 @@ from captioning.metrics.cider import cider_scores
 from captioning.metrics.frequencies import DocumentFrequencies
 from captioning.models import LSTMDecoder
 from captioning.models.decoder import Decoder, Memory, State, Step
-from captioning.models.rows import Word
 from captioning.search import Decoded
 from captioning.training import SelfCritical
 from captioning.training.self_critical import advantages, self_critical_loss, words
@@ -41,15 +40,12 @@ class Unconditional(Decoder):
         super().__init__(annotation_dim=1, vocab_size=len(scores))
         self.scores = torch.nn.Parameter(scores)
 
-    def remember(self, annotations: Tensor, mask: Tensor | None = None) -> Memory:
-        return Memory(annotations, annotations, mask)
-
     def start(self, memory: Memory, n: int) -> State:
-        return {"nothing": memory.keys.new_zeros(len(memory.keys), n, 1)}
+        return {}
 
     def step(self, tokens: Tensor, state: State, memory: Memory) -> Step:
-        weights = memory.keys.new_full((*tokens.shape, memory.keys.shape[1]), 1.0)
-        return Step(self.scores.expand(tokens.numel(), -1), Word.of_all(tokens), weights, state)
+        weights = memory.annotations.new_full((*tokens.shape, memory.annotations.shape[1]), 1.0)
+        return Step(self.scores.expand(*tokens.shape, -1), weights, state)
 
 
 @pytest.fixture
@@ -150,7 +146,8 @@ def test_rewards_are_cider_of_the_training_references_with_ends_as_words(
 
     torch.manual_seed(5)
     with torch.no_grad():
-        decoded = objective.sampling(captioner.decoder, captioner.decoder.remember(annotations))
+        decoder = captioner.fast_decoder
+        decoded = captioner.fast_search(objective.sampling)(decoder, decoder.remember(annotations))
     said = [
         [*captioner.vocabulary.decode(row), *(["<eos>"] if EOS in row else [])]
         for row in decoded.tokens.flatten(0, 1).tolist()

@@ -1,13 +1,14 @@
+from dataclasses import replace
+
 import pytest
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from captioning.data.vocabulary import BOS, EOS, PAD
 from captioning.evaluation.grounding.faithfulness import DRAWS, falls
 from captioning.models import Decoder, LSTMDecoder
 from captioning.models.decoder import Memory, State, Step
-from captioning.models.rows import Word
 
 TOKENS = torch.tensor(
     [[BOS, 4, 5, 6, EOS, PAD], [BOS, 5, 4, EOS, PAD, PAD], [BOS, 7, 6, 5, 4, EOS]]
@@ -29,19 +30,14 @@ def peaked(regions: int) -> Tensor:
 class Blind(Decoder):
     """Scores words by the last one alone, whatever the photo shows."""
 
-    def remember(
-        self, annotations: Float[Tensor, "B L D"], mask: Bool[Tensor, "B L"] | None = None
-    ) -> Memory:
-        return Memory(annotations, annotations, mask)
-
     def start(self, memory: Memory, n: int) -> State:
         return {}
 
     def step(self, tokens: Int[Tensor, "B N"], state: State, memory: Memory) -> Step:
-        logits = torch.eye(self.vocab_size, dtype=torch.double)[tokens.flatten()]
+        logits = torch.eye(self.vocab_size, dtype=torch.double)[tokens]
         regions = memory.annotations.shape[1]
         weights = torch.full((*tokens.shape, regions), 1 / regions, dtype=torch.double)
-        return Step(logits, Word.of_all(tokens), weights, state)
+        return Step(logits, weights, state)
 
 
 class Naming(Blind):
@@ -53,7 +49,7 @@ class Naming(Blind):
             seen = seen.masked_fill(~memory.mask, 0.0)
         logits = torch.zeros(*tokens.shape, self.vocab_size, dtype=torch.double)
         logits[..., 4] = seen.amax(dim=1)[:, None]
-        return super().step(tokens, state, memory)._replace(logits=logits.flatten(0, 1))
+        return replace(super().step(tokens, state, memory), logits=logits)
 
 
 def test_a_decoder_that_ignores_its_context_loses_nothing(annotations: Tensor) -> None:

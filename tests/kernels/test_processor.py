@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from captioning.captioner import device
-from captioning.models import processor
+from captioning.kernels import processor
 
 
 @pytest.mark.parametrize(("maker", "is_intels"), [("GenuineIntel", True), ("AuthenticAMD", False)])

@@ -1,14 +1,15 @@
 """The energies of additive attention, v . tanh(k + q), for every pair of key and query.
 
-They are the largest thing in the model: B x N x L x A numbers for every word. Three things make
-them cheap.
+Equals `captioning.models.attention.AdditiveAttention.scores`, given projected queries and the
+exponentials of keys. These energies are the largest thing in the model: B x N x L x A numbers for
+every word. Three ideas make them cheap.
 
-With the keys as exponentials, tanh(k + q) = 1 - 2 r with r = 1 / (1 + exp(2 k) exp(2 q)): a pair
-costs a product and a division, and no exponential of its own. Keys and queries beyond `LIMIT`,
-where tanh is one to the last digit unless both are huge and opposite, count as `LIMIT`.
+Keys are stored as exponentials, since tanh(k + q) = 1 - 2 r with r = 1 / (1 + exp(2 k) exp(2 q)): a
+pair costs a product and a division, and no exponential of its own. Keys and queries are clamped to
+`LIMIT`, where tanh is one to the last digit unless both are huge and opposite.
 
-The pairs are worked through in blocks of images that fit into a processor's cache, or where this is
-compiled, not even one r is written to memory.
+The pairs are computed in blocks of images that fit into a processor's cache. Where this is
+compiled, no r is written to memory at all.
 
 Nothing of B x N x L x A is kept for the backward pass, which computes r again.
 
@@ -22,7 +23,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from captioning.models.compiled import Compiled
+from captioning.kernels.compiled import Compiled
 
 LIMIT = 30.0
 BLOCK = 2**18

@@ -1,7 +1,10 @@
-"""The words of a batch as rows, of the captions only that have them.
+"""Raggedness: a batch's words as rows, without those of captions that have ended.
 
-Shapes: B images, N captions per image, T words, R words that are read, r of them those of one place
-in their captions, n the most captions that one image has among these.
+A plain decoder computes all B x N captions at every word. A kernel computes the rows of the active
+captions only; the attention gets them back at their images.
+
+Shapes: B images, N captions per image, T words, R rows in all, r of them active at one word, n the
+most active captions that one image has.
 """
 
 from functools import cached_property
@@ -16,18 +19,19 @@ from captioning.data.vocabulary import PAD
 
 Count = TypeVar("Count", int, Tensor)
 
-FILLED = 16
-"""The rows of a word are a multiple of this: libraries prepare a matrix product for its size, so
-few sizes are worth some padding."""
+MULTIPLE = 16
+"""The number of rows is padded to a multiple of this. Libraries prepare a matrix product for its
+size, so few sizes are worth some padding."""
 
 
-class Word(NamedTuple):
-    """The rows that are read together: one word of every caption that has so many.
+class ActiveRows(NamedTuple):
+    """The rows of one word: those of the captions that have not ended.
 
     Attributes:
-        here: where they are among all rows.
+        here: where they are among the rows of all words.
         captions: n.
-        slots: of each row among n captions of every image; none where the rows are these in order.
+        slots: the place of each row among n captions of every image; None where all captions are
+            active and in order.
         images: B.
     """
 
@@ -42,29 +46,29 @@ class Word(NamedTuple):
         return int(self.here.stop - self.here.start)
 
     @classmethod
-    def of_all(cls, tokens: Int[Tensor, "B N"]) -> "Word":
+    def all_of(cls, tokens: Int[Tensor, "B N"]) -> "ActiveRows":
         """The rows of all captions in their order."""
         return cls(slice(0, tokens.numel()), tokens.shape[1], None, len(tokens))
 
     @classmethod
-    def going_on(cls, tokens: Int[Tensor, "B N"]) -> "Word":
-        """The rows of the captions that go on, by the last token of all: PAD where one has ended.
+    def of(cls, tokens: Int[Tensor, "B N"]) -> "ActiveRows":
+        """The rows of the captions whose last token is not PAD.
 
-        On a GPU these are all captions: fewer would save it little, and to count them it would have
-        to wait.
+        On a GPU these are all captions: fewer would save little, and counting them would make the
+        host wait.
         """
-        everything = cls.of_all(tokens)
+        everything = cls.all_of(tokens)
         if tokens.device.type != "cpu":
             return everything
         ended = tokens.flatten() == PAD
-        rows = _filled(len(ended) - int(ended.sum()))
-        if rows >= len(ended):
+        count = _padded(len(ended) - int(ended.sum()))
+        if count >= len(ended):
             return everything
-        slots = ended.int().argsort(stable=True)[:rows]
-        return everything._replace(here=slice(0, rows), slots=slots)
+        slots = ended.int().argsort(stable=True)[:count]
+        return everything._replace(here=slice(0, count), slots=slots)
 
     def by_image(self, rows: Shaped[Tensor, "r X"]) -> Shaped[Tensor, "B n X"]:
-        """The rows at their images; zero where an image has fewer."""
+        """The rows at their images; zero where an image has fewer than n."""
         if self.slots is None:
             return rows.unflatten(0, (self.images, self.captions))
         spread = rows.new_zeros(self.images * self.captions, rows.shape[1])
@@ -76,11 +80,11 @@ class Word(NamedTuple):
         return flat if self.slots is None else flat.index_select(0, self.slots)
 
 
-class Rows:
-    """Words in the order of the loop, with hardly any padding.
+class PackedWords:
+    """All words of a batch in the order of the training's loop, with hardly any padding.
 
-    The captions of all images are sorted by length, the longest first. Of word t the loop reads the
-    captions that have it, which are the first ones, filled up to a multiple of `FILLED`.
+    The captions of all images are sorted by length, the longest first. At word t the loop reads the
+    captions that have it, which are the first ones, padded to a multiple of `MULTIPLE`.
 
     Args:
         tokens: word ids, PAD after the end of each caption.
@@ -88,7 +92,7 @@ class Rows:
     Attributes:
         shape: of `tokens`.
         order: the captions in their order, numbered image by image, (B N,).
-        words: the rows of each word.
+        words: the active rows of each word.
         places: where each row's word is in the flat `tokens`, (R,).
         tokens: the word ids of the rows, (R,).
     """
@@ -96,13 +100,13 @@ class Rows:
     def __init__(self, tokens: Int[Tensor, "B N T"]) -> None:
         self.shape = tokens.shape
         images, captions, words = tokens.shape
-        lengths = (tokens != PAD).sum(dim=2).cpu()  # all else is decided on the host
+        lengths = (tokens != PAD).sum(dim=2).cpu()  # everything else is decided on the host
         order = lengths.flatten().argsort(descending=True, stable=True)
         ranks = lengths.argsort(dim=1, descending=True, stable=True).argsort(dim=1)
         image, rank = order // captions, ranks.flatten()[order]
         longest = int(lengths.max()) if lengths.numel() else 0
         running = (lengths.flatten() > torch.arange(longest)[:, None]).sum(1)
-        counts = _filled(running).clamp(max=len(order)).tolist()
+        counts = _padded(running).clamp(max=len(order)).tolist()
         widths = (rank.cummax(0).values + 1).tolist()
         slots = [image[:r] * widths[r - 1] + rank[:r] for r in counts]
         places = [order[:r] * words + word for word, r in enumerate(counts)]
@@ -112,7 +116,7 @@ class Rows:
             for part in (order, torch.cat([none, *slots]), torch.cat([none, *places]))
         )
         self.words = [
-            Word(slice(end - r, end), widths[r - 1], at[end - r : end], images)
+            ActiveRows(slice(end - r, end), widths[r - 1], at[end - r : end], images)
             for r, end in zip(counts, accumulate(counts), strict=True)
         ]
         self.tokens = tokens.flatten()[self.places]
@@ -132,17 +136,17 @@ class Rows:
         return spread.index_copy(0, self.places[self.real], rows).view(*self.shape, -1)
 
     def by_image(self, rows: Float[Tensor, "R X"]) -> Float[Tensor, "B W X"]:
-        """All rows of each image together, W of them with zeros."""
+        """All rows of each image together, padded with zeros to W."""
         return torch.cat([word.by_image(rows[word.here]) for word in self.words], dim=1)
 
 
-def _filled(rows: Count) -> Count:
-    """So many, filled up."""
-    return -(-rows // FILLED) * FILLED
+def _padded(rows: Count) -> Count:
+    """The next multiple of `MULTIPLE`."""
+    return -(-rows // MULTIPLE) * MULTIPLE
 
 
 class _Picked(torch.autograd.Function):
-    """Rows by their numbers, each at most once: unlike PyTorch's, their gradients need no sums."""
+    """Rows by their numbers, each at most once, so that gradients need no sums as PyTorch's do."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, picked: Tensor) -> Tensor:

@@ -1,45 +1,31 @@
 """The best words of very many, several times faster than by `torch.topk`.
 
-The k best words of all captions of an image lie in the k blocks of words with the largest maxima.
+Equals `captioning.search.beam.topk_continuations`. The k best words of all captions of an image lie
+in the k blocks of words with the largest maxima.
 
-Shapes: B images, N captions per image, r of these have scores, V vocabulary, k best words.
+Shapes: B images, N captions per image, r active rows, V vocabulary, k best words.
 """
 
-from typing import NamedTuple
-
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
-from captioning.models.rows import Word
+from captioning.kernels.active_rows import ActiveRows
+from captioning.search.beam import Continuations
 
 BLOCK = 128
 """Words in a block."""
 
 
-class Best(NamedTuple):
-    """The best next words of an image's captions, the best first.
-
-    Attributes:
-        sums: what they are the best by.
-        scores: the words' own part of the sums.
-        captions: which of the N captions each one goes on with.
-        words: the words.
-    """
-
-    sums: Float[Tensor, "B k"]
-    scores: Float[Tensor, "B k"]
-    captions: Int[Tensor, "B k"]
-    words: Int[Tensor, "B k"]
-
-
-def best(scores: Float[Tensor, "r V"], rows: Word, totals: Float[Tensor, "B N"], k: int) -> Best:
+def topk_continuations(
+    scores: Float[Tensor, "r V"], rows: ActiveRows, totals: Float[Tensor, "B N"], k: int
+) -> Continuations:
     """The k next words of each image's captions with the largest sums of total and score.
 
     Args:
         scores: of every word.
         rows: of the captions that have these.
-        totals: what each caption's words count besides; minus infinity for those without scores.
+        totals: of the captions so far; minus infinity for those without scores.
         k: how many, at most N V.
     """
     vocabulary, device = scores.shape[1], scores.device
@@ -60,7 +46,7 @@ def best(scores: Float[Tensor, "r V"], rows: Word, totals: Float[Tensor, "B N"],
     found = scores.take(starts + words).masked_fill_(behind, float("-inf"))
     sums = found + totals.gather(1, captions)[:, :, None]
     sums, places = sums.flatten(1).topk(k)
-    return Best(
+    return Continuations(
         sums,
         found.flatten(1).gather(1, places),
         captions.gather(1, places // BLOCK),

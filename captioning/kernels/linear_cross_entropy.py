@@ -1,51 +1,22 @@
-"""Cross-entropy of words, with the layer that scores the vocabulary and without.
+"""The cross-entropy of words without ever holding the logits of all of them.
 
-Shapes: B images, N captions per image, T words, R words of all captions together, V vocabulary, m
-width of what the layer reads.
+Equals the output layer followed by `captioning.models.losses.cross_entropy`.
+
+Shapes: R words of all captions together, V vocabulary, m width of what the output layer reads.
 """
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn import functional as F
 
-from captioning.data.vocabulary import PAD
-from captioning.models.compiled import Compiled
-from captioning.models.linear import product, transposed_product
+from captioning.kernels.compiled import Compiled
+from captioning.kernels.linear import product, transposed_product
 
 CHUNK = {"cpu": 2**22, "cuda": 2**27}
 """Scores that are in memory at a time, by kind of device: 16 MB in single precision on a CPU, where
 larger blocks come fresh from the operating system each time."""
-
-
-def cross_entropy(
-    logits: Float[Tensor, "B N T V"],
-    targets: Int[Tensor, "B N T"],
-    label_smoothing: float = 0.0,
-    importance: Float[Tensor, "B N"] | None = None,
-    never: Sequence[int] = (),
-) -> Float[Tensor, ""]:
-    """Sum over all words, in nats; PAD does not count.
-
-    Args:
-        logits: scores of every word.
-        targets: the words.
-        label_smoothing: share of the target's probability spread over the vocabulary.
-        importance: how much the words of each caption count, of either sign; one if none.
-        never: words without probability; not together with label smoothing.
-    """
-    real = targets != PAD
-    precise = logits[real].to(torch.promote_types(logits.dtype, torch.float32))
-    precise = precise.index_fill(1, torch.tensor(never, device=logits.device).long(), -torch.inf)
-    if importance is None:
-        importance = precise.new_ones(targets.shape[:2])
-    of_words = F.cross_entropy(
-        precise, targets[real], label_smoothing=label_smoothing, reduction="none"
-    )
-    return of_words @ importance[..., None].expand(targets.shape)[real].to(of_words.dtype)
 
 
 def linear_cross_entropy(

@@ -1,14 +1,16 @@
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from captioning.captioner.ensemble import EnsembleDecoder
-from captioning.models import LSTMDecoder, linear
-from captioning.search import BeamSearch, Greedy
-from captioning.search.search import MANY
+from captioning.captioner.ensemble_decoder import EnsembleDecoder
+from captioning.kernels import accelerated, accelerated_search, linear
+from captioning.kernels.packing import packed_weights
+from captioning.models import LSTMDecoder
+from captioning.search import BeamSearch
 
 
 @pytest.fixture(params=[True, False], ids=["Intel", "other"])
@@ -33,7 +35,7 @@ def test_products_are_exact_up_to_rounding(is_transposed: bool, width: int) -> N
 
 @pytest.mark.usefixtures("processor")
 def test_layers_and_their_gradients_are_pytorchs() -> None:
-    ours = linear.Linear(5, 3)
+    ours = torch.nn.Linear(5, 3)
     theirs = torch.nn.Linear(5, 3, dtype=torch.float64)
     theirs.load_state_dict(ours.state_dict())
     x = torch.randn(2, 4, 5)
@@ -44,7 +46,9 @@ def test_layers_and_their_gradients_are_pytorchs() -> None:
         assert x.grad is not None
         return [y.detach().double(), x.grad.double()]
 
-    for mine, wanted in zip(results(ours, x), results(theirs, x.detach().double()), strict=True):
+    for mine, wanted in zip(
+        results(partial(linear.layer, ours), x), results(theirs, x.detach().double()), strict=True
+    ):
         assert_close(mine, wanted, rtol=1e-5, atol=1e-5)
     for mine, wanted in zip(ours.parameters(), theirs.parameters(), strict=True):
         assert mine.grad is not None
@@ -89,84 +93,69 @@ def products(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_packed_layers_multiply_any_number_of_rows(
     shape: tuple[int, ...], bias: bool, products: list[int]
 ) -> None:
-    layer = linear.Linear(70, 90, bias)
+    layer = torch.nn.Linear(70, 90, bias)
     x = torch.randn(*shape, 70)
     wanted = torch.nn.functional.linear(
         x.double(), layer.weight.double(), layer.bias.double() if bias else None
     )
     with linear.packed([layer]):
-        found = layer(x)
+        found = linear.layer(layer, x)
     assert products == [torch.Size(shape).numel()]
     assert_close(found.double(), wanted, rtol=1e-5, atol=1e-5)
-    assert_close(layer(x).double(), wanted, rtol=1e-5, atol=1e-5)
+    assert_close(linear.layer(layer, x).double(), wanted, rtol=1e-5, atol=1e-5)
     assert len(products) == 1
 
 
 def test_what_is_packed_is_forgotten_whatever_happens(products: list[int]) -> None:
-    layer = linear.Linear(5, 3)
+    layer = torch.nn.Linear(5, 3)
     with pytest.raises(KeyError), linear.packed([layer]):
         raise KeyError
     with torch.no_grad():
         layer.weight.zero_()
-        assert layer(torch.ones(2, 5)).equal(layer.bias.expand(2, 3))
+        assert linear.layer(layer, torch.ones(2, 5)).equal(layer.bias.expand(2, 3))
     assert not products
 
 
 def test_nothing_is_packed_that_gains_nothing(
     products: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    layer, x = linear.Linear(5, 3), torch.ones(2, 5)
+    layer, x = torch.nn.Linear(5, 3), torch.ones(2, 5)
     with linear.packed([layer]):
-        layer(x).sum().backward()
+        linear.layer(layer, x).sum().backward()
     assert layer.weight.grad is not None
     with torch.no_grad():
         with linear.packed([layer.double()]):
-            layer(x.double())
+            linear.layer(layer, x.double())
         with torch.autocast("cpu", torch.bfloat16), linear.packed([layer.float()]):
-            assert layer(x).dtype == torch.bfloat16
+            assert linear.layer(layer, x).dtype == torch.bfloat16
         with linear.packed([layer]), torch.autocast("cpu", torch.bfloat16):
-            assert layer(x).dtype == torch.bfloat16
+            assert linear.layer(layer, x).dtype == torch.bfloat16
         monkeypatch.setattr(linear, "is_intels", lambda: False)
         with linear.packed([layer]):
-            layer(x)
+            linear.layer(layer, x)
     assert not products
 
 
+@torch.no_grad()
 @pytest.mark.parametrize("members", [1, 2])
-def test_a_search_packs_its_weights_and_finds_the_same(members: int, products: list[int]) -> None:
+def test_a_search_with_packed_weights_finds_the_same(members: int, products: list[int]) -> None:
     torch.manual_seed(0)
     parts = [LSTMDecoder(5, 50, 8, 9, 6).eval() for _ in range(members)]
     for part in parts:
         for parameter in part.parameters():
             torch.nn.init.normal_(parameter, std=0.5)
-    decoder = EnsembleDecoder(parts, [slice(None)] * members) if members > 1 else parts[0]
-    search = BeamSearch(4, max_length=8)
-    vectors = torch.randn(6, 7, 5)
-    found = search(decoder, decoder.remember(vectors))
-    assert len(products) == 7 * members * found.tokens.shape[2]
-    products.clear()
-    with torch.no_grad():
-        wanted = search(decoder.double(), decoder.remember(vectors.double()))
-    assert not products
+    fast = [accelerated(part) for part in parts]
+    regions = [slice(None)] * members
+    decoder = EnsembleDecoder(fast, regions) if members > 1 else fast[0]
+    search = accelerated_search(BeamSearch(4, max_length=8))
+    memory = decoder.remember(torch.randn(3, 7, 5))
+    wanted = search(decoder, memory)
+    assert not products, "few captions are searched without packing"
+    with packed_weights(decoder):
+        with packed_weights(decoder):
+            pass  # ends nothing outside
+        found = search(decoder, memory)
+    assert products
     assert found.tokens.equal(wanted.tokens)
-    assert_close(found.scores.double(), wanted.scores, rtol=1e-4, atol=1e-4)
-    assert_close(found.weights.double(), wanted.weights, rtol=1e-4, atol=1e-4)
-
-
-@torch.no_grad()
-def test_small_searches_use_what_is_packed_and_pack_nothing(products: list[int]) -> None:
-    decoder = LSTMDecoder(5, 50, 8, 9, 6).eval()
-    memory = decoder.remember(torch.randn(MANY - 1, 7, 5))
-    Greedy()(decoder, memory)
-    assert not products
-    with decoder.prepared():
-        Greedy()(decoder, memory)
-        assert products
-        products.clear()
-        with decoder.prepared():
-            pass
-        Greedy()(decoder, memory)
-        assert products, "an inner preparation ends nothing"
-    products.clear()
-    Greedy()(decoder, memory)
-    assert not products
+    assert_close(found.scores, wanted.scores, rtol=1e-4, atol=1e-4)
+    assert_close(found.weights, wanted.weights, rtol=1e-4, atol=1e-4)

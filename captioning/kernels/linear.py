@@ -1,6 +1,10 @@
-"""Matrix products by the faster of the two libraries that PyTorch brings for CPUs."""
+"""Matrix products by the faster of the two libraries that PyTorch brings for CPUs.
 
-from collections.abc import Iterator, Sequence
+Equals `torch.nn.Linear` and its gradients. Where PyTorch lacks one of the operators below, or the
+processor is another one, products are PyTorch's own.
+"""
+
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -9,8 +13,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from captioning.models.compiled import Compiled
-from captioning.models.processor import is_intels
+from captioning.kernels.compiled import Compiled
+from captioning.kernels.processor import is_intels
 
 # What TorchInductor calls for a linear layer on a CPU. Eager PyTorch multiplies single precision by
 # MKL, which on processors that are not Intel's does without AVX-512: oneDNN is twice as fast there,
@@ -22,8 +26,11 @@ _PACKED: Any = getattr(getattr(torch.ops, "mkl", None), "_mkl_reorder_linear_wei
 _MULTIPLIED_PACKED: Any = getattr(getattr(torch.ops, "mkl", None), "_mkl_linear", None)
 
 ROWS = 160
-"""Rows of the products for which MKL packs weights: five captions of 32 photos. Those of fewer rows
-lose nothing by it; packed for fewer, those of so many would."""
+"""Rows of the products for which MKL packs weights: five captions of 32 photos. Packing costs
+smaller products nothing; weights packed for fewer rows would slow larger ones."""
+
+PACKED_WEIGHT = "packed_weight"
+"""The attribute of a layer that holds its packed weight."""
 
 
 def product(x: Float[Tensor, "R I"], weight: Float[Tensor, "O I"]) -> Float[Tensor, "R O"]:
@@ -52,38 +59,33 @@ def linear(
     return F.linear(x, weight, bias)
 
 
-class Linear(nn.Linear):
-    """`torch.nn.Linear` by `linear`."""
-
-    _packed: Tensor | None = None
-
-    def forward(self, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
-        """The layer x W^T + b."""
-        weight = self._packed
-        if weight is None or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
-            return linear(x, self.weight, self.bias)
-        return _MULTIPLIED_PACKED(x, weight, self.weight, self.bias, x.shape[:-1].numel())
+def layer(module: nn.Linear, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
+    """What the module gives, by its packed weight where it has one and nothing is trained."""
+    weight = getattr(module, PACKED_WEIGHT, None)
+    if weight is None or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
+        return linear(x, module.weight, module.bias)
+    return _MULTIPLIED_PACKED(x, weight, module.weight, module.bias, x.shape[:-1].numel())
 
 
 @contextmanager
-def packed(layers: Sequence[Linear]) -> Iterator[None]:
-    """Within it, products of some layers without gradients are faster, where MKL does them.
+def packed(modules: Iterable[nn.Linear]) -> Iterator[None]:
+    """Pack the weights of layers, so that MKL's products without gradients are faster within.
 
-    It has their weights in its own order then, so these must not change meanwhile. What is packed
-    already stays as it is. Threads may do this at once: to the others a layer has the same weight,
-    or none, packed.
+    The weights must not change meanwhile. What is packed already stays as it is. Several threads
+    may do this at once: each finds the weight packed or not, and the same products either way.
 
     Args:
-        layers: which do many products.
+        modules: layers that do many products.
     """
-    wanted = [layer for layer in layers if layer._packed is None and _is_mkls(layer.weight)]
-    for layer in wanted:
-        layer._packed = _PACKED(layer.weight.detach(), ROWS)
+    wanted = [m for m in modules if getattr(m, PACKED_WEIGHT, None) is None and _is_mkls(m.weight)]
+    for module in wanted:
+        # Not through nn.Module, which would save it with the parameters.
+        module.__dict__[PACKED_WEIGHT] = _PACKED(module.weight.detach(), ROWS)
     try:
         yield
     finally:
-        for layer in wanted:
-            layer._packed = None
+        for module in wanted:
+            module.__dict__.pop(PACKED_WEIGHT, None)
 
 
 def _is_onednns(x: Tensor, weight: Tensor) -> bool:

@@ -1,17 +1,18 @@
-"""The training's loop over words, with a backward pass of its own.
+"""The training's loop over words (Xu et al. 2015, eq. 1-6, 13), with a backward pass of its own.
 
-What autograd would make of the loop costs several times as much: a product for every weight at
-every word, zero-filled gradients of slices, and all energies kept until the end. Here gradients of
-weights are one product over all words, gradients that many words share are added in place, and the
-attention computes its scores' gradients anew. What is left of pointwise arithmetic is compiled in
-long trainings.
+Equals the same equations in `captioning.models.lstm.LSTMDecoder.step` and PyTorch's gradients of
+them. Autograd would make the loop several times as expensive: a product for every weight at every
+word, zero-filled gradients of slices, and all energies kept until the end. Here the gradient of a
+weight is one product over all words, gradients that many words share are added in place, and the
+attention computes the gradients of its scores anew. Long trainings compile the remaining pointwise
+arithmetic.
 
-Rows of the LSTM are of captions that have the word, in any number per image; for the attention they
+Rows of the LSTM belong to captions that have the word, any number per image. For the attention they
 are put at their images.
 
 Shapes: B images, N captions per image, L regions, D annotation width, A attention width, H width of
 the LSTM, G its four gates; R rows, r of them of one word, with n captions per image, as in
-`captioning.models.rows`.
+`captioning.kernels.active_rows`.
 """
 
 from typing import Any, NamedTuple
@@ -21,21 +22,22 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from captioning.models.attention import Attention, masked_softmax
-from captioning.models.compiled import Compiled
-from captioning.models.linear import product, transposed_product
-from captioning.models.rows import Rows
+from captioning.kernels.active_rows import PackedWords
+from captioning.kernels.attention import AttentionKernel
+from captioning.kernels.compiled import Compiled
+from captioning.kernels.linear import product, transposed_product
+from captioning.models.attention import masked_softmax
 
 
 class Parts(NamedTuple):
-    """What the loop computes with: all in one precision but keys and cell, which have their own.
+    """What the loop computes with. Keys and cell have precisions of their own, the rest one.
 
     Attributes:
         word_gates: the words' part of the LSTM's gates, bias included.
         word_queries: the words' part of the attention's queries; none where they have none.
         hidden: before the first word.
         cell: before the first word.
-        keys: of the attention.
+        keys: as the attention's kernel prepares them.
         values: what contexts are sums of: the annotation vectors, or their projections to all that
             is linear in a context, the LSTM's gates first.
         query: weight of the hidden state in the queries.
@@ -73,7 +75,7 @@ class Recurred(NamedTuple):
 
 
 def recur(
-    attention: Attention, rows: Rows, mask: Bool[Tensor, "B L"] | None, parts: Parts
+    attention: AttentionKernel, rows: PackedWords, mask: Bool[Tensor, "B L"] | None, parts: Parts
 ) -> Recurred:
     """Attend and move the LSTM by one word, for all words of all captions (Xu et al., eq. 1-5)."""
     with torch.autocast(parts.hidden.device.type, enabled=False):  # precisions are chosen already
@@ -81,13 +83,13 @@ def recur(
 
 
 class Cell(NamedTuple):
-    """What becomes of the LSTM with one word (eq. 1-3).
+    """The LSTM after one word (eq. 1-3), with what the backward pass needs.
 
     Attributes:
         hidden: the hidden state.
         cell: the cell.
         gates: sigmoids of all four gates, i, f, g and o one after the other.
-        new: tanh of g, what is new to the cell.
+        new: tanh of g, what is added to the cell.
         shown: tanh of the cell.
     """
 
@@ -99,7 +101,7 @@ class Cell(NamedTuple):
 
 
 def lstm_cell(gates: Float[Tensor, "*B G"], cell: Float[Tensor, "*B H"]) -> Cell:
-    """The pointwise part of the LSTM, in the precision of its cell.
+    """The pointwise part of the LSTM, in the precision of its cell; equals the plain `lstm_cell`.
 
     Args:
         gates: before their sigmoids and, for g, tanh.
@@ -128,7 +130,11 @@ class _Kept(NamedTuple):
 class _Recurrence(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, attention: Attention, rows: Rows, mask: Tensor | None, *tensors: Tensor | None
+        ctx: Any,
+        attention: AttentionKernel,
+        rows: PackedWords,
+        mask: Tensor | None,
+        *tensors: Tensor | None,
     ) -> tuple[Tensor, ...]:
         parts = Parts(*tensors[: len(Parts._fields)])  # type: ignore[arg-type]
         by_hidden = torch.cat([parts.query, parts.gate, parts.beta])  # one product for all three
@@ -240,12 +246,12 @@ class _Recurrence(torch.autograd.Function):
 
 
 def _with_rows(x: Tensor, rows: int) -> Tensor:
-    """So many rows; zeros after those that there are."""
+    """The rows of x, padded with zeros to this number."""
     return F.pad(x, (0, 0, 0, rows - len(x)))
 
 
 def _summed_cell(by_hidden: Tensor, by_word: Tensor, by_context: Tensor, cell: Tensor) -> Cell:
-    """The LSTM's cell by the summands of its gates, with the hidden state in their precision."""
+    """The LSTM's cell from the summands of its gates; the hidden state has their precision."""
     after = lstm_cell(by_hidden + by_word + by_context, cell)
     return after._replace(hidden=after.hidden.to(by_hidden.dtype))
 
@@ -265,11 +271,11 @@ def _cell_gradients(
 ) -> tuple[Tensor, Tensor]:
     """The gradients of the gates, before their sigmoids, and of the cell before the word.
 
-    All are (r, H), but gates and their gradients (r, G).
+    Gates and their gradients are (r, G), everything else (r, H).
 
     Args:
         carried_h: the gradient of the hidden state, by the next word.
-        of_hidden: the same by all else.
+        of_hidden: the same by everything else.
         carried_c: the gradient of the cell, by the next word.
         cell: before the word.
         gates: after their sigmoids.

@@ -6,8 +6,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from captioning.data.vocabulary import EOS, PAD
-from captioning.models.likelihood import cross_entropy
-from captioning.training.losses import doubly_stochastic_penalty
+from captioning.models.losses import cross_entropy, doubly_stochastic_penalty
 
 TARGETS = torch.tensor(
     [

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from captioning.models import compiled
-from captioning.models.compiled import Compiled, compile_from_now
+from captioning.kernels import compiled
+from captioning.kernels.compiled import Compiled, compile_from_now
 
 X = torch.zeros(3, 2)
 
@@ -79,7 +79,8 @@ def test_bad_input_is_told_as_without_compiling() -> None:
 
 SCRIPT = """
 import torch
-from captioning.models import LSTMDecoder, compiled
+from captioning.kernels import accelerated, compiled
+from captioning.models import LSTMDecoder
 
 def results(precision):
     torch.manual_seed(0)
@@ -92,13 +93,14 @@ def results(precision):
         tokens = torch.randint(4, 30, (images, captions, words))
         tokens *= torch.arange(words) <= lengths[..., None]
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == torch.bfloat16):
-            loss, weights = decoder.cross_entropy(decoder.remember(annotations), tokens, 0.1)
+            fast = accelerated(decoder)
+            loss, weights = fast.cross_entropy(fast.remember(annotations), tokens, 0.1)
             loss = loss + weights.square().sum()
         decoder.zero_grad()
         loss.backward()
         found += [loss.detach(), *(p.grad.clone() for p in decoder.parameters())]
         with torch.no_grad():
-            found.append(decoder(annotations, tokens[..., :-1])[0])
+            found.append(accelerated(decoder)(annotations, tokens[..., :-1])[0])
     return found
 
 

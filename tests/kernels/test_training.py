@@ -1,4 +1,4 @@
-"""The fast ways through the decoder against the plain ones that its promise spells out."""
+"""The LSTM's kernel against the plain decoder: loss, gradients, logits and weights."""
 
 from typing import Any
 
@@ -8,49 +8,35 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from captioning.data.vocabulary import BOS, EOS, PAD, UNK
-from captioning.models import AdditiveAttention, DotProductAttention, LSTMDecoder, rows
+from captioning.kernels import accelerated
+from captioning.kernels.additive import BLOCK, Energies, exponential
+from captioning.kernels.linear_cross_entropy import CHUNK, linear_cross_entropy
+from captioning.models import AdditiveAttention, DotProductAttention, LSTMDecoder
 from captioning.models.attention import Attention
 from captioning.models.decoder import Decoder
-from captioning.models.energies import BLOCK, Energies, exponential
-from captioning.models.likelihood import CHUNK, linear_cross_entropy
 
-LENGTHS = [[3, 6, 1], [5, 2, 0], [4, 4, 2]]
-"""Words of each caption: unsorted, with ties, and one image with a caption fewer."""
+IMAGES, CAPTIONS, WORDS = 12, 5, 9
+EXACT: Any = {"rtol": 1e-10, "atol": 1e-10}
 
 
-class TanhOfDots(Attention):
-    """An attention that brings nothing but `scores`, with a parameter of its own."""
-
-    def __init__(self, query_dim: int, annotation_dim: int, attention_dim: int) -> None:
-        super().__init__(query_dim, annotation_dim, attention_dim)
-        self.sharpness = torch.nn.Parameter(torch.tensor(0.7))
-
-    def scores(self, queries: Tensor, keys: Tensor) -> Tensor:
-        return self.sharpness * (queries @ keys.transpose(1, 2)).tanh()
-
-
-@pytest.fixture(autouse=True)
-def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that nine captions are enough for the loop to narrow, with some padding and without."""
-    monkeypatch.setattr(rows, "FILLED", 2)
-
-
-@pytest.fixture(params=[6, 16], ids=["fewer regions than words", "more"])
+@pytest.fixture(params=[6, 30], ids=["fewer regions than words", "more"])
 def annotations(request: pytest.FixtureRequest) -> Tensor:
     """What is linear in the context is computed of regions where these are fewer, else of words."""
     generator = torch.Generator().manual_seed(2)
-    return torch.randn(3, request.param, 5, dtype=torch.double, generator=generator)
+    return torch.randn(IMAGES, request.param, 5, dtype=torch.double, generator=generator)
 
 
 @pytest.fixture
 def tokens() -> Tensor:
-    tokens = torch.full((3, 3, 8), PAD)
+    """Captions of none to seven words: unsorted, with ties."""
     generator = torch.Generator().manual_seed(4)
-    for image, lengths in enumerate(LENGTHS):
-        for caption, length in enumerate(lengths):
-            if length:
-                words = torch.randint(4, 8, (length,), generator=generator)
-                tokens[image, caption, : length + 2] = torch.tensor([BOS, *words.tolist(), EOS])
+    lengths = torch.randint(0, WORDS - 1, (IMAGES, CAPTIONS), generator=generator)
+    tokens = torch.randint(4, 8, (IMAGES, CAPTIONS, WORDS), generator=generator)
+    tokens[..., 0] = BOS
+    place = torch.arange(WORDS)
+    tokens[place == lengths[..., None] + 1] = EOS
+    tokens[place > lengths[..., None] + 1] = PAD
+    tokens[2, 1] = PAD  # one image has a caption fewer
     return tokens
 
 
@@ -79,55 +65,57 @@ def gradients(loss: Tensor, decoder: LSTMDecoder, annotations: Tensor) -> dict[s
     ],
     ids=str,
 )
-@pytest.mark.parametrize("attention", [AdditiveAttention, DotProductAttention, TanhOfDots])
-def test_the_fast_loss_and_its_gradients_are_those_of_steps(
+@pytest.mark.parametrize("attention", [AdditiveAttention, DotProductAttention])
+def test_loss_gradients_and_weights_are_those_of_the_plain_decoder(
     attention: type[Attention],
     options: dict[str, Any],
     masked: bool,
     annotations: Tensor,
     tokens: Tensor,
 ) -> None:
-    decoder = made(attention, **options)
+    plain = made(attention, **options)
     annotations.requires_grad_()
     regions = annotations.shape[1]
     mask = None
     if masked:
-        mask = torch.ones(3, regions, dtype=torch.bool)
+        mask = torch.ones(IMAGES, regions, dtype=torch.bool)
         mask[0, 4:] = mask[2, 0] = False
     real = tokens[..., 1:] != PAD
-    direction = torch.randn(3, 3, 7, regions, dtype=torch.double) * real[..., None]
+    direction = torch.randn(*real.shape, regions, dtype=torch.double) * real[..., None]
 
-    loss, weights = decoder.cross_entropy(decoder.remember(annotations, mask), tokens, 0.1)
-    fast = gradients(loss + (weights * direction).sum(), decoder, annotations)
+    def computed(decoder: Decoder) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        loss, weights = decoder.cross_entropy(decoder.remember(annotations, mask), tokens, 0.1)
+        total = loss + (weights * direction).sum()
+        return loss, weights[real], gradients(total, plain, annotations)
 
-    logits, stepped = Decoder.read(decoder, decoder.remember(annotations, mask), tokens[..., :-1])
-    plain = F.cross_entropy(
-        logits[real], tokens[..., 1:][real], label_smoothing=0.1, reduction="sum"
-    )
-    slow = gradients(plain + (stepped * direction).sum(), decoder, annotations)
-
-    torch.testing.assert_close(loss, plain)
-    torch.testing.assert_close(weights[real], stepped[real])
-    for name, gradient in slow.items():
-        torch.testing.assert_close(fast[name], gradient, msg=lambda text, name=name: name + text)
+    fast = accelerated(plain)
+    assert fast is not plain
+    *found, found_gradients = computed(fast)
+    *wanted, wanted_gradients = computed(plain)
+    for part, wanted_part in zip(found, wanted, strict=True):
+        torch.testing.assert_close(part, wanted_part, **EXACT)
+    for name, gradient in wanted_gradients.items():
+        torch.testing.assert_close(found_gradients[name], gradient, **EXACT)
 
 
-def test_each_context_is_projected_only_where_there_are_more_regions(
-    annotations: Tensor, tokens: Tensor
+@pytest.mark.parametrize("attention", [AdditiveAttention, DotProductAttention])
+@pytest.mark.parametrize("query_with_word", [False, True])
+def test_logits_are_those_of_the_plain_decoder(
+    attention: type[Attention], query_with_word: bool, annotations: Tensor, tokens: Tensor
 ) -> None:
-    decoder = made(AdditiveAttention)
-    projected: list[int] = []
-    decoder.output_context.register_forward_hook(lambda _, contexts, __: projected.append(1))
-    decoder.cross_entropy(decoder.remember(annotations), tokens)
-    assert bool(projected) == (annotations.shape[1] == 16)
+    plain = made(attention, query_with_word=query_with_word)
+    real = tokens != PAD
+    for part, wanted in zip(
+        accelerated(plain)(annotations, tokens), plain(annotations, tokens), strict=True
+    ):
+        torch.testing.assert_close(part[real], wanted[real], **EXACT)
 
 
-def test_the_promises_own_cross_entropy_is_the_same(annotations: Tensor, tokens: Tensor) -> None:
-    decoder = made(AdditiveAttention)
-    memory = decoder.remember(annotations)
-    fast, _ = decoder.cross_entropy(memory, tokens, 0.1)
-    plain, _ = Decoder.cross_entropy(decoder, memory, tokens, 0.1)
-    torch.testing.assert_close(fast, plain)
+def test_the_kernel_takes_memory_of_the_plain_decoder(annotations: Tensor, tokens: Tensor) -> None:
+    plain = made(AdditiveAttention)
+    memory = plain.remember(annotations)
+    fast, _ = accelerated(plain).cross_entropy(memory, tokens, 0.1)
+    torch.testing.assert_close(fast, plain.cross_entropy(memory, tokens, 0.1)[0], **EXACT)
 
 
 @pytest.mark.parametrize("fast", [True, False], ids=["fast", "plain"])
@@ -135,14 +123,14 @@ def test_captions_count_by_their_importance_among_words_that_can_be(
     fast: bool, annotations: Tensor, tokens: Tensor
 ) -> None:
     decoder, never = made(AdditiveAttention), [PAD, BOS, UNK]
-    importance = torch.tensor([[0.5, -2.0, 1.0], [0.0, 3.0, 9.0], [-1.0, 1.0, 0.25]]).double()
+    importance = torch.randn(IMAGES, CAPTIONS, dtype=torch.double)
     annotations.requires_grad_()
-    kind = LSTMDecoder if fast else Decoder
-    memory = decoder.remember(annotations)
-    loss, _ = kind.cross_entropy(decoder, memory, tokens, importance=importance, never=never)
+    computing = accelerated(decoder) if fast else decoder
+    memory = computing.remember(annotations)
+    loss, _ = computing.cross_entropy(memory, tokens, importance=importance, never=never)
     found = gradients(loss, decoder, annotations)
 
-    logits, _ = Decoder.read(decoder, decoder.remember(annotations), tokens[..., :-1])
+    logits, _ = decoder(annotations, tokens[..., :-1])
     possible = torch.ones(8, dtype=torch.bool)
     possible[never] = False
     normaliser = logits[..., possible].logsumexp(-1, keepdim=True)
@@ -155,11 +143,11 @@ def test_captions_count_by_their_importance_among_words_that_can_be(
 
 
 def test_a_batch_without_a_word_costs_nothing(annotations: Tensor) -> None:
-    nothing = torch.full((3, 2, 5), PAD)
-    decoder = made(AdditiveAttention)
+    nothing = torch.full((IMAGES, 2, 5), PAD)
+    decoder = accelerated(made(AdditiveAttention))
     loss, weights = decoder.cross_entropy(decoder.remember(annotations), nothing)
     assert loss == 0
-    assert weights.shape == (3, 2, 4, annotations.shape[1])
+    assert weights.shape == (IMAGES, 2, 4, annotations.shape[1])
 
 
 @pytest.mark.parametrize("attention", [AdditiveAttention, DotProductAttention])
@@ -167,13 +155,14 @@ def test_bfloat16_changes_the_gradients_by_its_rounding_only(
     attention: type[Attention], annotations: Tensor, tokens: Tensor
 ) -> None:
     decoder, annotations = made(attention).float(), annotations.float().requires_grad_()
+    fast = accelerated(decoder)
     exact, _ = decoder.cross_entropy(decoder.remember(annotations), tokens)
     with torch.autocast("cpu", torch.bfloat16):
-        rounded, _ = decoder.cross_entropy(decoder.remember(annotations), tokens)
+        rounded, _ = fast.cross_entropy(fast.remember(annotations), tokens)
     torch.testing.assert_close(rounded, exact, rtol=0.02, atol=0)
-    slow, fast = gradients(exact, decoder, annotations), gradients(rounded, decoder, annotations)
-    assert all(gradient.dtype == torch.float32 for gradient in fast.values())
-    truth, found = (torch.cat([g.flatten() for g in part.values()]) for part in (slow, fast))
+    wanted, given = (gradients(loss, decoder, annotations) for loss in (exact, rounded))
+    assert all(gradient.dtype == torch.float32 for gradient in given.values())
+    truth, found = (torch.cat([g.flatten() for g in part.values()]) for part in (wanted, given))
     assert (found - truth).norm() < 0.05 * truth.norm()
 
 

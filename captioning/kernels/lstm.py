@@ -1,0 +1,274 @@
+"""The LSTM decoder, the same numbers in a fraction of the time.
+
+Shapes: B images, N captions per image, r active rows, L regions, D annotation width, H width of the
+LSTM, G its four gates, m width of a word embedding, T words, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from captioning.data.vocabulary import PAD
+from captioning.kernels.active_rows import ActiveRows, PackedWords
+from captioning.kernels.attention import attention_kernel
+from captioning.kernels.dropout import dropout
+from captioning.kernels.linear import layer, linear
+from captioning.kernels.linear_cross_entropy import linear_cross_entropy
+from captioning.kernels.recurrence import Parts, lstm_cell, recur
+from captioning.kernels.shared_prefixes import SharedPrefixes
+from captioning.models.attention import masked_softmax
+from captioning.models.decoder import Decoder, Memory, State, Step
+from captioning.models.lstm import LSTMDecoder, LSTMMemory, mean_annotation
+
+KNOWN_LAYERS = (nn.Linear, nn.Embedding, nn.Dropout, nn.ReLU, nn.Sequential)
+
+
+@dataclass(frozen=True)
+class PreparedMemory(Memory):
+    """The memory of the LSTM for its kernel.
+
+    Attributes:
+        prepared_keys: the keys as the attention's kernel takes them.
+    """
+
+    prepared_keys: Float[Tensor, "B L A"]
+
+
+class ActiveStep(Step):
+    """A step with the logits of active captions only.
+
+    Args:
+        rows: which these are.
+        active_logits: their scores of every word.
+        weights: attention over regions, of all captions.
+        state: the state after the step.
+    """
+
+    def __init__(
+        self,
+        rows: ActiveRows,
+        active_logits: Float[Tensor, "r V"],
+        weights: Float[Tensor, "B N L"],
+        state: State,
+    ) -> None:
+        self.rows = rows
+        self.active_logits = active_logits
+        self.weights = weights
+        self.state = state
+
+    @property
+    def logits(self) -> Float[Tensor, "B N V"]:  # type: ignore[override]
+        """The scores of all captions; zero for those that have ended."""
+        return self.rows.by_image(self.active_logits)
+
+
+class FastLSTM(Decoder):
+    """Equals the plain `LSTMDecoder` whose parameters it uses.
+
+    In training, words outside the recurrence are read and scored in one product each, the loop over
+    words has a backward pass of its own, captions leave the loop as they end, and the vocabulary's
+    scores are in memory a few words at a time. In a search, captions that have ended leave, those
+    that continue the same one by different words attend as one, and a word's part of the gates is
+    computed once however many captions read it.
+
+    Args:
+        plain: the decoder, one that `knows` accepts.
+    """
+
+    def __init__(self, plain: LSTMDecoder) -> None:
+        super().__init__(plain.annotation_dim, plain.vocab_size)
+        kernel = attention_kernel(plain.attention)
+        assert kernel is not None
+        self.plain = plain
+        self.attention = kernel
+
+    @staticmethod
+    def knows(decoder: Decoder) -> bool:
+        """Whether a decoder is exactly one that this kernel equals.
+
+        Not so a subclass, an unknown attention or layer, or a module with hooks.
+        """
+        if type(decoder) is not LSTMDecoder or attention_kernel(decoder.attention) is None:
+            return False
+        modules = [module for module in decoder.modules() if module is not decoder]
+        return decoder.attention.query.bias is None and not any(
+            (type(module) not in KNOWN_LAYERS and module is not decoder.attention)
+            or module._forward_hooks
+            or module._forward_pre_hooks
+            or module._backward_hooks
+            or module._backward_pre_hooks
+            for module in modules
+        )
+
+    def remember(
+        self, annotations: Float[Tensor, "B L D"], mask: Bool[Tensor, "B L"] | None = None
+    ) -> PreparedMemory:
+        """Projected annotation vectors and their prepared keys."""
+        project = self.plain.project
+        for module in project if isinstance(project, nn.Sequential) else [project]:
+            if isinstance(module, nn.Linear):
+                annotations = layer(module, annotations)
+            elif isinstance(module, nn.Dropout):
+                annotations = dropout(annotations, module.p, module.training)
+            else:
+                annotations = module(annotations)
+        device = annotations.device.type
+        if torch.is_autocast_enabled(device):  # once here, not at every word
+            annotations = annotations.to(torch.get_autocast_dtype(device))
+        keys = layer(self.plain.attention.key, annotations)
+        return PreparedMemory(annotations, mask, self.attention.prepare(keys))
+
+    def start(self, memory: Memory, n: int) -> State:
+        """The plain decoder's state; and which caption of one word ago each one continues."""
+        mean = mean_annotation(memory)
+        precision = torch.promote_types(mean.dtype, torch.float32)
+        cell = layer(self.plain.initial_cell, mean).to(precision)
+        return {
+            "hidden": layer(self.plain.initial_hidden, mean).tanh().expand(-1, n, -1),
+            "cell": cell.tanh().expand(-1, n, -1),
+            "origin": torch.zeros(len(mean), n, dtype=torch.long, device=mean.device),
+        }
+
+    def step(self, tokens: Int[Tensor, "B N"], state: State, memory: Memory) -> ActiveStep:
+        """Read one word of every active caption and score the next."""
+        plain, memory = self.plain, self._prepared(memory)
+        rows = ActiveRows.of(tokens)
+        read = rows.in_rows(tokens)
+        words = self._dropout(plain.embedding(read))
+        hidden, cell = rows.in_rows(state["hidden"]), rows.in_rows(state["cell"])
+        shared = SharedPrefixes(rows)
+        if not plain.query_with_word:  # then everything up to the gates depends on `hidden` alone
+            shared = SharedPrefixes.among(rows, tokens, state["origin"])
+        hidden = shared.compact(hidden)
+        query = torch.cat([hidden, words], dim=-1) if plain.query_with_word else hidden
+        queries = shared.rows.by_image(layer(plain.attention.query, query))
+        weights = masked_softmax(self.attention.scores(queries, memory.prepared_keys), memory.mask)
+        context = shared.rows.in_rows(weights.to(memory.annotations.dtype) @ memory.annotations)
+        context = layer(plain.beta, hidden).sigmoid() * context
+        before = layer(plain.hidden_gates, hidden)
+        before += layer(plain.context_gates, context)
+        gates = self._word_gates(read, words)
+        gates += shared.expand(before)
+        after = lstm_cell(gates, cell)
+        hidden = after.hidden.to(before.dtype)
+        projected = shared.expand(layer(plain.output_context, context))
+        logits = layer(plain.output, self._deep(words, hidden, projected))
+        captions = torch.arange(tokens.shape[1], device=tokens.device)
+        state = {
+            "hidden": rows.by_image(hidden),
+            "cell": rows.by_image(after.cell),
+            "origin": captions.expand(tokens.shape),
+        }
+        weights = rows.by_image(shared.expand(shared.rows.in_rows(weights)))
+        return ActiveStep(rows, logits, weights, state)
+
+    def teacher_forcing(
+        self, memory: Memory, tokens: Int[Tensor, "B N T"]
+    ) -> tuple[Float[Tensor, "B N T V"], Float[Tensor, "B N T L"]]:
+        """Logits and weights; zero at PAD."""
+        words = PackedWords(tokens)
+        deep, weights = self._read(self._prepared(memory), words)
+        return words.spread(layer(self.plain.output, deep)), words.spread(weights)
+
+    def cross_entropy(
+        self,
+        memory: Memory,
+        tokens: Int[Tensor, "B N S"],
+        label_smoothing: float = 0.0,
+        importance: Float[Tensor, "B N"] | None = None,
+        never: Sequence[int] = (),
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, "B N S-1 L"]]:
+        """The plain decoder's loss without ever holding all logits; weights are zero at PAD."""
+        targets = tokens[..., 1:]
+        words = PackedWords(tokens[..., :-1].masked_fill(targets == PAD, PAD))
+        deep, weights = self._read(self._prepared(memory), words)
+        places = words.places[words.real]
+        if importance is not None:
+            importance = importance.flatten()[places // targets.shape[2]]
+        output = self.plain.output
+        bias: Tensor = output.bias
+        if never:
+            bias = bias.index_fill(0, torch.tensor(never, device=bias.device), -torch.inf)
+        wanted = targets.flatten()[places]
+        loss = linear_cross_entropy(deep, output.weight, bias, wanted, label_smoothing, importance)
+        return loss, words.spread(weights)
+
+    def _prepared(self, memory: Memory) -> PreparedMemory:
+        """The memory, prepared here where the plain decoder has made it."""
+        if isinstance(memory, PreparedMemory):
+            return memory
+        assert isinstance(memory, LSTMMemory)
+        return PreparedMemory(memory.annotations, memory.mask, self.attention.prepare(memory.keys))
+
+    def _word_gates(
+        self, read: Int[Tensor, "r"], words: Float[Tensor, "r m"]
+    ) -> Float[Tensor, "r G"]:
+        """The words' part of the LSTM's gates, in a search once for all captions that read a word.
+
+        Args:
+            read: the words.
+            words: their embeddings after dropout, which may differ where the words do not.
+        """
+        if self.plain.training or read.device.type != "cpu":
+            return layer(self.plain.word_gates, words)
+        distinct, which = read.unique(return_inverse=True)
+        gates = layer(self.plain.word_gates, self.plain.embedding(distinct))
+        return gates.index_select(0, which)
+
+    def _read(
+        self, memory: PreparedMemory, words: PackedWords
+    ) -> tuple[Float[Tensor, "r m"], Float[Tensor, "r L"]]:
+        """Read all words: the input of the output layer for each real row, and the weights.
+
+        Everything outside the recurrence is one product over all words.
+        """
+        plain = self.plain
+        state = self.start(memory, words.shape[1])
+        precision = memory.annotations.dtype
+        embedded = self._dropout(plain.embedding(words.tokens)).to(precision)
+        query = plain.attention.query
+        by_hidden, by_word = query.weight.split(
+            [plain.beta.in_features, query.in_features - plain.beta.in_features], dim=1
+        )
+        # Gates and deep output are linear in contexts, and these in annotation vectors. So where
+        # there are fewer annotation vectors than words, they are projected instead of the contexts.
+        of_contexts = [plain.context_gates.weight, plain.output_context.weight]
+        values = memory.annotations
+        context_gate: Tensor | None = of_contexts[0].to(precision)
+        has_fewer_regions = values.shape[:2].numel() < len(words.tokens)
+        if has_fewer_regions:
+            values, context_gate = linear(values, torch.cat(of_contexts)), None
+        parts = Parts(
+            word_gates=layer(plain.word_gates, embedded),
+            word_queries=linear(embedded, by_word) if plain.query_with_word else None,
+            hidden=state["hidden"].to(precision),
+            cell=state["cell"],
+            keys=memory.prepared_keys,
+            values=values,
+            query=by_hidden.to(precision),
+            gate=plain.hidden_gates.weight.to(precision),
+            beta=plain.beta.weight.to(precision),
+            beta_bias=plain.beta.bias.to(precision),
+            context_gate=context_gate,
+        )
+        hidden, contexts, weights = (
+            words.without_padding(part) for part in recur(self.attention, words, memory.mask, parts)
+        )
+        projected = contexts if has_fewer_regions else layer(plain.output_context, contexts)
+        return self._deep(words.without_padding(embedded), hidden, projected), weights
+
+    def _deep(
+        self,
+        words: Float[Tensor, "r m"],
+        hidden: Float[Tensor, "r H"],
+        projected: Float[Tensor, "r m"],
+    ) -> Float[Tensor, "r m"]:
+        """What the output layer L_o reads: E y + L_h h + L_z z of eq. 7, given L_z z."""
+        by_hidden = layer(self.plain.output_hidden, self._dropout(hidden))
+        return self._dropout(words + by_hidden + projected)
+
+    def _dropout(self, x: Float[Tensor, "r X"]) -> Float[Tensor, "r X"]:
+        return dropout(x, self.plain.dropout.p, self.plain.dropout.training)

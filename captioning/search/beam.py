@@ -1,0 +1,108 @@
+"""Beam search: the best captions found while following several at once.
+
+Shapes: B images, N captions per image, T words, V vocabulary, k next words of an image.
+"""
+
+from math import inf
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from captioning.data.vocabulary import EOS, PAD
+from captioning.models.decoder import Memory, State, Step
+from captioning.numbers import BeamWidth, LengthPenalty, MaxLength, MinLength, NgramLength
+from captioning.search.hypotheses import Hypotheses, take_along_captions
+from captioning.search.search import Search
+
+
+class Continuations(NamedTuple):
+    """The best next words of an image's captions, the best first.
+
+    Attributes:
+        totals: of the captions with these words.
+        log_probs: the words' own part of the totals.
+        captions: which of the N captions each one continues.
+        words: the words.
+    """
+
+    totals: Float[Tensor, "B k"]
+    log_probs: Float[Tensor, "B k"]
+    captions: Int[Tensor, "B k"]
+    words: Int[Tensor, "B k"]
+
+
+def topk_continuations(
+    log_probs: Float[Tensor, "B N V"], totals: Float[Tensor, "B N"], k: int
+) -> Continuations:
+    """The k next words of each image's captions with the largest sums of total and log probability.
+
+    Args:
+        log_probs: of every next word.
+        totals: of the captions so far; minus infinity for those that cannot be continued.
+        k: how many, at most N V.
+    """
+    vocabulary = log_probs.shape[2]
+    best, places = (totals[:, :, None] + log_probs).flatten(1).topk(k)
+    own = log_probs.flatten(1).gather(1, places)
+    return Continuations(best, own, places // vocabulary, places % vocabulary)
+
+
+class BeamSearch(Search):
+    """The best captions found while keeping the `width` best beginnings of each image.
+
+    Beginnings and ended captions are ranked together by their length-normalised log probability;
+    an ended caption keeps its place until better ones push it out.
+
+    Args:
+        width: N, how many captions to follow, and to return, for each image.
+        length_penalty: 0 ranks captions by their probability, which favours short ones, 1 by the
+            mean log probability of their words.
+        max_length: the most words of a caption.
+        min_length: the fewest words of a caption.
+        no_repeat_ngram: no sequence of so many words occurs twice in a caption; 0 allows all.
+    """
+
+    def __init__(
+        self,
+        width: BeamWidth = 3,
+        length_penalty: LengthPenalty = 1.0,
+        max_length: MaxLength = 20,
+        min_length: MinLength = 1,
+        no_repeat_ngram: NgramLength = 0,
+    ) -> None:
+        super().__init__(max_length, min_length, no_repeat_ngram, length_penalty)
+        self.width = width
+
+    def begin(self, memory: Memory) -> Hypotheses:
+        """One empty caption per image, and places for the others."""
+        hypotheses = Hypotheses.empty(memory, self.width)
+        hypotheses.totals[:, 1:] = -inf  # beams start equal, so only the first may branch
+        return hypotheses
+
+    def continuations(self, step: Step, hypotheses: Hypotheses) -> Continuations:
+        """The best next words of the captions that have not ended."""
+        log_probs = self.log_probs(step.logits, hypotheses.tokens)
+        totals = hypotheses.totals.masked_fill(hypotheses.finished, -inf)
+        return topk_continuations(log_probs, totals, self.width)
+
+    def extend(self, hypotheses: Hypotheses, step: Step) -> tuple[Hypotheses, State]:
+        """The best captions of each image, the ended ones among them."""
+        found = self.continuations(step, hypotheses)
+        # An ended caption goes on in one way only, by PAD, at no cost.
+        ended = hypotheses.totals.masked_fill(~hypotheses.finished, -inf)
+        places = torch.arange(self.width, device=ended.device).expand_as(ended)
+        lengths = torch.full_like(hypotheses.lengths, hypotheses.tokens.shape[2] + 1)
+        ranks = torch.cat([found.totals, ended], dim=1)
+        ranks /= torch.cat([lengths, hypotheses.lengths], dim=1) ** self.length_penalty
+        ranks, chosen = ranks.topk(self.width)
+        parents = torch.cat([found.captions, places], dim=1).gather(1, chosen)
+        words = F.pad(found.words, (0, self.width), value=PAD).gather(1, chosen)
+        log_probs = F.pad(found.log_probs, (0, self.width)).gather(1, chosen)
+        missing = ranks.isneginf()  # fewer captions than beams
+        words, log_probs = words.masked_fill(missing, EOS), log_probs.masked_fill(missing, -inf)
+        state = {name: take_along_captions(part, parents) for name, part in step.state.items()}
+        weights = take_along_captions(step.weights, parents)
+        return hypotheses.extend(words, log_probs, weights, parents), state
