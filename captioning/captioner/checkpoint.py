@@ -26,6 +26,7 @@ def load(
     device: str | torch.device = "cpu",
     bfloat16: bool = False,
     max_megapixels: float = MEGAPIXELS,
+    kernels: bool | None = None,
 ) -> Captioner:
     """The captioner in a checkpoint of `captioning train`, ready to caption.
 
@@ -35,6 +36,8 @@ def load(
         device: where it shall compute.
         bfloat16: whether it searches in bfloat16; see `Captioner`.
         max_megapixels: files of photos with more are refused unread; at most 178.
+        kernels: whether the fast kernels compute it; see `captioning.kernels`. Defaults to yes,
+            unless the environment says ``CAPTIONING_KERNELS=off``.
 
     Raises:
         InputError: a file is missing or is no such checkpoint, or the models of an ensemble do
@@ -50,6 +53,8 @@ def load(
     if len(captioners) > 1:
         captioner = ensemble(captioners, [str(path) for path in paths])
     captioner.searches_in_bfloat16 = bfloat16
+    if kernels is not None:
+        captioner.uses_kernels = kernels
     return captioner.eval().to(device)
 
 

@@ -92,7 +92,13 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         "--bf16",
         action="store_true",
         help="search in bfloat16: faster on recent GPUs, CPUs with AMX, and AMD's with AVX-512 "
-        "BF16, slower elsewhere; near ties may turn out otherwise",
+        "BF16, slower elsewhere; near-ties may resolve differently",
+    )
+    parser.add_argument(
+        "--kernels",
+        choices=("on", "off"),
+        help="off: the plain model alone computes, several times slower, with the same results "
+        "(default: on, or as CAPTIONING_KERNELS says)",
     )
 
 
@@ -182,7 +188,8 @@ def model_and_search(
     max_megapixels = getattr(options, "max_pixels", MAX_PIXELS) / 1e6  # a server has its own
     is_shared = processes is not None and processes.count > 1
     device = "cpu" if is_shared else usable_device(options.device)
-    captioner = load(options.model, device, options.bf16, max_megapixels)
+    kernels = None if options.kernels is None else options.kernels == "on"
+    captioner = load(options.model, device, options.bf16, max_megapixels, kernels)
     torch.manual_seed(options.seed)
     kind = type(captioner.search)
     if options.beam is not None:

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytorch_lightning as pl
 import wandb
@@ -26,6 +26,7 @@ from captioning.captioner.device import fast_precision
 from captioning.data.module import CaptionData
 from captioning.errors import InputError, UsageError
 from captioning.files import made_folder, remove_unfinished, written_whole
+from captioning.kernels import on_by_default
 from captioning.training.callbacks import (
     BEST,
     LAST,
@@ -133,6 +134,12 @@ class TrainCLI(LightningCLI):
             "seconds and a C++ compiler; -1 for never",
         )
         parser.add_argument(
+            "--kernels",
+            type=Literal["on", "off"],
+            default="on" if on_by_default() else "off",
+            help="off: the plain model alone computes, several times slower, with the same numbers",
+        )
+        parser.add_argument(
             "--overwrite",
             action="store_true",
             help="start anew where trainer.default_root_dir holds an earlier run",
@@ -166,6 +173,7 @@ class TrainCLI(LightningCLI):
         """
         try:
             super().instantiate_classes()
+            self.model.captioner.uses_kernels = self.config.kernels == "on"
         except (ImportError, LookupError, TypeError, ValueError) as error:
             raise UsageError(
                 f"the configuration's parts cannot be built: {first_cause(error)}; correct its "

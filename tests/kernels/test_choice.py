@@ -1,16 +1,20 @@
 """Which decoders are computed by a kernel: exactly the plain classes, with nothing changed."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor, nn
 
-from captioning.captioner import Captioner
+from captioning.captioner import Captioner, load
+from captioning.cli.program import main
 from captioning.data.records import Record
 from captioning.data.vocabulary import BOS, EOS
 from captioning.kernels import accelerated
 from captioning.models import AdditiveAttention, LSTMDecoder
 from captioning.models.attention import Attended
 from captioning.models.decoder import State
+from captioning.training.train import TrainCLI
 
 TOKENS = torch.tensor([[[BOS, 4, 5, 6, EOS], [BOS, 7, 7, 5, EOS]]] * 3)
 
@@ -99,6 +103,36 @@ def test_one_environment_variable_switches_kernels_off(
     plain = Captioner.from_config(captioner.config)
     assert plain.fast_decoder is plain.decoder
     assert plain.fast_search(plain.search) is plain.search
+
+
+def test_loading_switches_kernels_off_or_on(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not load(checkpoint, kernels=False).uses_kernels
+    monkeypatch.setenv("CAPTIONING_KERNELS", "off")
+    assert load(checkpoint, kernels=True).uses_kernels
+    assert not load(checkpoint).uses_kernels
+
+
+def test_every_command_takes_the_switch(
+    checkpoint: Path, shapes_records: list[Record], capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed = []
+    for switch in ("on", "off"):
+        photo = str(shapes_records[0].image)
+        assert main(["caption", photo, "--model", str(checkpoint), "--kernels", switch]) == 0
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1] != ""
+
+
+@pytest.mark.parametrize("switch", ["on", "off"])
+def test_training_takes_the_switch(
+    tiny_config: Path, switch: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["captioning"])
+    cli = TrainCLI(["--config", str(tiny_config), "--trainer.fast_dev_run=1", "--kernels", switch])
+    captioner = cli.model.captioner
+    assert (captioner.fast_decoder is captioner.decoder) == (switch == "off")
 
 
 def test_captions_are_the_same_with_kernels_and_without(

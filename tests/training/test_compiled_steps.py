@@ -4,7 +4,7 @@ from typing import Any
 import pytorch_lightning as pl
 from pytorch_lightning.demos.boring_classes import BoringModel
 
-from captioning.models import compiled
+from captioning.kernels import compiled
 from captioning.training.callbacks import CompiledSteps
 from captioning.training.quiet import quiet
 
