@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from captioning.captioner.caption import Caption, RunnerUp
 from captioning.captioner.ensemble_decoder import EnsembleDecoder
-from captioning.captioner.joint_encoder import JointEncoder
 from captioning.configurable import build
 from captioning.data.images import Upload
 from captioning.data.preprocessing import Preprocessing, View
@@ -21,7 +20,7 @@ from captioning.errors import InputError
 from captioning.kernels import accelerated, accelerated_search, on_by_default
 from captioning.kernels.packing import packed_weights
 from captioning.models.decoder import Decoder
-from captioning.models.encoder import CNNEncoder
+from captioning.models.encoder import Encoder
 from captioning.numbers import shown
 from captioning.search import BeamSearch
 from captioning.search.alternatives import Alternatives, find_alternatives
@@ -50,7 +49,7 @@ class Captioner(nn.Module):
 
     def __init__(
         self,
-        encoder: CNNEncoder | JointEncoder,
+        encoder: Encoder,
         decoder: Decoder,
         vocabulary: Vocabulary,
         preprocessing: Preprocessing,
@@ -99,7 +98,7 @@ class Captioner(nn.Module):
             if name not in config:
                 raise InputError(f"the model's {name} is missing")
         captioner = cls(
-            encoder=_part("encoder", CNNEncoder, build(config["encoder"], weights=None)),
+            encoder=_part("encoder", Encoder, build(_without_weights(config["encoder"]))),
             decoder=_part("decoder", Decoder, build(config["decoder"])),
             vocabulary=_vocabulary(config["vocabulary"]),
             preprocessing=_part("preprocessing", Preprocessing, build(config["preprocessing"])),
@@ -195,9 +194,10 @@ class Captioner(nn.Module):
                 )
             others = Alternatives(*(part.cpu() for part in others))
         decoded = Decoded(*(part.cpu() for part in decoded))
+        grid = self.encoder.grid(images.shape[2], images.shape[3])
         return [
             [
-                self._caption(photo, view, decoded, others, (b, n))
+                self._caption(photo, view, grid, decoded, others, (b, n))
                 for n in range(decoded.tokens.shape[1])
                 if not decoded.scores[b, n].isneginf()
             ]
@@ -217,6 +217,7 @@ class Captioner(nn.Module):
         self,
         photo: str | Path | Image | View,
         view: View,
+        grid: tuple[int, int],
         decoded: Decoded,
         others: Alternatives | None,
         place: tuple[int, int],
@@ -224,11 +225,10 @@ class Captioner(nn.Module):
         """The caption at a place, image and number, of what a search found."""
         tokens, weights = decoded.tokens[place], decoded.weights[place]
         length = int(((tokens != PAD) & (tokens != EOS)).sum())
-        rows = round(weights.shape[1] ** 0.5)  # views are square, so grids are
         return Caption(
             words=self.vocabulary.decode(tokens.tolist()),
             probabilities=tuple(decoded.log_probs[place][:length].exp().tolist()),
-            weights=weights[:length].float().unflatten(1, (rows, -1)),
+            weights=weights[:length].float().unflatten(1, grid),
             score=decoded.scores[place].item(),
             crop=view.crop,
             size=view.size,
@@ -248,6 +248,13 @@ class Captioner(nn.Module):
             )
             for of_word in zip(tokens, probabilities, strict=True)
         )
+
+
+def _without_weights(config: Any) -> Any:
+    """The config of an encoder that is built for a checkpoint, which holds all parameters."""
+    return (
+        config | {"weights": None} if isinstance(config, dict) and "weights" in config else config
+    )
 
 
 def _part(name: str, kind: type, part: Any) -> Any:

@@ -4,7 +4,6 @@ Shapes: B images, N captions per image, L regions, D annotation width, V vocabul
 """
 
 from collections.abc import Sequence
-from typing import cast
 
 from captioning.captioner.captioner import Captioner
 from captioning.captioner.ensemble_decoder import EnsembleDecoder
@@ -12,7 +11,6 @@ from captioning.captioner.joint_encoder import JointEncoder, SideBySide
 from captioning.data.features import fingerprint
 from captioning.data.preprocessing import Preprocessing
 from captioning.errors import InputError
-from captioning.models.encoder import CNNEncoder
 
 
 def ensemble(captioners: Sequence[Captioner], names: Sequence[str]) -> Captioner:
@@ -42,11 +40,14 @@ def ensemble(captioners: Sequence[Captioner], names: Sequence[str]) -> Captioner
     if len(distinct) == 1:
         encoder, preprocessing = first.encoder, first.preprocessing
         regions = dict.fromkeys(distinct, slice(None))
+        grids = None
     else:
         encoder, preprocessing = _joint(list(distinct.values()))
         regions = dict(zip(distinct, encoder.regions, strict=True))
+        of_encoder = dict(zip(distinct, encoder.grids, strict=True))
+        grids = [of_encoder[key] for key in keys]
     decoder = EnsembleDecoder(
-        [captioner.decoder for captioner in captioners], [regions[key] for key in keys]
+        [captioner.decoder for captioner in captioners], [regions[key] for key in keys], grids
     )
     return Captioner(encoder, decoder, first.vocabulary, preprocessing, first.search).eval()
 
@@ -59,7 +60,7 @@ def _joint(members: Sequence[Captioner]) -> tuple[JointEncoder, Preprocessing]:
         places[kind] = (left, part.size)
         left += part.size
     encoder = JointEncoder(
-        [cast("CNNEncoder", member.encoder) for member in members],
+        [member.encoder for member in members],
         [places[repr(member.preprocessing.config)] for member in members],
     )
     alike = len(parts) == 1

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from captioning.captioner.joint_encoder import finest
 from captioning.models.decoder import Decoder, Memory, State, Step
 from captioning.search.search import generable_log_probs
 
@@ -38,16 +39,23 @@ class EnsembleDecoder(Decoder):
     Args:
         members: the decoders; their vocabularies are the same.
         regions: for each member, which of the regions are its own.
+        grids: for each member, rows and columns of its regions; none where all have the same.
     """
 
-    def __init__(self, members: Sequence[Decoder], regions: Sequence[slice]) -> None:
+    def __init__(
+        self,
+        members: Sequence[Decoder],
+        regions: Sequence[slice],
+        grids: Sequence[tuple[int, int]] | None = None,
+    ) -> None:
         super().__init__(max(member.annotation_dim for member in members), members[0].vocab_size)
         self.members = cast("Sequence[Decoder]", nn.ModuleList(members))
         self.regions = regions
+        self.grids = grids
 
     def with_members(self, members: Sequence[Decoder]) -> "EnsembleDecoder":
         """The same ensemble of other decoders, such as the members' kernels."""
-        return EnsembleDecoder(members, self.regions)
+        return EnsembleDecoder(members, self.regions, self.grids)
 
     def remember(
         self, annotations: Float[Tensor, "B L D"], mask: Bool[Tensor, "B L"] | None = None
@@ -77,13 +85,20 @@ class EnsembleDecoder(Decoder):
             for number, (member, part) in enumerate(zip(self.members, memory.members, strict=True))
         ]
         log_probs = torch.stack([generable_log_probs(step.logits) for step in steps])
-        finest = max(step.weights.shape[2] for step in steps)
-        weights = torch.stack([_spread(step.weights, finest) for step in steps])
         return Step(
             log_probs.logsumexp(dim=0) - math.log(len(steps)),
-            weights.mean(dim=0),
+            self._mean([step.weights for step in steps]),
             _joined(step.state for step in steps),
         )
+
+    def _mean(self, weights: Sequence[Float[Tensor, "B N _"]]) -> Float[Tensor, "B N R"]:
+        """The mean of the members' weights, over the finest grid."""
+        if self.grids is not None:
+            target = finest(self.grids)
+            weights = [
+                _spread(each, grid, target) for each, grid in zip(weights, self.grids, strict=True)
+            ]
+        return torch.stack(list(weights)).mean(dim=0)
 
 
 def _joined(states: Iterable[State]) -> State:
@@ -101,22 +116,28 @@ def _of_member(state: State, number: int) -> State:
     }
 
 
-def _spread(weights: Float[Tensor, "B N L"], regions: int) -> Float[Tensor, "B N R"]:
-    """The weights of a square grid over the cells of another one of so many regions."""
-    if weights.shape[2] == regions:
+def _spread(
+    weights: Float[Tensor, "B N L"], grid: tuple[int, int], target: tuple[int, int]
+) -> Float[Tensor, "B N R"]:
+    """The weights of a grid's regions over the regions of another grid, laid over the first."""
+    if grid == target:
         return weights
     with torch.autocast(weights.device.type, enabled=False):  # a product would round the weights
-        return weights @ _shares(weights.shape[2], regions).to(weights)
+        return weights @ _shares(grid, target).to(weights)
 
 
 @cache
-def _shares(regions: int, others: int) -> Float[Tensor, "L R"]:
-    """Which share of each cell of a square grid lies in each cell of another one over it."""
-    cells, others_cells = math.isqrt(regions), math.isqrt(others)
-    # Along one axis, in units in which the edges of both grids are whole numbers.
-    edges = torch.arange(cells + 1) * others_cells
-    other_edges = torch.arange(others_cells + 1) * cells
+def _shares(grid: tuple[int, int], target: tuple[int, int]) -> Float[Tensor, "L R"]:
+    """Which share of each cell of a grid lies in each cell of another one over it."""
+    rows, columns = (_shares_along(*cells) for cells in zip(grid, target, strict=True))
+    return torch.kron(rows, columns)
+
+
+def _shares_along(cells: int, others: int) -> Float[Tensor, "cells others"]:
+    """The same along one axis."""
+    # In units in which the edges of both grids are whole numbers.
+    edges = torch.arange(cells + 1) * others
+    other_edges = torch.arange(others + 1) * cells
     ends = torch.minimum(edges[1:, None], other_edges[None, 1:])
     starts = torch.maximum(edges[:-1, None], other_edges[None, :-1])
-    shares = (ends - starts).clamp(min=0) / others_cells
-    return torch.kron(shares, shares)
+    return (ends - starts).clamp(min=0) / others

@@ -4,7 +4,10 @@ Shapes: B images, H x W pixels, S side of an encoder's image, L regions, D annot
 """
 
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from math import prod
 from pathlib import Path
+from typing import cast
 
 import torch
 from jaxtyping import Float, UInt8
@@ -14,7 +17,7 @@ from torch.nn import functional as F
 
 from captioning.data.images import Upload
 from captioning.data.preprocessing import Preprocessing, View
-from captioning.models.encoder import CNNEncoder
+from captioning.models.encoder import Encoder
 
 
 class SideBySide(Preprocessing):
@@ -45,7 +48,7 @@ class SideBySide(Preprocessing):
         return views[0]._replace(pixels=torch.cat(padded, dim=2))
 
 
-class JointEncoder(nn.Module):
+class JointEncoder(Encoder):
     """The annotation vectors of several encoders, one encoder's regions after another's.
 
     Args:
@@ -54,15 +57,20 @@ class JointEncoder(nn.Module):
 
     Attributes:
         annotation_dim: D, the largest of the encoders'; the vectors of the others end in zeros.
+        grids: for each encoder rows and columns of its regions.
         regions: for each encoder which of the L regions are its own.
     """
 
-    def __init__(self, encoders: Sequence[CNNEncoder], places: Sequence[tuple[int, int]]) -> None:
+    def __init__(self, encoders: Sequence[Encoder], places: Sequence[tuple[int, int]]) -> None:
         super().__init__()
-        self.encoders = nn.ModuleList(encoders)
+        self.encoders = cast("Sequence[Encoder]", nn.ModuleList(encoders))
         self.places = places
         self.annotation_dim = max(encoder.annotation_dim for encoder in encoders)
-        self.regions = self._regions()
+        self.grids = [
+            encoder.grid(side, side) for encoder, (_, side) in zip(encoders, places, strict=True)
+        ]
+        ends = [0, *accumulate(map(prod, self.grids))]
+        self.regions = [slice(*pair) for pair in pairwise(ends)]
 
     def forward(self, images: UInt8[Tensor, "B 3 H W"]) -> Float[Tensor, "B L D"]:
         """Annotation vectors of images as `SideBySide` gives them, or of one image for all."""
@@ -73,18 +81,15 @@ class JointEncoder(nn.Module):
         padded = [F.pad(part, (0, self.annotation_dim - part.shape[2])) for part in vectors]
         return torch.cat(padded, dim=1)
 
-    def completed(self, features: Float[Tensor, "B L D"]) -> Float[Tensor, "B L D"]:
-        """The same: of several encoders only annotation vectors are kept."""
-        return features
+    def grid(self, height: int, width: int) -> tuple[int, int]:
+        """The finest of the encoders' grids, over which an ensemble's weights are."""
+        return finest(self.grids)
 
-    @torch.no_grad()
-    def _regions(self) -> list[slice]:
-        """Known only from what the encoders make of an image; a black one will do."""
-        found, first = [], 0
-        device = next(self.parameters()).device
-        for encoder, (_, side) in zip(self.encoders, self.places, strict=True):
-            black = torch.zeros(1, 3, side, side, dtype=torch.uint8, device=device)
-            count = encoder(black).shape[1]
-            found.append(slice(first, first + count))
-            first += count
-        return found
+    def folded(self) -> "JointEncoder":
+        """The folded encoders as one."""
+        return JointEncoder([encoder.folded() for encoder in self.encoders], self.places).eval()
+
+
+def finest(grids: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """The grid (rows, columns) with the most cells."""
+    return max(grids, key=prod)

@@ -124,7 +124,7 @@ def _features(
             f"{folder}: features are of one encoder at one image size, and the models of this "
             "ensemble differ in theirs; leave out --features"
         )
-    if not captioner.encoder.has_frozen:
+    if captioner.encoder.constant is None:
         raise InputError(
             f"{folder}: no features can be of this model, whose whole encoder was trained; "
             "leave out --features"

@@ -86,7 +86,6 @@ def add(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     """Answer requests until interrupted."""
     try:
-        from captioning.models.folding import folded
         from captioning.serving import Limits, Server, application, faults_on_stderr, hosts_of
     except ImportError as error:
         raise UsageError(
@@ -95,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
     with _socket(options.host, options.port) as listening:
         hosts = hosts_of(listening, options.host, options.allow_host)
         captioner, search = model_and_search(options)
-        captioner.encoder = folded(captioner.encoder)
+        captioner.encoder = captioner.encoder.folded()
         limits = Limits(
             bytes=options.max_megabytes * 1_000_000,
             pixels=options.max_megapixels * 1_000_000,

@@ -69,7 +69,7 @@ class FeatureCache:
         """See that these are the features of `images` by this encoder.
 
         Args:
-            encoder: the `constant` part of a CNNEncoder.
+            encoder: the `constant` part of an Encoder.
             preprocessing: how a photo becomes an image.
             images: paths of photos; the folder may know more.
 

@@ -147,12 +147,12 @@ class CaptionData(Checked, pl.LightningDataModule):
         module: Any = self.trainer.lightning_module
         # Lightning moves the model to its device only later, but this is the work for a GPU.
         encoder = module.captioner.encoder.to(self.trainer.strategy.root_device)
-        if not encoder.has_frozen:
+        encoder = encoder.constant
+        if encoder is None:
             raise InputError(
                 "features are computed once, but all of the encoder is trained; set data.features "
                 "to null or model.encoder.init_args.trainable_stages to a smaller number"
             )
-        encoder = encoder.constant
         images = [record.image for record in (*self.train_records, *self.val_records)]
         self._cache = feature_cache(
             self.features, encoder, self.preprocessing, images, workers=self.workers

@@ -1,8 +1,9 @@
 """The model of the paper: encoder, attention and decoder."""
 
 from captioning.models.attention import AdditiveAttention, Attention, DotProductAttention
+from captioning.models.backbones import BACKBONES
 from captioning.models.decoder import Decoder
-from captioning.models.encoder import BACKBONES, CNNEncoder
+from captioning.models.encoder import CNNEncoder, Encoder
 from captioning.models.lstm import LSTMDecoder
 
 __all__ = [
@@ -12,5 +13,6 @@ __all__ = [
     "CNNEncoder",
     "Decoder",
     "DotProductAttention",
+    "Encoder",
     "LSTMDecoder",
 ]

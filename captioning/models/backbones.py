@@ -1,177 +1,109 @@
-"""The network that the shapes are learnt with, from scratch, in minutes on a CPU."""
+"""Backbones by name: networks whose last feature map gives the annotation vectors."""
 
-import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
-COLOURS = 3
-"""The last channels between the stages: the mean colour of each cell."""
+from torch import nn
+
+from captioning.errors import InputError
+from captioning.models.small_cnn import SmallCNN
+from captioning.models.weights import downloaded, load_weights
+
+TIMM = "timm/"
+"""What the names of timm's backbones begin with here; torchvision has some of the same names."""
 
 
-class Coordinates(nn.Module):
-    """Adds two channels, the row and the column of each cell from -1 to 1.
+@dataclass(frozen=True)
+class Backbone:
+    """A network without its classifier.
 
-    What Liu et al. (2018, CoordConv) give to a convolution is useful to attention too: these
-    channels of a context vector are the place that the model looks at, on average, so that a
-    decoder can tell left from right.
+    Attributes:
+        stages: one after the other they turn images (B, 3, H, W) into a feature map (B, D, rows,
+            columns).
+        mean: of each channel of the images that its weights were trained on, in units of 0 to 1.
+        std: their standard deviation.
+        image_size: side in pixels of the images that its weights were trained on; none where the
+            network comes without weights.
+    """
+
+    stages: list[nn.Module]
+    mean: tuple[float, float, float] = (0.485, 0.456, 0.406)  # of ImageNet
+    std: tuple[float, float, float] = (0.229, 0.224, 0.225)
+    image_size: int | None = 224
+
+
+def _resnet_stages(model: Any) -> list[nn.Module]:
+    stem = nn.Sequential(model.conv1, model.bn1, model.relu, model.maxpool)
+    return [stem, model.layer1, model.layer2, model.layer3, model.layer4]
+
+
+def _vgg_stages(model: Any) -> list[nn.Module]:
+    """Cut before each pooling; the last pooling is left out, as in the paper (14 x 14 of 224)."""
+    stages: list[list[nn.Module]] = [[]]
+    for layer in model.features[:-1]:
+        if isinstance(layer, nn.MaxPool2d):
+            stages.append([])
+        stages[-1].append(layer)
+    return [nn.Sequential(*stage) for stage in stages]
+
+
+def _feature_stages(model: Any) -> list[nn.Module]:
+    return list(model.features)
+
+
+BACKBONES: dict[str, Callable[[Any], list[nn.Module]]] = {
+    "small": _feature_stages,
+    "resnet18": _resnet_stages,
+    "resnet34": _resnet_stages,
+    "resnet50": _resnet_stages,
+    "resnet101": _resnet_stages,
+    "resnet152": _resnet_stages,
+    "vgg16": _vgg_stages,
+    "vgg19": _vgg_stages,
+    "mobilenet_v2": _feature_stages,
+    "mobilenet_v3_large": _feature_stages,
+    "efficientnet_v2_s": _feature_stages,
+    "convnext_tiny": _feature_stages,
+}
+"""How each backbone divides into stages, by torchvision's name; ``small`` is for the shapes."""
+
+
+def backbone(name: str, weights: str | None) -> Backbone:
+    """The backbone of a name, with its weights.
 
     Args:
-        squares: add their squares as well. A linear key then has a query for every place, as
-            -(x - p)^2 = 2 p x - x^2 - p^2, and not for the edges of the image alone.
+        name: one of `BACKBONES`, or ``timm/`` and a name of timm's.
+        weights: ``DEFAULT``, the path of a state dict, or none for a random start.
+
+    Raises:
+        InputError: the name is unknown, or the weights cannot be had or do not fit.
     """
+    if name.startswith(TIMM):
+        from captioning.models.timm_backbones import timm_backbone
 
-    def __init__(self, squares: bool = False) -> None:
-        super().__init__()
-        self.squares = squares
-
-    def forward(self, features: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C2 H W"]:
-        """The features and their coordinates."""
-        batch, _, height, width = features.shape
-        rows = torch.linspace(-1, 1, height, device=features.device, dtype=features.dtype)
-        columns = torch.linspace(-1, 1, width, device=features.device, dtype=features.dtype)
-        where = torch.stack(torch.meshgrid(rows, columns, indexing="ij"))
-        if self.squares:
-            where = torch.cat([where, where.square()])
-        return torch.cat([features, where.expand(batch, -1, -1, -1)], dim=1)
-
-
-class UnitScale(nn.Module):
-    """Gives each cell's vector a mean square of one (Zhang and Sennrich 2019, RMSNorm).
-
-    Attention compares cells by their vectors, and where some are several times as strong as others
-    it settles on these before it has learnt what to look for.
-    """
-
-    def forward(self, features: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
-        """The features, scaled."""
-        precise = features.to(torch.promote_types(features.dtype, torch.float32))
-        strength = precise.square().mean(dim=1, keepdim=True)
-        return features * torch.rsqrt(strength + 1e-4).to(features.dtype)
-
-
-class Gain(nn.Module):
-    """Multiplies by one learnt factor.
-
-    A decoder that starts with faint annotation vectors attends to all regions alike for thousands
-    of steps; strong ones let the attention become sharp early.
-
-    Args:
-        start: the factor before training.
-    """
-
-    def __init__(self, start: float) -> None:
-        super().__init__()
-        self.factor = nn.Parameter(torch.tensor(start))
-
-    def forward(self, features: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
-        """The features, multiplied."""
-        return features * self.factor
-
-
-class Beside(nn.Module):
-    """Two parts that see the same, one's channels after the other's.
-
-    Args:
-        first: gives the first channels.
-        second: gives the last channels, of as many rows and columns.
-    """
-
-    def __init__(self, first: nn.Module, second: nn.Module) -> None:
-        super().__init__()
-        self.first = first
-        self.second = second
-
-    def forward(self, features: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C2 H2 W2"]:
-        """The channels of both."""
-        first = self.first(features)
-        return torch.cat([first, self.second(features).to(first.dtype)], dim=1)
-
-
-class WhatAndWhere(nn.Module):
-    """Annotation vectors of two parts: what is seen around a cell, and the cell's own colour.
-
-    An object's shape can be read off any piece of its outline, its colour anywhere within. Trained
-    on words alone, an attention over features that see both soon looks at one side of the outline,
-    which is beside the object as often as in it. Here the outline's features spread by one cell,
-    so that the middle of an object has all of them, and start fainter than the colours, which
-    draw the attention into the object.
-
-    Args:
-        channels: of the features.
-        what: strength of the features before training.
-        where: strength of colours and coordinates before training.
-    """
-
-    def __init__(self, channels: int, what: float, where: float) -> None:
-        super().__init__()
-        self.what = nn.Sequential(
-            nn.MaxPool2d(3, stride=1, padding=1),
-            Coordinates(),
-            nn.Conv2d(channels + 2, 128, kernel_size=1),
-            nn.ReLU(inplace=True),
-            UnitScale(),
-            Gain(what),
+        return timm_backbone(name.removeprefix(TIMM), weights)
+    if name == "small":
+        model: nn.Module = SmallCNN()
+        load_weights(model, name, weights, _nothing_to_download)
+        return Backbone(_feature_stages(model), image_size=None)
+    if name not in BACKBONES:
+        raise InputError(
+            f"unknown backbone {name!r}; choose from {', '.join(BACKBONES)}, or give {TIMM}NAME "
+            "for one of timm's"
         )
-        self.where = nn.Sequential(
-            _block(COLOURS, 64, kernel_size=1),
-            nn.Conv2d(64, 64, kernel_size=1),
-            nn.ReLU(inplace=True),
-            UnitScale(),
-            Coordinates(squares=True),
-            Gain(where),
+    from torchvision import models  # takes a second to import
+
+    def download() -> Any:
+        default = models.get_model_weights(name).DEFAULT
+        return downloaded(
+            default.url, lambda: default.get_state_dict(progress=True, check_hash=True)
         )
 
-    def forward(self, features: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C2 H W"]:
-        """Features, colours and coordinates."""
-        what, where = features[:, :-COLOURS], features[:, -COLOURS:]
-        return torch.cat([self.what(what), self.where(where)], dim=1)
+    model = models.get_model(name, weights=None)
+    load_weights(model, name, weights, download)
+    return Backbone(BACKBONES[name](model))
 
 
-def _block(in_channels: int, out_channels: int, kernel_size: int) -> nn.Sequential:
-    return nn.Sequential(
-        nn.Conv2d(in_channels, out_channels, kernel_size, padding=kernel_size // 2, bias=False),
-        nn.BatchNorm2d(out_channels),
-        nn.ReLU(inplace=True),
-    )
-
-
-def _halving_block(in_channels: int, out_channels: int, kernel_size: int) -> nn.Sequential:
-    """Half the rows and columns, by an even kernel: an odd one moves the cells up and left.
-
-    Each cell then looks at the middle of its own place in the image, over which its attention is
-    drawn; three halvings by odd kernels would look almost half a cell beside it.
-    """
-    return nn.Sequential(
-        nn.Conv2d(
-            in_channels,
-            out_channels,
-            kernel_size,
-            stride=2,
-            padding=kernel_size // 2 - 1,
-            bias=False,
-        ),
-        nn.BatchNorm2d(out_channels),
-        nn.ReLU(inplace=True),
-    )
-
-
-class SmallCNN(nn.Module):
-    """Five convolutions of stride 8 in all: 64 pixels give 8 x 8 annotation vectors of width 196.
-
-    The last channels are the colour of the cell and its coordinates: an annotation vector says what
-    is there, and where.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        outlines = nn.Sequential(
-            _halving_block(3, 32, kernel_size=4),
-            _halving_block(32, 64, kernel_size=4),
-            _block(64, 64, kernel_size=3),
-            _halving_block(64, 128, kernel_size=2),
-            _block(128, 128, kernel_size=3),
-        )
-        self.features = nn.Sequential(
-            Beside(outlines, nn.AvgPool2d(8)),
-            WhatAndWhere(128, what=1.0, where=8.0),
-        )
+def _nothing_to_download() -> Any:
+    raise InputError("the small backbone has no weights to download; set weights: null")

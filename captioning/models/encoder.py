@@ -1,14 +1,13 @@
-"""The encoder: a CNN whose feature map gives one annotation vector per region of the image.
+"""Encoders: what turns an image into annotation vectors (Xu et al. 2015, section 3.1.1).
 
-Shapes: B images, H x W pixels, L regions (rows x columns of the feature map), D annotation width, P
-cells and C channels of the last frozen stage.
+Shapes: B images, H x W pixels, L regions (rows x columns of a grid), D annotation width, P cells
+and C channels of the last frozen stage.
 """
 
+import copy
 import math
-import zipfile
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from abc import abstractmethod
+from itertools import chain
 
 import torch
 from jaxtyping import Float, UInt8
@@ -16,69 +15,71 @@ from torch import Tensor, nn
 
 from captioning.configurable import Configurable
 from captioning.errors import InputError
-from captioning.integrity import check_archive, check_finite
-from captioning.models.backbones import SmallCNN
+from captioning.models.backbones import backbone as backbone_of
 from captioning.models.folding import folded
 from captioning.numbers import Grid, TrainableStages
-from captioning.startup import torchvision_models
-from captioning.untrusted import opened
-
-IMAGENET_MEAN = (0.485, 0.456, 0.406)
-IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
-def _resnet_stages(model: Any) -> list[nn.Module]:
-    stem = nn.Sequential(model.conv1, model.bn1, model.relu, model.maxpool)
-    return [stem, model.layer1, model.layer2, model.layer3, model.layer4]
+class Encoder(Configurable, nn.Module):
+    """Turns uint8 images into annotation vectors, one for each region of a grid.
 
-
-def _vgg_stages(model: Any) -> list[nn.Module]:
-    """Cut before each pooling; the last pooling is left out, as in the paper (14 x 14 of 224)."""
-    stages: list[list[nn.Module]] = [[]]
-    for layer in model.features[:-1]:
-        if isinstance(layer, nn.MaxPool2d):
-            stages.append([])
-        stages[-1].append(layer)
-    return [nn.Sequential(*stage) for stage in stages]
-
-
-def _feature_stages(model: Any) -> list[nn.Module]:
-    return list(model.features)
-
-
-BACKBONES: dict[str, Callable[[Any], list[nn.Module]]] = {
-    "small": _feature_stages,
-    "resnet18": _resnet_stages,
-    "resnet34": _resnet_stages,
-    "resnet50": _resnet_stages,
-    "resnet101": _resnet_stages,
-    "resnet152": _resnet_stages,
-    "vgg16": _vgg_stages,
-    "vgg19": _vgg_stages,
-    "mobilenet_v2": _feature_stages,
-    "mobilenet_v3_large": _feature_stages,
-    "efficientnet_v2_s": _feature_stages,
-    "convnext_tiny": _feature_stages,
-}
-"""How each backbone's convolutional part divides into stages, by torchvision's name."""
-
-
-class CNNEncoder(Configurable, nn.Module):
-    """Annotation vectors from the last feature map of a convolutional network.
-
-    Takes uint8 images and normalises them itself. What is frozen is truly frozen: it gets no
-    gradients and stays in evaluation mode, or its batch-norm statistics would drift. Trained stages
-    that start from weights keep the statistics of these too: those of a few photos are noise.
-
-    Args:
-        backbone: a name in `BACKBONES`; ``small`` is this project's own for the shapes.
-        weights: ``DEFAULT`` for the weights that torchvision downloads, the path of a file with
-            the backbone's state dict, or none for a random start.
-        grid: pool the feature map to grid x grid regions; none keeps it as it is.
-        trainable_stages: how many of the last stages are trained; -1 for all.
+    A subclass sets `annotation_dim` and gives `forward` and `grid`. It normalises images itself.
+    Its config must not name what training changes; an argument ``weights``, if it has one, is none
+    when a checkpoint builds it again.
 
     Attributes:
-        annotation_dim: D.
+        annotation_dim: D, width of an annotation vector.
+        image_size: side in pixels of the square images that suit it best; none where any do.
+    """
+
+    annotation_dim: int
+    image_size: int | None = None
+
+    @abstractmethod
+    def forward(self, images: UInt8[Tensor, "B 3 H W"]) -> Float[Tensor, "B L D"]:
+        """Annotation vectors, regions in reading order (row by row)."""
+
+    @abstractmethod
+    def grid(self, height: int, width: int) -> tuple[int, int]:
+        """Rows and columns of the regions of an image of so many pixels."""
+
+    @property
+    def constant(self) -> nn.Module | None:
+        """The part that training never changes, whose output may be kept; none if all is trained.
+
+        It takes images, has a `config` and can be `folded`. By default all or nothing: the encoder
+        itself where none of its parameters is trained.
+        """
+        return None if any(p.requires_grad for p in self.parameters()) else self
+
+    def completed(self, features: Float[Tensor, "B P C"]) -> Float[Tensor, "B L D"]:
+        """Annotation vectors from what `constant` gave for square images."""
+        return features
+
+    def folded(self) -> "Encoder":
+        """A copy for inference alone that gives the same annotation vectors in less time."""
+        return copy.deepcopy(self).eval()
+
+    def train(self, mode: bool = True) -> "Encoder":
+        """Switch to training mode, unless nothing is trained: what is frozen stays as it is."""
+        super().train(mode and self.constant is not self)
+        return self
+
+
+class CNNEncoder(Encoder):
+    """Annotation vectors from the last feature map of a network.
+
+    What is frozen is truly frozen: it gets no gradients and stays in evaluation mode, or its
+    batch-norm statistics would drift. Trained stages that start from weights keep the statistics of
+    these too: those of a few photos are noise.
+
+    Args:
+        backbone: a name in `BACKBONES`, or ``timm/`` and the name of one of timm's networks, whose
+            feature map, or patch tokens, are the last ones. A network of timm is a single stage.
+        weights: ``DEFAULT`` for the weights that torchvision or timm downloads, the path of a file
+            with the backbone's state dict, or none for a random start.
+        grid: pool the feature map to grid x grid regions; none keeps it as it is.
+        trainable_stages: how many of the last stages are trained; -1 for all.
 
     Raises:
         InputError: unknown backbone, more stages than it has, or weights that cannot be had or do
@@ -96,24 +97,26 @@ class CNNEncoder(Configurable, nn.Module):
         trainable_stages: TrainableStages = 0,
     ) -> None:
         super().__init__()
-        if backbone not in BACKBONES:
-            raise InputError(f"unknown backbone {backbone!r}; choose from {', '.join(BACKBONES)}")
-        model = _model(backbone, weights)
-        self.stages = nn.ModuleList(BACKBONES[backbone](model))
+        network = backbone_of(backbone, weights)
+        self.stages = nn.ModuleList(network.stages)
+        self.image_size = network.image_size
         if trainable_stages > len(self.stages):
             raise InputError(
                 f"trainable_stages: {backbone} has {len(self.stages)} stages; give a number from 0 "
                 f"to {len(self.stages)}, or -1 for all, not {trainable_stages}"
             )
         self.pool = nn.AdaptiveAvgPool2d(grid) if grid else nn.Identity()
-        self.register_buffer("mean", torch.tensor(IMAGENET_MEAN).view(3, 1, 1) * 255)
-        self.register_buffer("std", torch.tensor(IMAGENET_STD).view(3, 1, 1) * 255)
+        self.register_buffer("mean", torch.tensor(network.mean).view(3, 1, 1) * 255)
+        self.register_buffer("std", torch.tensor(network.std).view(3, 1, 1) * 255)
         trained = len(self.stages) if trainable_stages < 0 else trainable_stages
         self.first_trained = max(len(self.stages) - trained, 0)
         self.frozen.requires_grad_(False)
         self.keeps_statistics = weights is not None
+        self._grids: dict[tuple[int, int], tuple[int, int]] = {}
         self.to(memory_format=torch.channels_last)
-        self.annotation_dim = self._annotation_dim()
+        self.train()
+        side = self.image_size or 64
+        _, self.annotation_dim, *_ = self._map_of_nothing(side, side).shape
 
     @property
     def frozen(self) -> nn.ModuleList:
@@ -122,22 +125,19 @@ class CNNEncoder(Configurable, nn.Module):
 
     @property
     def is_frozen(self) -> bool:
-        """True where no stage is trained, so that annotation vectors may be computed once."""
+        """Whether no stage is trained."""
         return self.first_trained == len(self.stages)
 
     @property
-    def has_frozen(self) -> bool:
-        """False where all stages are trained, so that nothing may be computed once."""
-        return self.first_trained > 0
-
-    @property
-    def constant(self) -> "CNNEncoder | FrozenStages":
-        """What of the encoder never changes in training, so that its output may be kept."""
-        return self if self.is_frozen else FrozenStages(self)
+    def constant(self) -> "CNNEncoder | FrozenStages | None":
+        """The encoder, its frozen stages where later ones are trained, or none if all are."""
+        if self.is_frozen:
+            return self
+        return FrozenStages(self) if self.first_trained else None
 
     def train(self, mode: bool = True) -> "CNNEncoder":
         """Switch the trained stages only."""
-        super().train(mode)
+        nn.Module.train(self, mode)
         self.frozen.train(False)
         if self.keeps_statistics:
             for module in self.modules():
@@ -149,6 +149,13 @@ class CNNEncoder(Configurable, nn.Module):
         """Annotation vectors, regions in reading order (row by row)."""
         return self._finished(_begun(images, self.mean, self.std, self.frozen))
 
+    def grid(self, height: int, width: int) -> tuple[int, int]:
+        """Rows and columns of the feature map of an image of so many pixels."""
+        if (height, width) not in self._grids:
+            *_, rows, columns = self._map_of_nothing(height, width).shape
+            self._grids[height, width] = rows, columns
+        return self._grids[height, width]
+
     def completed(self, features: Float[Tensor, "B P C"]) -> Float[Tensor, "B L D"]:
         """Annotation vectors from what `constant` gave for square images."""
         if self.is_frozen:
@@ -157,21 +164,26 @@ class CNNEncoder(Configurable, nn.Module):
         return self._finished(features.unflatten(1, (rows, rows)).permute(0, 3, 1, 2))
 
     def _finished(self, features: Float[Tensor, "B C rows columns"]) -> Float[Tensor, "B L D"]:
+        return self._pooled(features).flatten(2).transpose(1, 2)
+
+    def _pooled(self, features: Tensor) -> Float[Tensor, "B D rows columns"]:
         for stage in self.stages[self.first_trained :]:
             features = stage(features)
-        features = self.pool(features)  # (B, D, rows, columns)
-        return features.flatten(2).transpose(1, 2)
+        pooled: Tensor = self.pool(features)
+        return pooled
 
     def folded(self) -> "CNNEncoder":
-        """A copy that gives the same annotation vectors in less time and cannot be trained."""
+        """A copy for inference alone that gives the same annotation vectors in less time."""
         return folded(self)
 
     @torch.no_grad()
-    def _annotation_dim(self) -> int:
-        self.eval()
-        width = self(torch.zeros(1, 3, 64, 64, dtype=torch.uint8)).shape[-1]
-        self.train()
-        return width
+    def _map_of_nothing(self, height: int, width: int) -> Float[Tensor, "1 D rows columns"]:
+        """The feature map's shape, without its numbers and the time that they would take."""
+        tensors = chain(self.parameters(), self.buffers())
+        empty = {id(tensor): torch.empty_like(tensor, device="meta") for tensor in tensors}
+        encoder = copy.deepcopy(self, empty).eval()
+        images = torch.empty(1, 3, height, width, dtype=torch.uint8, device="meta")
+        return encoder._pooled(_begun(images, encoder.mean, encoder.std, encoder.frozen))
 
 
 class FrozenStages(nn.Module):
@@ -214,49 +226,3 @@ def _begun(
     for stage in stages:
         features = stage(features)
     return features
-
-
-def _model(backbone: str, weights: str | None) -> nn.Module:
-    """The whole network with its weights, still with the classifier that we leave out."""
-    if backbone == "small":
-        model: nn.Module = SmallCNN()
-    else:
-        model = torchvision_models().get_model(backbone, weights=None)
-    if weights is None:
-        return model
-    if weights == "DEFAULT":
-        if backbone == "small":
-            raise InputError("the small backbone has no weights to download; set weights: null")
-        state = _download(torchvision_models().get_model_weights(backbone).DEFAULT)
-    else:
-        state = _read(Path(weights))
-    try:
-        model.load_state_dict(state)  # of any version: early ones hold fewer statistics
-    except (RuntimeError, AttributeError, KeyError, TypeError, ValueError):
-        raise InputError(
-            f"{weights}: not the state dict of a {backbone}; give the weights of that backbone"
-        ) from None
-    check_finite(Path(weights), model.state_dict())
-    return model
-
-
-def _download(weights: Any) -> dict[str, Tensor]:
-    try:
-        return weights.get_state_dict(progress=True, check_hash=True)
-    except Exception as error:  # of the network, of the disk, or of a file that is cut short
-        reason = " ".join(str(error).split())
-        raise InputError(
-            f"{weights.url}: cannot be downloaded ({reason}); "
-            "fetch it elsewhere and give the file as the encoder's weights"
-        ) from None
-
-
-def _read(path: Path) -> Any:
-    with opened(path) as file:
-        if zipfile.is_zipfile(file):  # older versions of torch wrote no archives
-            check_archive(path, whole=True)
-        file.seek(0)
-        try:
-            return torch.load(file, map_location="cpu", weights_only=True)
-        except Exception:  # torch.load raises a dozen kinds for a file that holds no weights
-            raise InputError(f"{path}: not a file of weights saved by torch.save") from None

@@ -21,7 +21,7 @@ from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
 from captioning.integrity import checksum, checksum_of
 from captioning.metrics.captions import BLEU, ROUGEL, CIDEr, Variety
-from captioning.models import CNNEncoder, Decoder
+from captioning.models import Decoder, Encoder
 from captioning.numbers import Checked, LearningRate, Share, WeightDecay
 from captioning.search import Search
 from captioning.training.objectives import CrossEntropy, Objective
@@ -51,7 +51,7 @@ class CaptioningModule(Checked, pl.LightningModule):
 
     def __init__(
         self,
-        encoder: CNNEncoder,
+        encoder: Encoder,
         decoder: Callable[[int, int], Decoder],
         vocabulary: Vocabulary,
         preprocessing: Preprocessing,
@@ -64,6 +64,7 @@ class CaptioningModule(Checked, pl.LightningModule):
         warmup: Share = 0.1,
     ) -> None:
         super().__init__()
+        encoder.grid(preprocessing.size, preprocessing.size)  # an error where the size is too small
         self.captioner = Captioner(
             encoder,
             decoder(encoder.annotation_dim, len(vocabulary)),

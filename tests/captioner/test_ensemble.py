@@ -141,7 +141,10 @@ def test_members_with_grids_of_their_own_share_the_finest_one() -> None:
     for decoder, vectors in (
         (coarse, annotations[:, :4]),
         (fine, annotations[:, 4:, :3]),
-        (EnsembleDecoder([coarse, fine], [slice(0, 4), slice(4, 13)]), annotations),
+        (
+            EnsembleDecoder([coarse, fine], [slice(0, 4), slice(4, 13)], [(2, 2), (3, 3)]),
+            annotations,
+        ),
     ):
         memory = decoder.remember(vectors)
         steps.append(decoder.step(tokens, decoder.start(memory, 1), memory))

@@ -49,8 +49,11 @@ def cached(folder: Path, photos: list[Path], part: CNNEncoder | None = None) -> 
 def encoded(folder: Path, photos: list[Path]) -> int:
     """How many photos are encoded until the features are whole."""
     model, seen = encoder(), []
-    # An image without a pixel above 0 is no photo: it only tells the shape of the vectors.
-    model.register_forward_hook(lambda module, images, out: seen.append(bool(images[0].any())))
+    # An image without a pixel above 0 only tells the shape of the vectors, and one of another size
+    # only whether folding the network has changed them.
+    model.register_forward_hook(
+        lambda module, images, out: seen.append(images[0].shape[-1] == 32 and bool(images[0].any()))
+    )
     cached(folder, photos, model)
     return sum(seen)
 

@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torchvision import models
 from torchvision.transforms import v2
 
 from captioning.data.features import fingerprint
 from captioning.data.preprocessing import Preprocessing
 from captioning.errors import InputError
-from captioning.models import BACKBONES, CNNEncoder
-from captioning.models.backbones import SmallCNN
+from captioning.models import BACKBONES, CNNEncoder, Encoder
+from captioning.models.encoder import FrozenStages
+from captioning.models.small_cnn import SmallCNN
 
 
 def images(height: int = 32, width: int = 32, batch: int = 2) -> Tensor:
@@ -196,6 +197,16 @@ def test_regions_are_in_reading_order() -> None:
     assert not moved[16 * 7 :].any()
 
 
+@pytest.mark.parametrize(
+    ("backbone", "pooled"), [("small", None), ("mobilenet_v2", None), ("small", 3)]
+)
+def test_the_grid_need_not_be_square(backbone: str, pooled: int | None) -> None:
+    encoder = CNNEncoder(backbone, weights=None, grid=pooled)
+    rows, columns = encoder.grid(64, 96)
+    assert (rows, columns) == ((3, 3) if pooled else (8, 12) if backbone == "small" else (2, 3))
+    assert encoder(images(64, 96)).shape[1] == rows * columns
+
+
 def test_a_grid_of_one_is_the_mean_of_all_regions() -> None:
     torch.manual_seed(0)
     whole = CNNEncoder("small", weights=None).eval()
@@ -281,9 +292,38 @@ def test_trained_stages_keep_the_statistics_that_came_with_their_weights(
     assert norm.weight.grad.any()
 
 
-def test_an_encoder_says_whether_it_is_frozen() -> None:
-    assert CNNEncoder("small", weights=None).is_frozen
-    assert not CNNEncoder("small", weights=None, trainable_stages=1).is_frozen
+def test_an_encoder_says_what_of_it_is_constant() -> None:
+    frozen = CNNEncoder("small", weights=None)
+    assert frozen.constant is frozen
+    assert isinstance(CNNEncoder("small", None, trainable_stages=1).constant, FrozenStages)
+    assert CNNEncoder("small", None, trainable_stages=-1).constant is None
+
+
+class Patches(Encoder):
+    """The mean colours of patches, projected: an encoder that is no CNN."""
+
+    annotation_dim = 5
+
+    def __init__(self, trained: bool = True) -> None:
+        super().__init__()
+        self.projection = nn.Sequential(nn.Linear(3, 5), nn.Dropout(0.5)).requires_grad_(trained)
+
+    def forward(self, images: Tensor) -> Tensor:
+        colours = nn.functional.avg_pool2d(images.float() / 255, 16)
+        return self.projection(colours.flatten(2).transpose(1, 2))
+
+    def grid(self, height: int, width: int) -> tuple[int, int]:
+        return height // 16, width // 16
+
+
+def test_an_encoder_of_ones_own_is_constant_where_nothing_of_it_is_trained() -> None:
+    frozen, trained = Patches(trained=False), Patches()
+    assert frozen.constant is frozen
+    assert trained.constant is None
+    assert frozen.train()(images()).equal(frozen.eval()(images()))  # no dropout: it stays at rest
+    assert not trained.train()(images()).equal(trained.eval()(images()))
+    assert frozen.completed(frozen(images())).equal(frozen(images()))
+    assert frozen.folded()(images()).equal(frozen(images()))
 
 
 def test_a_cell_of_the_small_backbone_looks_at_the_middle_of_its_place() -> None:

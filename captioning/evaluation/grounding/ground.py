@@ -32,11 +32,13 @@ class _Forced(NamedTuple):
         annotations: of the images.
         tokens: the captions from BOS on, PAD after their end.
         weights: attention while each word was written.
+        grid: rows and columns of the R regions.
     """
 
     annotations: Float[Tensor, "B L D"]
     tokens: Int[Tensor, "B S"]
     weights: Float[Tensor, "B T R"]
+    grid: tuple[int, int]
 
 
 def ground(
@@ -77,7 +79,7 @@ def ground(
             for number, (record, view) in enumerate(zip(part, views, strict=True)):
                 words = tokenize(captions[record.image_id])
                 its_named, its_looks = _looks(
-                    record, view, words, _maps(forced.weights[number]), lexicon
+                    record, view, words, _maps(forced.weights[number], forced.grid), lexicon
                 )
                 named.append(its_named)
                 found += [(number, look) for look in its_looks]
@@ -111,14 +113,14 @@ def _forced(captioner: Captioner, views: Sequence[View], captions: Sequence[str]
     ids = [torch.tensor(captioner.vocabulary.ids(tokenize(caption))) for caption in captions]
     tokens = pad_sequence(ids, batch_first=True, padding_value=PAD).to(captioner.device)
     _, weights = captioner.decoder(annotations, tokens[:, None, :-1])
-    return _Forced(annotations, tokens, weights[:, 0])
+    grid = captioner.encoder.grid(images.shape[2], images.shape[3])
+    return _Forced(annotations, tokens, weights[:, 0], grid)
 
 
-def _maps(weights: Float[Tensor, "T R"]) -> Float[np.ndarray, "T rows columns"]:
-    rows = round(weights.shape[1] ** 0.5)  # views are square, so grids are
-    maps: Float[np.ndarray, "T rows columns"] = (
-        weights.double().cpu().unflatten(1, (rows, -1)).numpy()
-    )
+def _maps(
+    weights: Float[Tensor, "T R"], grid: tuple[int, int]
+) -> Float[np.ndarray, "T rows columns"]:
+    maps: Float[np.ndarray, "T rows columns"] = weights.double().cpu().unflatten(1, grid).numpy()
     return maps
 
 

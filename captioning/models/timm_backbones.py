@@ -1,0 +1,101 @@
+"""Backbones of timm (Wightman 2019, PyTorch Image Models): convolutional ones and transformers."""
+
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from captioning.errors import InputError
+from captioning.models.backbones import TIMM, Backbone
+from captioning.models.weights import downloaded, load_weights
+
+
+def timm_backbone(name: str, weights: str | None) -> Backbone:
+    """A backbone of timm as one stage, normalised as timm's own configuration says.
+
+    Args:
+        name: timm's, such as ``tf_efficientnet_lite2`` or ``vit_small_patch16_224.augreg_in1k``.
+        weights: ``DEFAULT`` for those that timm downloads, the path of a state dict, or none.
+
+    Raises:
+        InputError: timm is not installed or has no such model, or the weights cannot be had or do
+            not fit.
+    """
+    try:
+        import timm
+    except ImportError:
+        raise InputError(
+            f"{TIMM}{name} needs timm, which is not installed; pip install 'captioning[timm]'"
+        ) from None
+    if not timm.is_model(name):
+        near = timm.list_models(f"*{name.partition('.')[0]}*")[:5]
+        hint = f"; it has {', '.join(near)}" if near else "; see timm.list_models()"
+        raise InputError(f"timm has no model {name!r}{hint}")
+    model: Any
+    try:
+        model = timm.create_model(name, dynamic_img_size=True)  # a transformer for any image size
+    except TypeError:  # convolutions know no such option
+        model = timm.create_model(name)
+
+    def download() -> Any:
+        pretrained = downloaded(
+            f"the weights of {name}", lambda: timm.create_model(name, pretrained=True)
+        )
+        return pretrained.state_dict()
+
+    load_weights(model, f"{TIMM}{name}", weights, download)
+    model.reset_classifier(0)
+    config = model.pretrained_cfg
+    return Backbone(
+        [FeatureMap(model, name)], config["mean"], config["std"], config["input_size"][-1]
+    )
+
+
+class FeatureMap(nn.Module):
+    """The last feature map of a timm model.
+
+    Of a vision transformer (Dosovitskiy et al. 2021) these are the patch tokens after the last
+    norm, each in its patch's place; class and register tokens are left out.
+
+    Args:
+        model: timm's.
+        name: what an error calls it.
+    """
+
+    def __init__(self, model: Any, name: str) -> None:
+        super().__init__()
+        self.model = model
+        self.name = name
+
+    def forward(self, images: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B D rows columns"]:
+        """The feature map.
+
+        Raises:
+            InputError: the model is for images of another size.
+        """
+        try:
+            features: Tensor = self.model.forward_features(images)
+        except (AssertionError, RuntimeError) as error:  # how timm says that a size does not fit
+            if isinstance(error, RuntimeError) and not images.is_meta:
+                raise
+            reason = " ".join(str(error).split())
+            raise InputError(f"{TIMM}{self.name}: {reason}; set data.size to fit") from None
+        if features.ndim == 3:
+            return self._laid_out(features, images.shape[2] / images.shape[3])
+        if getattr(self.model, "output_fmt", "NCHW") == "NHWC":
+            return features.permute(0, 3, 1, 2)
+        return features
+
+    def _laid_out(
+        self, tokens: Float[Tensor, "B tokens D"], aspect: float
+    ) -> Float[Tensor, "B D rows columns"]:
+        """Patch tokens in rows and columns, on a grid of the image's own shape."""
+        patches = tokens[:, getattr(self.model, "num_prefix_tokens", 0) or 0 :]
+        rows = round((patches.shape[1] * aspect) ** 0.5)
+        columns = patches.shape[1] // max(rows, 1)
+        if patches.shape[1] < 2 or rows * columns != patches.shape[1]:
+            raise InputError(
+                f"{TIMM}{self.name}: gives no feature map, so there is nothing to attend to; "
+                "choose another backbone"
+            )
+        return patches.transpose(1, 2).unflatten(2, (rows, columns))

@@ -1,0 +1,146 @@
+"""Backbones of timm: convolutional networks and vision transformers."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from captioning.captioner import load
+from captioning.cli import main
+from captioning.data.records import Record
+from captioning.errors import InputError
+from captioning.models import CNNEncoder
+from captioning.training.train import train
+
+timm = pytest.importorskip("timm", reason="timm is not installed")
+
+LITE2 = "tf_efficientnet_lite2"
+VIT = "vit_tiny_patch16_224"
+
+
+def images(height: int = 64, width: int = 96) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(256, (2, 3, height, width), generator=generator, dtype=torch.uint8)
+
+
+def normalised(model: Any) -> Tensor:
+    mean, std = (torch.tensor(model.pretrained_cfg[k]).view(3, 1, 1) for k in ("mean", "std"))
+    return (images() / 255 - mean) / std
+
+
+@pytest.fixture(scope="module")
+def lite2(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
+    """A network whose batch norms have statistics as a training leaves them, and its file."""
+    torch.manual_seed(0)
+    model = timm.create_model(LITE2)
+    with torch.no_grad():
+        for part in model.modules():
+            if isinstance(part, nn.BatchNorm2d):
+                part.momentum = 1.0
+        model(normalised(model))
+    path = tmp_path_factory.mktemp("weights") / "lite2.pth"
+    torch.save(model.state_dict(), path)
+    return model.eval(), path
+
+
+@torch.no_grad()
+def test_annotation_vectors_are_timms_feature_map_of_images_as_timm_normalises_them(
+    lite2: tuple[Any, Path],
+) -> None:
+    model, path = lite2
+    encoder = CNNEncoder(f"timm/{LITE2}", str(path)).eval()
+    features = model.forward_features(normalised(model))
+    assert features.shape == (2, encoder.annotation_dim, 2, 3)
+    assert encoder.grid(64, 96) == (2, 3)
+    assert features.abs().max() > 1
+    expected = features.flatten(2).transpose(1, 2)
+    torch.testing.assert_close(encoder(images()), expected, rtol=0, atol=2e-3)
+    assert encoder.image_size == 260
+
+
+@torch.no_grad()
+def test_folding_keeps_the_activations_that_batch_norms_hold(lite2: tuple[Any, Path]) -> None:
+    encoder = CNNEncoder(f"timm/{LITE2}", str(lite2[1])).eval()
+    fast = encoder.folded()
+    assert not any(isinstance(part, nn.BatchNorm2d) for part in fast.modules())
+    expected = encoder(images())
+    torch.testing.assert_close(fast(images()), expected, rtol=0, atol=5e-3)
+
+
+@torch.no_grad()
+def test_a_transformer_gives_its_patch_tokens_on_the_images_own_grid() -> None:
+    torch.manual_seed(0)
+    encoder = CNNEncoder(f"timm/{VIT}", weights=None).eval()
+    assert encoder.grid(64, 96) == (4, 6)
+    annotations = encoder(images())
+    assert annotations.shape == (2, 24, 192)
+    model = encoder.stages[0].model
+    tokens = model.forward_features(normalised(model))
+    torch.testing.assert_close(annotations, tokens[:, 1:])  # without the class token
+
+
+@pytest.mark.parametrize("name", ["resnet18", "swin_tiny_patch4_window7_224", "convnext_atto"])
+def test_other_networks_give_a_vector_for_each_region(name: str) -> None:
+    with torch.device("meta"):  # shapes without the time that the numbers take
+        encoder = CNNEncoder(f"timm/{name}", weights=None)
+        annotations = encoder(torch.empty(1, 3, 224, 224, dtype=torch.uint8))
+    assert encoder.grid(224, 224) == (7, 7)
+    assert annotations.shape == (1, 49, encoder.annotation_dim)
+
+
+def test_an_image_size_that_does_not_fit_is_one_line() -> None:
+    encoder = CNNEncoder("timm/mixer_s32_224", weights=None)
+    with pytest.raises(InputError, match=r"timm/mixer_s32_224: Input height.*set data\.size"):
+        encoder.grid(64, 64)
+
+
+def test_a_network_without_a_feature_map_is_refused() -> None:
+    with pytest.raises(InputError, match="nothing to attend to"):
+        CNNEncoder("timm/pit_ti_224", weights=None)
+
+
+def test_an_unknown_name_is_answered_with_some_like_it() -> None:
+    with pytest.raises(InputError, match=r"no model 'efficientvit'; it has efficientvit_b0"):
+        CNNEncoder("timm/efficientvit", weights=None)
+
+
+def test_timm_missing_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "timm", None)
+    with pytest.raises(InputError, match=r"pip install 'captioning\[timm\]'"):
+        CNNEncoder(f"timm/{VIT}", weights=None)
+
+
+def test_weights_of_another_network_are_refused(lite2: tuple[Any, Path]) -> None:
+    with pytest.raises(InputError, match="not the state dict of a timm/resnet18"):
+        CNNEncoder("timm/resnet18", str(lite2[1]))
+
+
+def test_a_transformer_trains_captions_and_is_grounded(
+    tiny_config: Path,
+    tmp_path: Path,
+    shapes_data: Path,
+    shapes_records: list[Record],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    model = tmp_path / "run"
+    best = train(
+        [
+            *("--config", str(tiny_config), "--trainer.default_root_dir", str(model)),
+            *("--model.encoder.init_args.backbone", f"timm/{VIT}", "--trainer.max_epochs", "1"),
+        ]
+    )
+    assert best is not None
+    assert load(best).encoder.grid(32, 32) == (2, 2)
+    capsys.readouterr()
+    photo = str(shapes_records[0].image)
+    assert main(["caption", photo, "--model", str(best), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["caption"]
+    ground = ["ground", "--data", str(shapes_data), "--model", str(best)]
+    assert main([*ground, "--out", str(tmp_path / "grounding")]) == 0
+    assert json.loads((tmp_path / "grounding" / "grounding.json").read_text())
