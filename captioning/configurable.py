@@ -7,6 +7,13 @@ from captioning.errors import InputError
 from captioning.numbers import Checked, shown
 
 _KINDS: dict[str, type["Configurable"]] = {}
+"""All configurable classes by module and name."""
+
+PACKAGE = "captioning"
+
+
+class UnknownClassError(InputError):
+    """A config names a class that is not known here, or could mean several."""
 
 
 class Configurable(Checked):
@@ -14,14 +21,16 @@ class Configurable(Checked):
 
     Its `config` is a dict of plain values that survives `torch.load(weights_only=True)`, and
     `build` makes the same part of it. A class takes part by inheriting from this one; only such
-    classes can be built, so a foreign checkpoint cannot call anything else.
+    classes can be built, so a foreign checkpoint cannot call anything else. The config names the
+    class by its module too, so that classes of one name in two modules are never taken for each
+    other. A class that is defined again in its own module, such as a notebook's, replaces itself.
     """
 
     config: dict[str, Any]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        _KINDS[cls.__name__] = cls
+        _KINDS[full_name(cls)] = cls
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "Configurable":
         """Record the arguments; copying and unpickling call this without any.
@@ -32,23 +41,58 @@ class Configurable(Checked):
         part: Configurable = super().__new__(cls, *args, **kwargs)
         bound = inspect.signature(cls.__init__).bind_partial(part, *args, **kwargs)
         bound.apply_defaults()
-        plain = {name: _plain(value) for name, value in list(bound.arguments.items())[1:]}
-        part.config = {"class": cls.__name__, **plain}
+        given = dict(list(bound.arguments.items())[1:])
+        for parameter in bound.signature.parameters.values():  # *args of an __init__ have no names
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                del given[parameter.name]
+            elif parameter.kind is parameter.VAR_KEYWORD:
+                given |= given.pop(parameter.name)
+        plain = {name: _plain(value) for name, value in given.items()}
+        part.config = {"class": full_name(cls), **plain}
         return part
+
+
+def full_name(kind: type) -> str:
+    """A class by its module and name."""
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def bare_name(full: str) -> str:
+    """The name of a class without its module, such as older checkpoints hold."""
+    return full.rpartition(".")[2]
 
 
 def _plain(value: Any) -> Any:
     """A class among the arguments is kept by its name."""
-    return {"class_name": value.__name__} if isinstance(value, type) else value
+    return {"class_name": full_name(value)} if isinstance(value, type) else value
 
 
 def _kind(name: Any) -> type[Configurable]:
-    if not isinstance(name, str) or name not in _KINDS:
-        raise InputError(
-            f"checkpoint needs the class {shown(name)}, which is not known here; "
-            "import the module that defines it before loading"
+    """The class of a name; of an older checkpoint also without its module, or with an old one."""
+    if isinstance(name, str) and name in _KINDS:
+        return _KINDS[name]
+    module, _, bare = name.rpartition(".") if isinstance(name, str) else ("", "", "")
+    found = {
+        full
+        for full, kind in _KINDS.items()
+        if kind.__name__ == bare
+        and (not module or (_is_ours(module) and _is_ours(kind.__module__)))
+    }
+    if len(found) == 1:
+        return _KINDS[found.pop()]
+    if found:
+        raise UnknownClassError(
+            f"the class {shown(name)} could be {' or '.join(sorted(found))}; import only the "
+            "module that is meant"
         )
-    return _KINDS[name]
+    remedy = "import the module that defines it before loading"
+    if module and not _is_ours(module):
+        remedy = f"give --import {module}, or in Python import {module} before loading"
+    raise UnknownClassError(f"needs the class {shown(name)}, which is not known here; {remedy}")
+
+
+def _is_ours(module: str) -> bool:
+    return module.partition(".")[0] == PACKAGE
 
 
 def build(config: Any, **overrides: Any) -> Any:

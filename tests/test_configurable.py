@@ -5,6 +5,7 @@ import pickle
 import pytest
 import torch
 
+from captioning import search
 from captioning.configurable import Configurable, build
 from captioning.errors import InputError
 from captioning.models import DotProductAttention, LSTMDecoder
@@ -13,7 +14,7 @@ from captioning.search import Greedy
 
 def test_a_config_holds_what_was_given_and_the_defaults() -> None:
     assert Greedy(7, no_repeat_ngram=3).config == {
-        "class": "Greedy",
+        "class": "captioning.search.greedy.Greedy",
         "max_length": 7,
         "min_length": 1,
         "no_repeat_ngram": 3,
@@ -53,12 +54,42 @@ def test_copies_keep_the_config(copied: object) -> None:
     assert copied(Greedy(max_length=7)).config["max_length"] == 7
 
 
+def test_a_class_without_arguments_can_be_built() -> None:
+    class Plain(Configurable):
+        """Has no __init__ of its own."""
+
+    assert isinstance(build(Plain().config), Plain)
+
+
 def test_a_class_made_by_a_user_can_be_built() -> None:
     class Shouted(Configurable):
         def __init__(self, loudness: int) -> None:
             self.loudness = loudness
 
     assert build(Shouted(11).config).loudness == 11
+
+
+@pytest.mark.parametrize("name", ["Greedy", "captioning.search.choices.Greedy"])
+def test_a_name_of_an_older_version_is_understood(name: str) -> None:
+    assert type(build(Greedy(max_length=7).config | {"class": name})) is Greedy
+
+
+def test_two_classes_of_one_name_are_told_apart_by_their_modules() -> None:
+    class Greedy(Configurable):
+        """Another one, of this module."""
+
+    theirs, ours = build(Greedy().config), build(search.Greedy().config)
+    assert type(theirs) is Greedy
+    assert type(ours) is search.Greedy
+    with pytest.raises(
+        InputError, match=r"could be captioning\.search\.greedy\.Greedy or tests?\."
+    ):
+        build({"class": "Greedy"})
+
+
+def test_a_class_whose_module_is_not_imported_names_the_option_that_imports_it() -> None:
+    with pytest.raises(InputError, match=r"'my\.parts\.Quiet'.*give --import my\.parts"):
+        build({"class": "my.parts.Quiet"})
 
 
 @pytest.mark.parametrize("name", ["Whispered", "OrderedDict", "system"])

@@ -8,7 +8,7 @@ import torch
 
 from captioning.captioner.captioner import Captioner
 from captioning.captioner.ensemble import ensemble
-from captioning.configurable import build
+from captioning.configurable import UnknownClassError, build
 from captioning.data.megapixels import MEGAPIXELS, pixels_of
 from captioning.errors import InputError
 from captioning.integrity import (
@@ -66,6 +66,8 @@ def _captioner(path: Path) -> Captioner:
             _check_decoder(path, config, tensors)
             captioner = Captioner.from_config(config)
         check_tensors(path, tensors, captioner.state_dict())
+    except UnknownClassError as error:
+        raise InputError(f"{path}: {error}") from None
     except InputError as error:
         told = str(error).removeprefix(f"{path}: ")
         raise InputError(f"{path}: a damaged or outdated checkpoint ({told})") from None

@@ -28,6 +28,7 @@ from captioning.numbers import (
     TopP,
     option,
 )
+from captioning.user_modules import IMPORT, import_modules
 
 if TYPE_CHECKING:
     from captioning.captioner import Captioner
@@ -69,8 +70,21 @@ def add_photo_limit(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_imports(parser: argparse.ArgumentParser) -> None:
+    """The option that names modules of the user's own."""
+    parser.add_argument(
+        IMPORT,
+        dest="modules",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        help="a module of yours, whose classes are needed; may be given again",
+    )
+
+
 def add_model(parser: argparse.ArgumentParser) -> None:
     """Options of the model and of how much it does at a time."""
+    add_imports(parser)
     parser.add_argument(
         "--model",
         required=True,
@@ -185,6 +199,7 @@ def model_and_search(
     from captioning.search import BeamSearch, Greedy, Sampling
 
     keep_freed_memory()
+    import_modules(options.modules)
     max_megapixels = getattr(options, "max_pixels", MAX_PIXELS) / 1e6  # a server has its own
     is_shared = processes is not None and processes.count > 1
     device = "cpu" if is_shared else usable_device(options.device)

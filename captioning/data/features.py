@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float16
 from torch import Tensor, nn
 
+from captioning.configurable import bare_name
 from captioning.data.preprocessing import Preprocessing
 from captioning.errors import InputError
 from captioning.untrusted import read_json
@@ -99,12 +100,17 @@ def fingerprint(encoder: nn.Module, preprocessing: Preprocessing) -> str:
     """Changes with the encoder's architecture and parameters and with the preprocessing."""
     config: Any = encoder.config
     digest = hashlib.sha256()
-    digest.update(repr(sorted((config | {"weights": None}).items())).encode())
-    digest.update(repr(sorted(preprocessing.config.items())).encode())
+    digest.update(repr(sorted(_described(config | {"weights": None}).items())).encode())
+    digest.update(repr(sorted(_described(preprocessing.config).items())).encode())
     for name, value in sorted(encoder.state_dict().items()):
         digest.update(name.encode())
         digest.update(value.cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
+
+
+def _described(config: dict[str, Any]) -> dict[str, Any]:
+    """A config by its class's bare name: a class that moves keeps its features."""
+    return config | {"class": bare_name(config["class"])} if "class" in config else config
 
 
 def place(path: Path) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from captioning.configurable import bare_name
 from captioning.errors import InputError
 from captioning.files import write_json
 from captioning.inference.photo_stream import PhotoStream
@@ -77,7 +78,9 @@ def settings(
     return {
         "model": models[0] if len(models) == 1 else models,
         "bf16": bf16,
-        "search": search.config | ({"seed": seed} if isinstance(search, Sampling) else {}),
+        "search": search.config
+        | {"class": bare_name(search.config["class"])}
+        | ({"seed": seed} if isinstance(search, Sampling) else {}),
         "shard size": shard_size,
         "photos": [str(path) for path in photos.paths],
         "list": None if photos.listed is None else str(photos.listed),

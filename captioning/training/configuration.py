@@ -14,8 +14,6 @@ from captioning.untrusted import MAX_YAML_BYTES, check_keys, check_yaml, plain, 
 MODE = "bounded_yaml"
 """The mode of jsonargparse's parsers in which nothing is parsed without bounds."""
 
-IMPORT = "--import"
-
 _load = get_loader("yaml")
 
 
@@ -45,27 +43,6 @@ class ConfigurationParser(LightningArgumentParser):
         """Add a class whose fields read no files."""
         added: list[str] = super().add_class_arguments(*args, **{**kwargs, "sub_configs": False})
         return added
-
-
-def split_imports(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The modules of ``--import``, and the other arguments.
-
-    Raises:
-        UsageError: it is the last argument, so that there is no module.
-    """
-    modules, others = [], []
-    waiting = iter(arguments)
-    for argument in waiting:
-        if argument == IMPORT:
-            module = next(waiting, None)
-            if module is None:
-                raise UsageError(f"{IMPORT}: expected the name of a module, such as my_decoder")
-            modules.append(module)
-        elif argument.startswith(f"{IMPORT}="):
-            modules.append(argument.removeprefix(f"{IMPORT}="))
-        else:
-            others.append(argument)
-    return modules, others
 
 
 def check_files(arguments: Sequence[str], groups: Collection[str]) -> None:

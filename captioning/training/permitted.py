@@ -9,9 +9,7 @@ reaches no function, and which of those classes fits a field is for the field's 
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
-from importlib import import_module
 from inspect import isroutine
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -45,32 +43,6 @@ KINDS: tuple[type, ...] = (
 
 EXCLUDED: tuple[type, ...] = (LambdaCallback, torch.jit.ScriptModule)
 """Which are nothing but means to call functions."""
-
-
-def import_modules(names: Sequence[str]) -> None:
-    """Import the user's modules, of the working folder or installed.
-
-    Args:
-        names: dotted, as the command line gives them.
-
-    Raises:
-        UsageError: there is no such module, or it fails.
-    """
-    here = str(Path.cwd())
-    if names and here not in sys.path:
-        sys.path.append(here)  # last: no file there takes the place of an installed module
-    for name in names:
-        if not all(part.isidentifier() for part in name.split(".")):
-            raise UsageError(f"--import {name}: not the name of a module, such as my_decoder")
-        try:
-            import_module(name)
-        except ModuleNotFoundError as error:
-            raise UsageError(
-                f"--import {name}: {error}; give a module of this folder or an installed one"
-            ) from None
-        except Exception as error:  # the module is the user's, and raises what it likes
-            reason = " ".join(str(error).split())
-            raise UsageError(f"--import {name}: {type(error).__name__}: {reason}") from error
 
 
 def permit(modules: Sequence[str]) -> frozenset[str]:

@@ -38,20 +38,19 @@ from captioning.training.callbacks import (
 from captioning.training.checkpoint_io import WholeCheckpoints
 from captioning.training.complaints import complaint, first_cause
 from captioning.training.configuration import (
-    IMPORT,
     MODE,
     ConfigurationParser,
     check_files,
-    split_imports,
 )
 from captioning.training.loggers import EveryStepOnce, loggers, wandb_within
 from captioning.training.module import CaptioningModule
-from captioning.training.permitted import check_parsed, import_modules, permit
+from captioning.training.permitted import check_parsed, permit
 from captioning.training.pictures import ValidationTable
 from captioning.training.progress import Progress
 from captioning.training.quiet import quiet
 from captioning.training.ranges import check_ranges
 from captioning.training.resumption import check_resumable
+from captioning.user_modules import IMPORT, import_modules, split_imports
 
 
 class TrainCLI(LightningCLI):

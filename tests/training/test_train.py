@@ -126,7 +126,10 @@ def test_a_checkpoint_holds_plain_values_and_all_that_captioning_needs(checkpoin
     content = torch.load(checkpoint, weights_only=True)
     config = content["captioner"]
     assert config["vocabulary"]
-    assert config["preprocessing"] == {"class": "Preprocessing", "size": 32}
+    assert config["preprocessing"] == {
+        "class": "captioning.data.preprocessing.Preprocessing",
+        "size": 32,
+    }
     assert config["encoder"]["backbone"] == "small"
     assert config["search"]["width"] == 2
 

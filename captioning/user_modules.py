@@ -1,0 +1,58 @@
+"""Modules of the user's own, which hold further classes: decoders, encoders, readers, metrics."""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+
+from captioning.errors import UsageError
+
+IMPORT = "--import"
+"""The option that names a module; it may be given several times."""
+
+
+def import_modules(names: Sequence[str]) -> None:
+    """Import the user's modules, of the working folder or installed.
+
+    Args:
+        names: dotted, as the command line gives them.
+
+    Raises:
+        UsageError: there is no such module, or it fails.
+    """
+    here = str(Path.cwd())
+    if names and here not in sys.path:
+        sys.path.append(here)  # last: no file there takes the place of an installed module
+    for name in names:
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise UsageError(f"{IMPORT} {name}: not the name of a module, such as my_decoder")
+        try:
+            import_module(name)
+        except ModuleNotFoundError as error:
+            raise UsageError(
+                f"{IMPORT} {name}: {error}; give a module of this folder or an installed one"
+            ) from None
+        except Exception as error:  # the module is the user's, and raises what it likes
+            reason = " ".join(str(error).split())
+            raise UsageError(f"{IMPORT} {name}: {type(error).__name__}: {reason}") from error
+
+
+def split_imports(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The modules of ``--import``, and the other arguments.
+
+    Raises:
+        UsageError: it is the last argument, so that there is no module.
+    """
+    modules, others = [], []
+    waiting = iter(arguments)
+    for argument in waiting:
+        if argument == IMPORT:
+            module = next(waiting, None)
+            if module is None:
+                raise UsageError(f"{IMPORT}: expected the name of a module, such as my_decoder")
+            modules.append(module)
+        elif argument.startswith(f"{IMPORT}="):
+            modules.append(argument.removeprefix(f"{IMPORT}="))
+        else:
+            others.append(argument)
+    return modules, others
