@@ -4,6 +4,7 @@
 views; importing this package imports nothing heavy.
 """
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,8 +17,10 @@ def __getattr__(name: str) -> Any:
     """Import `load`, and torch with it, when it is first asked for."""
     if name != "load":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from captioning.captioner import Caption, load
-    from captioning.viewing.notebook import notebook_view
+    from captioning.captioner import load
 
-    Caption.notebook_view = notebook_view
+    if "IPython" in sys.modules:
+        from captioning.viewing.notebook import show_captions
+
+        show_captions()
     return load

@@ -1,9 +1,8 @@
 """What the model says about one photo."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from jaxtyping import Float
 from PIL.Image import Image
@@ -25,8 +24,6 @@ class RunnerUp(NamedTuple):
 @dataclass(frozen=True)
 class Caption:
     """One caption with everything that is known of each of its words.
-
-    A notebook shows it as the interactive view of its attention.
 
     Attributes:
         words: the T words, without begin and end marks.
@@ -53,10 +50,6 @@ class Caption:
     runners_up: tuple[tuple[RunnerUp, ...], ...] = ()
     photo: str | Path | Image | None = field(default=None, compare=False, repr=False)
 
-    notebook_view: ClassVar[Callable[["Caption"], str | None] | None] = None
-    """What turns captions into HTML for notebooks. Set from above by `captioning.load`, since the
-    model knows nothing of its pictures."""
-
     @property
     def text(self) -> str:
         """The words as one line."""
@@ -71,8 +64,3 @@ class Caption:
         for entry, others in zip(words, self.runners_up, strict=False):  # empty if not asked for
             entry["runners_up"] = [other._asdict() for other in others]
         return {"caption": self.text, "score": self.score, "words": words}
-
-    def _repr_html_(self) -> str | None:
-        """What a notebook shows; the plain representation where this is None."""
-        view = Caption.notebook_view
-        return None if view is None else view(self)

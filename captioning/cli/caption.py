@@ -123,8 +123,8 @@ def _write_shards(options: argparse.Namespace) -> int:
     from captioning.inference.bulk import BulkCaptioning
     from captioning.inference.manifest import Manifest, settings
     from captioning.inference.photo_stream import PhotoStream
+    from captioning.inference.run_work import results
     from captioning.inference.shards import Shards
-    from captioning.inference.work import results
 
     if options.overlay or options.html:
         name = "--overlay" if options.overlay else "--html"

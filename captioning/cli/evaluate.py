@@ -52,9 +52,9 @@ def run(options: argparse.Namespace) -> int:
     """Score the model."""
     from captioning.data.readers import reader_for
     from captioning.evaluation import grounding
+    from captioning.evaluation.drawn_scenes import scene_scores
     from captioning.evaluation.report import Report
-    from captioning.evaluation.split import judged, split_captions, training_captions
-    from captioning.evaluation.split_captions import split_captions_together
+    from captioning.evaluation.split import split_captions, training_captions
     from captioning.files import made_folder
 
     processes = processes_of(options)
@@ -66,21 +66,24 @@ def run(options: argparse.Namespace) -> int:
     kind = "evaluation" if len(options.model) == 1 else "ensemble"
     beside = Path(options.model[0]).parent
     folder = made_folder(options.out or beside / f"{kind}-{options.split}")
-    settings = {"batch_size": options.batch_size, "seed": options.seed, "features": features}
-    if processes.count == 1:
-        captions = split_captions(captioner, records, search, **settings)
-    else:
-        together = split_captions_together(processes, captioner, records, search, **settings)
-        if together is None:
-            return 0  # the first process tells what all have found
-        captions = together
+    captions = split_captions(
+        captioner,
+        records,
+        search,
+        batch_size=options.batch_size,
+        seed=options.seed,
+        features=features,
+        processes=processes,
+    )
+    if captions is None:
+        return 0  # the first process tells what all have found
     report = Report.of(
         captions,
         {record.image_id: record.captions for record in records},
         scorers,
         training_captions(reader),
         captioner.vocabulary.words,
-        judged(captions, options.data, options.split),
+        scene_scores(captions, options.data, options.split),
     )
     report.write(folder)
     print(report.table())

@@ -63,6 +63,7 @@ def run(options: argparse.Namespace) -> int:
     )
     settings = {"batch_size": options.batch_size, "seed": options.seed}
     captions = split_captions(captioner, records, search, **settings)
+    assert captions is not None  # this is the only process
     report = ground(captioner, records, captions, lexicon, **settings)
     report.write(folder / "grounding.json")
     pictures = save_pictures(report, folder, options.max_pixels)

@@ -4,7 +4,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from captioning.evaluation.report import Scorer
+    from captioning.metrics.scores import Scorer
 
 
 def add_metrics(parser: argparse.ArgumentParser) -> None:
@@ -12,8 +12,22 @@ def add_metrics(parser: argparse.ArgumentParser) -> None:
     metrics = parser.add_argument_group(
         "scores", "beside BLEU, ROUGE-L and CIDEr, as the COCO evaluation computes them"
     )
-    metrics.add_argument("--meteor", action="store_true", help="METEOR too, which needs Java")
-    metrics.add_argument("--spice", action="store_true", help="SPICE too, which needs Java 8 to 14")
+    metrics.add_argument(
+        "--metric",
+        dest="metrics",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a further metric, by its name in captioning.metrics.registry",
+    )
+    for name, needs in (("METEOR", "Java"), ("SPICE", "Java 8 to 14")):
+        metrics.add_argument(
+            f"--{name.lower()}",
+            dest="metrics",
+            action="append_const",
+            const=name,
+            help=f"{name} too, which needs {needs}",
+        )
     metrics.add_argument(
         "--frequencies",
         metavar="FILE",
@@ -23,29 +37,22 @@ def add_metrics(parser: argparse.ArgumentParser) -> None:
 
 
 def scorers_of(options: argparse.Namespace) -> "tuple[Scorer, ...]":
-    """What computes the scores that are wanted.
+    """What computes the scores that are wanted; imports the user's modules first.
 
     Raises:
         InputError: Java or a program is missing that one of them needs, or the document
             frequencies cannot be read.
+        UsageError: a metric is unknown.
     """
     from functools import partial
 
-    from captioning.metrics.bleu import bleu_scores
     from captioning.metrics.cider import DocumentFrequencies, cider_scores
-    from captioning.metrics.meteor import Meteor
-    from captioning.metrics.rouge import rouge_scores
-    from captioning.metrics.spice import Spice
+    from captioning.metrics.registry import scorers
+    from captioning.user_modules import import_modules
 
-    given = options.frequencies
-    frequencies = None if given is None else DocumentFrequencies.load(given)
-    scorers: list[Scorer] = [
-        bleu_scores,
-        rouge_scores,
-        partial(cider_scores, frequencies=frequencies),
-    ]
-    if options.meteor:
-        scorers.append(Meteor())
-    if options.spice:
-        scorers.append(Spice())
-    return tuple(scorers)
+    import_modules(options.modules)
+    found = scorers(options.metrics)
+    if options.frequencies is not None:
+        frequencies = DocumentFrequencies.load(options.frequencies)
+        found["CIDEr"] = partial(cider_scores, frequencies=frequencies)
+    return tuple(found.values())

@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from captioning.cli.metrics import add_metrics, scorers_of
-from captioning.cli.options import Commands
+from captioning.cli.options import Commands, add_imports
 from captioning.errors import InputError
 
 
@@ -29,6 +29,7 @@ def add(commands: Commands) -> None:
         metavar="FILE",
         help="write the document frequencies of all REFERENCES, for --frequencies",
     )
+    add_imports(parser)
     add_metrics(parser)
     parser.set_defaults(run=run)
 

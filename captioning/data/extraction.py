@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 from jaxtyping import Float16, UInt8
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from tqdm import tqdm
 
-from captioning.data.features import INDEX, FeatureCache, fingerprint
+from captioning.data.features import INDEX, ConstantEncoder, FeatureCache, fingerprint
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.processes import decided_by_first, process_and_count, together
 from captioning.data.unfinished import RowWriter, UnfinishedFeatures, locked
@@ -21,7 +21,7 @@ from captioning.data.workers import give_way
 
 def feature_cache(
     folder: str | Path,
-    encoder: nn.Module,
+    encoder: ConstantEncoder,
     preprocessing: Preprocessing,
     images: Sequence[Path],
     batch_size: int = 16,
@@ -81,7 +81,7 @@ class _Encoding:
 
     def __init__(
         self,
-        encoder: Any,
+        encoder: ConstantEncoder,
         preprocessing: Preprocessing,
         images: Sequence[Path],
         batch_size: int,

@@ -6,14 +6,14 @@ ones are trained.
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from jaxtyping import Float16
-from torch import Tensor, nn
+from torch import Tensor
 
 from captioning.configurable import bare_name
 from captioning.data.preprocessing import Preprocessing
@@ -23,6 +23,27 @@ from captioning.untrusted import read_json
 ANNOTATIONS = "annotations.npy"
 INDEX = "index.json"
 REMEDY = "remove it or give another place for the features"
+
+
+@runtime_checkable
+class ConstantEncoder(Protocol):
+    """What features are of: the `constant` part of an encoder."""
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What decides its output, parameters apart."""
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Features (B, L, D) of uint8 images (B, 3, S, S)."""
+
+    def folded(self) -> "ConstantEncoder":
+        """A copy for inference that gives the same in less time."""
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Its parameters and buffers."""
+
+    def parameters(self) -> Iterator[Tensor]:
+        """Its parameters."""
 
 
 class FeatureCache:
@@ -65,7 +86,7 @@ class FeatureCache:
         return has_changed(image, self._sizes[self._rows[place(image)]])
 
     def check(
-        self, encoder: nn.Module, preprocessing: Preprocessing, images: Sequence[Path]
+        self, encoder: ConstantEncoder, preprocessing: Preprocessing, images: Sequence[Path]
     ) -> None:
         """See that these are the features of `images` by this encoder.
 
@@ -96,11 +117,10 @@ class FeatureCache:
             )
 
 
-def fingerprint(encoder: nn.Module, preprocessing: Preprocessing) -> str:
+def fingerprint(encoder: ConstantEncoder, preprocessing: Preprocessing) -> str:
     """Changes with the encoder's architecture and parameters and with the preprocessing."""
-    config: Any = encoder.config
     digest = hashlib.sha256()
-    digest.update(repr(sorted(_described(config | {"weights": None}).items())).encode())
+    digest.update(repr(sorted(_described(encoder.config | {"weights": None}).items())).encode())
     digest.update(repr(sorted(_described(preprocessing.config).items())).encode())
     for name, value in sorted(encoder.state_dict().items()):
         digest.update(name.encode())

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 
 from captioning.data.dataset import Batch, CaptionDataset, collate, sided
 from captioning.data.extraction import feature_cache
-from captioning.data.features import FeatureCache
+from captioning.data.features import ConstantEncoder, FeatureCache
 from captioning.data.megapixels import MEGAPIXELS, PhotoMegapixels, pixels_of
 from captioning.data.preprocessing import MirroredPreprocessing, Preprocessing
 from captioning.data.readers import Reader
@@ -139,15 +139,18 @@ class CaptionData(Checked, pl.LightningDataModule):
             )
         return vocabulary
 
-    def setup(self, stage: str) -> None:
-        """Compute or open the features, where they are wanted."""
+    def keep_features(self, encoder: ConstantEncoder | None) -> None:
+        """Compute or open the features, where they are wanted.
+
+        Args:
+            encoder: the part of the encoder that training never changes; none if it changes all.
+
+        Raises:
+            InputError: nothing of the encoder is constant, or the folder holds something else, or
+                a photo cannot be read.
+        """
         if not self.features or self._cache is not None:
             return
-        assert self.trainer is not None
-        module: Any = self.trainer.lightning_module
-        # Lightning moves the model to its device only later, but this is the work for a GPU.
-        encoder = module.captioner.encoder.to(self.trainer.strategy.root_device)
-        encoder = encoder.constant
         if encoder is None:
             raise InputError(
                 "features are computed once, but all of the encoder is trained; set data.features "

@@ -1,6 +1,6 @@
 """All scores of a set of captions: as numbers, as a table, and in files."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,18 +12,11 @@ from numpy.typing import NDArray
 from captioning.data.tokens import tokenize
 from captioning.errors import InputError
 from captioning.files import write_json
-from captioning.metrics.bleu import bleu_scores
+from captioning.metrics import registry
 from captioning.metrics.bootstrap import LEVEL, Interval, intervals
-from captioning.metrics.cider import cider_scores
-from captioning.metrics.rouge import rouge_scores
-from captioning.metrics.scores import Scores
+from captioning.metrics.scores import Scorer, Scores
 from captioning.metrics.variety import COUNTS, variety
 from captioning.metrics.words import generated_words
-
-Scorer = Callable[[Sequence[Sequence[str]], Sequence[Sequence[Sequence[str]]]], Scores]
-"""Scores the words of one caption per image against the words of the image's references."""
-
-SCORERS: tuple[Scorer, ...] = (bleu_scores, rouge_scores, cider_scores)
 
 
 @dataclass(frozen=True)
@@ -46,7 +39,7 @@ class Report:
         cls,
         captions: Mapping[Any, str],
         references: Mapping[Any, Sequence[str]],
-        scorers: Iterable[Scorer] = SCORERS,
+        scorers: Iterable[Scorer] | None = None,
         training: Iterable[str] | None = None,
         vocabulary: Collection[str] | None = None,
         further: Iterable[Scores] = (),
@@ -56,7 +49,7 @@ class Report:
         Args:
             captions: one caption per image.
             references: what people wrote of each image; images without a caption are ignored.
-            scorers: the metrics.
+            scorers: the metrics; those that are always computed if none.
             training: the captions that the model was trained on, where they are known.
             vocabulary: the words that the model knows, where they are known.
             further: other scores of these captions.
@@ -72,6 +65,8 @@ class Report:
                     f"image {image!r} has a caption but no reference; score captions of the split "
                     "whose annotations these are"
                 )
+        if scorers is None:
+            scorers = registry.scorers().values()
         candidates = [generated_words(caption) for caption in captions.values()]
         written = [[tokenize(reference) for reference in references[image]] for image in captions]
         return cls(

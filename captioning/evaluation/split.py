@@ -1,10 +1,9 @@
-"""A trained model against the people who described the same images."""
+"""The captions that a trained model gives the images of a split."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
-import numpy as np
 import torch
 from torch.utils.data import DataLoader
 from tqdm import tqdm
@@ -14,11 +13,11 @@ from captioning.data.dataset import Batch, CaptionDataset, collate
 from captioning.data.features import FeatureCache
 from captioning.data.readers import Reader
 from captioning.data.records import Record
-from captioning.data.shapes import faults, read_scenes
 from captioning.data.workers import give_way
 from captioning.errors import InputError
 from captioning.inference.batches import seed_batch
-from captioning.metrics.scores import Scores
+from captioning.inference.run_work import results
+from captioning.inference.work import ALONE, Processes, Work
 from captioning.search import Search
 
 
@@ -30,28 +29,72 @@ def split_captions(
     workers: int = 1,
     seed: int = 0,
     features: FeatureCache | None = None,
-) -> dict[int | str, str]:
-    """One caption for every image, by image id.
+    processes: Processes = ALONE,
+) -> dict[int | str, str] | None:
+    """One caption for every image, by image id, the same however many processes there are.
 
     Args:
         captioner: the model.
         records: the images.
         search: how words are chosen; the captioner's own if none.
         batch_size: images at a time.
-        workers: processes that read images.
+        workers: processes that read images, for each process that captions.
         seed: of a search that samples.
         features: annotation vectors of the images by the captioner's encoder, to use instead of
             the photos.
+        processes: who shares the work.
+
+    Returns:
+        The captions in the order of the records; none in all processes but the first.
 
     Raises:
         InputError: a photo cannot be read.
     """
-    captions: dict[int | str, str] = {}
-    with captioner.prepared():
-        for number, batch in batches(captioner, records, batch_size, workers, features=features):
-            seed_batch(seed, number)
-            captions |= caption_batch(captioner, batch, search)
-    return captions
+    work = _SplitCaptions(captioner, records, search, batch_size, workers, seed, features)
+    found = results(work, processes)
+    if found is None:
+        return None
+    captions = {image: caption for part in found for image, caption in part.items()}
+    return {record.image_id: captions[record.image_id] for record in records}
+
+
+@dataclass
+class _SplitCaptions(Work):
+    """The work of `split_captions`, by the names of its arguments."""
+
+    captioner: Captioner
+    records: Sequence[Record]
+    search: Search | None
+    batch_size: int
+    workers: int
+    seed: int
+    features: FeatureCache | None
+    captions: dict[int | str, str] = field(default_factory=dict)
+
+    def prepare(self, processes: int) -> None:
+        """There is nothing to find out: the records say it all."""
+
+    def batches(self, process: int, processes: int) -> Iterator[tuple[int, Batch]]:
+        """The numbered batches of one process."""
+        return batches(
+            self.captioner,
+            self.records,
+            self.batch_size,
+            self.workers,
+            process,
+            processes,
+            self.features,
+        )
+
+    def step(self, batch: tuple[int, Batch]) -> None:
+        """Caption a batch."""
+        number, images = batch
+        seed_batch(self.seed, number)
+        self.captions |= caption_batch(self.captioner, images, self.search)
+
+    def result(self) -> dict[int | str, str]:
+        """The captions of this process's images."""
+        return self.captions
 
 
 def batches(
@@ -118,25 +161,6 @@ def caption_batch(
     annotations = captioner.encode(batch.images.to(captioner.device, non_blocking=True))
     words = captioner.words(captioner.decode(annotations, search))
     return {record.image_id: caption for record, caption in zip(batch.records, words, strict=True)}
-
-
-def judged(captions: Mapping[int | str, str], data: str | Path, split: str) -> tuple[Scores, ...]:
-    """How many captions of drawn scenes are right in every attribute and relation they state.
-
-    Args:
-        captions: one caption per scene, by image id.
-        data: the folder of the data set.
-        split: its part.
-
-    Returns:
-        Under "right" 1 for captions that are and 0 for others, and their share of the corpus; no
-        scores where the data set is not of drawn scenes.
-    """
-    if not (Path(data) / "annotations" / f"scenes_{split}.json").exists():
-        return ()
-    scenes = read_scenes(data, split)
-    right = [not faults(caption, scenes[int(image)]) for image, caption in captions.items()]
-    return (Scores.of("right", np.array(right, dtype=np.float64)),)
 
 
 def training_captions(reader: Reader) -> list[str] | None:

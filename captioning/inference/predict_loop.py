@@ -64,7 +64,7 @@ class Prediction(pl.LightningModule):
         signal.signal(signal.SIGTERM, self._terminate)
 
     def on_predict_end(self) -> None:
-        """Prepare it no longer."""
+        """Release the packed weights."""
         self._preparation.close()
 
     def predict_step(self, batch: Any, batch_idx: int) -> bool:
@@ -114,7 +114,7 @@ class Prediction(pl.LightningModule):
 
 
 def predicted(work: Work, processes: Processes) -> list[Any] | None:
-    """Do the work in several processes; see `captioning.inference.work.results`."""
+    """Do the work in several processes; see `captioning.inference.run_work.results`."""
     for name in ("pytorch_lightning", "lightning_fabric"):  # reports on devices, advertisements
         logging.getLogger(name).setLevel(logging.WARNING)
     trainer = pl.Trainer(

@@ -28,11 +28,16 @@ class Processes:
         return self.devices * self.num_nodes
 
 
+ALONE = Processes()
+"""One process, this one."""
+
+
 class Work(ABC):
     """Batches for a captioner, which any number of processes can divide among themselves.
 
     Attributes:
-        captioner: the model; `results` sees to it that it is on the process's device.
+        captioner: the model; `captioning.inference.run_work.results` sees to it that it is on
+            the process's device.
     """
 
     captioner: Captioner
@@ -64,28 +69,3 @@ class Work(ABC):
     @abstractmethod
     def result(self) -> Any:
         """What this process has found, once its batches are done; can be pickled."""
-
-
-def results(work: Work, processes: Processes) -> list[Any] | None:
-    """Do the work and collect what each process has found.
-
-    One process computes right here. Several are Lightning's: it starts them by itself or finds
-    itself started by torchrun or SLURM, and every one of them comes by here.
-
-    Returns:
-        The result of each process, in their order; none in all processes but the first, which is
-        the one to tell about the results.
-
-    Raises:
-        InputError: the work cannot be done, in whichever process this was found.
-        UsageError: this machine has too few devices.
-    """
-    if processes.count > 1:
-        from captioning.inference.predict_loop import predicted  # Lightning takes seconds to import
-
-        return predicted(work, processes)
-    work.prepare(1)
-    with work.captioner.prepared():
-        for batch in work.batches(0, 1):
-            work.step(batch)
-    return [work.result()]

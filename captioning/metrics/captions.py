@@ -1,4 +1,4 @@
-"""Metrics that collect captions as they are written, also in several processes.
+"""A metric that collects captions as they are written, also in several processes.
 
 What the processes exchange is the captions' words, not sums: an image that two of them captioned,
 since a sampler repeats images to give all the same number, counts once, and the scores are those
@@ -6,24 +6,19 @@ of one process to the last bit.
 """
 
 import json
-from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torchmetrics import Metric
+from torchmetrics import Metric, MetricCollection
 
 from captioning.data.tokens import tokenize
-from captioning.metrics.bleu import bleu_scores
-from captioning.metrics.cider import DocumentFrequencies, cider_scores
-from captioning.metrics.rouge import rouge_scores
-from captioning.metrics.scores import Scores
+from captioning.metrics.registry import scorers
+from captioning.metrics.scores import Scorer, Scores
 from captioning.metrics.variety import variety
 from captioning.metrics.words import generated_words
-
-__all__ = ["BLEU", "ROUGEL", "CIDEr", "CaptionMetric", "Variety"]
 
 Words = Sequence[str]
 """A caption's words."""
@@ -32,7 +27,11 @@ Words = Sequence[str]
 class CaptionMetric(Metric):
     """Collects captions and their references, and scores them all together.
 
-    The metrics of this file share their captions in a `torchmetrics.MetricCollection`.
+    Those of several scorers share their captions in a `torchmetrics.MetricCollection`.
+
+    Args:
+        scorer: scores captions and references, in words.
+        options: of torchmetrics.
 
     Attributes:
         by_image: by name and image id, what `compute` last found of every image.
@@ -44,9 +43,9 @@ class CaptionMetric(Metric):
 
     records: list[Tensor] | Tensor  # one tensor while those of all processes are gathered
 
-    def __init__(self, **options: Any) -> None:
-        """Take the options of torchmetrics."""
+    def __init__(self, scorer: Scorer, **options: Any) -> None:
         super().__init__(**options)
+        self.scorer = scorer
         self.by_image: dict[str, dict[int | str, float]] = {}
         # A line of JSON for every image, as bytes: whole corpora gather as one tensor.
         self.add_state("records", default=[], dist_reduce_fx="cat")
@@ -97,7 +96,7 @@ class CaptionMetric(Metric):
             # probable: in another batch, sums are rounded otherwise.
             captions.setdefault(image, (candidate, written))
         candidates, references = zip(*captions.values(), strict=True) if captions else ((), ())
-        scores = self.scores(candidates, references)
+        scores = self.scorer(candidates, references)
         self.by_image = {
             name: dict(zip(captions, values.tolist(), strict=True))
             for name, values in scores.images.items()
@@ -106,47 +105,13 @@ class CaptionMetric(Metric):
             name: torch.tensor(score, dtype=torch.float64) for name, score in scores.corpus.items()
         }
 
-    @abstractmethod
-    def scores(self, candidates: Sequence[Words], references: Sequence[Sequence[Words]]) -> Scores:
-        """The scores of captions and references, in words."""
+
+def variety_scores(candidates: Sequence[Words], references: Sequence[Sequence[Words]]) -> Scores:
+    """How many, how long and how varied captions are; see `captioning.metrics.variety`."""
+    return Scores(variety(candidates), {})
 
 
-class BLEU(CaptionMetric):
-    """BLEU-1 to BLEU-4, see `captioning.metrics.bleu.bleu_scores`."""
-
-    def scores(self, candidates: Sequence[Words], references: Sequence[Sequence[Words]]) -> Scores:
-        """The scores of captions and references, in words."""
-        return bleu_scores(candidates, references)
-
-
-class ROUGEL(CaptionMetric):
-    """ROUGE-L, see `captioning.metrics.rouge.rouge_scores`."""
-
-    def scores(self, candidates: Sequence[Words], references: Sequence[Sequence[Words]]) -> Scores:
-        """The scores of captions and references, in words."""
-        return rouge_scores(candidates, references)
-
-
-class CIDEr(CaptionMetric):
-    """CIDEr-D, see `captioning.metrics.cider.cider_scores`.
-
-    Args:
-        frequencies: in how many images n-grams occur; those of the references themselves if none.
-        options: of torchmetrics.
-    """
-
-    def __init__(self, frequencies: DocumentFrequencies | None = None, **options: Any) -> None:
-        super().__init__(**options)
-        self.frequencies = frequencies
-
-    def scores(self, candidates: Sequence[Words], references: Sequence[Sequence[Words]]) -> Scores:
-        """The scores of captions and references, in words."""
-        return cider_scores(candidates, references, self.frequencies)
-
-
-class Variety(CaptionMetric):
-    """How many, how long and how varied captions are, see `captioning.metrics.variety.variety`."""
-
-    def scores(self, candidates: Sequence[Words], references: Sequence[Sequence[Words]]) -> Scores:
-        """The statistics of captions, in words."""
-        return Scores(variety(candidates), {})
+def validation_metrics() -> MetricCollection:
+    """What validations of a training compute: all that is always computed, and statistics."""
+    metrics = {name: CaptionMetric(scorer) for name, scorer in scorers().items()}
+    return MetricCollection({**metrics, "variety": CaptionMetric(variety_scores)})

@@ -1,6 +1,6 @@
 """What a metric gives: scores of a corpus, of its images, and of resampled corpora."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -42,6 +42,10 @@ class Scores:
         """
         weights = counts / counts.sum(axis=1, keepdims=True)
         return {name: weights @ scores for name, scores in self.images.items()}
+
+
+Scorer: TypeAlias = Callable[[Sequence[Sequence[str]], Sequence[Sequence[Sequence[str]]]], Scores]
+"""Scores the words of one caption per image against the words of the image's references."""
 
 
 def check_pairs(candidates: Sequence[Words], references: Sequence[Sequence[Words]]) -> None:

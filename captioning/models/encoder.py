@@ -44,7 +44,7 @@ class Encoder(Configurable, nn.Module):
         """Rows and columns of the regions of an image of so many pixels."""
 
     @property
-    def constant(self) -> nn.Module | None:
+    def constant(self) -> "Encoder | FrozenStages | None":
         """The part that training never changes, whose output may be kept; none if all is trained.
 
         It takes images, has a `config` and can be `folded`. By default all or nothing: the encoder

@@ -11,16 +11,16 @@ from jaxtyping import Float
 from pytorch_lightning.plugins.precision import Precision
 from pytorch_lightning.utilities.enums import GradClipAlgorithmType
 from torch import Tensor, nn
-from torchmetrics import MetricCollection
 
 from captioning.captioner import Captioner, load
 from captioning.captioner.checkpoint import captioners_tensors
 from captioning.data.dataset import Batch
+from captioning.data.module import CaptionData
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
 from captioning.integrity import checksum, checksum_of
-from captioning.metrics.captions import BLEU, ROUGEL, CIDEr, Variety
+from captioning.metrics.captions import validation_metrics
 from captioning.models import Decoder, Encoder
 from captioning.numbers import Checked, LearningRate, Share, WeightDecay
 from captioning.search import Search
@@ -79,11 +79,19 @@ class CaptioningModule(Checked, pl.LightningModule):
         self.encoder_learning_rate = encoder_learning_rate
         self.weight_decay = weight_decay
         self.warmup = warmup
-        self.scores = MetricCollection([BLEU(), ROUGEL(), CIDEr(), Variety()])
+        self.scores = validation_metrics()
+
+    def setup(self, stage: str) -> None:
+        """Let the data keep what the encoder's constant part gives, where that is wanted.
+
+        Lightning moves the model to its device only later, but this is the work for a GPU.
+        """
+        data: CaptionData = self.trainer.datamodule  # type: ignore[attr-defined]
+        data.keep_features(self.captioner.encoder.to(self.trainer.strategy.root_device).constant)
 
     def on_fit_start(self) -> None:
         """Show the objective the training captions."""
-        data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
+        data: CaptionData = self.trainer.datamodule  # type: ignore[attr-defined]
         self.objective.prepare(data.train_records)
 
     def training_step(self, batch: Batch, index: int) -> Float[Tensor, ""]:

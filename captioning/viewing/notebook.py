@@ -35,3 +35,12 @@ def notebook_view(caption: Caption) -> str | None:
         f'<iframe sandbox="allow-scripts" srcdoc="{escape(content)}" title="{escape(caption.text)}"'
         f' style="width: 100%; height: {HEIGHT}px; border: 0; border-radius: 8px"></iframe>'
     )
+
+
+def show_captions() -> None:
+    """Let IPython show captions as interactive views, in a notebook that runs here."""
+    from IPython.core.getipython import get_ipython
+
+    shell = get_ipython()
+    if shell is not None and shell.display_formatter is not None:
+        shell.display_formatter.formatters["text/html"].for_type(Caption, notebook_view)

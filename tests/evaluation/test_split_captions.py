@@ -3,8 +3,6 @@ import pytest
 from captioning.captioner import Captioner
 from captioning.data.records import Record
 from captioning.evaluation.split import batches, split_captions
-from captioning.evaluation.split_captions import split_captions_together
-from captioning.inference.work import Processes
 from captioning.search import Sampling
 
 
@@ -23,11 +21,12 @@ def test_several_processes_have_the_batches_of_one_and_none_twice(
     assert sorted(batch for p in range(processes) for batch in ids(p, processes)) == alone
 
 
-def test_shared_captions_of_one_process_are_the_captions_also_of_samples(
+def test_samples_are_the_same_with_the_same_seed_alone(
     captioner: Captioner, shapes_records: list[Record]
 ) -> None:
     search = Sampling(temperature=2.0, max_length=6)
-    alone = split_captions(captioner, shapes_records, search, 4, seed=5)
-    shared = split_captions_together(Processes(), captioner, shapes_records, search, 4, seed=5)
-    assert shared == alone
-    assert split_captions(captioner, shapes_records, search, 4, seed=6) != alone
+    once = split_captions(captioner, shapes_records, search, 4, seed=5)
+    assert once is not None
+    assert list(once) == [record.image_id for record in shapes_records]
+    assert split_captions(captioner, shapes_records, search, 4, seed=5) == once
+    assert split_captions(captioner, shapes_records, search, 4, seed=6) != once

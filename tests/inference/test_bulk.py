@@ -9,8 +9,9 @@ from captioning.errors import InputError
 from captioning.inference.bulk import BulkCaptioning, Place
 from captioning.inference.manifest import Manifest
 from captioning.inference.photo_stream import PhotoStream
+from captioning.inference.run_work import results
 from captioning.inference.shards import Shards
-from captioning.inference.work import Processes, results
+from captioning.inference.work import Processes
 from captioning.search import BeamSearch
 
 Work = Callable[[], BulkCaptioning]

@@ -1,9 +1,12 @@
 """Metrics that collect captions, in one process and in two."""
 
 import multiprocessing
+from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, distributed
@@ -11,9 +14,13 @@ from torch.utils.data import DistributedSampler
 from torchmetrics import MetricCollection
 
 from captioning.data.tokens import tokenize
+from captioning.metrics import registry
 from captioning.metrics.bleu import bleu_scores
-from captioning.metrics.captions import BLEU, ROUGEL, CaptionMetric, CIDEr
-from captioning.metrics.cider import DocumentFrequencies
+from captioning.metrics.captions import CaptionMetric, validation_metrics
+from captioning.metrics.cider import DocumentFrequencies, cider_scores
+from captioning.metrics.registry import METRICS, Metric
+from captioning.metrics.rouge import rouge_scores
+from captioning.metrics.scores import Scores
 
 CAPTIONS = [
     "A dog runs on the beach.",
@@ -37,7 +44,13 @@ IMAGES: list[int | str] = [11, 2, "x.jpg", "é", 5, 40, 1]
 
 
 def collection() -> MetricCollection:
-    return MetricCollection([BLEU(), ROUGEL(), CIDEr()])
+    return MetricCollection(
+        {
+            "BLEU": CaptionMetric(bleu_scores),
+            "ROUGE-L": CaptionMetric(rouge_scores),
+            "CIDEr": CaptionMetric(cider_scores),
+        }
+    )
 
 
 def update(metric: CaptionMetric | MetricCollection, *numbers: int) -> None:
@@ -53,7 +66,7 @@ def values(scores: dict[str, Tensor]) -> dict[str, float]:
 
 
 def test_the_scores_are_those_of_the_captions_words() -> None:
-    metric = BLEU()
+    metric = CaptionMetric(bleu_scores)
     update(metric, 0, 1, 6)
     candidates = [tokenize(CAPTIONS[i]) for i in (0, 1, 6)]
     references = [list(map(tokenize, REFERENCES[i])) for i in (0, 1, 6)]
@@ -74,18 +87,31 @@ def test_metrics_in_a_collection_share_their_captions() -> None:
     metrics = collection()
     update(metrics, 0, 1)
     update(metrics, 2)
-    assert list(metrics.compute_groups.values()) == [["BLEU", "ROUGEL", "CIDEr"]]
+    assert list(metrics.compute_groups.values()) == [["BLEU", "CIDEr", "ROUGE-L"]]
+
+
+def test_a_metric_of_the_list_is_computed_in_validations(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lengths(candidates: Sequence[Sequence[str]], references: object) -> Scores:
+        return Scores.of("length", np.array([len(words) for words in candidates], dtype=float))
+
+    monkeypatch.setattr(registry, "METRICS", [*METRICS, Metric("length", lambda: lengths)])
+    metrics = validation_metrics()
+    update(metrics, 0, 1)
+    assert metrics.compute()["length"] == 4.5
 
 
 def test_ids_that_look_alike_are_different_images() -> None:
-    metric = ROUGEL()
+    metric = CaptionMetric(rouge_scores)
     metric.update(["a dog", "a cat"], [["a dog"], ["dogs"]], [1, "1"])
     assert values(metric.compute()) == {"ROUGE-L": 0.5}
 
 
 def test_rare_is_what_a_saved_corpus_says() -> None:
     corpus = DocumentFrequencies.of([[["a", "dog"]], [["a", "cat"]], [["a"]]])
-    own, saved = CIDEr(), CIDEr(corpus)
+    own, saved = (
+        CaptionMetric(cider_scores),
+        CaptionMetric(partial(cider_scores, frequencies=corpus)),
+    )
     for metric in (own, saved):
         metric.update(["a dog"], [["a dog"]], [1])
     assert own.compute()["CIDEr"] == 0
@@ -94,7 +120,7 @@ def test_rare_is_what_a_saved_corpus_says() -> None:
 
 def test_of_an_image_that_comes_again_one_caption_counts() -> None:
     references = [["a dog runs"], ["a cat sits"]]
-    once, again = BLEU(), BLEU()
+    once, again = CaptionMetric(bleu_scores), CaptionMetric(bleu_scores)
     once.update(["a dog", "a cat"], references, [17, 18])
     again.update(["a dog", "a cat"], references, [17, 18])
     again.update(["the dog"], references[:1], [17])
@@ -104,21 +130,21 @@ def test_of_an_image_that_comes_again_one_caption_counts() -> None:
 
 def test_captions_without_ids_are_refused() -> None:
     with pytest.raises(ValueError, match="argument 2 is longer"):
-        BLEU().update(["a dog", "a cat"], [["a dog"], ["a cat"]], [1])
+        CaptionMetric(bleu_scores).update(["a dog", "a cat"], [["a dog"], ["a cat"]], [1])
 
 
 @pytest.mark.filterwarnings("ignore:The ``compute`` method:UserWarning")
 def test_no_captions_have_no_score() -> None:
     with pytest.raises(ValueError, match="no captions to score"):
-        CIDEr().compute()
+        CaptionMetric(cider_scores).compute()
 
 
 def test_a_metric_begins_anew_after_a_reset() -> None:
-    metric = ROUGEL()
+    metric = CaptionMetric(rouge_scores)
     update(metric, 0, 1)
     metric.reset()
     update(metric, 2)
-    alone = ROUGEL()
+    alone = CaptionMetric(rouge_scores)
     update(alone, 2)
     assert values(metric.compute()) == values(alone.compute())
 
@@ -164,7 +190,9 @@ def test_two_processes_score_as_one_though_one_image_is_repeated(tmp_path: Path)
 
 
 def test_the_states_of_captions_are_bytes() -> None:
-    metric = BLEU().to(torch.device("cpu"))  # moving changes the dtype of other metrics' states
+    metric = CaptionMetric(bleu_scores).to(
+        torch.device("cpu")
+    )  # moving changes the dtype of other metrics' states
     update(metric, 0)
     assert metric.dtype == torch.uint8
     assert [record.dtype for record in metric.metric_state["records"]] == [torch.uint8]

@@ -160,7 +160,7 @@ def test_a_notebook_shows_a_caption_in_a_sandbox(checkpoint: Path, tmp_path: Pat
     captioner = captioning.load(checkpoint)
     for given in (tmp_path / "photo.png", photo((64, 48))):
         [found] = captioner.caption([given])
-        [(tag, attributes)] = Document(str(found._repr_html_())).tags
+        [(tag, attributes)] = Document(str(notebook_view(found))).tags
         assert (tag, attributes["sandbox"]) == ("iframe", "allow-scripts")
         assert shown(str(attributes["srcdoc"]))["captions"][0]["caption"] == found.text
 
