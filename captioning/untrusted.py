@@ -159,6 +159,17 @@ def check_keys(value: Any) -> None:
                 raise ValueError(f"the key {key!r} is no text; put it in quotes")
 
 
+def check_numbers(value: Any) -> None:
+    """Nothing, where every whole number of a parsed configuration has a place among floats.
+
+    Raises:
+        OverflowError: one is larger than any float.
+    """
+    for part in _parts(value):
+        if isinstance(part, int):
+            float(part)
+
+
 def plain(error: Exception) -> str:
     """What a parser raises, in words that do not tell Python's settings."""
     if "integer string conversion" in str(error):

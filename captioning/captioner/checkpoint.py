@@ -6,19 +6,18 @@ from typing import Any
 
 import torch
 
+from captioning.captioner.assignment import assign, built_without_numbers
 from captioning.captioner.captioner import Captioner
 from captioning.captioner.ensemble import ensemble
-from captioning.configurable import UnknownClassError, build
+from captioning.configurable import UnknownClassError
 from captioning.data.megapixels import MEGAPIXELS, pixels_of
 from captioning.errors import InputError
 from captioning.integrity import (
     DamagedError,
     check_archive,
-    check_shapes,
     check_tensors,
     checksum,
 )
-from captioning.startup import WithoutRandomStart
 
 
 def load(
@@ -62,9 +61,8 @@ def _captioner(path: Path) -> Captioner:
     saved = read(path)
     config, tensors = saved["captioner"], captioners_tensors(saved)
     try:
-        with WithoutRandomStart():
-            _check_decoder(path, config, tensors)
-            captioner = Captioner.from_config(config)
+        empty = built_without_numbers(lambda: Captioner.from_config(config))
+        captioner = empty or Captioner.from_config(config)
         check_tensors(path, tensors, captioner.state_dict())
     except UnknownClassError as error:
         raise InputError(f"{path}: {error}") from None
@@ -75,7 +73,9 @@ def _captioner(path: Path) -> Captioner:
         summary = " ".join(str(error).split())[:200]  # of a class that somebody else has written
         raise InputError(f"{path}: a damaged or outdated checkpoint ({summary})") from None
     check_checksum(path, saved)
-    captioner.load_state_dict(tensors)
+    if empty is None or not assign(empty, tensors):
+        captioner = Captioner.from_config(config)
+        captioner.load_state_dict(tensors)
     return captioner
 
 
@@ -134,17 +134,3 @@ def check_checksum(path: Path, saved: dict[str, Any]) -> None:
         raise InputError(
             f"{path}: a damaged checkpoint (its checksum differs); copy it anew, or give another"
         )
-
-
-def _check_decoder(path: Path, config: dict[str, Any], tensors: dict[str, Any]) -> None:
-    """Compare the decoder's sizes with the tensors before any memory is taken for them."""
-    if "decoder" not in config:
-        return
-    try:
-        with torch.device("meta"):
-            decoder = build(config["decoder"])
-    except NotImplementedError:  # of somebody who computes with numbers while building
-        return
-    names = {name for name in tensors if name.startswith("decoder.")}
-    wanted = {f"decoder.{name}": value for name, value in decoder.state_dict().items()}
-    check_shapes(path, {name: tensors[name] for name in names}, wanted)

@@ -7,8 +7,10 @@ give the same but for rounding and are slower. ``TORCH_COMPILE_DISABLE=1`` does 
 
 import logging
 import os
+import tempfile
 from collections.abc import Callable
 from functools import update_wrapper
+from pathlib import Path
 from typing import Generic, ParamSpec, TypeVar
 
 import torch
@@ -17,6 +19,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 log = logging.getLogger(__name__)
+
+CACHE = "TORCHINDUCTOR_CACHE_DIR"
+"""PyTorch's variable for the folder; `import torchvision` sets it, too."""
 
 
 class _Job:
@@ -29,6 +34,17 @@ class _Job:
 def compile_from_now(wanted: bool = True) -> None:
     """Compile what is called from now on, or no longer, in this process."""
     _Job.compiles = wanted and os.environ.get("TORCH_COMPILE_DISABLE", "0") != "1"
+
+
+def _keep_processors_apart() -> None:
+    """Let PyTorch cache what it compiles in a folder of its own for each kind of processor.
+
+    It finds what was compiled for AVX-512 where only AVX2 is to be used too, and crashes.
+    """
+    folder = Path(os.environ.get(CACHE, Path(tempfile.gettempdir()) / "torchinductor"))
+    kind = torch.backends.cpu.get_cpu_capability().lower().replace(" ", "_")
+    if folder.name != kind:
+        os.environ[CACHE] = str(folder / kind)
 
 
 class Compiled(Generic[P, R]):
@@ -66,6 +82,7 @@ class Compiled(Generic[P, R]):
             from torch._inductor import config  # takes a second to import
 
             config.compile_threads = 1  # in this process: helpers would stay until its end
+            _keep_processors_apart()
             # It warns of CUDA's compiler where there is no GPU.
             logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
             self._compiled = torch.compile(self.function, fullgraph=True, dynamic=True)

@@ -19,6 +19,7 @@ class Backbone:
     """A network without its classifier.
 
     Attributes:
+        width: D, channels of the feature map.
         stages: one after the other they turn images (B, 3, H, W) into a feature map (B, D, rows,
             columns).
         mean: of each channel of the images that its weights were trained on, in units of 0 to 1.
@@ -27,6 +28,7 @@ class Backbone:
             network comes without weights.
     """
 
+    width: int
     stages: list[nn.Module]
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)  # of ImageNet
     std: tuple[float, float, float] = (0.229, 0.224, 0.225)
@@ -52,21 +54,22 @@ def _feature_stages(model: Any) -> list[nn.Module]:
     return list(model.features)
 
 
-BACKBONES: dict[str, Callable[[Any], list[nn.Module]]] = {
-    "small": _feature_stages,
-    "resnet18": _resnet_stages,
-    "resnet34": _resnet_stages,
-    "resnet50": _resnet_stages,
-    "resnet101": _resnet_stages,
-    "resnet152": _resnet_stages,
-    "vgg16": _vgg_stages,
-    "vgg19": _vgg_stages,
-    "mobilenet_v2": _feature_stages,
-    "mobilenet_v3_large": _feature_stages,
-    "efficientnet_v2_s": _feature_stages,
-    "convnext_tiny": _feature_stages,
+BACKBONES: dict[str, tuple[int, Callable[[Any], list[nn.Module]]]] = {
+    "small": (196, _feature_stages),
+    "resnet18": (512, _resnet_stages),
+    "resnet34": (512, _resnet_stages),
+    "resnet50": (2048, _resnet_stages),
+    "resnet101": (2048, _resnet_stages),
+    "resnet152": (2048, _resnet_stages),
+    "vgg16": (512, _vgg_stages),
+    "vgg19": (512, _vgg_stages),
+    "mobilenet_v2": (1280, _feature_stages),
+    "mobilenet_v3_large": (960, _feature_stages),
+    "efficientnet_v2_s": (1280, _feature_stages),
+    "convnext_tiny": (768, _feature_stages),
 }
-"""How each backbone divides into stages, by torchvision's name; ``small`` is for the shapes."""
+"""D of each backbone and how it divides into stages, by torchvision's name; ``small`` is for the
+shapes."""
 
 
 def backbone(name: str, weights: str | None) -> Backbone:
@@ -86,7 +89,8 @@ def backbone(name: str, weights: str | None) -> Backbone:
     if name == "small":
         model: nn.Module = SmallCNN()
         load_weights(model, name, weights, _nothing_to_download)
-        return Backbone(_feature_stages(model), image_size=None)
+        width, divided = BACKBONES[name]
+        return Backbone(width, divided(model), image_size=None)
     if name not in BACKBONES:
         raise InputError(
             f"unknown backbone {name!r}; choose from {', '.join(BACKBONES)}, or give {TIMM}NAME "
@@ -102,7 +106,8 @@ def backbone(name: str, weights: str | None) -> Backbone:
 
     model = models.get_model(name, weights=None)
     load_weights(model, name, weights, download)
-    return Backbone(BACKBONES[name](model))
+    width, divided = BACKBONES[name]
+    return Backbone(width, divided(model))
 
 
 def _nothing_to_download() -> Any:

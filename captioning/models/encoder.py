@@ -7,7 +7,6 @@ and C channels of the last frozen stage.
 import copy
 import math
 from abc import abstractmethod
-from itertools import chain
 
 import torch
 from jaxtyping import Float, UInt8
@@ -106,8 +105,10 @@ class CNNEncoder(Encoder):
                 f"to {len(self.stages)}, or -1 for all, not {trainable_stages}"
             )
         self.pool = nn.AdaptiveAvgPool2d(grid) if grid else nn.Identity()
-        self.register_buffer("mean", torch.tensor(network.mean).view(3, 1, 1) * 255)
-        self.register_buffer("std", torch.tensor(network.std).view(3, 1, 1) * 255)
+        for name, of_images in (("mean", network.mean), ("std", network.std)):
+            # On the CPU even where the model is built without numbers: this takes no time.
+            shares = torch.tensor(of_images, device="cpu").view(3, 1, 1)
+            self.register_buffer(name, shares * 255)
         trained = len(self.stages) if trainable_stages < 0 else trainable_stages
         self.first_trained = max(len(self.stages) - trained, 0)
         self.frozen.requires_grad_(False)
@@ -115,8 +116,7 @@ class CNNEncoder(Encoder):
         self._grids: dict[tuple[int, int], tuple[int, int]] = {}
         self.to(memory_format=torch.channels_last)
         self.train()
-        side = self.image_size or 64
-        _, self.annotation_dim, *_ = self._map_of_nothing(side, side).shape
+        self.annotation_dim = network.width
 
     @property
     def frozen(self) -> nn.ModuleList:
@@ -147,13 +147,21 @@ class CNNEncoder(Encoder):
 
     def forward(self, images: UInt8[Tensor, "B 3 H W"]) -> Float[Tensor, "B L D"]:
         """Annotation vectors, regions in reading order (row by row)."""
-        return self._finished(_begun(images, self.mean, self.std, self.frozen))
+        features = self._finished(_begun(images, self.mean, self.std, self.frozen))
+        height, width = images.shape[2:]
+        self._grids[height, width] = features.shape[2], features.shape[3]
+        return features.flatten(2).transpose(1, 2)
 
     def grid(self, height: int, width: int) -> tuple[int, int]:
-        """Rows and columns of the feature map of an image of so many pixels."""
+        """Rows and columns of the feature map of an image of so many pixels.
+
+        Known without any work once an image of this size has been encoded.
+        """
         if (height, width) not in self._grids:
-            *_, rows, columns = self._map_of_nothing(height, width).shape
-            self._grids[height, width] = rows, columns
+            other = copy.deepcopy(self).eval()  # whose statistics a black image may change
+            with torch.no_grad():
+                other(torch.zeros(1, 3, height, width, dtype=torch.uint8, device=self.mean.device))
+            self._grids |= other._grids
         return self._grids[height, width]
 
     def completed(self, features: Float[Tensor, "B P C"]) -> Float[Tensor, "B L D"]:
@@ -161,12 +169,10 @@ class CNNEncoder(Encoder):
         if self.is_frozen:
             return features
         rows = math.isqrt(features.shape[1])  # as channels last, without a copy
-        return self._finished(features.unflatten(1, (rows, rows)).permute(0, 3, 1, 2))
+        features = features.unflatten(1, (rows, rows)).permute(0, 3, 1, 2)
+        return self._finished(features).flatten(2).transpose(1, 2)
 
-    def _finished(self, features: Float[Tensor, "B C rows columns"]) -> Float[Tensor, "B L D"]:
-        return self._pooled(features).flatten(2).transpose(1, 2)
-
-    def _pooled(self, features: Tensor) -> Float[Tensor, "B D rows columns"]:
+    def _finished(self, features: Tensor) -> Float[Tensor, "B D rows2 columns2"]:
         for stage in self.stages[self.first_trained :]:
             features = stage(features)
         pooled: Tensor = self.pool(features)
@@ -175,15 +181,6 @@ class CNNEncoder(Encoder):
     def folded(self) -> "CNNEncoder":
         """A copy for inference alone that gives the same annotation vectors in less time."""
         return folded(self)
-
-    @torch.no_grad()
-    def _map_of_nothing(self, height: int, width: int) -> Float[Tensor, "1 D rows columns"]:
-        """The feature map's shape, without its numbers and the time that they would take."""
-        tensors = chain(self.parameters(), self.buffers())
-        empty = {id(tensor): torch.empty_like(tensor, device="meta") for tensor in tensors}
-        encoder = copy.deepcopy(self, empty).eval()
-        images = torch.empty(1, 3, height, width, dtype=torch.uint8, device="meta")
-        return encoder._pooled(_begun(images, encoder.mean, encoder.std, encoder.frozen))
 
 
 class FrozenStages(nn.Module):

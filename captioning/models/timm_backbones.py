@@ -46,9 +46,9 @@ def timm_backbone(name: str, weights: str | None) -> Backbone:
     load_weights(model, f"{TIMM}{name}", weights, download)
     model.reset_classifier(0)
     config = model.pretrained_cfg
-    return Backbone(
-        [FeatureMap(model, name)], config["mean"], config["std"], config["input_size"][-1]
-    )
+    stages: list[nn.Module] = [FeatureMap(model, name)]
+    size = config["input_size"][-1]
+    return Backbone(model.num_features, stages, config["mean"], config["std"], size)
 
 
 class FeatureMap(nn.Module):

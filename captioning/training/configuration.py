@@ -9,7 +9,14 @@ from jsonargparse import get_loader, set_loader
 from pytorch_lightning.cli import LightningArgumentParser
 
 from captioning.errors import InputError, UsageError
-from captioning.untrusted import MAX_YAML_BYTES, check_keys, check_yaml, plain, text_of
+from captioning.untrusted import (
+    MAX_YAML_BYTES,
+    check_keys,
+    check_numbers,
+    check_yaml,
+    plain,
+    text_of,
+)
 
 MODE = "bounded_yaml"
 """The mode of jsonargparse's parsers in which nothing is parsed without bounds."""
@@ -27,6 +34,7 @@ def bounded_yaml(text: str) -> Any:
     try:
         value = _load(text)
         check_keys(value)
+        check_numbers(value)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         # Of numbers and dates that Python does not have.
         raise yaml.YAMLError(plain(error)) from None

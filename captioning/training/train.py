@@ -1,6 +1,8 @@
 """`captioning train`: from a YAML file to a trained checkpoint."""
 
+import re
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -161,6 +163,11 @@ class TrainCLI(LightningCLI):
             super().parse_arguments(parser, args)
         except ArgumentError as error:
             raise UsageError(complaint(str(error), known)) from None
+        except OverflowError:  # of jsonargparse, where a float is wanted
+            long = next(each for each in args if re.search(r"\d{300}", each))
+            before = args[max(args.index(long) - 1, 0)]
+            option = (long if long.startswith("--") else before).partition("=")[0]
+            raise UsageError(f"{option}: larger than any number; give a smaller one") from None
         check_parsed(self.config, self.permitted)
         check_ranges(self.config.as_dict())
 
@@ -318,9 +325,17 @@ def told_in_one_line() -> Iterator[None]:
     """Tell the complaints of Lightning and W&B as bad input."""
     try:
         yield
-    except MisconfigurationException as error:
+    except (MisconfigurationException, ValueError) as error:
+        if isinstance(error, ValueError) and not _is_lightnings(error):
+            raise
         reason = " ".join(str(error).split())
         raise InputError(f"the trainer cannot do this: {reason}") from None
     except wandb.errors.Error as error:
         reason = " ".join(str(error).split())
         raise InputError(f"W&B: {reason}; WANDB_MODE=offline trains without it") from None
+
+
+def _is_lightnings(error: Exception) -> bool:
+    """Whether Lightning raised the error itself, and no code that it called."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return str(frame.f_globals.get("__name__")).startswith("pytorch_lightning.")

@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -142,3 +143,13 @@ def test_without_a_compiler_it_goes_on_as_before() -> None:
     done = run(CXX="no-such-compiler", TORCHINDUCTOR_FORCE_DISABLE_CACHES="1")
     assert done.stderr.count("goes on without compiling, which is slower") == 1
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["0", "0"]
+
+
+def test_what_is_compiled_for_each_kind_of_processor_has_a_folder_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(compiled.CACHE, str(tmp_path))
+    for kind in ("AVX512", "AVX2", "AVX2"):
+        monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda kind=kind: kind)
+        compiled._keep_processors_apart()
+    assert os.environ[compiled.CACHE] == str(tmp_path / "avx512" / "avx2")

@@ -40,7 +40,7 @@ def trained_step(encoder: CNNEncoder) -> None:
 @pytest.mark.parametrize("backbone", BACKBONES)
 def test_each_backbone_gives_one_vector_for_each_region(backbone: str) -> None:
     with torch.device("meta"):  # shapes without the time that the numbers take
-        encoder = CNNEncoder(backbone, weights=None)
+        encoder = CNNEncoder(backbone, weights=None).to("meta")
         annotations = encoder(torch.empty(2, 3, 224, 224, dtype=torch.uint8))
     side = {"small": 28, "vgg16": 14, "vgg19": 14}.get(backbone, 7)
     assert annotations.shape == (2, side * side, encoder.annotation_dim)

@@ -86,7 +86,7 @@ def test_a_transformer_gives_its_patch_tokens_on_the_images_own_grid() -> None:
 @pytest.mark.parametrize("name", ["resnet18", "swin_tiny_patch4_window7_224", "convnext_atto"])
 def test_other_networks_give_a_vector_for_each_region(name: str) -> None:
     with torch.device("meta"):  # shapes without the time that the numbers take
-        encoder = CNNEncoder(f"timm/{name}", weights=None)
+        encoder = CNNEncoder(f"timm/{name}", weights=None).eval().to("meta")
         annotations = encoder(torch.empty(1, 3, 224, 224, dtype=torch.uint8))
     assert encoder.grid(224, 224) == (7, 7)
     assert annotations.shape == (1, 49, encoder.annotation_dim)
@@ -100,7 +100,7 @@ def test_an_image_size_that_does_not_fit_is_one_line() -> None:
 
 def test_a_network_without_a_feature_map_is_refused() -> None:
     with pytest.raises(InputError, match="nothing to attend to"):
-        CNNEncoder("timm/pit_ti_224", weights=None)
+        CNNEncoder("timm/pit_ti_224", weights=None).grid(224, 224)
 
 
 def test_an_unknown_name_is_answered_with_some_like_it() -> None:

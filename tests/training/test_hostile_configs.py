@@ -8,6 +8,8 @@ import pytest
 import yaml
 
 from captioning.cli import main
+from captioning.errors import InputError, UsageError
+from captioning.training.train import TrainCLI, train
 
 Capture = pytest.CaptureFixture[str]
 
@@ -262,3 +264,23 @@ def test_a_callback_that_refuses_its_arguments_is_told_in_one_line(
     content = trainer(callbacks=[called("Timer", duration="soon")])
     data = ["--data.reader.init_args.root", str(shapes_data)]
     assert "'soon'" in refusal("train", content, data, capsys)
+
+
+@pytest.mark.parametrize("option", [["--model.learning_rate"], ["--model.learning_rate="]])
+def test_a_number_beyond_all_floats_names_its_option(
+    tiny_config: Path, option: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["captioning"])
+    digits = "9" * 400
+    given = [option[0] + digits] if option[0].endswith("=") else [*option, digits]
+    with pytest.raises(UsageError, match=r"--model\.learning_rate: larger than any number"):
+        TrainCLI(["--config", str(tiny_config), *given])
+
+
+def test_what_lightning_refuses_as_it_starts_is_one_line(
+    tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    options = ["--trainer.val_check_interval", "12", "--trainer.default_root_dir", str(tmp_path)]
+    with pytest.raises(InputError, match=r"trainer cannot do this: .*val_check_interval"):
+        train(["--config", str(tiny_config), *options])
