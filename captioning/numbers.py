@@ -127,7 +127,7 @@ def check(name: str, function: Callable[..., Any], given: Mapping[str, Any]) -> 
         InputError: an argument is of another type or out of its range.
     """
     for parameter, hint in hints(function).items():
-        if parameter in given and (wanted := complaint(hint, given[parameter])):
+        if parameter in given and (wanted := unmet_requirement(hint, given[parameter])):
             raise InputError(f"{name}: {parameter}: give {wanted}, not {shown(given[parameter])}")
 
 
@@ -143,7 +143,7 @@ def hints(function: Callable[..., Any]) -> dict[str, Any]:
     return {p.name: found[p.name] for p in parameters if p.name in found and p.kind not in many}
 
 
-def complaint(hint: Any, value: Any) -> str | None:
+def unmet_requirement(hint: Any, value: Any) -> str | None:
     """What was expected instead of `value`; none where it fits, or nothing is known of `hint`.
 
     Args:
@@ -155,7 +155,7 @@ def complaint(hint: Any, value: Any) -> str | None:
         hint, *extras = get_args(hint)
         bounds = next((extra for extra in extras if isinstance(extra, Range)), None)
     if get_origin(hint) in (Union, types.UnionType):
-        wanted = [complaint(part, value) for part in get_args(hint)]
+        wanted = [unmet_requirement(part, value) for part in get_args(hint)]
         return None if None in wanted else " or ".join(filter(None, wanted))
     if get_origin(hint) is Literal:
         allowed = get_args(hint)
@@ -206,7 +206,7 @@ def option(hint: Any) -> Callable[[str], Any]:
             value = number(text)
         except ValueError:
             value = None
-        if wanted := complaint(hint, value):
+        if wanted := unmet_requirement(hint, value):
             raise argparse.ArgumentTypeError(f"give {wanted}, not {shown(text)}")
         return value
 

@@ -88,7 +88,7 @@ def tiny_config(shapes_data: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest.fixture(scope="session")
 def checkpoint(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What `captioning train` leaves behind; not to be changed by a test."""
-    from captioning.training.train import train
+    from captioning.training.train_cli import train
 
     folder = tmp_path_factory.mktemp("run")
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(io.StringIO()):

@@ -9,7 +9,6 @@ import pytest
 from captioning import allocation
 from captioning.cli.program import main
 from captioning.errors import UsageError
-from captioning.training import train
 
 FAULTS = """
 import resource, torch

@@ -13,9 +13,9 @@ import torch
 import yaml
 
 from captioning.cli import main
-from captioning.data.features import ANNOTATIONS, INDEX
+from captioning.data.feature_cache import ANNOTATIONS, INDEX
 from captioning.data.shapes import write_shapes
-from captioning.training.train import train
+from captioning.training.train_cli import train
 from tests.conftest import save_checkpoint
 
 Capture = pytest.CaptureFixture[str]

@@ -7,11 +7,11 @@ import pytest
 
 from captioning.cli.options import Parser
 from captioning.cli.program import _parser
-from captioning.data.module import CaptionData
+from captioning.data.data_module import CaptionData
 from captioning.data.readers import CaptionTable, Coco
 from captioning.errors import InputError, UsageError
 from captioning.models import CNNEncoder, LSTMDecoder
-from captioning.numbers import BeamWidth, TopP, complaint, option, shown
+from captioning.numbers import BeamWidth, TopP, option, shown, unmet_requirement
 from captioning.search import BeamSearch, Greedy, Sampling
 from captioning.training import CrossEntropy, SelfCritical
 from captioning.training.averaging import ExponentialAverage
@@ -104,18 +104,18 @@ def test_stages_beyond_those_of_the_backbone_are_refused() -> None:
 
 
 def test_the_edges_of_a_range_belong_to_it_unless_it_says_otherwise() -> None:
-    assert [complaint(BeamWidth, value) is None for value in (0, 1, 1000, 1001)] == [
+    assert [unmet_requirement(BeamWidth, value) is None for value in (0, 1, 1000, 1001)] == [
         *(False, True, True, False)
     ]
-    assert [complaint(TopP, value) is None for value in (0.0, 1e-9, 1, 1.1)] == [
+    assert [unmet_requirement(TopP, value) is None for value in (0.0, 1e-9, 1, 1.1)] == [
         *(False, True, True, False)
     ]
 
 
 def test_a_truth_value_is_no_number_and_none_only_where_it_is_allowed() -> None:
-    assert complaint(BeamWidth, True)
-    assert complaint(BeamWidth, None)
-    assert complaint(BeamWidth | None, None) is None
+    assert unmet_requirement(BeamWidth, True)
+    assert unmet_requirement(BeamWidth, None)
+    assert unmet_requirement(BeamWidth | None, None) is None
 
 
 def test_an_option_says_what_it_wants() -> None:

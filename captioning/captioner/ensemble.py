@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from captioning.captioner.captioner import Captioner
 from captioning.captioner.ensemble_decoder import EnsembleDecoder
 from captioning.captioner.joint_encoder import JointEncoder, SideBySide
-from captioning.data.features import fingerprint
+from captioning.data.feature_cache import fingerprint
 from captioning.data.preprocessing import Preprocessing
 from captioning.errors import InputError
 

@@ -15,7 +15,7 @@ def add(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print what is wrong; 1 where anything is."""
-    from captioning.data.check import check
+    from captioning.data.folder_check import check
     from captioning.data.readers import reader_for
 
     result = check(reader_for(options.data), max_pixels=options.max_pixels)

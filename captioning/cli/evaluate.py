@@ -21,7 +21,7 @@ from captioning.terminal import printable
 
 if TYPE_CHECKING:
     from captioning.captioner import Captioner
-    from captioning.data.features import FeatureCache
+    from captioning.data.feature_cache import FeatureCache
     from captioning.data.records import Record
     from captioning.evaluation.grounding import GroundingReport
 
@@ -100,7 +100,7 @@ def _grounded(
     """Whether the model looked at what it named, where the photos and boxes are there to tell."""
     from captioning.data.readers import reader_for
     from captioning.evaluation.grounding import Lexicon, ground
-    from captioning.evaluation.grounding.ground import categories
+    from captioning.evaluation.grounding.measure import categories
 
     if options.features is not None:  # the photos may have gone
         return None
@@ -118,7 +118,7 @@ def _features(
 ) -> "FeatureCache | None":
     """The annotation vectors of the records' images by the captioner's encoder, if wanted."""
     from captioning.captioner.joint_encoder import JointEncoder
-    from captioning.data.features import FeatureCache
+    from captioning.data.feature_cache import FeatureCache
 
     if folder is None:
         return None

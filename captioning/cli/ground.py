@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     """Print the report, and write it with its pictures."""
     from captioning.data.readers import reader_for
     from captioning.evaluation.grounding import Lexicon, ground, table
-    from captioning.evaluation.grounding.ground import categories
+    from captioning.evaluation.grounding.measure import categories
     from captioning.evaluation.split import split_captions
     from captioning.files import made_folder
     from captioning.viewing.grounding_pictures import save_pictures

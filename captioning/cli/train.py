@@ -14,7 +14,7 @@ def add(commands: Commands) -> None:
 
 def run(arguments: list[str]) -> int:
     """Train as the options say, and print where the best checkpoint is."""
-    from captioning.training.train import train
+    from captioning.training.train_cli import train
 
     best = train(arguments)
     if best is not None:

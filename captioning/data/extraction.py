@@ -12,11 +12,11 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from tqdm import tqdm
 
-from captioning.data.features import INDEX, ConstantEncoder, FeatureCache, fingerprint
+from captioning.data.feature_cache import INDEX, ConstantEncoder, FeatureCache, fingerprint
 from captioning.data.preprocessing import Preprocessing
-from captioning.data.processes import decided_by_first, process_and_count, together
-from captioning.data.unfinished import RowWriter, UnfinishedFeatures, locked
-from captioning.data.workers import give_way
+from captioning.data.ranks import decided_by_first_rank, process_and_count, run_on_all_ranks
+from captioning.data.unfinished_features import RowWriter, UnfinishedFeatures, locked
+from captioning.data.worker_priority import lower_priority
 
 
 def feature_cache(
@@ -54,7 +54,7 @@ def feature_cache(
         FeatureCache(folder).check(encoder, preprocessing, images)
         return True
 
-    if not decided_by_first(is_whole):
+    if not decided_by_first_rank(is_whole):
         encoding = _Encoding(encoder, preprocessing, images, batch_size, workers)
         key = fingerprint(encoder, preprocessing)
         features = UnfinishedFeatures(folder, key, images, encoding.shape)
@@ -64,11 +64,11 @@ def feature_cache(
                 lock.enter_context(locked(folder))
                 return None if is_whole() else features.begin()  # whole by now, perhaps
 
-            finished = decided_by_first(begin)
+            finished = decided_by_first_rank(begin)
             if finished is not None:
-                together(features.check_seen)
+                run_on_all_ranks(features.check_seen)
                 sizes = encoding.complete(features, finished)
-                decided_by_first(lambda: features.finish(sizes))
+                decided_by_first_rank(lambda: features.finish(sizes))
     return FeatureCache(folder)
 
 
@@ -105,7 +105,7 @@ class _Encoding:
             self.photos,
             batch_sampler=batches[process::count],
             num_workers=self.workers,
-            worker_init_fn=give_way,
+            worker_init_fn=lower_priority,
             pin_memory=self.device.type == "cuda",
         )
         sizes = dict(finished)
@@ -122,7 +122,7 @@ class _Encoding:
             coming = iter(loader)
             # In step, batch by batch: a photo that one process cannot read stops all of them.
             for _ in range(math.ceil(len(batches) / count)):
-                for written in together(lambda: self._write_next(coming, writer)):
+                for written in run_on_all_ranks(lambda: self._write_next(coming, writer)):
                     sizes |= written
                     progress.update(len(written))
         return sizes

@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from captioning.errors import InputError
-from captioning.numbers import Range, complaint, shown
+from captioning.numbers import Range, shown, unmet_requirement
 
 MEGAPIXELS = 100.0
 """Of more a photo is refused unless a call says otherwise; most cameras stay below it."""
@@ -22,6 +22,6 @@ def pixels_of(megapixels: PhotoMegapixels) -> int:
     Raises:
         InputError: it is not above 0 and at most `MOST_MEGAPIXELS`.
     """
-    if wanted := complaint(PhotoMegapixels, megapixels):
+    if wanted := unmet_requirement(PhotoMegapixels, megapixels):
         raise InputError(f"max_megapixels: give {wanted}, not {shown(megapixels)}")
     return int(megapixels * 1_000_000)

@@ -10,10 +10,10 @@ from tqdm import tqdm
 
 from captioning.captioner import Captioner
 from captioning.data.dataset import Batch, CaptionDataset, collate
-from captioning.data.features import FeatureCache
+from captioning.data.feature_cache import FeatureCache
 from captioning.data.readers import Reader
 from captioning.data.records import Record
-from captioning.data.workers import give_way
+from captioning.data.worker_priority import lower_priority
 from captioning.errors import InputError
 from captioning.inference.batches import seed_batch
 from captioning.inference.run_work import results
@@ -132,7 +132,7 @@ def batches(
         batch_sampler=list(mine.values()),
         num_workers=0 if features else workers,  # a cached example costs less than its way
         collate_fn=collate,
-        worker_init_fn=give_way,
+        worker_init_fn=lower_priority,
         pin_memory=captioner.device.type == "cuda",
     )
     with tqdm(

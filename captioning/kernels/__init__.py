@@ -9,8 +9,8 @@ The environment variable ``CAPTIONING_KERNELS=off`` switches all kernels off.
 
 import os
 
-from captioning.kernels.lstm import FastLSTM
-from captioning.kernels.search import FAST
+from captioning.kernels.fast_lstm import FastLSTM
+from captioning.kernels.fast_search import FAST
 from captioning.models.decoder import Decoder
 from captioning.models.lstm import LSTMDecoder
 from captioning.search.search import Search

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from captioning.kernels.active_rows import PackedWords
-from captioning.kernels.attention import AttentionKernel
+from captioning.kernels.attention_scores import AttentionKernel
 from captioning.kernels.compiled import Compiled
 from captioning.kernels.linear import product, transposed_product
 from captioning.models.attention import masked_softmax

@@ -15,13 +15,13 @@ from captioning.data.images import Upload, read_image
 from captioning.search import Search
 from captioning.serving.batching import Batcher
 from captioning.serving.docs import docs
-from captioning.serving.errors import Refusal, add_errors
 from captioning.serving.form import Answer, CaptionForm, Health
 from captioning.serving.gate import Gate
 from captioning.serving.headers import SafeHeaders
 from captioning.serving.hosts import HostCheck, Hosts
 from captioning.serving.limits import Limits
 from captioning.serving.page import page
+from captioning.serving.refusals import Refusal, add_errors
 from captioning.serving.uploads import UploadRoute
 from captioning.viewing import viewer
 

@@ -25,7 +25,7 @@ READ = 16_384
 """Bytes read at a time; in chunks of one byte each, more of them would block the loop for long."""
 
 LONGEST_REASON = 100
-"""Characters of a parser's complaint, which may quote the client."""
+"""Characters of a parser's message, which may quote the client."""
 
 
 class Stage(Enum):

@@ -8,8 +8,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from captioning.serving.bodies import Bodies
-from captioning.serving.errors import refusal
 from captioning.serving.limits import Limits
+from captioning.serving.refusals import refusal
 
 
 class Gate:

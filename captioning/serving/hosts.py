@@ -15,7 +15,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from captioning.errors import UsageError
-from captioning.serving.errors import refusal
+from captioning.serving.refusals import refusal
 
 AUTHORITY = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?", re.ASCII)
 """A name or an address, and perhaps a port."""

@@ -92,6 +92,32 @@ def check_files(arguments: Sequence[str], groups: Collection[str]) -> None:
             raise UsageError(f"{option}: not a configuration; give its file as --config FILE")
 
 
+def given_options(arguments: Sequence[str]) -> Iterator[str]:
+    """The options on the command line and in its configurations, such as ``model.learning_rate``.
+
+    What a class gets is named as on the command line, without ``init_args``.
+
+    Args:
+        arguments: LightningCLI's, whose files `check_files` has looked through.
+    """
+    for name in _config_files(arguments):
+        yield from _dotted(bounded_yaml(text_of(Path(name), MAX_YAML_BYTES)))
+    for argument in arguments:
+        if argument.startswith("--"):
+            yield argument.partition("=")[0].removeprefix("--").replace("init_args.", "")
+
+
+def _dotted(value: Any, prefix: str = "") -> Iterator[str]:
+    for key, part in value.items():
+        if key in ("class_path", "init_args"):
+            within = prefix
+        else:
+            within = f"{prefix}.{key}" if prefix else str(key)
+            yield within
+        if isinstance(part, dict):
+            yield from _dotted(part, within)
+
+
 def _config_files(arguments: Sequence[str]) -> Iterator[str]:
     for index, argument in enumerate(arguments):
         if argument in ("-c", "--config"):

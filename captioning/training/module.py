@@ -14,13 +14,13 @@ from torch import Tensor, nn
 
 from captioning.captioner import Captioner, load
 from captioning.captioner.checkpoint import captioners_tensors
+from captioning.data.data_module import CaptionData
 from captioning.data.dataset import Batch
-from captioning.data.module import CaptionData
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
 from captioning.integrity import checksum, checksum_of
-from captioning.metrics.captions import validation_metrics
+from captioning.metrics.caption_metric import validation_metrics
 from captioning.models import Decoder, Encoder
 from captioning.numbers import Checked, LearningRate, Share, WeightDecay
 from captioning.search import Search

@@ -9,7 +9,7 @@ reaches no function, and which of those classes fits a field is for the field's 
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
-from inspect import isroutine
+from inspect import isfunction, isroutine, signature
 from types import ModuleType
 from typing import Any
 
@@ -97,6 +97,22 @@ def check_parsed(value: Any, permitted: Collection[str], key: str = "") -> None:
             check_parsed(part, permitted, key)
     elif isroutine(value) or isinstance(value, partial):
         raise UsageError(f"{key}: a function, which a configuration may not name; give a class")
+
+
+def arguments_of_classes(permitted: Iterable[str]) -> set[str]:
+    """The names of all arguments of our own classes and the user's, for suggestions.
+
+    Args:
+        permitted: the paths of classes.
+    """
+    names: set[str] = set()
+    for path in permitted:
+        module, _, name = path.rpartition(".")
+        if path.partition(".")[0] not in PACKAGES - {"captioning"}:
+            made = vars(getattr(sys.modules[module], name)).get("__init__")
+            if isfunction(made):
+                names |= signature(made).parameters.keys() - {"self", "args", "kwargs"}
+    return names
 
 
 def _classes(modules: Sequence[str]) -> Iterator[type]:

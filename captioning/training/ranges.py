@@ -6,7 +6,7 @@ from importlib import import_module
 from numbers import Real
 from typing import Annotated, Any, Literal
 
-from captioning.data.module import CaptionData
+from captioning.data.data_module import CaptionData
 from captioning.errors import UsageError
 from captioning.numbers import (
     Count,
@@ -15,9 +15,9 @@ from captioning.numbers import (
     ProcessCount,
     Range,
     Seed,
-    complaint,
     hints,
     shown,
+    unmet_requirement,
 )
 from captioning.training.module import CaptioningModule
 from captioning.training.pictures import ValidationTable
@@ -77,7 +77,7 @@ def check_ranges(config: Mapping[str, Any]) -> None:
         UsageError: there is one.
     """
     for key, value, hint in _numbers(config):
-        if wanted := complaint(hint, value):
+        if wanted := unmet_requirement(hint, value):
             raise UsageError(f"{key}: give {wanted}, not {shown(value)}")
     devices = config["trainer"]["devices"]
     if isinstance(devices, str) and not DEVICES.fullmatch(devices):

@@ -15,6 +15,7 @@ from captioning.captioner.caption import Caption
 from captioning.data.images import read_image
 from captioning.data.megapixels import MAX_PIXELS
 from captioning.evaluation.grounding import GroundingReport, Look
+from captioning.evaluation.grounding.grounding_report import Group
 from captioning.evaluation.grounding.looks import (
     GAUSSIAN,
     IN_BOX,
@@ -23,10 +24,9 @@ from captioning.evaluation.grounding.looks import (
     SOURCES,
     UNIFORM,
 )
-from captioning.evaluation.grounding.report import Group
 from captioning.files import written_whole
-from captioning.viewing.lettering import drawable
 from captioning.viewing.overlay import DOTS_PER_INCH, word_pictures
+from captioning.viewing.text_drawing import drawable
 
 WORDS = 12
 """Words in the plot, the most frequent ones."""

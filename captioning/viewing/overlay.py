@@ -18,7 +18,7 @@ from torch import Tensor
 
 from captioning.captioner.caption import Caption
 from captioning.files import written_whole
-from captioning.viewing.lettering import FONT, drawable, fit
+from captioning.viewing.text_drawing import FONT, drawable, fit
 
 Photo = Image.Image | UInt8[np.ndarray, "H W 3"]
 Picture = UInt8[np.ndarray, "height width 3"]

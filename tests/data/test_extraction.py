@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from captioning.data.extraction import feature_cache
-from captioning.data.features import ANNOTATIONS, INDEX, FeatureCache
+from captioning.data.feature_cache import ANNOTATIONS, INDEX, FeatureCache
 from captioning.data.images import read_image
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.records import Record
-from captioning.data.unfinished import UNFINISHED, locked
+from captioning.data.unfinished_features import UNFINISHED, locked
 from captioning.errors import InputError
 from captioning.models import CNNEncoder
 
@@ -68,7 +68,7 @@ def interrupted(folder: Path, photos: list[Path]) -> None:
 
 
 HALF_A_ROW = """
-from captioning.data.unfinished import RowWriter
+from captioning.data.unfinished_features import RowWriter
 write = RowWriter._write_at
 rows = []
 
@@ -83,29 +83,29 @@ RowWriter._write_at = _write_at
 """
 
 BEFORE_THE_JOURNAL = """
-from captioning.data import unfinished
+from captioning.data import unfinished_features
 rows = []
 
-class DyingWriter(unfinished.RowWriter):
+class DyingWriter(unfinished_features.RowWriter):
     def _write_at(self, offset, content):
         super()._write_at(offset, content)
         rows.append(offset)
         if len(rows) == 4:
             os.kill(os.getpid(), signal.SIGKILL)
 
-unfinished.RowWriter = DyingWriter
+unfinished_features.RowWriter = DyingWriter
 """
 
 BEFORE_THE_INDEX = """
-from captioning.data import unfinished
-write_json = unfinished.write_json
+from captioning.data import unfinished_features
+write_json = unfinished_features.write_json
 
 def dying_write_json(path, value):
     if path.name == "index.json":
         os.kill(os.getpid(), signal.SIGKILL)
     write_json(path, value)
 
-unfinished.write_json = dying_write_json
+unfinished_features.write_json = dying_write_json
 """
 
 
@@ -203,7 +203,8 @@ def test_unfinished_features_of_other_photos_are_refused(photos: list[Path], fol
 
 def test_no_two_writers_mix(photos: list[Path], folder: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from captioning.data.unfinished import locked\n"
+        "import sys; from pathlib import Path\n"
+        "from captioning.data.unfinished_features import locked\n"
         f"with locked(Path({str(folder)!r})): print(flush=True), sys.stdin.read()"
     )
     command = [sys.executable, "-c", program]

@@ -8,10 +8,10 @@ import yaml
 from torch import Tensor
 
 from captioning.cli import main
+from captioning.data.data_module import CaptionData
 from captioning.data.dataset import CaptionDataset
 from captioning.data.extraction import feature_cache
-from captioning.data.features import FeatureCache
-from captioning.data.module import CaptionData
+from captioning.data.feature_cache import FeatureCache
 from captioning.data.preprocessing import MirroredPreprocessing, Preprocessing
 from captioning.data.readers import Coco
 from captioning.data.records import Record

@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from captioning.data.module import CaptionData
+from captioning.data.data_module import CaptionData
 from captioning.data.readers import Coco
 from captioning.data.tokenizers import TokenizerName, tokenizer
 from captioning.data.tokens import tokenize

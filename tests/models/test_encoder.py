@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torchvision import models
 from torchvision.transforms import v2
 
-from captioning.data.features import fingerprint
+from captioning.data.feature_cache import fingerprint
 from captioning.data.preprocessing import Preprocessing
 from captioning.errors import InputError
 from captioning.models import BACKBONES, CNNEncoder, Encoder

@@ -14,7 +14,7 @@ from captioning.cli import main
 from captioning.data.records import Record
 from captioning.errors import InputError
 from captioning.models import CNNEncoder
-from captioning.training.train import train
+from captioning.training.train_cli import train
 
 timm = pytest.importorskip("timm", reason="timm is not installed")
 

@@ -9,7 +9,7 @@ from captioning.metrics import registry
 from captioning.metrics.registry import Metric
 from captioning.metrics.scores import Scores
 from captioning.training.module import CaptioningModule
-from captioning.training.train import train
+from captioning.training.train_cli import train
 
 Train = Callable[..., Path]
 

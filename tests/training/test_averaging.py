@@ -11,11 +11,11 @@ import yaml
 
 from captioning.captioner import load
 from captioning.cli import main
-from captioning.data.features import FeatureCache
+from captioning.data.feature_cache import FeatureCache
 from captioning.training.averaging import ExponentialAverage
 from captioning.training.module import CaptioningModule
 from captioning.training.pictures import ValidationTable
-from captioning.training.train import train
+from captioning.training.train_cli import train
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ import pytest
 import yaml
 from PIL import Image
 
-from captioning.training.train import train
+from captioning.training.train_cli import train
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
 

@@ -9,7 +9,7 @@ import yaml
 
 from captioning.cli import main
 from captioning.errors import InputError, UsageError
-from captioning.training.train import TrainCLI, train
+from captioning.training.train_cli import TrainCLI, train
 
 Capture = pytest.CaptureFixture[str]
 
@@ -238,7 +238,7 @@ def build(*arguments, **options):
 def test_an_imported_module_s_decoder_is_built(folder: Path, capsys: Capture) -> None:
     (folder / "own_decoder.py").write_text(OWN.format(name="Own"))
     content, options = decoder("own_decoder.Own", hidden_dim=8), ["--import", "own_decoder"]
-    assert "--import own_decoder" in refusal("train", content, [], capsys)
+    assert "needs --import MODULE" in refusal("train", content, [], capsys)
     assert "no_such_folder" in refusal("train", content, options, capsys)
 
 

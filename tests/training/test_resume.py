@@ -52,7 +52,7 @@ def test_resuming_after_a_kill_equals_never_stopping(
 import os, signal, torch
 torch.set_num_threads(1)  # as in this process: another number adds up in another order
 from captioning.training.module import CaptioningModule
-from captioning.training.train import train
+from captioning.training.train_cli import train
 
 whole = CaptioningModule.training_step
 

@@ -14,7 +14,7 @@ import yaml
 from captioning.captioner import load
 from captioning.errors import InputError
 from captioning.training.module import CaptioningModule
-from captioning.training.train import train
+from captioning.training.train_cli import train
 from tests.training.conftest import Train, assert_same_training, saved, with_scores
 
 

@@ -9,7 +9,7 @@ from captioning.data.records import ImageObject
 from captioning.errors import InputError
 from captioning.evaluation.grounding import GroundingReport, Look, Mention
 from captioning.evaluation.grounding.areas import Place
-from captioning.evaluation.grounding.report import Named
+from captioning.evaluation.grounding.grounding_report import Named
 from captioning.viewing.grounding_pictures import draw_looks, draw_scores, save_pictures
 
 

@@ -10,7 +10,7 @@ from PIL import Image
 
 from captioning.captioner.caption import Caption
 from captioning.errors import InputError
-from captioning.viewing import lettering
+from captioning.viewing import text_drawing
 from captioning.viewing.overlay import attention_map, draw, save, word_pictures
 
 WIDE, TALL = (300, 200), (160, 400)
@@ -149,12 +149,12 @@ def test_no_word_makes_matplotlib_warn(word: str) -> None:
 
 
 def test_what_no_font_has_becomes_a_white_square(monkeypatch: pytest.MonkeyPatch) -> None:
-    fonts = [font for font in lettering.fontManager.ttflist if font.name == lettering.FONT]
-    monkeypatch.setattr(lettering.fontManager, "ttflist", fonts)
-    lettering._fonts.cache_clear()
-    words, families = lettering.drawable(["a🐶b", "\N{WHITE SMILING FACE}\ufe0f"])
-    lettering._fonts.cache_clear()
-    assert (words, families) == (["a□b", "\N{WHITE SMILING FACE}"], (lettering.FONT,))
+    fonts = [font for font in text_drawing.fontManager.ttflist if font.name == text_drawing.FONT]
+    monkeypatch.setattr(text_drawing.fontManager, "ttflist", fonts)
+    text_drawing._fonts.cache_clear()
+    words, families = text_drawing.drawable(["a🐶b", "\N{WHITE SMILING FACE}\ufe0f"])
+    text_drawing._fonts.cache_clear()
+    assert (words, families) == (["a□b", "\N{WHITE SMILING FACE}"], (text_drawing.FONT,))
 
 
 def test_a_long_word_does_not_run_into_its_probability() -> None:

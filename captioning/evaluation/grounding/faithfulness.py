@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from captioning.data.vocabulary import PAD
-from captioning.evaluation.grounding.looks import Falls
+from captioning.evaluation.grounding.looks import OcclusionDrops
 from captioning.models.decoder import Decoder
 from captioning.search.search import NEVER
 
@@ -24,14 +24,14 @@ ROWS = 128
 """Phrases with hidden regions that pass the decoder at a time; a memory of some 100 MB."""
 
 
-def falls(
+def occlusion_drops(
     decoder: Decoder,
     annotations: Float[Tensor, "B L D"],
     tokens: Int[Tensor, "B S"],
     phrases: Sequence[tuple[int, int, int]],
     weights: Float[Tensor, "P L"],
     generator: torch.Generator,
-) -> list[Falls]:
+) -> list[OcclusionDrops]:
     """What each phrase's probability is, and how it falls where regions are hidden.
 
     The words before the phrase are given, and the regions are hidden from the first of them on, so
@@ -69,7 +69,7 @@ def falls(
     ).view(len(phrases), -1)
     whole, without, at_random = probabilities[:, 0], probabilities[:, 1], probabilities[:, 2:]
     columns = (whole, whole - without, (whole[:, None] - at_random).mean(dim=1))
-    return [Falls(*row) for row in torch.stack(columns, dim=1).tolist()]
+    return [OcclusionDrops(*row) for row in torch.stack(columns, dim=1).tolist()]
 
 
 def _most_attended(weights: Float[Tensor, "P L"]) -> Bool[Tensor, "P L"]:

@@ -28,7 +28,7 @@ MODEL, UNIFORM, GAUSSIAN = SOURCES = ("model", "uniform", "Gaussian")
 Weights = Float[np.ndarray, "rows columns"]
 
 
-class Falls(NamedTuple):
+class OcclusionDrops(NamedTuple):
     """How probable a mention's words were, and what hiding regions took from that.
 
     Attributes:
@@ -55,7 +55,7 @@ class Look:
         place: where the objects are that may be meant.
         crop: what the model saw of the photo, in its pixels; the cells cover it.
         size: width and height of the photo in pixels.
-        falls: what hiding regions does; None where that was not tried.
+        drops: what hiding regions does; None where that was not tried.
     """
 
     image_id: int | str
@@ -65,7 +65,7 @@ class Look:
     place: Place
     crop: Box
     size: tuple[int, int]
-    falls: Falls | None = None
+    drops: OcclusionDrops | None = None
 
     @cached_property
     def scores(self) -> Mapping[str, dict[str, float]]:

@@ -6,7 +6,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from captioning.data.vocabulary import BOS, EOS, PAD
-from captioning.evaluation.grounding.faithfulness import DRAWS, falls
+from captioning.evaluation.grounding.faithfulness import DRAWS, occlusion_drops
 from captioning.models import Decoder, LSTMDecoder
 from captioning.models.decoder import Memory, State, Step
 
@@ -53,7 +53,7 @@ class Naming(Blind):
 
 
 def test_a_decoder_that_ignores_its_context_loses_nothing(annotations: Tensor) -> None:
-    for found in falls(Blind(5, 8), annotations, TOKENS, PHRASES, peaked(6), generator()):
+    for found in occlusion_drops(Blind(5, 8), annotations, TOKENS, PHRASES, peaked(6), generator()):
         assert found.probability > 0
         assert found[1:] == pytest.approx((0, 0), abs=1e-12)
 
@@ -62,7 +62,9 @@ def test_hiding_the_one_region_that_matters_takes_all_it_gave() -> None:
     annotations = torch.zeros(1, 100, 5, dtype=torch.double)
     annotations[0, 1, 0] = 3.0
     tokens = torch.tensor([[BOS, 4, EOS]])
-    [found] = falls(Naming(5, 8), annotations, tokens, [(0, 0, 1)], peaked(100)[:1], generator())
+    [found] = occlusion_drops(
+        Naming(5, 8), annotations, tokens, [(0, 0, 1)], peaked(100)[:1], generator()
+    )
     # Of eight words PAD, BOS and UNK are never generated.
     whole, without = torch.tensor([3.0, 0.0]).double().exp().unbind()
     assert found.probability == pytest.approx((whole / (whole + 4)).item())
@@ -73,7 +75,7 @@ def test_hiding_the_one_region_that_matters_takes_all_it_gave() -> None:
 def test_the_probability_of_a_phrase_is_that_of_its_words_in_turn(
     decoder: LSTMDecoder, annotations: Tensor
 ) -> None:
-    found = falls(decoder, annotations, TOKENS, PHRASES, peaked(6), generator())
+    found = occlusion_drops(decoder, annotations, TOKENS, PHRASES, peaked(6), generator())
     logits, _ = decoder(annotations, TOKENS[:, None, :-1])
     logits[..., [PAD, BOS, 3]] = -torch.inf
     shares = logits[:, 0].softmax(dim=-1)
@@ -85,7 +87,7 @@ def test_the_fewest_regions_that_hold_half_of_the_attention_are_hidden(
     decoder: LSTMDecoder, annotations: Tensor
 ) -> None:
     weights = torch.tensor([[0.1, 0.3, 0.1, 0.1, 0.3, 0.1]], dtype=torch.double)
-    [found] = falls(decoder, annotations, TOKENS, [(2, 0, 1)], weights, generator())
+    [found] = occlusion_drops(decoder, annotations, TOKENS, [(2, 0, 1)], weights, generator())
     mask = torch.tensor([[True, False, True, True, False, True]])
     shares = []
     for seen in (None, mask):
@@ -97,9 +99,9 @@ def test_the_fewest_regions_that_hold_half_of_the_attention_are_hidden(
 
 def test_phrases_together_are_as_phrases_alone(decoder: LSTMDecoder, annotations: Tensor) -> None:
     weights, shared = peaked(6), generator()
-    together = falls(decoder, annotations, TOKENS, PHRASES, weights, generator())
+    together = occlusion_drops(decoder, annotations, TOKENS, PHRASES, weights, generator())
     alone = [
-        falls(decoder, annotations, TOKENS, [phrase], weights[n : n + 1], shared)[0]
+        occlusion_drops(decoder, annotations, TOKENS, [phrase], weights[n : n + 1], shared)[0]
         for n, phrase in enumerate(PHRASES)
     ]
     for one, other in zip(together, alone, strict=True):
@@ -110,7 +112,7 @@ def test_what_follows_a_phrase_does_not_matter(decoder: LSTMDecoder, annotations
     changed = TOKENS.clone()
     changed[0, 2:] = torch.tensor([7, EOS, PAD, PAD])
     pair = [
-        falls(decoder, annotations, tokens, PHRASES[:1], peaked(6)[:1], generator())[0]
+        occlusion_drops(decoder, annotations, tokens, PHRASES[:1], peaked(6)[:1], generator())[0]
         for tokens in (TOKENS, changed)
     ]
     assert pair[0] == pytest.approx(pair[1])
@@ -119,7 +121,7 @@ def test_what_follows_a_phrase_does_not_matter(decoder: LSTMDecoder, annotations
 def test_never_are_all_regions_hidden(decoder: LSTMDecoder, annotations: Tensor) -> None:
     one = annotations[:, :1]
     weights = torch.ones(len(PHRASES), 1, dtype=torch.double)
-    for found in falls(decoder, one, TOKENS, PHRASES, weights, generator()):
+    for found in occlusion_drops(decoder, one, TOKENS, PHRASES, weights, generator()):
         assert found[1:] == pytest.approx((0, 0), abs=1e-12)
 
 
@@ -127,7 +129,7 @@ def test_random_regions_are_drawn_several_times_by_the_seed(
     decoder: LSTMDecoder, annotations: Tensor
 ) -> None:
     found = [
-        falls(decoder, annotations, TOKENS, PHRASES, peaked(6), generator(seed))[0]
+        occlusion_drops(decoder, annotations, TOKENS, PHRASES, peaked(6), generator(seed))[0]
         for seed in (0, 0, 1)
     ]
     assert DRAWS > 1

@@ -18,10 +18,10 @@ from captioning.data.tokens import tokenize
 from captioning.data.vocabulary import PAD
 from captioning.errors import InputError
 from captioning.evaluation.grounding.areas import Place
-from captioning.evaluation.grounding.faithfulness import falls
+from captioning.evaluation.grounding.faithfulness import occlusion_drops
+from captioning.evaluation.grounding.grounding_report import GroundingReport, Named
 from captioning.evaluation.grounding.lexicon import Lexicon
 from captioning.evaluation.grounding.looks import Look
-from captioning.evaluation.grounding.report import GroundingReport, Named
 from captioning.inference.batches import cut, read_ahead
 
 
@@ -176,7 +176,7 @@ def _tried(
     if not looks or forced.weights.shape[2] != regions:  # of an ensemble whose grids differ
         return [look for _, look in looks]
     weights = np.stack([look.weights for _, look in looks]).reshape(len(looks), regions)
-    found = falls(
+    found = occlusion_drops(
         captioner.decoder,
         forced.annotations,
         forced.tokens,
@@ -184,4 +184,4 @@ def _tried(
         torch.from_numpy(weights).to(captioner.device, forced.weights.dtype),
         generator,
     )
-    return [replace(look, falls=each) for (_, look), each in zip(looks, found, strict=True)]
+    return [replace(look, drops=each) for (_, look), each in zip(looks, found, strict=True)]

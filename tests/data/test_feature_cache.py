@@ -7,10 +7,10 @@ import pytest
 import pytorch_lightning as pl
 import torch
 
+from captioning.data.data_module import CaptionData
 from captioning.data.extraction import feature_cache
-from captioning.data.features import ANNOTATIONS, INDEX, FeatureCache
+from captioning.data.feature_cache import ANNOTATIONS, INDEX, FeatureCache
 from captioning.data.images import read_image
-from captioning.data.module import CaptionData
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.readers import Coco
 from captioning.data.records import Record

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 
 from captioning.data.dataset import Batch, CaptionDataset, collate, sided
 from captioning.data.extraction import feature_cache
-from captioning.data.features import ConstantEncoder, FeatureCache
+from captioning.data.feature_cache import ConstantEncoder, FeatureCache
 from captioning.data.megapixels import MEGAPIXELS, PhotoMegapixels, pixels_of
 from captioning.data.preprocessing import MirroredPreprocessing, Preprocessing
 from captioning.data.readers import Reader
@@ -17,7 +17,7 @@ from captioning.data.records import Record
 from captioning.data.sampler import SeededSampler
 from captioning.data.tokenizers import TokenizerName
 from captioning.data.vocabulary import Vocabulary
-from captioning.data.workers import give_way
+from captioning.data.worker_priority import lower_priority
 from captioning.errors import InputError
 from captioning.numbers import (
     BatchSize,
@@ -234,7 +234,7 @@ class CaptionData(Checked, pl.LightningDataModule):
             num_workers=workers,
             persistent_workers=workers > 0,
             collate_fn=collate,
-            worker_init_fn=give_way,
+            worker_init_fn=lower_priority,
             pin_memory=self.trainer is not None
             and self.trainer.num_devices > 0
             and self.trainer.strategy.root_device.type == "cuda",

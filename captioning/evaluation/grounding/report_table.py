@@ -2,15 +2,7 @@
 
 import math
 
-from captioning.evaluation.grounding.looks import (
-    IN_BOX,
-    IN_MASK,
-    MEASURES,
-    MODEL,
-    POINTING,
-    SOURCES,
-)
-from captioning.evaluation.grounding.report import (
+from captioning.evaluation.grounding.grounding_report import (
     ATTENDED,
     PROBABILITY,
     RANDOM,
@@ -18,6 +10,14 @@ from captioning.evaluation.grounding.report import (
     Estimate,
     GroundingReport,
     Group,
+)
+from captioning.evaluation.grounding.looks import (
+    IN_BOX,
+    IN_MASK,
+    MEASURES,
+    MODEL,
+    POINTING,
+    SOURCES,
 )
 from captioning.metrics.bootstrap import LEVEL
 from captioning.terminal import printable

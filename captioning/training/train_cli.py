@@ -25,7 +25,7 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
 from captioning.allocation import keep_freed_memory
 from captioning.captioner.device import fast_precision
-from captioning.data.module import CaptionData
+from captioning.data.data_module import CaptionData
 from captioning.errors import InputError, UsageError
 from captioning.files import made_folder, remove_unfinished, written_whole
 from captioning.kernels import on_by_default
@@ -38,15 +38,16 @@ from captioning.training.callbacks import (
     SeededSteps,
 )
 from captioning.training.checkpoint_io import WholeCheckpoints
-from captioning.training.complaints import complaint, first_cause
 from captioning.training.configuration import (
     MODE,
     ConfigurationParser,
     check_files,
+    given_options,
 )
 from captioning.training.loggers import EveryStepOnce, loggers, wandb_within
 from captioning.training.module import CaptioningModule
-from captioning.training.permitted import check_parsed, permit
+from captioning.training.option_errors import first_cause, one_line
+from captioning.training.permitted import arguments_of_classes, check_parsed, permit
 from captioning.training.pictures import ValidationTable
 from captioning.training.progress import Progress
 from captioning.training.quiet import quiet
@@ -154,15 +155,15 @@ class TrainCLI(LightningCLI):
         """Read the options.
 
         Raises:
-            UsageError: an option that there is not, or a value that does not fit, or a number
-                that is out of its range.
+            UsageError: an unknown option, or a value that does not fit or is out of its range.
         """
         known = [action.dest for action in parser._actions]
         check_files(args, {name.partition(".")[0] for name in known if "." in name})
         try:
             super().parse_arguments(parser, args)
         except ArgumentError as error:
-            raise UsageError(complaint(str(error), known)) from None
+            names = {*known, *arguments_of_classes(self.permitted)}
+            raise UsageError(one_line(str(error), given_options(args), names)) from None
         except OverflowError:  # of jsonargparse, where a float is wanted
             long = next(each for each in args if re.search(r"\d{300}", each))
             before = args[max(args.index(long) - 1, 0)]
@@ -284,7 +285,7 @@ def train(arguments: list[str]) -> Path | None:
         KeyboardInterrupt: with a message that says how to go on.
     """
     keep_freed_memory()
-    with quiet(), told_in_one_line():
+    with quiet(), as_one_line():
         cli = TrainCLI(arguments)
         if cli.is_trial:
             cli.trainer.fit(cli.model, cli.datamodule)
@@ -321,7 +322,7 @@ def _fit(cli: TrainCLI, resumed: Path | None) -> None:
 
 
 @contextmanager
-def told_in_one_line() -> Iterator[None]:
+def as_one_line() -> Iterator[None]:
     """Tell the complaints of Lightning and W&B as bad input."""
     try:
         yield

@@ -26,7 +26,7 @@ from typing import TextIO
 import numpy as np
 from jaxtyping import Float16
 
-from captioning.data.features import ANNOTATIONS, INDEX, REMEDY, has_changed, place
+from captioning.data.feature_cache import ANNOTATIONS, INDEX, REMEDY, has_changed, place
 from captioning.errors import InputError
 from captioning.files import made_folder, remove_unfinished, write_json, written_whole
 from captioning.untrusted import read_json
@@ -41,7 +41,7 @@ class UnfinishedFeatures:
 
     Args:
         folder: where they will be.
-        fingerprint: see `captioning.data.features.fingerprint`.
+        fingerprint: see `captioning.data.feature_cache.fingerprint`.
         images: paths of the photos, in the order of the rows.
         shape: L and D.
     """

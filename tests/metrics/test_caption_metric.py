@@ -16,7 +16,7 @@ from torchmetrics import MetricCollection
 from captioning.data.tokens import tokenize
 from captioning.metrics import registry
 from captioning.metrics.bleu import bleu_scores
-from captioning.metrics.captions import CaptionMetric, validation_metrics
+from captioning.metrics.caption_metric import CaptionMetric, validation_metrics
 from captioning.metrics.cider import DocumentFrequencies, cider_scores
 from captioning.metrics.registry import METRICS, Metric
 from captioning.metrics.rouge import rouge_scores

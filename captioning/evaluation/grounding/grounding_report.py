@@ -202,7 +202,7 @@ def _pairs(looks: Sequence[Look]) -> dict[str, Pair]:
     }
     for measure, name in TIMES.items():
         pairs[name] = (pairs[measure][0], pairs[f"{measure}, {UNIFORM}"][0])
-    tried = [look.falls or (np.nan,) * 3 for look in looks]
+    tried = [look.drops or (np.nan,) * 3 for look in looks]
     for name, column in zip((PROBABILITY, ATTENDED, RANDOM), zip(*tried, strict=True), strict=True):
         pairs[name] = pair(column)
     return pairs
@@ -241,7 +241,7 @@ def _as_json(look: Look) -> dict[str, Any]:
         source: {name: value for name, value in measures.items() if not np.isnan(value)}
         for source, measures in look.scores.items()
     }
-    hidden = {} if look.falls is None else {"falls": look.falls._asdict()}
+    hidden = {} if look.drops is None else {"falls": look.drops._asdict()}
     return {
         "image_id": look.image_id,
         "word": look.mention.name,

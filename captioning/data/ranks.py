@@ -17,7 +17,7 @@ def process_and_count() -> tuple[int, int]:
     return distributed.get_rank(), distributed.get_world_size()
 
 
-def together(step: Callable[[], Result]) -> list[Result]:
+def run_on_all_ranks(step: Callable[[], Result]) -> list[Result]:
     """Do a step in every process and wait for all; each gets the results of all, in order.
 
     What fails in one process fails in all, so that none waits for one that has given up.
@@ -49,10 +49,10 @@ def together(step: Callable[[], Result]) -> list[Result]:
     return [result for result, _ in outcomes]
 
 
-def decided_by_first(decide: Callable[[], Result]) -> Result:
+def decided_by_first_rank(decide: Callable[[], Result]) -> Result:
     """What the first process decides, in all of them.
 
     Raises:
         InputError: it could not decide, for this reason.
     """
-    return together(lambda: decide() if process_and_count()[0] == 0 else None)[0]  # type: ignore[return-value]
+    return run_on_all_ranks(lambda: decide() if process_and_count()[0] == 0 else None)[0]  # type: ignore[return-value]

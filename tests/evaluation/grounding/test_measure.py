@@ -14,8 +14,8 @@ from captioning.data.records import ImageObject, Record
 from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
 from captioning.evaluation.grounding import GroundingReport, Lexicon, ground, table
+from captioning.evaluation.grounding.grounding_report import ATTENDED, PROBABILITY, RANDOM
 from captioning.evaluation.grounding.looks import MODEL, UNIFORM
-from captioning.evaluation.grounding.report import ATTENDED, PROBABILITY, RANDOM
 from captioning.models import AdditiveAttention, LSTMDecoder
 
 KINDS = Lexicon({kind: [kind] for kind in ("circle", "square", "triangle", "star", "cross")})
@@ -51,11 +51,11 @@ def test_words_of_one_name_look_where_they_look_on_average(
     single = Lexicon({"circle": ["circle", "red"]})
     red, circle = ground(captioner, [record], {7: "a red circle"}, single).looks
     np.testing.assert_allclose(whole.weights, (red.weights + circle.weights) / 2)
-    assert whole.falls is not None
-    assert red.falls is not None
-    assert circle.falls is not None
-    product = red.falls.probability * circle.falls.probability
-    assert whole.falls.probability == pytest.approx(product)
+    assert whole.drops is not None
+    assert red.drops is not None
+    assert circle.drops is not None
+    product = red.drops.probability * circle.drops.probability
+    assert whole.drops.probability == pytest.approx(product)
 
 
 def test_uniform_attention_scores_as_the_uniform_baseline(
@@ -125,7 +125,7 @@ def test_an_ensemble_of_different_grids_is_grounded_without_hiding_regions(
     both = ensemble([captioner, finer], ["coarse", "fine"])
     [look] = grounded(both, record, "a circle").looks
     assert look.weights.shape == (8, 8)
-    assert look.falls is None
+    assert look.drops is None
 
 
 def test_words_are_looked_up_one_by_one_whatever_tokenizer_the_model_learnt_by(

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from captioning.data.workers import give_way
+from captioning.data.worker_priority import lower_priority
 
 
 class Niceness(Dataset[Tensor]):
@@ -18,5 +18,5 @@ class Niceness(Dataset[Tensor]):
 
 
 def test_a_worker_lets_the_process_that_computes_go_first() -> None:
-    [niceness] = DataLoader(Niceness(), num_workers=1, worker_init_fn=give_way)
+    [niceness] = DataLoader(Niceness(), num_workers=1, worker_init_fn=lower_priority)
     assert niceness.item() == min(os.nice(0) + 10, 19)

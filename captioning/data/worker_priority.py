@@ -3,7 +3,7 @@
 import os
 
 
-def give_way(worker: int) -> None:
+def lower_priority(worker: int) -> None:
     """Let the process that computes go first; a `worker_init_fn` of torch's DataLoader.
 
     A step's threads wait for each other at every layer, so a reader that takes the core of one of

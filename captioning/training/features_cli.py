@@ -7,7 +7,7 @@ import pytorch_lightning as pl
 
 from captioning.errors import UsageError
 from captioning.training.quiet import quiet
-from captioning.training.train import TrainCLI, told_in_one_line
+from captioning.training.train_cli import TrainCLI, as_one_line
 
 WHERE = ("accelerator", "devices", "num_nodes", "strategy", "plugins")
 """The trainer's options that say on what, and in how many processes."""
@@ -44,7 +44,7 @@ def features(arguments: list[str]) -> Path | None:
     """Write the features of a training, or find that all of them are there.
 
     Args:
-        arguments: the options of `captioning.training.train.train`.
+        arguments: the options of `captioning.training.train_cli.train`.
 
     Returns:
         Their folder; none in all processes but the first.
@@ -54,7 +54,7 @@ def features(arguments: list[str]) -> Path | None:
             trained, or the folder holds something else.
         KeyboardInterrupt: with a message that says how to go on.
     """
-    with quiet(), told_in_one_line():
+    with quiet(), as_one_line():
         cli = FeaturesCLI(arguments)
         try:
             # Lightning sets the data up in every process, which is all that is wanted.

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 
-from captioning.data.module import CaptionData
+from captioning.data.data_module import CaptionData
 from captioning.data.readers import Coco
 from captioning.data.shapes import write_shapes
 

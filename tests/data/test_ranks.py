@@ -4,36 +4,36 @@ from pathlib import Path
 
 import pytest
 
-from captioning.data.processes import decided_by_first, process_and_count, together
+from captioning.data.ranks import decided_by_first_rank, process_and_count, run_on_all_ranks
 
 
 def test_one_process_is_together_with_itself() -> None:
     assert process_and_count() == (0, 1)
-    assert together(lambda: 3) == [3]
-    assert decided_by_first(lambda: None) is None
+    assert run_on_all_ranks(lambda: 3) == [3]
+    assert decided_by_first_rank(lambda: None) is None
 
 
 def test_one_process_raises_what_the_step_raises() -> None:
     with pytest.raises(ZeroDivisionError):
-        together(lambda: 1 // 0)
+        run_on_all_ranks(lambda: 1 // 0)
 
 
 PROGRAM = """
 import sys
 from torch import distributed
-from captioning.data.processes import decided_by_first, together
+from captioning.data.ranks import decided_by_first_rank, run_on_all_ranks
 from captioning.errors import InputError
 
 rank = int(sys.argv[1])
 distributed.init_process_group("gloo", init_method=sys.argv[2], rank=rank, world_size=2)
-print(together(lambda: rank * 10), decided_by_first(lambda: f"by {rank}"))
+print(run_on_all_ranks(lambda: rank * 10), decided_by_first_rank(lambda: f"by {rank}"))
 
 def step():
     if rank == 1:
         raise ValueError("the second cannot")
 
 try:
-    together(step)
+    run_on_all_ranks(step)
 except (InputError, ValueError) as error:
     print(type(error).__name__, error)
 distributed.destroy_process_group()

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from captioning.data.vocabulary import PAD
 from captioning.kernels.active_rows import ActiveRows, PackedWords
-from captioning.kernels.attention import attention_kernel
+from captioning.kernels.attention_scores import attention_kernel
 from captioning.kernels.dropout import dropout
 from captioning.kernels.linear import layer, linear
 from captioning.kernels.linear_cross_entropy import linear_cross_entropy

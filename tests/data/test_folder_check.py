@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from captioning.data.check import Check, check
+from captioning.data.folder_check import Check, check
 from captioning.data.readers import CaptionTable, Coco, reader_for
 
 

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from captioning.data.vocabulary import PAD
 from captioning.kernels.active_rows import ActiveRows
-from captioning.kernels.lstm import ActiveStep
+from captioning.kernels.fast_lstm import ActiveStep
 from captioning.kernels.packing import packed_weights
 from captioning.kernels.topk import topk_continuations
 from captioning.models.decoder import Decoder, Memory, Step
