@@ -38,7 +38,7 @@ class Caption:
         runners_up: for each word the most probable other ones, the best first; empty unless they
             were asked for.
         photo: what was captioned, as it was given, so that a notebook can show it; None where
-            that was a view, so that captioning many photos keeps none of them in memory.
+            that was a view: captioning many photos must not keep them in memory.
     """
 
     words: tuple[str, ...]

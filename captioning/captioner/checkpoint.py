@@ -106,7 +106,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def captioners_tensors(saved: dict[str, Any]) -> dict[str, Any]:
-    """Of a checkpoint's tensors those of its captioner, by the captioner's own names."""
+    """The captioner's tensors of a checkpoint, by the captioner's own names."""
     prefix = "captioner."
     return {
         name.removeprefix(prefix): value

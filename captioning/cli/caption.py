@@ -21,7 +21,7 @@ from captioning.terminal import printable
 SHARD_SIZE = 1000
 
 MOST_PHOTOS = 1_000_000
-"""Photos whose captions are printed; their paths are all in memory, unlike those of `--out`."""
+"""The most photos whose captions are printed: their paths are all in memory; with `--out` not."""
 
 RUNNERS_UP = 3
 """Other words that a page tells of each word."""

@@ -1,4 +1,4 @@
-"""`captioning features`: photos encoded for a training; its options are those of `train`."""
+"""`captioning features`: photos encoded for a training; it takes the options of `train`."""
 
 from captioning.cli.options import Commands
 from captioning.terminal import printable

@@ -100,7 +100,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         help="photos at a time (default: 16)",
     )
     parser.add_argument(
-        "--device", default=None, help="cpu, cuda, mps (default: the best there is)"
+        "--device", default=None, help="cpu, cuda, mps (default: the fastest available)"
     )
     parser.add_argument(
         "--bf16",
@@ -119,7 +119,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 def add_search(parser: argparse.ArgumentParser) -> None:
     """Options of how words are chosen."""
     search = parser.add_argument_group(
-        "search", "how words are chosen; what is not given is as the model was trained"
+        "search", "how words are chosen; defaults to the search that the model was trained with"
     )
     kind = search.add_mutually_exclusive_group()
     kind.add_argument(

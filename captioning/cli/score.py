@@ -22,7 +22,7 @@ def add(commands: Commands) -> None:
         "--training",
         metavar="FILE",
         help="captions that the model was trained on, in the formats of REFERENCES; tells how many "
-        "of the results are none of them",
+        "of the results are not among them",
     )
     parser.add_argument(
         "--save-frequencies",

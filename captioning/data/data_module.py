@@ -52,7 +52,7 @@ class CaptionData(Checked, pl.LightningDataModule):
             padding then; else any. Where the length tells what is in the image, batches of any
             images teach more.
         workers: processes that read images.
-        limit: use only the first so many images of each split; none for all.
+        limit: use only this many images of each split, the first ones; none for all.
         train_split: the split to train on.
         val_split: the split to validate on.
         seed: of the order of the images and of the augmentation.
@@ -177,7 +177,7 @@ class CaptionData(Checked, pl.LightningDataModule):
         return {"epochs": epochs.processed, "batches": 0 if between else batches.processed}
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
-        """Go on after so many epochs and batches."""
+        """Continue after the epochs and batches of the checkpoint."""
         self._epochs, self._batches = state_dict["epochs"], state_dict["batches"]
 
     def train_dataloader(self) -> DataLoader[Any]:

@@ -139,7 +139,7 @@ def place(path: Path) -> str:
 
 
 def has_changed(image: Path, size: int) -> bool:
-    """Whether a photo is no longer the one that had so many bytes; one that is gone is not."""
+    """Whether a photo's file has another size than it had. A missing file has not changed."""
     try:
         return image.stat().st_size != size
     except FileNotFoundError:

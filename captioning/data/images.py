@@ -95,7 +95,7 @@ class ReducedImage(NamedTuple):
     The point (x, y) of the photo is the point `origin + (x, y) / reduction` of the image.
 
     Attributes:
-        image: as `read_image` gives it, but for its size.
+        image: as `read_image` gives it, at reduced size.
         size: width and height of the photo in pixels of the file, upright.
         reduction: pixels of the file per pixel of the image: 1, 2, 4 or 8.
         origin: left and top edge of the photo in pixels of the image. Outermost pixels reach

@@ -177,7 +177,7 @@ class Room:
 
     @contextmanager
     def of(self, size: int) -> Iterator[None]:
-        """Keep so many bytes until the block ends."""
+        """Reserve this many bytes until the block ends."""
         with self._turn, self._freed:
             self._freed.wait_for(lambda: not self._taken or self._taken + size <= self._total)
             self._taken += size

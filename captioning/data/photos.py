@@ -13,7 +13,7 @@ LONGEST_LINE = 65_536
 """Bytes of a line of a list; no system has longer paths."""
 
 AT_A_TIME = 50_000
-"""Names of a folder that are kept in memory; a folder of more is read again for each so many."""
+"""Names kept in memory at a time; a larger folder is read once for each such part."""
 
 
 def find_photos(paths: Iterable[str | Path], listed: str | Path | None = None) -> Iterator[Path]:

@@ -106,7 +106,7 @@ def batches(
     processes: int = 1,
     features: FeatureCache | None = None,
 ) -> Iterator[tuple[int, Batch]]:
-    """The numbered batches of one of several processes; those of all are the same as of one.
+    """The numbered batches of one of several processes. All together have the batches of one.
 
     The first process shows a progress bar on stderr, where that is a terminal.
 

@@ -161,7 +161,7 @@ def _accelerator(processes: Processes) -> str:
         raise UsageError(f"--devices cannot share out {device!r}; give --device cpu or cuda")
     if torch.cuda.device_count() < processes.devices:
         raise UsageError(
-            f"this machine has {torch.cuda.device_count()} CUDA devices; give --devices of at most "
-            "so many, or --device cpu"
+            f"this machine has {torch.cuda.device_count()} CUDA devices; give --devices no "
+            "more, or --device cpu"
         )
     return "cuda"

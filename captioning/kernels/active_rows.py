@@ -1,4 +1,4 @@
-"""Raggedness: a batch's words as rows, without those of captions that have ended.
+"""Raggedness: a batch's words as rows; captions that have ended have none.
 
 A plain decoder computes all B x N captions at every word. A kernel computes the rows of the active
 captions only; the attention gets them back at their images.
@@ -25,7 +25,7 @@ size, so few sizes are worth some padding."""
 
 
 class ActiveRows(NamedTuple):
-    """The rows of one word: those of the captions that have not ended.
+    """The rows of one word, one for each caption that has not ended.
 
     Attributes:
         here: where they are among the rows of all words.

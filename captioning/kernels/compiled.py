@@ -2,7 +2,7 @@
 
 Compiling takes seconds for each function, and needs a C++ compiler (on GPUs, Triton). So it is done
 only while `compile_from_now` says so, and where it fails there are PyTorch's own operations, which
-give the same but for rounding and are slower. ``TORCH_COMPILE_DISABLE=1`` does without it.
+give the same up to rounding and are slower. ``TORCH_COMPILE_DISABLE=1`` does without it.
 """
 
 import logging

@@ -99,7 +99,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
 
 class _Likelihoods(NamedTuple):
-    """What is computed of scores, in the precision of the counts but for the gradient's."""
+    """Log-likelihoods in the precision of the counts, and the gradient in that of the scores."""
 
     of_target: Tensor  # (R, 1), its log-probability
     of_all: Tensor  # (R, 1), the sum of all words' log-probabilities

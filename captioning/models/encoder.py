@@ -70,7 +70,7 @@ class CNNEncoder(Encoder):
 
     What is frozen is truly frozen: it gets no gradients and stays in evaluation mode, or its
     batch-norm statistics would drift. Trained stages that start from weights keep the statistics of
-    these too: those of a few photos are noise.
+    these weights too: statistics of a few photos are noise.
 
     Args:
         backbone: a name in `BACKBONES`, or ``timm/`` and the name of one of timm's networks, whose

@@ -73,7 +73,7 @@ class Beside(nn.Module):
 
     Args:
         first: gives the first channels.
-        second: gives the last channels, of as many rows and columns.
+        second: gives the last channels, with the same rows and columns.
     """
 
     def __init__(self, first: nn.Module, second: nn.Module) -> None:

@@ -62,7 +62,7 @@ class BeamSearch(Search):
             mean log probability of their words.
         max_length: the most words of a caption.
         min_length: the fewest words of a caption.
-        no_repeat_ngram: no sequence of so many words occurs twice in a caption; 0 allows all.
+        no_repeat_ngram: n of the n-grams that may not occur twice in a caption; 0 allows all.
     """
 
     def __init__(

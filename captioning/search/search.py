@@ -48,7 +48,7 @@ class Search(Configurable):
     Args:
         max_length: the most words of a caption.
         min_length: the fewest words of a caption.
-        no_repeat_ngram: no sequence of so many words occurs twice in a caption; 0 allows all.
+        no_repeat_ngram: n of the n-grams that may not occur twice in a caption; 0 allows all.
         length_penalty: 0 ranks captions by their probability, which favours short ones, 1 by the
             mean log probability of their words.
 

@@ -1,4 +1,4 @@
-"""The gate before the model: so many requests at once, each so large and for so long."""
+"""The gate before the model: limits on the number, size and time of requests."""
 
 from anyio import fail_after
 from fastapi import HTTPException

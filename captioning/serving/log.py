@@ -36,7 +36,7 @@ class OneLine(logging.Formatter):
 
 
 class Rarely(logging.Filter):
-    """Lets few records of a period through, none of them twice, and tells how many others came."""
+    """Lets a few different records through in each period, and counts the others."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ from captioning.data.images import PhotoSizeError
 from captioning.errors import InputError
 from captioning.serving.form import SettingError
 
-UNKNOWN_ADDRESS = "there is nothing at this address; see /docs for what there is"
+UNKNOWN_ADDRESS = "unknown address; /docs lists the addresses"
 WRONG_METHOD = "this address takes another method; see /docs"
 
 

@@ -45,7 +45,7 @@ set_loader(MODE, bounded_yaml, exceptions=(yaml.YAMLError,))
 
 
 class ConfigurationParser(LightningArgumentParser):
-    """A parser whose values are values: none of them is the path of a further configuration."""
+    """A parser that takes no value for the path of another configuration."""
 
     def add_class_arguments(self, *args: Any, **kwargs: Any) -> list[str]:
         """Add a class whose fields read no files."""

@@ -133,7 +133,7 @@ class EveryStepOnce(pl.Callback):
 
 
 def keep_steps(path: Path, count: int) -> None:
-    """Keep of a CSV's rows those of the first so many steps, and no row cut short by a kill."""
+    """Keep a CSV's rows up to a step, and drop a row that a kill has cut short."""
     lines = path.read_text().splitlines(keepends=True)
     reader = csv.DictReader(line for line in lines if line.endswith("\n"))
     kept = [row for row in reader if int(row["step"]) < count]

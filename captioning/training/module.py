@@ -32,7 +32,7 @@ class CaptioningModule(Checked, pl.LightningModule):
 
     Args:
         encoder: turns images into annotation vectors.
-        decoder: the kind of decoder and its arguments, but for the two that the data decide:
+        decoder: the kind of decoder and its arguments, except the two that the data decide:
             the width of the annotation vectors and the size of the vocabulary.
         vocabulary: the words; linked from the data.
         preprocessing: how a photo becomes an image; linked from the data.
@@ -127,7 +127,7 @@ class CaptioningModule(Checked, pl.LightningModule):
         )
 
     def on_validation_epoch_end(self) -> None:
-        """Score the captions, those of all processes together."""
+        """Score the captions of all processes."""
         for name, value in self.scores.compute().items():
             self.log(f"val/{name}", value.item(), prog_bar=name == "BLEU-4", sync_dist=True)
 

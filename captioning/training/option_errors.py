@@ -19,7 +19,7 @@ def one_line(message: str, given: Iterable[str], known: Collection[str]) -> str:
     Args:
         message: what jsonargparse said, in however many lines.
         given: the options that were given, such as ``model.learnin_rate``.
-        known: those that there are, and the last parts of those of classes, such as ``hidden_dim``.
+        known: all options, and the names of classes' arguments, such as ``hidden_dim``.
     """
     remedy = OWN_CLASS if "import" in message.lower() else "see captioning train --help"
     if "arguments are required" in message:

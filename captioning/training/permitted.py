@@ -116,7 +116,7 @@ def arguments_of_classes(permitted: Iterable[str]) -> set[str]:
 
 
 def _classes(modules: Sequence[str]) -> Iterator[type]:
-    """What may be named: ours, the user's, and those of `KINDS`."""
+    """The classes that may be named: ours, the user's, and subclasses of `KINDS`."""
     for name, module in list(sys.modules.items()):
         if _within(name, ("captioning", *modules)) and isinstance(module, ModuleType):
             for value in list(vars(module).values()):

@@ -30,7 +30,7 @@ LOGGERS = ("pytorch_lightning", "lightning_fabric")
 def quiet() -> Iterator[None]:
     """Leave out those remarks, and all that Lightning says without being worried.
 
-    Lightning reports each device that there is not, advertises products, and announces the end of
+    Lightning reports each device that is missing, advertises products, and announces the end of
     the training; `captioning.training.progress` tells what matters.
     """
     loggers = [logging.getLogger(name) for name in LOGGERS]

@@ -102,7 +102,7 @@ def _numbers(config: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _arguments(prefix: str, kind: Any, given: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """The numbers among the arguments of a class, and among those of its parts."""
+    """The numbers among the arguments of a class and of its parts."""
     for name, hint in hints(kind.__init__).items():
         if isinstance(given.get(name), Real):
             yield f"{prefix}.{name}", given[name], hint

@@ -27,7 +27,7 @@ def drawable(words: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
 
 @lru_cache(maxsize=256)
 def _fonts(characters: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]]:
-    """FONT and as many further fonts as the characters need, and what none of them has."""
+    """FONT, the further fonts that the characters need, and the characters that no font has."""
     upright = {
         entry.name
         for entry in fontManager.ttflist

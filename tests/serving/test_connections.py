@@ -146,9 +146,9 @@ def test_a_large_answer_may_be_taken_slowly(is_last: bool) -> None:
         (POST + b"Transfer-Encoding: gzip\r\n\r\n", 501, "Transfer-Encoding"),
         (POST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400, "illegal chunk header"),
         (b"BREW / HTTP/1.1\r\nHost: localhost\r\n\r\n", 405, "another method"),
-        (b"CONNECT a:1 HTTP/1.1\r\nHost: localhost\r\n\r\n", 404, "nothing at this address"),
-        (b"OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n", 404, "nothing at this address"),
-        (b"GET http://a/ HTTP/1.1\r\nHost: localhost\r\n\r\n", 404, "nothing at this address"),
+        (b"CONNECT a:1 HTTP/1.1\r\nHost: localhost\r\n\r\n", 404, "unknown address"),
+        (b"OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n", 404, "unknown address"),
+        (b"GET http://a/ HTTP/1.1\r\nHost: localhost\r\n\r\n", 404, "unknown address"),
     ],
 )
 def test_requests_that_make_no_sense_are_told_so_in_json(

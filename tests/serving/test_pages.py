@@ -64,7 +64,7 @@ def test_no_file_of_the_server_can_be_had(client: httpx.Client, path: str) -> No
     answer = bare.getresponse()
     assert (answer.status, json.loads(answer.read())) == (
         404,
-        {"error": "there is nothing at this address; see /docs for what there is"},
+        {"error": "unknown address; /docs lists the addresses"},
     )
     bare.close()
 

@@ -34,7 +34,7 @@ class Coco(Reader):
             where it is ``<split><year>`` or ``images``.
         annotations: folder of the JSON files; by default ``annotations`` below `root`.
         year: the release to read where the folder has several, such as 2017.
-        objects: whether to read boxes and masks; those of all of COCO take gigabytes of memory.
+        objects: whether to read boxes and masks, which take gigabytes of memory for all of COCO.
     """
 
     def __init__(

@@ -124,7 +124,7 @@ def _claim(directory: Path, settings: dict[str, int]) -> None:
 
 
 def _write_annotations(directory: Path, files: dict[str, Any]) -> None:
-    """All annotation files at once: none of them is seen before the last one is written."""
+    """Annotation files that appear together, once the last one is written."""
     with tempfile.TemporaryDirectory(dir=directory, prefix=".annotations.") as temporary:
         whole = Path(temporary) / "annotations"
         for name, value in files.items():

@@ -34,7 +34,7 @@ class OcclusionDrops(NamedTuple):
     Attributes:
         probability: of the words, given the photo and all words before them.
         attended: by how much it falls without the most attended regions.
-        random: by how much it falls without as many random ones, on average.
+        random: by how much it falls without equally many random regions, on average.
     """
 
     probability: float
