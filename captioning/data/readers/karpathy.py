@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from captioning.data.readers.fields import field
-from captioning.data.readers.reader import Contents, Reader, folder_of, in_order
+from captioning.data.readers.reader import OneFileReader, folder_of
 from captioning.data.records import Record
 from captioning.errors import InputError
 from captioning.untrusted import read_json
@@ -14,7 +14,7 @@ from captioning.untrusted import read_json
 REMEDY = "expected Karpathy's format (images with filename, split and sentences)"
 
 
-class Karpathy(Reader):
+class Karpathy(OneFileReader):
     """A data set in the format of Karpathy's ``dataset_coco.json``; restval belongs to train.
 
     Args:
@@ -23,10 +23,6 @@ class Karpathy(Reader):
             found by itself where it is the folder of the file or one of the usual names in it.
     """
 
-    def __init__(self, root: str | Path, images: str | Path | None = None) -> None:
-        super().__init__(root)
-        self.images = None if images is None else Path(images)
-
     @classmethod
     def recognises(cls, root: Path) -> bool:
         """Whether `root` is a ``dataset*.json`` or a folder that holds one."""
@@ -34,17 +30,9 @@ class Karpathy(Reader):
             return root.match("dataset*.json")
         return any(root.glob("dataset_*.json"))
 
-    @property
-    def splits(self) -> tuple[str, ...]:
-        """The splits that the file names."""
-        return in_order(self._records)
-
-    def _load(self, split: str) -> Contents:
-        return Contents(self._records[split], [])
-
     @cached_property
-    def _records(self) -> dict[str, list[Record]]:
-        """The records of each split; kept, since the file of COCO takes seconds to parse."""
+    def records(self) -> dict[str, list[Record]]:
+        """The records of each split."""
         file = self._file()
         dataset = read_json(file)
         images = field(dataset, "images", list, source=file, remedy=REMEDY)

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from captioning.data.records import MOST_CAPTIONS, Record
@@ -101,6 +102,32 @@ class Reader(Checked, ABC):
             else:
                 problems.append(Problem("images without captions", name))
         return Contents(records, problems)
+
+
+class OneFileReader(Reader):
+    """A data set one file of which holds the captions of all splits.
+
+    Args:
+        root: the folder that holds the file, or its path.
+        images: folder of the images; where none is given, the reader finds it.
+    """
+
+    def __init__(self, root: str | Path, images: str | Path | None = None) -> None:
+        super().__init__(root)
+        self.images = None if images is None else Path(images)
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The splits that the file names."""
+        return in_order(self.records)
+
+    def _load(self, split: str) -> Contents:
+        return Contents(self.records[split], [])
+
+    @cached_property
+    @abstractmethod
+    def records(self) -> dict[str, list[Record]]:
+        """The records of each split; kept, since a large file takes seconds to parse."""
 
 
 def in_order(splits: Iterable[str]) -> tuple[str, ...]:

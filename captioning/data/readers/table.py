@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from captioning.data.readers.fields import field
-from captioning.data.readers.reader import Contents, Reader, in_order
+from captioning.data.readers.reader import OneFileReader
 from captioning.data.records import Record
 from captioning.errors import InputError
 from captioning.numbers import ShareBelowOne
@@ -21,7 +21,7 @@ REMEDY = "expected file_name and caption"
 Row = tuple[str, str, str | None]  # file name, caption, split
 
 
-class CaptionTable(Reader):
+class CaptionTable(OneFileReader):
     """Your own photos, with ``captions.csv`` or ``captions.jsonl`` beside them.
 
     The table has the columns file_name (relative to the photos' folder) and caption, and a row for
@@ -38,8 +38,7 @@ class CaptionTable(Reader):
     def __init__(
         self, root: str | Path, images: str | Path | None = None, val_fraction: ShareBelowOne = 0.1
     ) -> None:
-        super().__init__(root)
-        self.images = None if images is None else Path(images)
+        super().__init__(root, images)
         self.val_fraction = val_fraction
 
     @classmethod
@@ -49,16 +48,9 @@ class CaptionTable(Reader):
             return root.suffix.lower() in (".csv", ".jsonl")
         return any((root / name).is_file() for name in TABLES)
 
-    @property
-    def splits(self) -> tuple[str, ...]:
-        """The splits of the table's column, or train and val without it."""
-        return in_order(self._records)
-
-    def _load(self, split: str) -> Contents:
-        return Contents(self._records[split], [])
-
     @cached_property
-    def _records(self) -> dict[str, list[Record]]:
+    def records(self) -> dict[str, list[Record]]:
+        """The records of each split: those of the table's column, or train and val without it."""
         file = self._file()
         folder = file.parent if self.images is None else self.images
         rows = list(_jsonl_rows(file) if file.suffix.lower() == ".jsonl" else _csv_rows(file))
