@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from captioning.models import CNNEncoder
 from captioning.training.train_cli import train
 
 timm = pytest.importorskip("timm", reason="timm is not installed")
+registry = pytest.importorskip("timm.models._registry")
 
 LITE2 = "tf_efficientnet_lite2"
 VIT = "vit_tiny_patch16_224"
@@ -106,6 +108,39 @@ def test_a_network_without_a_feature_map_is_refused() -> None:
 def test_an_unknown_name_is_answered_with_some_like_it() -> None:
     with pytest.raises(InputError, match=r"no model 'efficientvit'; it has efficientvit_b0"):
         CNNEncoder("timm/efficientvit", weights=None)
+
+
+TINY = "test_resnet"
+"""A network of timm's own for tests."""
+
+
+def publish(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    """Let timm download the weights of `TINY` from here."""
+    configs = registry._model_pretrained_cfgs
+    for name in [name for name in configs if name.partition(".")[0] == TINY]:
+        monkeypatch.setitem(configs, name, replace(configs[name], url=url, hf_hub_id=None))
+
+
+def test_default_weights_are_downloaded_by_timm(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    model = timm.create_model(TINY)
+    torch.save(model.state_dict(), tmp_path / "tiny.pth")
+    publish(monkeypatch, f"{server}/tiny.pth")
+    encoder = CNNEncoder(f"timm/{TINY}", "DEFAULT")
+    found = encoder.stages[0].model.state_dict()
+    assert found.keys() < model.state_dict().keys()  # without the classifier
+    torch.testing.assert_close(found, {name: model.state_dict()[name] for name in found})
+
+
+def test_a_download_of_timms_that_fails_is_one_line(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(monkeypatch, f"{server}/missing.pth")
+    with pytest.raises(InputError, match=f"the weights of {TINY}: cannot be downloaded") as error:
+        CNNEncoder(f"timm/{TINY}", "DEFAULT")
+    assert "\n" not in str(error.value)
 
 
 def test_timm_missing_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
