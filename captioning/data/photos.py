@@ -16,7 +16,9 @@ AT_A_TIME = 50_000
 """Names kept in memory at a time; a larger folder is read once for each such part."""
 
 
-def find_photos(paths: Iterable[str | Path], listed: str | Path | None = None) -> Iterator[Path]:
+def find_photos(
+    paths: Iterable[str | Path], listed: str | Path | None = None, at_a_time: int = AT_A_TIME
+) -> Iterator[Path]:
     """The photos, one after another; memory does not grow with their number.
 
     A folder stands for the images in it and below it, sorted by the parts of their paths, without
@@ -26,6 +28,7 @@ def find_photos(paths: Iterable[str | Path], listed: str | Path | None = None) -
     Args:
         paths: photos and folders.
         listed: a text file of further photos, one path a line; empty lines are left out.
+        at_a_time: names of a folder kept in memory.
 
     Raises:
         InputError: a folder holds no images or cannot be read, or the list cannot be, or a line of
@@ -33,15 +36,15 @@ def find_photos(paths: Iterable[str | Path], listed: str | Path | None = None) -
     """
     for path in map(Path, paths):
         if os.path.isdir(path):  # noqa: PTH112 - a Path raises where a name is too long
-            yield from _photos_of_folder(path)
+            yield from _photos_of_folder(path, at_a_time)
         else:
             yield path
     if listed is not None:
         yield from _photos_of_list(Path(listed))
 
 
-def _photos_of_folder(folder: Path) -> Iterator[Path]:
-    inside = _photos_below(folder)
+def _photos_of_folder(folder: Path, at_a_time: int) -> Iterator[Path]:
+    inside = _photos_below(folder, at_a_time)
     first = next(inside, None)
     if first is None:
         raise InputError(f"{folder}: no images in this folder; expected .jpg, .png and the like")
@@ -49,12 +52,12 @@ def _photos_of_folder(folder: Path) -> Iterator[Path]:
     yield from inside
 
 
-def _photos_below(folder: Path) -> Iterator[Path]:
+def _photos_below(folder: Path, at_a_time: int) -> Iterator[Path]:
     try:
-        for entry in _sorted_entries(folder):
+        for entry in _sorted_entries(folder, at_a_time):
             path = folder / entry.name
             if entry.is_dir(follow_symlinks=False):
-                yield from _photos_below(path)
+                yield from _photos_below(path, at_a_time)
             elif entry.is_file():
                 yield path
     except OSError as error:
@@ -63,14 +66,14 @@ def _photos_below(folder: Path) -> Iterator[Path]:
         ) from None
 
 
-def _sorted_entries(folder: Path) -> Iterator[os.DirEntry[str]]:
+def _sorted_entries(folder: Path, at_a_time: int) -> Iterator[os.DirEntry[str]]:
     last = ""
     while True:
         with os.scandir(folder) as entries:
             following = (entry for entry in entries if entry.name > last and _is_wanted(entry))
-            first = heapq.nsmallest(AT_A_TIME, following, key=lambda entry: entry.name)
+            first = heapq.nsmallest(at_a_time, following, key=lambda entry: entry.name)
         yield from first
-        if len(first) < AT_A_TIME:
+        if len(first) < at_a_time:
             return
         last = first[-1].name
 

@@ -24,7 +24,9 @@ class Interval(NamedTuple):
     high: float
 
 
-def intervals(scores: Sequence[Scores], images: int, seed: int = 0) -> dict[str, Interval]:
+def intervals(
+    scores: Sequence[Scores], images: int, seed: int = 0, block: int = BLOCK
+) -> dict[str, Interval]:
     """The interval of every corpus score, were the images drawn again.
 
     All scores see the same resamples, so that their intervals can be compared.
@@ -33,12 +35,13 @@ def intervals(scores: Sequence[Scores], images: int, seed: int = 0) -> dict[str,
         scores: of the same images in the same order.
         images: how many they are.
         seed: of the resamples.
+        block: counts in memory at a time; it changes no result.
 
     Returns:
         For each name its `LEVEL` percentile interval over `RESAMPLES` resamples.
     """
     drawn: dict[str, list[NDArray[np.float64]]] = defaultdict(list)
-    for counts in _resamples(images, seed):
+    for counts in _resamples(images, seed, block):
         for each in scores:
             for name, values in each.resampled(counts).items():
                 drawn[name].append(values)
@@ -49,10 +52,10 @@ def intervals(scores: Sequence[Scores], images: int, seed: int = 0) -> dict[str,
     }
 
 
-def _resamples(images: int, seed: int) -> Iterator[NDArray[np.int64]]:
+def _resamples(images: int, seed: int, block: int) -> Iterator[NDArray[np.int64]]:
     """How often each image is drawn in each resample, (R, images) a block."""
     rng = np.random.default_rng(seed)
     share = np.full(images, 1 / images)
-    rows = max(1, BLOCK // images)
+    rows = max(1, block // images)
     for start in range(0, RESAMPLES, rows):
         yield rng.multinomial(images, share, size=min(rows, RESAMPLES - start))

@@ -23,11 +23,10 @@ def test_a_folder_stands_for_its_images_in_sorted_order(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("at_a_time", [1, 2, 3, 100])
 def test_the_order_is_that_of_sorted_paths_however_few_names_are_kept(
-    tmp_path: Path, at_a_time: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, at_a_time: int
 ) -> None:
     touched(tmp_path, "b/1.jpg", "b.jpg", "b-.jpg", "b/c/9.jpg", "b/c.jpg", "B.jpg", "é.jpg")
-    monkeypatch.setattr("captioning.data.photos.AT_A_TIME", at_a_time)
-    assert list(find_photos([tmp_path])) == sorted(tmp_path.rglob("*.jpg"))
+    assert list(find_photos([tmp_path], at_a_time=at_a_time)) == sorted(tmp_path.rglob("*.jpg"))
 
 
 def test_what_links_to_folders_lead_to_is_left_out_and_links_to_photos_are_not(

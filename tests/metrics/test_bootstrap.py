@@ -19,13 +19,10 @@ def test_the_interval_of_equal_values_is_a_point() -> None:
     )
 
 
-def test_the_same_seed_gives_the_same_interval_whatever_the_blocks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_same_seed_gives_the_same_interval_whatever_the_blocks() -> None:
     scores = [Scores.of("score", np.arange(20.0))]
     at_once = intervals(scores, 20, seed=3)
-    monkeypatch.setattr("captioning.metrics.bootstrap.BLOCK", 130)
-    assert intervals(scores, 20, seed=3) == at_once
+    assert intervals(scores, 20, seed=3, block=130) == at_once
     assert intervals(scores, 20, seed=4) != at_once
 
 
