@@ -48,11 +48,20 @@ class MeteredFile(io.BufferedReader):
     Args:
         raw: an unbuffered file, or bytes in memory.
         name: what errors call it.
+        max_reads: calls that read.
+        max_header: bytes before the pixels.
     """
 
-    def __init__(self, raw: io.RawIOBase | io.BytesIO, name: str) -> None:
+    def __init__(
+        self,
+        raw: io.RawIOBase | io.BytesIO,
+        name: str,
+        max_reads: int = MAX_READS,
+        max_header: int = MAX_HEADER,
+    ) -> None:
         super().__init__(raw)
         self._name = name
+        self._max_reads, self._max_header = max_reads, max_header
         self._reads = self._bytes = 0
         self.is_header_read = False
 
@@ -63,15 +72,16 @@ class MeteredFile(io.BufferedReader):
             PhotoSizeError: the photo's header is too long or the file in too many pieces.
         """
         self._reads += 1
-        if self._reads > MAX_READS:
+        if self._reads > self._max_reads:
             raise PhotoSizeError(
                 f"{self._name}: in too many small pieces to be read; convert it to JPEG or PNG"
             )
-        content = super().read(min(size, MAX_HEADER + 1) if size and size > 0 else MAX_HEADER + 1)
+        most = self._max_header + 1
+        content = super().read(min(size, most) if size and size > 0 else most)
         self._bytes += len(content)
-        if self._bytes > MAX_HEADER and not self.is_header_read:
+        if self._bytes > self._max_header and not self.is_header_read:
             raise PhotoSizeError(
-                f"{self._name}: more than {MAX_HEADER // 1_000_000} MB before its pixels; "
+                f"{self._name}: more than {self._max_header // 1_000_000} MB before its pixels; "
                 "convert it to JPEG or PNG"
             )
         return content

@@ -9,32 +9,38 @@ STRIP = 1 << 20
 """Pixels that are converted at a time by ways that need several copies."""
 
 
-def rgb(image: Image.Image) -> Image.Image:
+def rgb(image: Image.Image, strip: int = STRIP) -> Image.Image:
     """A copy in RGB, transparency laid on white, and wide greys scaled to 0..255.
 
     It has nothing of the metadata. Beside the photo and its copy little memory is needed.
+
+    Args:
+        image: the decoded photo.
+        strip: pixels that are converted at a time; they change no result.
     """
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
-        white = _white(image)
-        return _by_strips(image, lambda strip: _grey(strip, white).convert("RGB"))
+        white = _white(image, strip)
+        return _by_strips(image, strip, lambda part: _grey(part, white).convert("RGB"))
     if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
-        return _by_strips(image, _on_white)
+        return _by_strips(image, strip, _on_white)
     copy = image.convert("RGB")
     copy.info.clear()
     return copy
 
 
-def _by_strips(image: Image.Image, convert: Callable[[Image.Image], Image.Image]) -> Image.Image:
+def _by_strips(
+    image: Image.Image, strip: int, convert: Callable[[Image.Image], Image.Image]
+) -> Image.Image:
     copy = Image.new("RGB", image.size)
-    for top, strip in _strips(image):
-        copy.paste(convert(strip), (0, top))
+    for top, part in _strips(image, strip):
+        copy.paste(convert(part), (0, top))
     return copy
 
 
-def _strips(image: Image.Image) -> Iterator[tuple[int, Image.Image]]:
+def _strips(image: Image.Image, strip: int) -> Iterator[tuple[int, Image.Image]]:
     """The upper edge of each strip, and the strip."""
     width, height = image.size
-    rows = max(1, STRIP // width)
+    rows = max(1, strip // width)
     for top in range(0, height, rows):
         yield top, image.crop((0, top, width, min(top + rows, height)))
 
@@ -49,13 +55,13 @@ def _values(image: Image.Image) -> np.ndarray:
     return np.nan_to_num(np.asarray(image, dtype=np.float32), posinf=0.0, neginf=0.0)
 
 
-def _white(image: Image.Image) -> float:
+def _white(image: Image.Image, strip: int) -> float:
     """The value of white in an image of one wide channel."""
     if image.mode.startswith("I;16"):
         return 65535.0
     # Integers come from 16-bit files; floats have no agreed white, so the largest value tells it.
     whites = (1.0, 255.0, 65535.0) if image.mode == "F" else (65535.0,)
-    largest = max(float(_values(strip).max()) for _, strip in _strips(image))
+    largest = max(float(_values(part).max()) for _, part in _strips(image, strip))
     return next((white for white in whites if white >= largest), largest)
 
 

@@ -119,8 +119,12 @@ class DocumentFrequencies:
             np.savez_compressed(file, **arrays)
 
     @classmethod
-    def load(cls, path: str | Path) -> "DocumentFrequencies":
+    def load(cls, path: str | Path, max_bytes: int = MAX_BYTES) -> "DocumentFrequencies":
         """What `save` wrote.
+
+        Args:
+            path: the file.
+            max_bytes: of its arrays; a larger one is refused before it is unpacked.
 
         Raises:
             InputError: the file is missing, unreadable or of another kind.
@@ -128,7 +132,7 @@ class DocumentFrequencies:
         try:
             # NumPy itself would leave a damaged archive open.
             with opened(path) as file, np.load(file, allow_pickle=False) as archive:
-                if sum(part.file_size for part in archive.zip.infolist()) > MAX_BYTES:
+                if sum(part.file_size for part in archive.zip.infolist()) > max_bytes:
                     raise ValueError("unpacks to more than any corpus needs")
                 words = json_of(archive["words"].tobytes())
                 loaded = cls(

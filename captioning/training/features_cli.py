@@ -7,7 +7,7 @@ import pytorch_lightning as pl
 
 from captioning.errors import UsageError
 from captioning.training.quiet import quiet
-from captioning.training.train_cli import TrainCLI, as_one_line
+from captioning.training.train_cli import TrainCLI, as_input_errors
 
 WHERE = ("accelerator", "devices", "num_nodes", "strategy", "plugins")
 """The trainer's options that say on what, and in how many processes."""
@@ -54,7 +54,7 @@ def features(arguments: list[str]) -> Path | None:
             trained, or the folder holds something else.
         KeyboardInterrupt: with a message that says how to go on.
     """
-    with quiet(), as_one_line():
+    with quiet(), as_input_errors():
         cli = FeaturesCLI(arguments)
         try:
             # Lightning sets the data up in every process, which is all that is wanted.

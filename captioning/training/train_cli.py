@@ -285,7 +285,7 @@ def train(arguments: list[str]) -> Path | None:
         KeyboardInterrupt: with a message that says how to go on.
     """
     keep_freed_memory()
-    with quiet(), as_one_line():
+    with quiet(), as_input_errors():
         cli = TrainCLI(arguments)
         if cli.is_trial:
             cli.trainer.fit(cli.model, cli.datamodule)
@@ -322,7 +322,7 @@ def _fit(cli: TrainCLI, resumed: Path | None) -> None:
 
 
 @contextmanager
-def as_one_line() -> Iterator[None]:
+def as_input_errors() -> Iterator[None]:
     """Tell the complaints of Lightning and W&B as bad input."""
     try:
         yield

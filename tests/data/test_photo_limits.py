@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from captioning.data import rgb as colours
 from captioning.data.images import read_image, read_reduced
 from captioning.data.megapixels import MAX_PIXELS, MEGAPIXELS, MOST_MEGAPIXELS, pixels_of
-from captioning.data.photo_limits import MAX_SCANS, MAX_SIDE, PhotoSizeError, Room
+from captioning.data.photo_limits import MAX_SCANS, MAX_SIDE, MeteredFile, PhotoSizeError, Room
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.rgb import rgb
 from captioning.errors import InputError
@@ -156,7 +155,7 @@ def test_threads_keep_no_memory_of_large_photos(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "I;16", "I", "F", "P"])
-def test_strips_change_no_pixel(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strips_change_no_pixel(mode: str) -> None:
     values = np.random.default_rng(0).integers(0, 60_000, (23, 17, 4))
     if mode in ("RGBA", "LA"):
         image = Image.fromarray((values % 256).astype(np.uint8)).convert(mode)
@@ -167,8 +166,7 @@ def test_strips_change_no_pixel(mode: str, monkeypatch: pytest.MonkeyPatch) -> N
         kind = {"I;16": np.uint16, "I": np.int32, "F": np.float32}[mode]
         image = Image.fromarray(values[..., 0].astype(kind))
     whole = rgb(image).tobytes()
-    monkeypatch.setattr(colours, "STRIP", 40)
-    assert rgb(image).tobytes() == whole
+    assert rgb(image, strip=40).tobytes() == whole
 
 
 def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
@@ -222,18 +220,20 @@ def test_a_small_pnm_in_text_is_read(tmp_path: Path) -> None:
     assert read_image(tmp_path / "photo.ppm").tobytes() == bytes([255, 0, 0, 0, 255, 0])
 
 
-def test_an_endless_header_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("captioning.data.photo_limits.MAX_READS", 1000)
-    (tmp_path / "photo.ppm").write_bytes(b"P6\n" + b"#\n" * 1000 + b"1 1 255\n123")
+def test_an_endless_header_is_given_up() -> None:
+    content = io.BytesIO(b"P6\n" + b"#\n" * 1000 + b"1 1 255\n123")
+    file = MeteredFile(content, "photo.ppm", max_reads=1000)
     with pytest.raises(PhotoSizeError, match=r"photo\.ppm: in too many small pieces to be read"):
-        read_image(tmp_path / "photo.ppm")
+        Image.open(file)
 
 
-def test_a_large_header_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("captioning.data.photo_limits.MAX_HEADER", 100_000)
-    Image.new("L", (8, 8)).save(tmp_path / "photo.jpg", exif=bytes(60_000), comment=bytes(60_000))
+def test_a_large_header_is_given_up() -> None:
+    content = io.BytesIO()
+    Image.new("L", (8, 8)).save(content, "JPEG", exif=bytes(60_000), comment=bytes(60_000))
+    content.seek(0)
+    file = MeteredFile(content, "photo.jpg", max_header=100_000)
     with pytest.raises(PhotoSizeError, match="before its pixels"):
-        read_image(tmp_path / "photo.jpg")
+        Image.open(file)
 
 
 def test_photos_wait_for_room_and_one_that_is_larger_than_all_of_it_is_alone() -> None:
