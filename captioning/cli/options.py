@@ -111,7 +111,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kernels",
         choices=("on", "off"),
-        help="off: the plain model alone computes, several times slower, with the same results "
+        help="off: the plain model alone computes, which is slower, with the same results "
         "(default: on, or as CAPTIONING_KERNELS says)",
     )
 

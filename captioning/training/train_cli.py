@@ -139,7 +139,7 @@ class TrainCLI(LightningCLI):
             "--kernels",
             type=Literal["on", "off"],
             default="on" if on_by_default() else "off",
-            help="off: the plain model alone computes, several times slower, with the same numbers",
+            help="off: the plain model alone computes, which is slower, with the same numbers",
         )
         parser.add_argument(
             "--overwrite",
