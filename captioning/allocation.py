@@ -1,4 +1,4 @@
-"""Memory that this process frees, kept for what comes next."""
+"""Keeps freed memory in the process for later allocations."""
 
 import ctypes
 import platform
@@ -8,16 +8,16 @@ MMAP_THRESHOLD = -3
 """Parameters of glibc's mallopt."""
 
 LARGEST = 2**25
-"""Bytes of the largest blocks that are kept: glibc takes no more."""
+"""Bytes of the largest blocks that are kept; glibc's maximum."""
 
 
 def keep_freed_memory() -> None:
-    """Let this process keep what it frees, where its memory is glibc's.
+    """Let this process keep the memory that it frees, if its allocator is glibc's.
 
-    A training step, or a word of a wide beam search, frees and takes blocks of some megabytes.
-    glibc gives such back to the system, which then clears every page of them anew: a tenth of the
-    time on CPUs, more or less (docs/benchmarks.md). Larger blocks still go back, so little more is
-    held.
+    A training step, or a word of a wide beam search, frees and allocates blocks of some megabytes.
+    By default glibc returns them to the system, which clears every page again: about a tenth of
+    the time on CPUs (docs/benchmarks.md). Larger blocks are still returned, so the process holds
+    little more memory.
     """
     if platform.libc_ver()[0] == "glibc":
         glibc = ctypes.CDLL("libc.so.6")

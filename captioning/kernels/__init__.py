@@ -1,8 +1,8 @@
 """The same numbers as `captioning.models` and `captioning.search`, in a fraction of the time.
 
-A kernel stands for exactly one plain class, whose parameters and settings it uses, and equals it.
-Subclasses and classes of the user's own have none: they are computed by the plain code. Nothing in
-`models` or `search` imports this package.
+A kernel equals exactly one plain class, whose parameters and settings it uses. Subclasses and
+users' own classes have no kernel: the plain code computes them. Nothing in `models` or `search`
+imports this package.
 
 The environment variable ``CAPTIONING_KERNELS=off`` switches all kernels off.
 """
@@ -19,18 +19,18 @@ SWITCH = "CAPTIONING_KERNELS"
 
 
 def on_by_default() -> bool:
-    """Whether the environment leaves kernels switched on."""
+    """False if the environment switches kernels off."""
     return os.environ.get(SWITCH, "on").lower() not in ("off", "0", "false", "no")
 
 
 def accelerated(decoder: Decoder) -> Decoder:
-    """The kernel of exactly this decoder, with the same parameters; the decoder itself if none."""
+    """The decoder's kernel, with the same parameters; the decoder itself if it has none."""
     if isinstance(decoder, LSTMDecoder) and FastLSTM.knows(decoder):
         return FastLSTM(decoder)
     return decoder
 
 
 def accelerated_search(search: Search) -> Search:
-    """The kernel of exactly this search, with the same settings; the search itself if none."""
+    """The search's kernel, with the same settings; the search itself if it has none."""
     kind = FAST.get(type(search))
     return search if kind is None else search.replace(kind)

@@ -1,7 +1,7 @@
-"""Raggedness: a batch's words as rows; captions that have ended have none.
+"""Ragged batches: a row for every word, and none for captions that have ended.
 
 A plain decoder computes all B x N captions at every word. A kernel computes the rows of the active
-captions only; the attention gets them back at their images.
+captions only; for the attention, rows are regrouped by image.
 
 Shapes: B images, N captions per image, T words, R rows in all, r of them active at one word, n the
 most active captions that one image has.
@@ -20,18 +20,18 @@ from captioning.data.vocabulary import PAD
 Count = TypeVar("Count", int, Tensor)
 
 MULTIPLE = 16
-"""The number of rows is padded to a multiple of this. Libraries prepare a matrix product for its
-size, so few sizes are worth some padding."""
+"""The number of rows is padded to a multiple of this. Libraries prepare matrix products for each
+size, so fewer distinct sizes are worth some padding."""
 
 
 class ActiveRows(NamedTuple):
     """The rows of one word, one for each caption that has not ended.
 
     Attributes:
-        here: where they are among the rows of all words.
+        here: their slice of the rows of all words.
         captions: n.
-        slots: the place of each row among n captions of every image; None where all captions are
-            active and in order.
+        slots: the index of each row in the flat (B, n) captions; None if all captions are active
+            and in order.
         images: B.
     """
 
@@ -42,7 +42,7 @@ class ActiveRows(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many rows, r."""
+        """The number of rows, r."""
         return int(self.here.stop - self.here.start)
 
     @classmethod
@@ -54,8 +54,8 @@ class ActiveRows(NamedTuple):
     def of(cls, tokens: Int[Tensor, "B N"]) -> "ActiveRows":
         """The rows of the captions whose last token is not PAD.
 
-        On a GPU these are all captions: fewer would save little, and counting them would make the
-        host wait.
+        On a GPU, the rows of all captions: fewer would save little, and counting them would make
+        the host wait.
         """
         everything = cls.all_of(tokens)
         if tokens.device.type != "cpu":
@@ -68,7 +68,7 @@ class ActiveRows(NamedTuple):
         return everything._replace(here=slice(0, count), slots=slots)
 
     def by_image(self, rows: Shaped[Tensor, "r X"]) -> Shaped[Tensor, "B n X"]:
-        """The rows at their images; zero where an image has fewer than n."""
+        """The rows grouped by image, padded with zeros to n."""
         if self.slots is None:
             return rows.unflatten(0, (self.images, self.captions))
         spread = rows.new_zeros(self.images * self.captions, rows.shape[1])
@@ -81,26 +81,26 @@ class ActiveRows(NamedTuple):
 
 
 class PackedWords:
-    """All words of a batch in the order of the training's loop, with hardly any padding.
+    """All words of a batch in the order of training's loop over words, with little padding.
 
     The captions of all images are sorted by length, the longest first. At word t the loop reads the
-    captions that have it, which are the first ones, padded to a multiple of `MULTIPLE`.
+    captions that have a word t, which come first, padded to a multiple of `MULTIPLE`.
 
     Args:
         tokens: word ids, PAD after the end of each caption.
 
     Attributes:
         shape: of `tokens`.
-        order: the captions in their order, numbered image by image, (B N,).
+        order: the sorted captions, as indices into the flat (B, N), (B N,).
         words: the active rows of each word.
-        places: where each row's word is in the flat `tokens`, (R,).
+        places: the index of each row's word in the flat `tokens`, (R,).
         tokens: the word ids of the rows, (R,).
     """
 
     def __init__(self, tokens: Int[Tensor, "B N T"]) -> None:
         self.shape = tokens.shape
         images, captions, words = tokens.shape
-        lengths = (tokens != PAD).sum(dim=2).cpu()  # everything else is decided on the host
+        lengths = (tokens != PAD).sum(dim=2).cpu()  # the host computes the rest
         order = lengths.flatten().argsort(descending=True, stable=True)
         ranks = lengths.argsort(dim=1, descending=True, stable=True).argsort(dim=1)
         image, rank = order // captions, ranks.flatten()[order]
@@ -123,20 +123,20 @@ class PackedWords:
 
     @cached_property
     def real(self) -> Int[Tensor, "r"]:
-        """Which rows are words and not padding."""
+        """The indices of the rows that are words and not padding."""
         return (self.tokens != PAD).nonzero()[:, 0]
 
     def without_padding(self, rows: Float[Tensor, "R X"]) -> Float[Tensor, "r X"]:
-        """The real ones of the rows."""
+        """The rows that are words."""
         return _Picked.apply(rows, self.real)
 
     def spread(self, rows: Float[Tensor, "r X"]) -> Float[Tensor, "B N T X"]:
-        """What belongs to the real rows at the places of their words; zero elsewhere."""
+        """Values of the real rows, put at the places of their words; zero elsewhere."""
         spread = rows.new_zeros(self.shape.numel(), rows.shape[1])
         return spread.index_copy(0, self.places[self.real], rows).view(*self.shape, -1)
 
     def by_image(self, rows: Float[Tensor, "R X"]) -> Float[Tensor, "B W X"]:
-        """All rows of each image together, padded with zeros to W."""
+        """The rows grouped by image, padded with zeros to W."""
         return torch.cat([word.by_image(rows[word.here]) for word in self.words], dim=1)
 
 
@@ -146,7 +146,7 @@ def _padded(rows: Count) -> Count:
 
 
 class _Picked(torch.autograd.Function):
-    """Rows by their numbers, each at most once, so that gradients need no sums as PyTorch's do."""
+    """Gathers rows, each at most once, so that gradients need no sums as PyTorch's do."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, picked: Tensor) -> Tensor:

@@ -4,14 +4,14 @@ Equals `captioning.models.attention.AdditiveAttention.scores`, given projected q
 exponentials of keys. These energies are the largest thing in the model: B x N x L x A numbers for
 every word. Three ideas make them cheap.
 
-Keys are stored as exponentials, since tanh(k + q) = 1 - 2 r with r = 1 / (1 + exp(2 k) exp(2 q)): a
-pair costs a product and a division, and no exponential of its own. Keys and queries are clamped to
+Keys are stored as exponentials, since tanh(k + q) = 1 - 2 r with r = 1 / (1 + exp(2 k) exp(2 q)):
+each pair costs a product and a division, and no exponential. Keys and queries are clamped to
 `LIMIT`, where tanh is one to the last digit unless both are huge and opposite.
 
-The pairs are computed in blocks of images that fit into a processor's cache. Where this is
-compiled, no r is written to memory at all.
+The pairs are computed in blocks of images that fit into a processor's cache. The compiled form
+never writes r to memory.
 
-Nothing of B x N x L x A is kept for the backward pass, which computes r again.
+The backward pass recomputes r, so that nothing of size B x N x L x A is kept.
 
 Shapes: B images, N captions per image, L regions, A attention width.
 """
@@ -27,7 +27,7 @@ from captioning.kernels.compiled import Compiled
 
 LIMIT = 30.0
 BLOCK = 2**18
-"""Pairs times A in a block: a megabyte in single precision, which two cores' caches hold."""
+"""Elements in a block: a megabyte in single precision, which fits the caches of two cores."""
 
 
 def exponential(x: Float[Tensor, "B X A"]) -> Float[Tensor, "B X A"]:
@@ -37,7 +37,7 @@ def exponential(x: Float[Tensor, "B X A"]) -> Float[Tensor, "B X A"]:
 
 
 class Energies(torch.autograd.Function):
-    """v . tanh(k + q): of queries (B, N, A), keys as exponentials (B, L, A) and v (1, A)."""
+    """v . tanh(k + q), from queries (B, N, A), keys as exponentials (B, L, A) and v (1, A)."""
 
     @staticmethod
     def forward(
@@ -86,7 +86,7 @@ def add_energy_gradients(
     keys_gradient: Float[Tensor, "B L A"],
     direction_gradient: Float[Tensor, "1 A"],
 ) -> Float[Tensor, "B N A"]:
-    """The gradient by the queries; those by the keys, as exponentials, and by v are added in place.
+    """The gradient of the queries; those of the exponential keys and of v are added in place.
 
     With r as above, the derivative of tanh is 4 r (1 - r), and that of exp(2 k) is twice itself.
     """
@@ -139,9 +139,9 @@ _gradients = Compiled(_gradients_at_once, plainly=_gradients_in_blocks)
 def _blocks(
     asked: Float[Tensor, "B N A"], keys: Float[Tensor, "B L A"], *others: Shaped[Tensor, "B ..."]
 ) -> Iterator[tuple[Tensor, ...]]:
-    """Of some images at a time r, (b, N, L, A), and the others; the next block overwrites r."""
+    """Blocks of b images: r, (b, N, L, A), and the other tensors; the next block overwrites r."""
     images, captions, width = asked.shape
-    size = images  # a GPU wants everything at once
+    size = images  # a GPU takes all images at once
     if asked.device.type == "cpu":
         size = max(1, min(images, BLOCK // (captions * keys.shape[1] * width)))
     r = keys.new_empty(size, captions, keys.shape[1], width)

@@ -1,4 +1,4 @@
-"""What the fast LSTM needs of an attention: scores, and their gradients without a graph.
+"""The kernels of attentions for the fast LSTM: scores, and their gradients without a graph.
 
 Shapes: B images, N captions per image, L regions, A attention width.
 """
@@ -23,7 +23,7 @@ class AttentionKernel(ABC):
     scoring: Sequence[Tensor] = ()
 
     def prepare(self, keys: Float[Tensor, "B L A"]) -> Float[Tensor, "B L A"]:
-        """The plain attention's keys in the form in which `scores` takes them."""
+        """The plain attention's keys in the form that `scores` takes."""
         return keys
 
     @abstractmethod
@@ -41,9 +41,9 @@ class AttentionKernel(ABC):
         keys_gradient: Float[Tensor, "B L A"],
         scoring_gradients: Sequence[Tensor],
     ) -> Float[Tensor, "B N A"]:
-        """The gradient of `scores` by the queries; those by keys and `scoring` are added in place.
+        """The gradient of the queries; those of keys and `scoring` are added in place.
 
-        The training's loop calls this for every word instead of keeping a graph.
+        Training's loop over words calls this for every word instead of keeping a graph.
         """
 
 
@@ -102,7 +102,7 @@ class DotProductKernel(AttentionKernel):
 
 
 def attention_kernel(attention: nn.Module) -> AttentionKernel | None:
-    """The kernel of exactly this class of attention; None if there is none."""
+    """The kernel of this attention; None if its exact class has none."""
     if type(attention) is AdditiveAttention:
         return AdditiveKernel(attention)
     if type(attention) is DotProductAttention:

@@ -1,8 +1,8 @@
-"""Pointwise arithmetic that TorchInductor makes one pass through memory of, in long trainings.
+"""Pointwise arithmetic, which TorchInductor fuses into one pass through memory in long trainings.
 
-Compiling takes seconds for each function, and needs a C++ compiler (on GPUs, Triton). So it is done
-only while `compile_from_now` says so, and where it fails there are PyTorch's own operations, which
-give the same up to rounding and are slower. ``TORCH_COMPILE_DISABLE=1`` does without it.
+Compiling takes seconds for each function, and needs a C++ compiler (on GPUs, Triton). So functions
+are compiled only after `compile_from_now`. If that fails, PyTorch's own operations run instead,
+which are slower and equal up to rounding. ``TORCH_COMPILE_DISABLE=1`` switches compiling off.
 """
 
 import logging
@@ -21,25 +21,25 @@ R = TypeVar("R")
 log = logging.getLogger(__name__)
 
 CACHE = "TORCHINDUCTOR_CACHE_DIR"
-"""PyTorch's variable for the folder; `import torchvision` sets it, too."""
+"""PyTorch's environment variable for the cache folder; `import torchvision` sets it, too."""
 
 
 class _Job:
-    """What the process is at: whether to compile, and whether compiling has failed."""
+    """The state of the process: whether to compile, and whether a failure has been logged."""
 
     compiles = False
     has_complained = False
 
 
 def compile_from_now(wanted: bool = True) -> None:
-    """Compile what is called from now on, or no longer, in this process."""
+    """Switch compiling on, or off, for later calls in this process."""
     _Job.compiles = wanted and os.environ.get("TORCH_COMPILE_DISABLE", "0") != "1"
 
 
 def _keep_processors_apart() -> None:
-    """Let PyTorch cache what it compiles in a folder of its own for each kind of processor.
+    """Give PyTorch's compile cache a folder for each kind of processor.
 
-    It finds what was compiled for AVX-512 where only AVX2 is to be used too, and crashes.
+    Otherwise PyTorch would load code compiled for AVX-512 where only AVX2 may be used, and crash.
     """
     folder = Path(os.environ.get(CACHE, Path(tempfile.gettempdir()) / "torchinductor"))
     kind = torch.backends.cpu.get_cpu_capability().lower().replace(" ", "_")
@@ -48,11 +48,11 @@ def _keep_processors_apart() -> None:
 
 
 class Compiled(Generic[P, R]):
-    """A function of tensors, compiled where that is wanted and no gradients of it are.
+    """A function of tensors, compiled if compiling is on and gradients are off.
 
     Args:
-        function: what is computed.
-        plainly: the same as it is best done by PyTorch's own operations; `function` if none.
+        function: the function.
+        plainly: an equal function that is faster without compiling; `function` if none.
     """
 
     def __init__(self, function: Callable[P, R], plainly: Callable[P, R] | None = None) -> None:
@@ -63,12 +63,12 @@ class Compiled(Generic[P, R]):
         update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """What the function gives."""
+        """The function's result."""
         if not _Job.compiles or self._has_failed or torch.is_grad_enabled():
             return self.plainly(*args, **kwargs)
         try:
             return self._fast(*args, **kwargs)
-        except Exception as error:  # what is wrong with the input, the other way will tell
+        except Exception as error:  # bad input raises again below
             self._has_failed = True
             if not _Job.has_complained:
                 _Job.has_complained = True
@@ -81,9 +81,9 @@ class Compiled(Generic[P, R]):
         if self._compiled is None:
             from torch._inductor import config  # takes a second to import
 
-            config.compile_threads = 1  # in this process: helpers would stay until its end
+            config.compile_threads = 1  # no worker processes, which would stay until the end
             _keep_processors_apart()
-            # It warns of CUDA's compiler where there is no GPU.
+            # It warns of a missing CUDA compiler even without a GPU.
             logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
             self._compiled = torch.compile(self.function, fullgraph=True, dynamic=True)
         return self._compiled

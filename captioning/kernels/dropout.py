@@ -12,10 +12,10 @@ STEPS = 2**16
 
 
 def dropout(x: Float[Tensor, "*B"], p: float, training: bool) -> Float[Tensor, "*B"]:
-    """Zero a share p of the elements and scale the others by 1 / (1 - p), while training.
+    """In training, zero a share p of the elements and scale the others by 1 / (1 - p).
 
-    PyTorch draws a number per element on CPUs, one after the other, which took a tenth of a
-    training step. Here four elements share one draw of 64 bits.
+    On CPUs, PyTorch draws a number per element sequentially, which took a tenth of a training
+    step. Here four elements share one draw of 64 bits.
     """
     dropped = round(p * STEPS)
     if x.device.type != "cpu" or not training or not 0 < dropped < STEPS:

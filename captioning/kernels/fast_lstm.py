@@ -1,4 +1,4 @@
-"""The LSTM decoder, the same numbers in a fraction of the time.
+"""The kernel of the LSTM decoder: the same numbers in a fraction of the time.
 
 Shapes: B images, N captions per image, r active rows, L regions, D annotation width, H width of the
 LSTM, G its four gates, m width of a word embedding, T words, V vocabulary.
@@ -13,14 +13,16 @@ from torch import Tensor, nn
 
 from captioning.data.vocabulary import PAD
 from captioning.kernels.active_rows import ActiveRows, PackedWords
+from captioning.kernels.active_step import ActiveStep
 from captioning.kernels.attention_scores import attention_kernel
 from captioning.kernels.dropout import dropout
 from captioning.kernels.linear import layer, linear
 from captioning.kernels.linear_cross_entropy import linear_cross_entropy
-from captioning.kernels.recurrence import Parts, lstm_cell, recur
+from captioning.kernels.lstm_cell import lstm_cell
+from captioning.kernels.recurrence import Parts, recur
 from captioning.kernels.shared_prefixes import SharedPrefixes
 from captioning.models.attention import masked_softmax
-from captioning.models.decoder import Decoder, Memory, State, Step
+from captioning.models.decoder import Decoder, Memory, State
 from captioning.models.lstm import LSTMDecoder, LSTMMemory, mean_annotation
 
 KNOWN_LAYERS = (nn.Linear, nn.Embedding, nn.Dropout, nn.ReLU, nn.Sequential)
@@ -28,54 +30,25 @@ KNOWN_LAYERS = (nn.Linear, nn.Embedding, nn.Dropout, nn.ReLU, nn.Sequential)
 
 @dataclass(frozen=True)
 class PreparedMemory(Memory):
-    """The memory of the LSTM for its kernel.
+    """The memory of the LSTM's kernel.
 
     Attributes:
-        prepared_keys: the keys as the attention's kernel takes them.
+        prepared_keys: the keys as the attention's kernel prepares them.
     """
 
     prepared_keys: Float[Tensor, "B L A"]
 
 
-class ActiveStep(Step):
-    """A step with the logits of active captions only.
-
-    Args:
-        rows: which these are.
-        active_logits: their scores of every word.
-        weights: attention over regions, of all captions.
-        state: the state after the step.
-    """
-
-    def __init__(
-        self,
-        rows: ActiveRows,
-        active_logits: Float[Tensor, "r V"],
-        weights: Float[Tensor, "B N L"],
-        state: State,
-    ) -> None:
-        self.rows = rows
-        self.active_logits = active_logits
-        self.weights = weights
-        self.state = state
-
-    @property
-    def logits(self) -> Float[Tensor, "B N V"]:  # type: ignore[override]
-        """The scores of all captions; zero for those that have ended."""
-        return self.rows.by_image(self.active_logits)
-
-
 class FastLSTM(Decoder):
     """Equals the plain `LSTMDecoder` whose parameters it uses.
 
-    In training, words outside the recurrence are read and scored in one product each, the loop over
-    words has a backward pass of its own, captions leave the loop as they end, and the vocabulary's
-    scores are in memory a few words at a time. In a search, captions that have ended leave, those
-    that continue the same one by different words attend as one, and a word's part of the gates is
-    computed once however many captions read it.
+    In training, everything outside the recurrence is one product over all words, the loop over
+    words has its own backward pass, captions leave the loop as they end, and the logits are in
+    memory for a few words at a time. In a search, captions leave the batch as they end, captions
+    with a shared prefix attend once, and each distinct word's part of the gates is computed once.
 
     Args:
-        plain: the decoder, one that `knows` accepts.
+        plain: a decoder that `knows` accepts.
     """
 
     def __init__(self, plain: LSTMDecoder) -> None:
@@ -87,9 +60,9 @@ class FastLSTM(Decoder):
 
     @staticmethod
     def knows(decoder: Decoder) -> bool:
-        """Whether a decoder is exactly one that this kernel equals.
+        """Whether this kernel equals the decoder.
 
-        Not so a subclass, an unknown attention or layer, or a module with hooks.
+        False for subclasses, unknown attentions or layers, and modules with hooks.
         """
         if type(decoder) is not LSTMDecoder or attention_kernel(decoder.attention) is None:
             return False
@@ -122,7 +95,7 @@ class FastLSTM(Decoder):
         return PreparedMemory(annotations, mask, self.attention.prepare(keys))
 
     def start(self, memory: Memory, n: int) -> State:
-        """The plain decoder's state; and which caption of one word ago each one continues."""
+        """The plain decoder's state, and the index of the caption that each caption continues."""
         mean = mean_annotation(memory)
         precision = torch.promote_types(mean.dtype, torch.float32)
         cell = layer(self.plain.initial_cell, mean).to(precision)
@@ -197,7 +170,7 @@ class FastLSTM(Decoder):
         return loss, words.spread(weights)
 
     def _prepared(self, memory: Memory) -> PreparedMemory:
-        """The memory, prepared here where the plain decoder has made it."""
+        """The memory with prepared keys, also if the plain decoder made it."""
         if isinstance(memory, PreparedMemory):
             return memory
         assert isinstance(memory, LSTMMemory)
@@ -206,11 +179,11 @@ class FastLSTM(Decoder):
     def _word_gates(
         self, read: Int[Tensor, "r"], words: Float[Tensor, "r m"]
     ) -> Float[Tensor, "r G"]:
-        """The words' part of the LSTM's gates, in a search once for all captions that read a word.
+        """The words' part of the LSTM's gates; a search computes it once per distinct word.
 
         Args:
             read: the words.
-            words: their embeddings after dropout, which may differ where the words do not.
+            words: their embeddings after dropout, which may differ between equal words.
         """
         if self.plain.training or read.device.type != "cpu":
             return layer(self.plain.word_gates, words)
@@ -221,7 +194,7 @@ class FastLSTM(Decoder):
     def _read(
         self, memory: PreparedMemory, words: PackedWords
     ) -> tuple[Float[Tensor, "r m"], Float[Tensor, "r L"]]:
-        """Read all words: the input of the output layer for each real row, and the weights.
+        """The output layer's input for each real row, and the attention weights.
 
         Everything outside the recurrence is one product over all words.
         """
@@ -233,8 +206,9 @@ class FastLSTM(Decoder):
         by_hidden, by_word = query.weight.split(
             [plain.beta.in_features, query.in_features - plain.beta.in_features], dim=1
         )
-        # Gates and deep output are linear in contexts, and these in annotation vectors. So where
-        # there are fewer annotation vectors than words, they are projected instead of the contexts.
+        # Gates and deep output are linear in the contexts, and contexts in the annotation vectors.
+        # So if there are fewer annotation vectors than words, they are projected instead of the
+        # contexts.
         of_contexts = [plain.context_gates.weight, plain.output_context.weight]
         values = memory.annotations
         context_gate: Tensor | None = of_contexts[0].to(precision)
@@ -266,7 +240,7 @@ class FastLSTM(Decoder):
         hidden: Float[Tensor, "r H"],
         projected: Float[Tensor, "r m"],
     ) -> Float[Tensor, "r m"]:
-        """What the output layer L_o reads: E y + L_h h + L_z z of eq. 7, given L_z z."""
+        """The input of the output layer L_o: E y + L_h h + L_z z of eq. 7, given L_z z."""
         by_hidden = layer(self.plain.output_hidden, self._dropout(hidden))
         return self._dropout(words + by_hidden + projected)
 

@@ -1,7 +1,7 @@
-"""The searches, the same captions in less time.
+"""The kernels of the searches: the same captions in less time.
 
-Equals `captioning.search`: images whose captions have all ended leave the batch, only the scores of
-active captions are normalised, and the best of them are found block by block.
+Equals `captioning.search`. Images whose captions have all ended leave the batch, only the logits of
+active captions are normalised, and the top k are found block by block.
 
 Shapes: B images, N captions per image, r active rows, L regions, V vocabulary.
 """
@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from captioning.data.vocabulary import PAD
 from captioning.kernels.active_rows import ActiveRows
-from captioning.kernels.fast_lstm import ActiveStep
+from captioning.kernels.active_step import ActiveStep
 from captioning.kernels.packing import packed_weights
 from captioning.kernels.topk import topk_continuations
 from captioning.models.decoder import Decoder, Memory, Step
@@ -27,11 +27,11 @@ from captioning.search.hypotheses import Hypotheses
 from captioning.search.search import NEVER
 
 MANY = 16
-"""Captions for which it pays to pack the decoder's weights for one search."""
+"""The fewest captions for which packing the decoder's weights pays off within one search."""
 
 
 class _Leaving(Search):
-    """A search that images leave as soon as a quarter of them have only ended captions."""
+    """A search that drops finished images from the batch once they are a quarter of it."""
 
     @torch.no_grad()
     def __call__(self, decoder: Decoder, memory: Memory) -> Decoded:
@@ -63,9 +63,9 @@ class _Leaving(Search):
     def _active_log_probs(
         self, step: Step, hypotheses: Hypotheses
     ) -> tuple[ActiveRows, Float[Tensor, "r V"]]:
-        """The log probabilities of the captions that have not ended, and which these are.
+        """The log probabilities of the active captions, and their rows.
 
-        They are written over the step's logits.
+        They overwrite the step's logits.
         """
         if isinstance(step, ActiveStep):
             rows, logits = step.rows, step.active_logits
@@ -82,7 +82,7 @@ class _FastIndependent(_Leaving, IndependentSearch):
     def next_words(
         self, step: Step, hypotheses: Hypotheses
     ) -> tuple[Int[Tensor, "B N"], Float[Tensor, "B N"]]:
-        """The next word of every caption, and its log probability; anything where it has ended."""
+        """The next word of every caption and its log probability; arbitrary for ended captions."""
         rows, log_probs = self._active_log_probs(step, hypotheses)
         words = self.choose(log_probs)[:, None]
         found = words, log_probs.gather(1, words)
@@ -100,7 +100,7 @@ class _FastSampling(_FastIndependent, Sampling):
 
 class _FastBeamSearch(_Leaving, BeamSearch):
     def continuations(self, step: Step, hypotheses: Hypotheses) -> Continuations:
-        """The best next words of the captions that have not ended."""
+        """The best continuations of the active captions."""
         rows, log_probs = self._active_log_probs(step, hypotheses)
         totals = hypotheses.totals.masked_fill(hypotheses.finished, -inf)
         return topk_continuations(log_probs, rows, totals, self.width)

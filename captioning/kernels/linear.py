@@ -1,7 +1,7 @@
-"""Matrix products by the faster of the two libraries that PyTorch brings for CPUs.
+"""Matrix products by the faster of PyTorch's two CPU libraries, oneDNN and MKL.
 
-Equals `torch.nn.Linear` and its gradients. Where PyTorch lacks one of the operators below, or the
-processor is another one, products are PyTorch's own.
+Equals `torch.nn.Linear` and its gradients. If PyTorch lacks one of the operators below, or on other
+devices, PyTorch's own products are used.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,17 +16,17 @@ from torch.nn import functional as F
 from captioning.kernels.compiled import Compiled
 from captioning.kernels.processor import is_intels
 
-# What TorchInductor calls for a linear layer on a CPU. Eager PyTorch multiplies single precision by
-# MKL, which on processors that are not Intel's does without AVX-512: oneDNN is twice as fast there,
-# and no faster on Intel's (docs/benchmarks.md). Other precisions PyTorch gives to oneDNN of itself.
+# TorchInductor's operator for linear layers on CPUs. Eager PyTorch uses MKL for single precision,
+# and MKL uses AVX-512 on Intel's processors only: oneDNN is twice as fast on others, and no faster
+# on Intel's (docs/benchmarks.md). For other precisions PyTorch uses oneDNN itself.
 _ONEDNN: Any = getattr(getattr(torch.ops, "mkldnn", None), "_linear_pointwise", None)
 
-# MKL brings a weight into an order of its own for every product; TorchInductor does so beforehand.
+# MKL packs a weight anew for every product; TorchInductor packs it once, beforehand.
 _PACKED: Any = getattr(getattr(torch.ops, "mkl", None), "_mkl_reorder_linear_weight", None)
 _MULTIPLIED_PACKED: Any = getattr(getattr(torch.ops, "mkl", None), "_mkl_linear", None)
 
 ROWS = 160
-"""Rows of the products for which MKL packs weights: five captions of 32 photos. Packing costs
+"""The number of rows that MKL packs weights for: five captions of 32 photos. Packing costs
 smaller products nothing; weights packed for fewer rows would slow larger ones."""
 
 PACKED_WEIGHT = "packed_weight"
@@ -41,10 +41,10 @@ def product(x: Float[Tensor, "R I"], weight: Float[Tensor, "O I"]) -> Float[Tens
 
 
 def transposed_product(x: Float[Tensor, "R O"], y: Float[Tensor, "R I"]) -> Float[Tensor, "O I"]:
-    """The product x^T y, without a gradient: that of a weight, from rows of outputs and inputs."""
+    """The product x^T y, without a gradient; a weight's gradient is such a product."""
     if not _is_onednns(x, y):
         return x.t() @ y
-    # oneDNN wants one of them contiguous; the other it reads transposed as fast.
+    # oneDNN needs one operand contiguous, and reads the other one transposed as fast.
     if x.shape[1] < y.shape[1]:
         return product(_transposed(x), y.t())
     return product(_transposed(y), x.t()).t()
@@ -60,7 +60,7 @@ def linear(
 
 
 def layer(module: nn.Linear, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
-    """What the module gives, by its packed weight where it has one and nothing is trained."""
+    """The module's output, by its packed weight if it has one and gradients are off."""
     weight = getattr(module, PACKED_WEIGHT, None)
     if weight is None or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
         return linear(x, module.weight, module.bias)
@@ -69,17 +69,17 @@ def layer(module: nn.Linear, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
 
 @contextmanager
 def packed(modules: Iterable[nn.Linear]) -> Iterator[None]:
-    """Pack the weights of layers, so that MKL's products without gradients are faster within.
+    """Pack the weights of layers while the block lasts, for faster MKL products without gradients.
 
-    The weights must not change meanwhile. What is packed already stays as it is. Several threads
-    may do this at once: each finds the weight packed or not, and the same products either way.
+    The weights must not change meanwhile. Weights that are already packed stay as they are. Safe to
+    use from several threads: products are the same with packed weights and without.
 
     Args:
         modules: layers that do many products.
     """
     wanted = [m for m in modules if getattr(m, PACKED_WEIGHT, None) is None and _is_mkls(m.weight)]
     for module in wanted:
-        # Not through nn.Module, which would save it with the parameters.
+        # Not through nn.Module, which would save the packed weight with the parameters.
         module.__dict__[PACKED_WEIGHT] = _PACKED(module.weight.detach(), ROWS)
     try:
         yield
@@ -113,7 +113,7 @@ def _is_mkls(weight: Tensor) -> bool:
 
 
 def _multiplied(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    # Of parts of larger matrices oneDNN makes what it calls a reference: a thousand times slower.
+    # For slices of larger matrices oneDNN uses its reference kernel, a thousand times slower.
     return _ONEDNN(_whole(x), _whole(weight), bias, "none", [], "")
 
 

@@ -1,8 +1,8 @@
-"""The cross-entropy of words without ever holding the logits of all of them.
+"""Cross-entropy that never holds the logits of all words in memory.
 
 Equals the output layer followed by `captioning.models.losses.cross_entropy`.
 
-Shapes: R words of all captions together, V vocabulary, m width of what the output layer reads.
+Shapes: R words of all captions, V vocabulary, m width of the output layer's input.
 """
 
 from typing import Any, NamedTuple
@@ -15,8 +15,8 @@ from captioning.kernels.compiled import Compiled
 from captioning.kernels.linear import product, transposed_product
 
 CHUNK = {"cpu": 2**22, "cuda": 2**27}
-"""Scores that are in memory at a time, by kind of device: 16 MB in single precision on a CPU, where
-larger blocks come fresh from the operating system each time."""
+"""Logits in memory at a time, by kind of device: 16 MB in single precision on a CPU, where the
+operating system would allocate larger blocks anew each time."""
 
 
 def linear_cross_entropy(
@@ -29,16 +29,16 @@ def linear_cross_entropy(
 ) -> Float[Tensor, ""]:
     """Sum over words of the cross-entropy of softmax(W x + b), in nats.
 
-    The scores of the whole vocabulary are never in memory for all words: their gradients are
-    computed with them, some words at a time.
+    Logits and their gradients are computed together, for some words at a time, so that memory never
+    holds those of all words.
 
     Args:
-        x: one row per word; the scores are computed in its precision.
+        x: one row per word; the logits are computed in its precision.
         weight: W.
-        bias: b; minus infinity for words that can never be, where nothing is smoothed.
+        bias: b; minus infinity for words that are never generated, only without smoothing.
         targets: the words.
         label_smoothing: share of the target's probability spread over the vocabulary.
-        importance: how much each word counts, of either sign; one if none.
+        importance: the weight of each word's loss, of either sign; one if none.
     """
     with torch.autocast(x.device.type, enabled=False):
         return _LinearCrossEntropy.apply(x, weight, bias, targets, label_smoothing, importance)
@@ -62,7 +62,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         total = x.new_zeros((), dtype=precision)
         wanted = any(ctx.needs_input_grad)
         of_x = torch.empty_like(x)
-        # The sum for the weight keeps the memory layout in which its parts come.
+        # The sum of the weight's gradient keeps the memory layout of its summands.
         of_weight, of_bias = None, torch.zeros_like(bias)
         unrounded, weight, bias = weight, weight.to(x.dtype), bias.to(x.dtype)
         size = max(1, CHUNK.get(x.device.type, CHUNK["cuda"]) // len(weight))
@@ -99,12 +99,12 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
 
 class _Likelihoods(NamedTuple):
-    """Log-likelihoods in the precision of the counts, and the gradient in that of the scores."""
+    """Log-likelihoods in the precision of the loss, and gradients in that of the logits."""
 
     of_target: Tensor  # (R, 1), its log-probability
     of_all: Tensor  # (R, 1), the sum of all words' log-probabilities
-    of_scores: Tensor  # (R, V), gradient of the loss; what smoothing adds to all words is left out
-    of_bias: Tensor  # (V,), the same of the bias
+    of_scores: Tensor  # (R, V), gradient of the loss, without smoothing's constant for all words
+    of_bias: Tensor  # (V,), the same for the bias
 
 
 def _likelihoods_at_once(

@@ -1,4 +1,4 @@
-"""The large weights of a decoder, packed while it does many products with them."""
+"""Packs the large weights of a decoder while it does many products with them."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -21,7 +21,7 @@ LAYERS = (
 
 
 def packed_weights(decoder: nn.Module) -> AbstractContextManager[None]:
-    """Within it, steps of the decoder's kernels may be faster; parameters must not change.
+    """Pack the decoder's weights while the block lasts, in which parameters must not change.
 
     Args:
         decoder: an LSTM, its kernel, or an ensemble that contains some.

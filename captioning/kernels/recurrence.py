@@ -1,14 +1,14 @@
-"""The training's loop over words (Xu et al. 2015, eq. 1-6, 13), with a backward pass of its own.
+"""Training's loop over words (Xu et al. 2015, eq. 1-6, 13), with its own backward pass.
 
 Equals the same equations in `captioning.models.lstm.LSTMDecoder.step` and PyTorch's gradients of
 them. Autograd would make the loop several times as expensive: a product for every weight at every
 word, zero-filled gradients of slices, and all energies kept until the end. Here the gradient of a
 weight is one product over all words, gradients that many words share are added in place, and the
-attention computes the gradients of its scores anew. Long trainings compile the remaining pointwise
-arithmetic.
+attention recomputes what the gradients of its scores need. Long trainings compile the remaining
+pointwise arithmetic.
 
-Rows of the LSTM belong to captions that have the word, any number per image. For the attention they
-are put at their images.
+At each word, the LSTM computes rows of the captions that have this word, any number per image. For
+the attention, rows are grouped by image.
 
 Shapes: B images, N captions per image, L regions, D annotation width, A attention width, H width of
 the LSTM, G its four gates; R rows, r of them of one word, with n captions per image, as in
@@ -24,27 +24,27 @@ from torch.nn import functional as F
 
 from captioning.kernels.active_rows import PackedWords
 from captioning.kernels.attention_scores import AttentionKernel
-from captioning.kernels.compiled import Compiled
 from captioning.kernels.linear import product, transposed_product
+from captioning.kernels.lstm_cell import cell_gradients, next_cell
 from captioning.models.attention import masked_softmax
 
 
 class Parts(NamedTuple):
-    """What the loop computes with. Keys and cell have precisions of their own, the rest one.
+    """The tensors that the loop takes. Keys and cell have their own precisions, the rest share one.
 
     Attributes:
         word_gates: the words' part of the LSTM's gates, bias included.
-        word_queries: the words' part of the attention's queries; none where they have none.
-        hidden: before the first word.
-        cell: before the first word.
+        word_queries: the words' part of the attention's queries; none if queries ignore words.
+        hidden: the hidden state before the first word.
+        cell: the cell before the first word.
         keys: as the attention's kernel prepares them.
-        values: what contexts are sums of: the annotation vectors, or their projections to all that
-            is linear in a context, the LSTM's gates first.
+        values: the vectors that contexts sum: annotation vectors, or their projections to
+            everything that is linear in a context, the LSTM's gates first.
         query: weight of the hidden state in the queries.
         gate: weight of the hidden state in the LSTM's gates.
         beta: weight of the hidden state in the gate of the context.
-        beta_bias: its bias.
-        context_gate: weight of the context in the LSTM's gates; none where values are projected.
+        beta_bias: bias of the gate of the context.
+        context_gate: weight of the context in the LSTM's gates; none if values are projected.
     """
 
     word_gates: Float[Tensor, "R G"]
@@ -61,11 +61,11 @@ class Parts(NamedTuple):
 
 
 class Recurred(NamedTuple):
-    """What the loop gives for every row.
+    """The loop's output for every row.
 
     Attributes:
         hidden: the LSTM's hidden states.
-        contexts: the gated contexts; where values are projected, what follows the LSTM's gates.
+        contexts: the gated contexts; if values are projected, their columns after the LSTM's gates.
         weights: attention over regions.
     """
 
@@ -82,42 +82,8 @@ def recur(
         return Recurred(*_Recurrence.apply(attention, rows, mask, *parts, *attention.scoring))
 
 
-class Cell(NamedTuple):
-    """The LSTM after one word (eq. 1-3), with what the backward pass needs.
-
-    Attributes:
-        hidden: the hidden state.
-        cell: the cell.
-        gates: sigmoids of all four gates, i, f, g and o one after the other.
-        new: tanh of g, what is added to the cell.
-        shown: tanh of the cell.
-    """
-
-    hidden: Float[Tensor, "*B H"]
-    cell: Float[Tensor, "*B H"]
-    gates: Float[Tensor, "*B G"]
-    new: Float[Tensor, "*B H"]
-    shown: Float[Tensor, "*B H"]
-
-
-def lstm_cell(gates: Float[Tensor, "*B G"], cell: Float[Tensor, "*B H"]) -> Cell:
-    """The pointwise part of the LSTM, in the precision of its cell; equals the plain `lstm_cell`.
-
-    Args:
-        gates: before their sigmoids and, for g, tanh.
-        cell: before the word.
-    """
-    gates = gates.to(cell.dtype)
-    opened = gates.sigmoid()
-    take, keep, _, show = opened.chunk(4, dim=-1)
-    new = gates.chunk(4, dim=-1)[2].tanh()
-    cell = torch.addcmul(keep * cell, take, new)
-    shown = cell.tanh()
-    return Cell(show * shown, cell, opened, new, shown)
-
-
 class _Kept(NamedTuple):
-    """What the backward pass needs of a word."""
+    """What the backward pass needs from a word's forward pass."""
 
     hidden: Tensor  # (r, H), before the word
     cell: Tensor  # (r, H), before the word
@@ -155,14 +121,14 @@ class _Recurrence(torch.autograd.Function):
             queries = word.by_image(queries)
             attended = masked_softmax(attention.scores(queries, parts.keys), mask)
             weights[here] = word.in_rows(attended)
-            # Beta gates the weights: there are fewer of them than numbers in a context.
+            # Beta gates the weights rather than the context, which is longer.
             betas[here] = (beta + parts.beta_bias).sigmoid()
             gated = attended * word.by_image(betas[here])
             contexts[here] = word.in_rows(gated.to(h.dtype) @ parts.values)
             by_context = contexts[here, : sizes[1]]
             if parts.context_gate is not None:
                 by_context = product(contexts[here], parts.context_gate)
-            after = _next_cell(gates, parts.word_gates[here], by_context, c)
+            after = next_cell(gates, parts.word_gates[here], by_context, c)
             kept.append(_Kept(h, c, queries, after.gates, after.new, after.shown))
             h, c = after.hidden, after.cell
             hidden[here] = h
@@ -189,7 +155,7 @@ class _Recurrence(torch.autograd.Function):
         carried_h, carried_c = by_hidden.new_zeros(0, width), of_weights.new_zeros(0, width)
         for word, kept in zip(reversed(ctx.rows.words), reversed(ctx.kept), strict=True):
             here = word.here
-            gates, carried_c = _cell_gradients(
+            gates, carried_c = cell_gradients(
                 _with_rows(carried_h, word.size),
                 of_hidden[here],
                 _with_rows(carried_c, word.size),
@@ -246,50 +212,5 @@ class _Recurrence(torch.autograd.Function):
 
 
 def _with_rows(x: Tensor, rows: int) -> Tensor:
-    """The rows of x, padded with zeros to this number."""
+    """The rows of x, padded with zero rows to this number."""
     return F.pad(x, (0, 0, 0, rows - len(x)))
-
-
-def _summed_cell(by_hidden: Tensor, by_word: Tensor, by_context: Tensor, cell: Tensor) -> Cell:
-    """The LSTM's cell from the summands of its gates; the hidden state has their precision."""
-    after = lstm_cell(by_hidden + by_word + by_context, cell)
-    return after._replace(hidden=after.hidden.to(by_hidden.dtype))
-
-
-_next_cell = Compiled(_summed_cell)
-
-
-@Compiled
-def _cell_gradients(
-    carried_h: Tensor,
-    of_hidden: Tensor,
-    carried_c: Tensor,
-    cell: Tensor,
-    gates: Tensor,
-    new: Tensor,
-    shown: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """The gradients of the gates, before their sigmoids, and of the cell before the word.
-
-    Gates and their gradients are (r, G), everything else (r, H).
-
-    Args:
-        carried_h: the gradient of the hidden state, by the next word.
-        of_hidden: the same by everything else.
-        carried_c: the gradient of the cell, by the next word.
-        cell: before the word.
-        gates: after their sigmoids.
-        new: tanh of g.
-        shown: tanh of the cell.
-    """
-    take, keep, _, show = gates.chunk(4, dim=-1)
-    of_h = carried_h.to(cell.dtype) + of_hidden
-    of_c = carried_c + of_h * show * (1 - shown.square())
-    take_slope, keep_slope, _, show_slope = (gates * (1 - gates)).chunk(4, dim=-1)
-    parts = [
-        of_c * new * take_slope,
-        of_c * cell * keep_slope,
-        of_c * take * (1 - new.square()),
-        of_h * shown * show_slope,
-    ]
-    return torch.cat(parts, dim=-1).to(of_hidden.dtype), of_c * keep

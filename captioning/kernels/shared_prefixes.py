@@ -1,7 +1,7 @@
-"""What the captions of a search share.
+"""The prefixes that the captions of a search share.
 
-The beams of an image are few sentences that part late: many continue the same caption by different
-words. Everything that a decoder computes before it reads these words is the same for them.
+Beams of an image diverge late: many continue the same prefix by different words. Everything that a
+decoder computes before it reads these words is the same for them.
 
 Shapes: B images, N captions per image, r active rows, b distinct prefixes.
 """
@@ -16,17 +16,17 @@ from captioning.data.vocabulary import PAD
 from captioning.kernels.active_rows import ActiveRows
 
 WORTHWHILE = 16
-"""Rows, or places for them at their images, that sharing must save, since finding the shared
-prefixes takes time as well."""
+"""The fewest rows, or padded rows by image, that sharing must save, since finding shared prefixes
+takes time as well."""
 
 
 class SharedPrefixes(NamedTuple):
-    """The distinct captions of one word ago that the active captions continue.
+    """The distinct prefixes, one word shorter, of the active captions.
 
     Attributes:
-        rows: of the prefixes.
-        first: of each prefix, a row that continues it; None where every row has its own.
-        of: of each row, its prefix; None where every row has its own.
+        rows: the rows of the prefixes.
+        first: for each prefix, a row that continues it; None if every row has its own prefix.
+        of: for each row, its prefix; None if every row has its own prefix.
     """
 
     rows: ActiveRows
@@ -39,13 +39,13 @@ class SharedPrefixes(NamedTuple):
     ) -> "SharedPrefixes":
         """The prefixes of the active captions.
 
-        Every row keeps its own where sharing would save little, and on a GPU, which would have to
-        wait until they are counted.
+        Every row keeps its own prefix if sharing would save little, and on a GPU, which would have
+        to wait for the count.
 
         Args:
             rows: of the active captions.
             tokens: the last tokens of all captions.
-            origins: which of the N captions of one word ago each one continues.
+            origins: for each caption, the index of the caption that it continues.
         """
         images, captions = origins.shape
         if captions == 1 or origins.device.type != "cpu":
@@ -66,9 +66,9 @@ class SharedPrefixes(NamedTuple):
         return cls(ActiveRows(slice(0, len(found)), most, slots, images), first, of)
 
     def compact(self, rows: Float[Tensor, "r X"]) -> Float[Tensor, "b X"]:
-        """One row for each prefix, of rows that are equal where they share one."""
+        """One row per prefix, from rows that are equal if they share a prefix."""
         return rows if self.first is None else rows.index_select(0, self.first)
 
     def expand(self, prefixes: Float[Tensor, "b X"]) -> Float[Tensor, "r X"]:
-        """For each row what belongs to its prefix."""
+        """For each row, the row of its prefix."""
         return prefixes if self.of is None else prefixes.index_select(0, self.of)

@@ -1,4 +1,4 @@
-"""The best words of very many, several times faster than by `torch.topk`.
+"""Top-k over large vocabularies, several times faster than `torch.topk`.
 
 Equals `captioning.search.beam.topk_continuations`. The k best words of all captions of an image lie
 in the k blocks of words with the largest maxima.
@@ -20,13 +20,13 @@ BLOCK = 128
 def topk_continuations(
     scores: Float[Tensor, "r V"], rows: ActiveRows, totals: Float[Tensor, "B N"], k: int
 ) -> Continuations:
-    """The k next words of each image's captions with the largest sums of total and score.
+    """The k continuations of each image's captions with the largest sums of total and score.
 
     Args:
-        scores: of every word.
-        rows: of the captions that have these.
-        totals: of the captions so far; minus infinity for those without scores.
-        k: how many, at most N V.
+        scores: scores of every next word, for the active captions.
+        rows: the rows of the active captions.
+        totals: scores of the captions so far; minus infinity for ended captions.
+        k: number of continuations, at most N V.
     """
     vocabulary, device = scores.shape[1], scores.device
     in_blocks = vocabulary - vocabulary % BLOCK

@@ -43,7 +43,7 @@ def test_a_caption_keeps_its_row_from_word_to_word(tokens: Tensor) -> None:
         assert packed.tokens[word.here].equal(by_caption[: len(word.slots), place])
 
 
-def test_rows_are_put_at_their_images_and_taken_back(tokens: Tensor) -> None:
+def test_grouping_rows_by_image_is_invertible(tokens: Tensor) -> None:
     packed = PackedWords(tokens)
     for word in packed.words:
         here = packed.tokens[word.here, None].double()
@@ -55,7 +55,7 @@ def test_rows_are_put_at_their_images_and_taken_back(tokens: Tensor) -> None:
         assert numbers[numbers != PAD].sort().values.equal(wanted.sort().values)
 
 
-def test_what_belongs_to_rows_is_spread_to_the_places_of_their_words(tokens: Tensor) -> None:
+def test_values_of_rows_are_spread_to_the_places_of_their_words(tokens: Tensor) -> None:
     packed = PackedWords(tokens)
     found = packed.spread(packed.without_padding(packed.tokens[:, None].double()))
     assert found[..., 0].equal(torch.where(tokens == PAD, 0, tokens).double())

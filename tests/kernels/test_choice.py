@@ -48,7 +48,7 @@ def test_the_plain_lstm_has_a_kernel_that_shares_its_parameters() -> None:
 
 
 @pytest.mark.parametrize("decoder", [made(Backwards), made(attention=Sharp)], ids=["own", "Sharp"])
-def test_a_class_of_the_users_own_has_none(decoder: LSTMDecoder) -> None:
+def test_a_class_of_the_users_own_has_no_kernel(decoder: LSTMDecoder) -> None:
     assert accelerated(decoder) is decoder
 
 

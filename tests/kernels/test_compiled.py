@@ -35,7 +35,7 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @needs_a_compiler
-def test_functions_are_compiled_while_that_is_wanted(function: Compiled[[Tensor], Tensor]) -> None:
+def test_functions_are_compiled_while_compiling_is_on(function: Compiled[[Tensor], Tensor]) -> None:
     values = []
     for wanted in False, True, False:
         compile_from_now(wanted)
@@ -43,7 +43,7 @@ def test_functions_are_compiled_while_that_is_wanted(function: Compiled[[Tensor]
     assert values == [1, 2, 1]
 
 
-def test_nothing_is_compiled_where_a_gradient_is_wanted(
+def test_nothing_is_compiled_while_gradients_are_on(
     function: Compiled[[Tensor], Tensor],
 ) -> None:
     compile_from_now()
@@ -51,7 +51,7 @@ def test_nothing_is_compiled_where_a_gradient_is_wanted(
         assert function(X)[0, 0] == 1
 
 
-def test_torchs_own_switch_does_without_compiling(
+def test_torchs_own_switch_disables_compiling(
     function: Compiled[[Tensor], Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")
@@ -59,7 +59,7 @@ def test_torchs_own_switch_does_without_compiling(
     assert function(X)[0, 0] == 1
 
 
-def test_what_cannot_be_compiled_is_computed_plainly_and_told_once(
+def test_a_function_that_fails_to_compile_is_computed_plainly_and_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     compile_from_now()
@@ -71,7 +71,7 @@ def test_what_cannot_be_compiled_is_computed_plainly_and_told_once(
     assert "goes on without compiling, which is slower" in record.message
 
 
-def test_bad_input_is_told_as_without_compiling() -> None:
+def test_bad_input_raises_the_same_error_as_without_compiling() -> None:
     function = Compiled(lambda x, y: x @ y)
     compile_from_now()
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
@@ -139,13 +139,13 @@ def test_a_compiled_decoder_computes_the_same() -> None:
     assert len(counts) == 2
 
 
-def test_without_a_compiler_it_goes_on_as_before() -> None:
+def test_without_a_compiler_it_computes_plainly_and_warns_once() -> None:
     done = run(CXX="no-such-compiler", TORCHINDUCTOR_FORCE_DISABLE_CACHES="1")
     assert done.stderr.count("goes on without compiling, which is slower") == 1
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["0", "0"]
 
 
-def test_what_is_compiled_for_each_kind_of_processor_has_a_folder_of_its_own(
+def test_each_kind_of_processor_has_its_own_compile_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(compiled.CACHE, str(tmp_path))

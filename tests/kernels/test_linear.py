@@ -65,7 +65,7 @@ def test_only_single_precision_on_other_processors_is_multiplied_by_onednn(
         linear, "_multiplied", lambda x, weight, bias: calls.append(x.dtype) or x @ weight.t()
     )
     for is_intels in True, False:
-        monkeypatch.setattr(linear, "is_intels", lambda told=is_intels: told)
+        monkeypatch.setattr(linear, "is_intels", lambda value=is_intels: value)
         for dtype in torch.float32, torch.float64, torch.bfloat16:
             linear.product(torch.ones(2, 3, dtype=dtype), torch.ones(4, 3, dtype=dtype))
     assert calls == [torch.float32]
@@ -96,7 +96,7 @@ def test_packed_layers_multiply_any_number_of_rows(
     assert_close(linear.layer(layer, x).double(), wanted, rtol=1e-5, atol=1e-5)
 
 
-def test_what_is_packed_is_forgotten_whatever_happens(packing: None) -> None:
+def test_packed_weights_are_released_even_after_an_error(packing: None) -> None:
     layer = torch.nn.Linear(5, 3)
     with pytest.raises(KeyError), linear.packed([layer]):
         raise KeyError

@@ -22,7 +22,7 @@ def origins(seed: int) -> Tensor:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_every_prefix_is_there_once_and_its_captions_find_it(seed: int, tokens: Tensor) -> None:
+def test_every_prefix_occurs_once_and_its_captions_refer_to_it(seed: int, tokens: Tensor) -> None:
     active = ActiveRows.of(tokens)
     assert active.size > (tokens != PAD).sum(), "some rows are padding"
     shared = SharedPrefixes.among(active, tokens, origins(seed))
@@ -34,7 +34,7 @@ def test_every_prefix_is_there_once_and_its_captions_find_it(seed: int, tokens: 
     assert shared.expand(found)[is_active, 0].equal(active.in_rows(names)[is_active].double())
 
 
-def test_prefixes_are_put_at_their_images_and_taken_back(tokens: Tensor) -> None:
+def test_grouping_prefixes_by_image_is_invertible(tokens: Tensor) -> None:
     active = ActiveRows.of(tokens)
     shared = SharedPrefixes.among(active, tokens, origins(1))
     images = torch.arange(1.0, IMAGES + 1)[:, None].expand(-1, CAPTIONS)
@@ -58,7 +58,7 @@ def test_rows_keep_their_own_prefixes_where_little_is_shared(tokens: Tensor) -> 
     assert len(SharedPrefixes.among(active, tokens + 1, pairs).first) == active.size - WORTHWHILE
 
 
-def test_captions_that_are_few_have_few_places() -> None:
+def test_few_prefixes_are_padded_to_few_places() -> None:
     tokens = torch.full((IMAGES, CAPTIONS), PAD)
     tokens[:, 2] = 4  # as at the first word, when the beams of an image are one
     slots = (tokens.flatten() != PAD).nonzero()[:, 0]

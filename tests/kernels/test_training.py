@@ -119,7 +119,7 @@ def test_the_kernel_takes_memory_of_the_plain_decoder(annotations: Tensor, token
 
 
 @pytest.mark.parametrize("fast", [True, False], ids=["fast", "plain"])
-def test_captions_count_by_their_importance_among_words_that_can_be(
+def test_losses_are_weighted_by_importance_over_words_that_can_be_generated(
     fast: bool, annotations: Tensor, tokens: Tensor
 ) -> None:
     decoder, never = made(AdditiveAttention), [PAD, BOS, UNK]
