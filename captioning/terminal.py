@@ -1,8 +1,8 @@
-"""Text for a terminal: whatever a file name or a vocabulary holds, it moves no cursor.
+"""Safe text for terminals: escapes control characters in file names and vocabularies.
 
-All that is printed goes through `printable`, or through `printable_json`; messages of errors do so
-when they are made. Names can hold escape sequences, line breaks, marks that turn the direction of
-writing around, and bytes that are no UTF-8.
+All output goes through `printable` or `printable_json`; error messages do so when they are made.
+Names can hold escape sequences, line breaks, marks that reverse the direction of writing, and bytes
+that are not UTF-8.
 """
 
 import codecs
@@ -11,36 +11,37 @@ import re
 import sys
 from typing import Any
 
-# Controls, marks of direction, separators of lines, and halves of surrogate pairs, by which Python
-# stands for the bytes of file names that are no UTF-8.
+# Controls, direction marks, line separators and surrogates, which stand for the bytes of file names
+# that are not UTF-8.
 UNPRINTABLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufff9-\ufffb]"
 )
 NAMED = {"\t": r"\t", "\n": r"\n", "\r": r"\r"}
 
 HANDLER = "captioning.escapes"
-"""The error handler of the streams, by the name under which codecs know it."""
+"""The registered name of the streams' error handler."""
 
 
 def printable(*cells: object) -> str:
-    r"""The cells of one line, with tabs between them and escapes in place of what is no text.
+    r"""The cells of one line, separated by tabs, with unprintable characters escaped.
 
-    A byte of a file name that is no UTF-8 becomes `\xe9`, a control character `\x1b`, `\n` or
-    `\u009b`. What is printable stays as it is, so that doing it again changes nothing.
+    A byte of a file name that is not UTF-8 becomes `\xe9`, a control character `\x1b`, `\n` or
+    `\u009b`. Printable text is unchanged, so the function is idempotent.
     """
     return "\t".join(UNPRINTABLE.sub(_escaped, str(cell)) for cell in cells)
 
 
 def printable_json(value: Any) -> str:
-    """A value as one line of JSON that holds no such characters either, only JSON's escapes."""
+    """A value as one line of JSON, with the same characters as JSON escapes."""
     line = json.dumps(value, ensure_ascii=False)
     return UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
 
 
 def escape_what_cannot_be_encoded() -> None:
-    r"""Let stdout and stderr print `\u00e9` where their encoding has no such character.
+    r"""Let stdout and stderr print escapes such as `\u00e9` for characters outside their encoding.
 
-    These are escapes of JSON, so that JSON stays JSON. A stream that cannot change stays as it is.
+    The escapes are JSON's, so that JSON stays valid. Streams that cannot be reconfigured are left
+    unchanged.
     """
     codecs.register_error(HANDLER, _encodable)
     for stream in (sys.stdout, sys.stderr):

@@ -44,7 +44,7 @@ def test_every_control_character_and_direction_of_unicode_is_known() -> None:
             assert UNPRINTABLE.fullmatch(character)
 
 
-def test_json_holds_no_such_characters_and_tells_the_same() -> None:
+def test_json_escapes_such_characters_and_keeps_its_value() -> None:
     line = printable_json({HOSTILE: [HOSTILE, "é", 1.5]})
     assert not UNPRINTABLE.search(line)
     assert "é" in line

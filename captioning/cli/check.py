@@ -6,7 +6,7 @@ from captioning.cli.options import Commands, add_photo_limit
 
 
 def add(commands: Commands) -> None:
-    """Tell the parser of this command."""
+    """Add this command to the parser."""
     parser = commands.add_parser("check", help="look for faults in a data set before training")
     parser.add_argument("data", metavar="DIR", help="the data set")
     add_photo_limit(parser)
@@ -14,7 +14,7 @@ def add(commands: Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what is wrong; 1 where anything is."""
+    """Print the problems; returns 1 if there are any."""
     from captioning.data.folder_check import check
     from captioning.data.readers import reader_for
 

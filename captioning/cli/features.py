@@ -5,7 +5,7 @@ from captioning.terminal import printable
 
 
 def add(commands: Commands) -> None:
-    """Tell the parser of this command."""
+    """Add this command to the parser."""
     parser = commands.add_parser(
         "features",
         help="encode the photos of a training: captioning features --config configs/flickr8k.yaml",

@@ -1,4 +1,4 @@
-"""Frozen stages of an encoder over all photos of a data set, by one process or several together."""
+"""Runs the frozen stages of an encoder over all photos of a data set, in one or more processes."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -10,13 +10,13 @@ import torch
 from jaxtyping import Float16, UInt8
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
-from tqdm import tqdm
 
 from captioning.data.feature_cache import INDEX, ConstantEncoder, FeatureCache, fingerprint
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.ranks import decided_by_first_rank, process_and_count, run_on_all_ranks
 from captioning.data.unfinished_features import RowWriter, UnfinishedFeatures, locked
 from captioning.data.worker_priority import lower_priority
+from captioning.progress_bar import ProgressBar, stage
 
 
 def feature_cache(
@@ -26,32 +26,35 @@ def feature_cache(
     images: Sequence[Path],
     batch_size: int = 16,
     workers: int = 1,
+    name: str = "features",
 ) -> FeatureCache:
-    """The features of `images` under `folder`, computed where they are not there yet.
+    """The features of `images` under `folder`; missing ones are computed.
 
-    Where torch.distributed is initialised, all processes share the work; all of them must call
-    this. What an earlier call has finished, however it ended and with however many processes, is
-    not computed again.
+    If torch.distributed is initialised, all processes must call this and share the work. Rows
+    that an earlier call finished are not computed again, however that call ended and however
+    many processes it had.
 
     Args:
-        folder: where they are, or will be written.
+        folder: where the features are, or will be written.
         encoder: the `constant` part of an Encoder; uint8 images (B, 3, S, S) -> (B, L, D).
         preprocessing: how a photo becomes an image.
         images: paths of the photos.
         batch_size: images encoded at a time.
         workers: processes that read photos, for each process that encodes.
+        name: what the progress calls them.
 
     Raises:
-        InputError: the folder holds the features of another encoder, other weights, another
-            preprocessing or other images, whole or unfinished, or is no such folder, or another
-            call is writing there; or a photo cannot be read.
+        InputError: the folder holds finished or unfinished features of another encoder, other
+            weights, another preprocessing or other images; it is not a folder of features;
+            another call is writing there; or a photo cannot be read.
     """
     folder, images = Path(folder), list(dict.fromkeys(images))
 
     def is_whole() -> bool:
         if not (folder / INDEX).exists():
             return False
-        FeatureCache(folder).check(encoder, preprocessing, images)
+        with stage(f"{name}: comparing {folder} with the photos"):
+            FeatureCache(folder).check(encoder, preprocessing, images)
         return True
 
     if not decided_by_first_rank(is_whole):
@@ -62,18 +65,22 @@ def feature_cache(
 
             def begin() -> dict[int, int] | None:
                 lock.enter_context(locked(folder))
-                return None if is_whole() else features.begin()  # whole by now, perhaps
+                # Another call may have finished the features while this one waited for the lock.
+                if is_whole():
+                    return None
+                with stage(f"{name}: preparing {folder}"):
+                    return features.begin()
 
             finished = decided_by_first_rank(begin)
             if finished is not None:
                 run_on_all_ranks(features.check_seen)
-                sizes = encoding.complete(features, finished)
+                sizes = encoding.complete(features, finished, name)
                 decided_by_first_rank(lambda: features.finish(sizes))
     return FeatureCache(folder)
 
 
 class _Encoding:
-    """What a process does of the work.
+    """One process's share of the work.
 
     Attributes:
         shape: L and D.
@@ -96,7 +103,9 @@ class _Encoding:
         _, *shape = self._encoded(torch.zeros(1, 3, size, size, dtype=torch.uint8)).shape
         self.shape = (shape[0], shape[1])
 
-    def complete(self, features: UnfinishedFeatures, finished: dict[int, int]) -> dict[int, int]:
+    def complete(
+        self, features: UnfinishedFeatures, finished: dict[int, int], name: str
+    ) -> dict[int, int]:
         """Write the rows that are not finished; returns all rows with the bytes of their photos."""
         process, count = process_and_count()
         rows = [row for row in range(len(self.photos)) if row not in finished]
@@ -111,16 +120,17 @@ class _Encoding:
         sizes = dict(finished)
         with (
             features.writer() as writer,
-            tqdm(
+            ProgressBar(
+                name,
+                "images",
                 total=len(self.photos),
                 initial=len(finished),
-                desc="features",
-                unit="image",
-                disable=None if process == 0 else True,  # None: shown only on a terminal
+                leave=True,
+                shown=process == 0,
             ) as progress,
         ):
             coming = iter(loader)
-            # In step, batch by batch: a photo that one process cannot read stops all of them.
+            # All processes do each batch in step, so an unreadable photo in one stops all of them.
             for _ in range(math.ceil(len(batches) / count)):
                 for written in run_on_all_ranks(lambda: self._write_next(coming, writer)):
                     sizes |= written
@@ -143,7 +153,7 @@ class _Encoding:
 
 
 class _Photos(Dataset[tuple[int, int, Tensor]]):
-    """By row: the row, the bytes of the photo and its image."""
+    """For each row: its number, the size of the photo's file in bytes, and the image."""
 
     def __init__(self, images: Sequence[Path], preprocessing: Preprocessing) -> None:
         self.images = images

@@ -1,23 +1,21 @@
-"""Everything that is wrong with a data set, found before hours are spent on it."""
+"""Checks a data set for faults before training."""
 
 import hashlib
 import os
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-
-from tqdm import tqdm
 
 from captioning.data.images import read_image
 from captioning.data.megapixels import MAX_PIXELS
 from captioning.data.readers import Problem, Reader
 from captioning.data.records import Record
 from captioning.errors import InputError
+from captioning.progress_bar import ProgressBar
 from captioning.terminal import printable
 
-NAMED = 20  # problems of one kind that a report names; the others are only counted
+NAMED = 20  # problems of each kind that a report names; further ones are only counted
 
 
 @dataclass(frozen=True)
@@ -30,7 +28,7 @@ class SplitCheck:
         captions: number of captions that are not empty.
         captions_per_image: minimum, mean and maximum; zeros where there are no images.
         objects: number of annotated objects of these images.
-        problems: what is wrong.
+        problems: the faults.
     """
 
     name: str
@@ -43,7 +41,7 @@ class SplitCheck:
 
 @dataclass(frozen=True)
 class Check:
-    """What a data set holds, and what is wrong with it; its `str` is a report for people.
+    """What a data set holds, and what is wrong with it; `str` gives a readable report.
 
     Attributes:
         source: the data set and its format.
@@ -55,7 +53,7 @@ class Check:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether no split has problems."""
         return not any(split.problems for split in self.splits)
 
     def lines(self) -> list[str]:
@@ -94,23 +92,23 @@ def check(reader: Reader, progress: bool = True, max_pixels: int = MAX_PIXELS) -
 
     Args:
         reader: the data set.
-        progress: whether to show a bar on stderr, where that is a terminal.
-        max_pixels: images of more count as unreadable.
+        progress: whether to report progress on stderr.
+        max_pixels: images with more pixels count as unreadable.
 
     Raises:
-        InputError: the reader cannot even tell which splits there are.
+        InputError: the reader cannot list the splits.
     """
     splits = {split: _contents(reader, split) for split in reader.splits}
     images = {record.image for records, _ in splits.values() for record in records}
-    looks = _looks(sorted(images), progress, max_pixels)
+    image_checks = _image_checks(sorted(images), progress, max_pixels)
     seen: dict[str, tuple[str, Path]] = {}
     checks = []
     for split, (records, found) in splits.items():
         problems = list(found)
         for record in records:
-            look = looks[record.image]
-            problems += look.problems
-            first, image = seen.setdefault(look.identity, (split, record.image))
+            image_check = image_checks[record.image]
+            problems += image_check.problems
+            first, image = seen.setdefault(image_check.identity, (split, record.image))
             if first != split:
                 name = f"{record.image} is {image} of {first}"
                 problems.append(Problem("images that are in another split too", name))
@@ -119,15 +117,15 @@ def check(reader: Reader, progress: bool = True, max_pixels: int = MAX_PIXELS) -
 
 
 @dataclass(frozen=True)
-class _Look:
-    """What one image file turned out to be: `identity` is equal for equal images."""
+class _ImageCheck:
+    """The check of one image file; `identity` is equal for equal images."""
 
     identity: str
     problems: tuple[Problem, ...]
 
 
 def _contents(reader: Reader, split: str) -> tuple[list[Record], list[Problem]]:
-    """The records and problems of a split; that it cannot be read is a problem of its own."""
+    """The records and problems of a split; an unreadable split counts as a problem."""
     try:
         contents = reader.contents(split)
     except InputError as error:
@@ -137,34 +135,32 @@ def _contents(reader: Reader, split: str) -> tuple[list[Record], list[Problem]]:
     return contents.records, contents.problems
 
 
-def _looks(images: list[Path], progress: bool, max_pixels: int) -> dict[Path, _Look]:
-    pool = ThreadPoolExecutor(min(8, os.cpu_count() or 1))  # decoding lets go of Python's lock
+def _image_checks(images: list[Path], progress: bool, max_pixels: int) -> dict[Path, _ImageCheck]:
+    pool = ThreadPoolExecutor(min(8, os.cpu_count() or 1))  # decoding releases the GIL
     try:
-        looks: Iterable[_Look] = tqdm(
-            pool.map(partial(_look, max_pixels=max_pixels), images),
-            total=len(images),
-            desc="check",
-            unit="image",
-            leave=False,
-            disable=None if progress else True,  # None: only where stderr is a terminal
-        )
-        return dict(zip(images, looks, strict=True))
+        image_checks = {}
+        with ProgressBar("check", "images", total=len(images), shown=progress) as bar:
+            found = pool.map(partial(_image_check, max_pixels=max_pixels), images)
+            for image, image_check in zip(images, found, strict=True):
+                image_checks[image] = image_check
+                bar.update()
+        return image_checks
     finally:
         pool.shutdown(cancel_futures=True)  # an interrupt does not wait for thousands of images
 
 
-def _look(image: Path, max_pixels: int) -> _Look:
+def _image_check(image: Path, max_pixels: int) -> _ImageCheck:
     if not os.path.exists(image):  # noqa: PTH110 - a Path raises where a name is too long
-        return _Look(str(image), (Problem("missing image files", str(image)),))
+        return _ImageCheck(str(image), (Problem("missing image files", str(image)),))
     try:
         read_image(image, max_pixels)
     except InputError as error:
-        return _Look(str(image), (Problem("unreadable images", str(error)),))
+        return _ImageCheck(str(image), (Problem("unreadable images", str(error)),))
     digest = hashlib.sha256()
     with image.open("rb") as file:
         while block := file.read(1 << 20):
             digest.update(block)
-    return _Look(digest.hexdigest(), ())
+    return _ImageCheck(digest.hexdigest(), ())
 
 
 def _split_check(name: str, records: list[Record], problems: list[Problem]) -> SplitCheck:

@@ -1,14 +1,14 @@
-"""Features that are being written: killed at any moment, they go on where they were.
+"""Writes features so that a killed run can resume at any point.
 
-While there is no index, a folder of features holds
+Until the index is written, a folder of features holds
 
-    annotations.npy         the vectors of all photos, at their full size from the beginning
-    index.unfinished.json   which encoder they are of, and of which photos
+    annotations.npy         the vectors of all photos, allocated at full size from the beginning
+    index.unfinished.json   the encoder's fingerprint and the photos
     finished-*.txt          a journal per process and start: row and bytes of each finished photo
-    writing.lock            held by the process that leads the writing
+    writing.lock            held by the first process while it writes
 
-A photo gets into a journal when its vectors are on the disk, so what is in a journal is whole and
-what is in none is written anew. The index, written last, makes all of it a `FeatureCache`.
+A photo enters a journal after its vectors are on disk, so journaled rows are complete and all
+others are written anew. The index, written last, makes the folder a `FeatureCache`.
 """
 
 import fcntl
@@ -37,10 +37,10 @@ _JOURNALED = re.compile(r"(\d{1,15}) (\d{1,15})\n", re.ASCII)  # a row, and a nu
 
 
 class UnfinishedFeatures:
-    """Annotation vectors on their way to the disk, written by one process or by several.
+    """A folder of annotation vectors that one or more processes are writing.
 
     Args:
-        folder: where they will be.
+        folder: the folder.
         fingerprint: see `captioning.data.feature_cache.fingerprint`.
         images: paths of the photos, in the order of the rows.
         shape: L and D.
@@ -56,12 +56,12 @@ class UnfinishedFeatures:
         self._row_bytes = shape[0] * shape[1] * np.dtype(np.float16).itemsize
 
     def begin(self) -> dict[int, int]:
-        """The finished rows, each with the bytes of its photo; all others are to be written.
+        """Prepare the folder; returns the finished rows, each with the bytes of its photo.
 
-        Only one process does this, inside `locked`.
+        Only one process calls this, inside `locked`.
 
         Raises:
-            InputError: something else is in the folder, or the disk is too small.
+            InputError: the folder holds something else, or the disk is too small.
         """
         if (self.folder / UNFINISHED).exists():
             self._check()
@@ -82,10 +82,10 @@ class UnfinishedFeatures:
         }
 
     def check_seen(self) -> None:
-        """See that this process has the same folder before it as the one that began.
+        """Check that this process sees the same folder as the process that called `begin`.
 
         Raises:
-            InputError: it has not.
+            InputError: it does not.
         """
         if not self._is_allocated():
             raise InputError(
@@ -94,9 +94,9 @@ class UnfinishedFeatures:
 
     @contextmanager
     def writer(self) -> Iterator["RowWriter"]:
-        """Where a process puts the rows that it computes; several may do so at a time."""
-        # Written as ranges of bytes, not through a memory map: where machines share a file system,
-        # two of them would write back their own versions of a page that both have a part of.
+        """A writer for this process's rows; several processes may write at a time."""
+        # Byte ranges rather than a memory map: on a shared file system, two machines would each
+        # write back their own version of a page that holds rows of both.
         file = os.open(self.folder / ANNOTATIONS, os.O_WRONLY)
         journal = self.folder / f"finished-{uuid.uuid4().hex}.txt"
         try:
@@ -106,9 +106,9 @@ class UnfinishedFeatures:
             os.close(file)
 
     def finish(self, sizes: Mapping[int, int]) -> None:
-        """Make a `FeatureCache` of what is whole now.
+        """Turn the folder, now complete, into a `FeatureCache`.
 
-        Only one process does this, inside `locked`.
+        Only one process calls this, inside `locked`.
 
         Args:
             sizes: the bytes of every row's photo.
@@ -120,7 +120,7 @@ class UnfinishedFeatures:
 
     @cached_property
     def _names(self) -> list[str]:
-        """The photos as seen from the folder."""
+        """The photos' paths relative to the folder."""
         folder = place(self.folder)
         return [os.path.relpath(place(image), folder) for image in self.images]
 
@@ -157,7 +157,7 @@ class UnfinishedFeatures:
         return len(self._header) + len(self.images) * self._row_bytes
 
     def _allocate(self) -> None:
-        """Put the file there with its header and its size, so that no kill leaves a part of it."""
+        """Create the file with header and full size atomically, so that a kill leaves no part."""
         free = shutil.disk_usage(self.folder).free
         if free < self._bytes:
             raise InputError(
@@ -172,13 +172,13 @@ class UnfinishedFeatures:
 
 
 class RowWriter:
-    """Puts rows on the disk, and into the journal once they are there.
+    """Writes rows to disk, then to the journal.
 
     Args:
         file: descriptor of the file of all rows.
-        journal: this process's own.
-        start: where in the file the first row begins.
-        row_bytes: of every row.
+        journal: this process's journal.
+        start: offset of the first row in the file.
+        row_bytes: bytes of every row.
     """
 
     def __init__(self, file: int, journal: TextIO, start: int, row_bytes: int) -> None:
@@ -195,7 +195,7 @@ class RowWriter:
             annotations: their vectors, in the same order.
 
         Raises:
-            InputError: the disk is full, or does not work.
+            InputError: the disk is full or faulty.
         """
         try:
             for row, vectors in zip(sizes, annotations, strict=True):
@@ -205,8 +205,8 @@ class RowWriter:
             self._journal.flush()
         except OSError as error:
             raise InputError(
-                f"features cannot be written ({error.strerror}); see to the disk and start again: "
-                "what is done is kept"
+                f"features cannot be written ({error.strerror}); check the disk and start again: "
+                "finished photos are kept"
             ) from None
 
     def _write_at(self, offset: int, content: bytes) -> None:
@@ -217,15 +217,15 @@ class RowWriter:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the folder for this process; the lock ends with it, however it ends.
+    """Lock the folder for this process; the lock is released however the process ends.
 
     Raises:
-        InputError: another process holds it, or it is no folder that can be written to.
+        InputError: another process holds the lock, or the folder cannot be written to.
     """
     made_folder(folder)
     with (folder / LOCK).open("w") as file:
         try:
-            # Not flock, which the processes that read photos would inherit and outlive.
+            # Not flock: worker processes would inherit the lock and might outlive this process.
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):
             raise InputError(
@@ -241,7 +241,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def _header(shape: tuple[int, ...]) -> bytes:
-    """How a .npy file of this shape begins."""
+    """The header of a .npy file of this shape."""
     header = io.BytesIO()
     description = {"descr": "<f2", "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(header, description)

@@ -1,4 +1,4 @@
-"""The captions that a trained model gives the images of a split."""
+"""Captions the images of a split with a trained model."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 import torch
 from torch.utils.data import DataLoader
-from tqdm import tqdm
 
 from captioning.captioner import Captioner
 from captioning.data.dataset import Batch, CaptionDataset, collate
@@ -18,6 +17,7 @@ from captioning.errors import InputError
 from captioning.inference.batches import seed_batch
 from captioning.inference.run_work import results
 from captioning.inference.work import ALONE, Processes, Work
+from captioning.progress_bar import ProgressBar
 from captioning.search import Search
 
 
@@ -31,18 +31,18 @@ def split_captions(
     features: FeatureCache | None = None,
     processes: Processes = ALONE,
 ) -> dict[int | str, str] | None:
-    """One caption for every image, by image id, the same however many processes there are.
+    """One caption per image, by image id; independent of the number of processes.
 
     Args:
         captioner: the model.
         records: the images.
         search: how words are chosen; the captioner's own if none.
-        batch_size: images at a time.
+        batch_size: images per batch.
         workers: processes that read images, for each process that captions.
         seed: of a search that samples.
-        features: annotation vectors of the images by the captioner's encoder, to use instead of
-            the photos.
-        processes: who shares the work.
+        features: cached annotation vectors of the images by the captioner's encoder, to use instead
+            of the photos.
+        processes: the processes that share the work.
 
     Returns:
         The captions in the order of the records; none in all processes but the first.
@@ -60,7 +60,7 @@ def split_captions(
 
 @dataclass
 class _SplitCaptions(Work):
-    """The work of `split_captions`, by the names of its arguments."""
+    """The work of `split_captions`, with the same arguments."""
 
     captioner: Captioner
     records: Sequence[Record]
@@ -72,7 +72,7 @@ class _SplitCaptions(Work):
     captions: dict[int | str, str] = field(default_factory=dict)
 
     def prepare(self, processes: int) -> None:
-        """There is nothing to find out: the records say it all."""
+        """Nothing to prepare."""
 
     def batches(self, process: int, processes: int) -> Iterator[tuple[int, Batch]]:
         """The numbered batches of one process."""
@@ -106,17 +106,17 @@ def batches(
     processes: int = 1,
     features: FeatureCache | None = None,
 ) -> Iterator[tuple[int, Batch]]:
-    """The numbered batches of one of several processes. All together have the batches of one.
+    """The numbered batches of one process; their union does not depend on the number of processes.
 
-    The first process shows a progress bar on stderr, where that is a terminal.
+    The first process reports progress on stderr.
 
     Args:
-        captioner: the model that they are for.
+        captioner: the model that will caption the batches.
         records: the images of all processes.
-        batch_size: images at a time.
+        batch_size: images per batch.
         workers: processes that read images.
-        process: takes the batches `process`, `process + processes`, ...
-        processes: how many share the images.
+        process: rank of the process, which takes the batches `process`, `process + processes`, ...
+        processes: how many processes share the images.
         features: annotation vectors to use instead of the photos.
     """
     dataset = CaptionDataset(
@@ -130,24 +130,23 @@ def batches(
     loader = DataLoader(
         dataset,
         batch_sampler=list(mine.values()),
-        num_workers=0 if features else workers,  # a cached example costs less than its way
+        num_workers=0 if features else workers,  # reading the cache costs less than a worker
         collate_fn=collate,
         worker_init_fn=lower_priority,
         pin_memory=captioner.device.type == "cuda",
     )
-    with tqdm(
+    with ProgressBar(
+        "evaluate" if processes == 1 else f"process 1 of {processes}",
+        "images",
         total=sum(map(len, mine.values())),
-        desc="evaluate" if processes == 1 else f"process 1 of {processes}",
-        unit="image",
-        leave=False,
-        disable=None if process == 0 else True,  # None: shown only on a terminal
+        shown=process == 0,
     ) as progress:
         for number, batch in zip(mine, loader, strict=True):
             yield number, batch
             progress.update(len(batch.records))
 
 
-@torch.no_grad()  # in inference mode autocast would cast all weights anew at every word
+@torch.no_grad()  # in inference mode, autocast would cast all weights anew at every word
 def caption_batch(
     captioner: Captioner, batch: Batch, search: Search | None = None
 ) -> dict[int | str, str]:
@@ -164,7 +163,7 @@ def caption_batch(
 
 
 def training_captions(reader: Reader) -> list[str] | None:
-    """The captions of the training split; none where it is not there, or not with its photos."""
+    """The captions of the training split; none if the split or its photos are missing."""
     if "train" not in reader.splits:
         return None
     try:

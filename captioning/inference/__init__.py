@@ -1,1 +1,1 @@
-"""Many photos: processes that share them, shards of captions, and the manifest beside these."""
+"""Bulk captioning: processes that share the photos, shards of captions, and their manifest."""

@@ -1,4 +1,4 @@
-"""Many photos, some of which may be bad: the next ones are read while others are captioned."""
+"""Captions many photos, some of which may be unreadable, and prefetches the next batches."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,35 +9,35 @@ from pathlib import Path
 from typing import TypeVar
 
 import torch
-from tqdm import tqdm
 
 from captioning.captioner.caption import Caption
 from captioning.captioner.captioner import Captioner
 from captioning.data.preprocessing import View
 from captioning.errors import InputError
+from captioning.progress_bar import ProgressBar
 from captioning.search.search import Search
 from captioning.terminal import printable_json
 
 AHEAD = 2
-"""Batches that are being read while one is captioned."""
+"""Batches that are prefetched while one is captioned."""
 
 Key = TypeVar("Key")
 Item = TypeVar("Item")
 
 
 def cut(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """The items in lists of `size`, the last one as long as what is left."""
+    """The items in lists of `size`; the last list holds the rest."""
     items = iter(items)
     while part := list(islice(items, size)):
         yield part
 
 
 def seed_batch(seed: int, number: int) -> None:
-    """Seed what a search draws for a batch, so that any process draws the same for it.
+    """Seed the random numbers of a batch's search, so that every process draws the same ones.
 
     Args:
         seed: of the whole work.
-        number: of the batch, whatever it is counted by.
+        number: identifies the batch.
     """
     torch.manual_seed(seed * 1_000_003 + number)
 
@@ -45,14 +45,14 @@ def seed_batch(seed: int, number: int) -> None:
 def read_ahead(
     captioner: Captioner, batches: Iterable[tuple[Key, Sequence[Path]]]
 ) -> Iterator[tuple[Key, Sequence[Path], list[View | InputError]]]:
-    """The batches with their photos read, or with the reasons why they cannot be.
+    """The batches with a view of each photo, or the error that made it unreadable.
 
-    Few batches are in memory at any time, however many there are. Threads read them: decoding and
-    resizing hold no lock, and a thread, unlike a process, needs no copy of the pixels.
+    Only a few batches are in memory at a time. Threads read the photos, since decoding and resizing
+    release the GIL and threads, unlike processes, need not copy the pixels.
 
     Args:
-        captioner: whose views of the photos are wanted.
-        batches: paths, each list with whatever the caller knows it by.
+        captioner: makes the views.
+        batches: lists of paths, each with a key of the caller's.
     """
     readers = ThreadPoolExecutor()
     waiting: deque[tuple[Key, Sequence[Path], list[Future[View | InputError]]]] = deque()
@@ -75,7 +75,7 @@ def found_captions(
     search: Search | None = None,
     runners_up: int = 0,
 ) -> list[list[Caption] | InputError]:
-    """All captions of each photo that could be read, and the reason for each other one."""
+    """All captions of each readable photo, and the error of each unreadable one."""
     good = [view for view in views if isinstance(view, View)]
     found = iter(captioner.candidates(good, search, runners_up))
     return [view if isinstance(view, InputError) else next(found) for view in views]
@@ -84,7 +84,7 @@ def found_captions(
 def best_captions(
     captioner: Captioner, views: Sequence[View | InputError], search: Search | None = None
 ) -> list[Caption | InputError]:
-    """The best caption of each photo that could be read, and the reason for each other one."""
+    """The best caption of each readable photo, and the error of each unreadable one."""
     found = found_captions(captioner, views, search)
     return [each if isinstance(each, InputError) else each[0] for each in found]
 
@@ -97,22 +97,17 @@ def candidates(
     progress: bool = True,
     runners_up: int = 0,
 ) -> Iterator[tuple[Path, list[Caption] | InputError]]:
-    """Each photo with its captions, the best first, or with the reason why it has none, in order.
+    """Each photo with its captions, the best first, or with its error, in order.
 
     Args:
         captioner: the model, whose parameters must not change before the last photo.
         photos: paths.
         search: how words are chosen; the captioner's own if none.
-        batch_size: photos captioned at a time.
-        progress: show a progress bar on stderr, where that is a terminal.
-        runners_up: how many other words to tell of each word.
+        batch_size: photos per batch.
+        progress: report progress on stderr.
+        runners_up: how many alternatives to report for each word.
     """
-    bar = tqdm(
-        total=len(photos),
-        unit="photo",
-        leave=False,
-        disable=None if progress and len(photos) > 1 else True,  # None: only on a terminal
-    )
+    bar = ProgressBar("captioning", "photos", total=len(photos), shown=progress and len(photos) > 1)
     with bar, captioner.prepared() if len(photos) > batch_size else nullcontext():
         for _, paths, views in read_ahead(captioner, enumerate(cut(photos, batch_size))):
             found = found_captions(captioner, views, search, runners_up)
@@ -127,15 +122,15 @@ def captioned(
     batch_size: int = 16,
     progress: bool = True,
 ) -> Iterator[tuple[Path, Caption | InputError]]:
-    """Each photo with its best caption, or with the reason why it has none; see `candidates`."""
+    """Each photo with its best caption, or with its error; see `candidates`."""
     for photo, found in candidates(captioner, photos, search, batch_size, progress):
         yield photo, found if isinstance(found, InputError) else found[0]
 
 
 def json_line(photo: Path, caption: Caption | InputError) -> str:
-    """A photo with its caption, or with the reason why it has none, as one line of JSON."""
-    told = {"error": str(caption)} if isinstance(caption, InputError) else caption.as_json()
-    return printable_json({"image": str(photo), **told})
+    """A photo with its caption or its error, as one line of JSON."""
+    entry = {"error": str(caption)} if isinstance(caption, InputError) else caption.as_json()
+    return printable_json({"image": str(photo), **entry})
 
 
 def _view(captioner: Captioner, path: Path) -> View | InputError:

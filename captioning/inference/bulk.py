@@ -1,11 +1,8 @@
-"""Bulk captioning: any number of photos become shards of JSON lines."""
+"""Bulk captioning of any number of photos into shards of JSON lines."""
 
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
-
-from tqdm import tqdm
 
 from captioning.captioner.captioner import Captioner
 from captioning.data.preprocessing import View
@@ -15,16 +12,17 @@ from captioning.inference.manifest import Manifest
 from captioning.inference.photo_stream import Count, PhotoStream
 from captioning.inference.shards import Shards
 from captioning.inference.work import Work
+from captioning.progress_bar import ProgressBar, say
 from captioning.search.search import Search
 
 
 class Tally(NamedTuple):
-    """What there is in the end.
+    """The counts of a finished work.
 
     Attributes:
-        photos: all that were in the stream.
+        photos: number of photos in the stream.
         digest: of their paths in order.
-        unreadable: those that have an error in place of a caption.
+        unreadable: number of photos with an error in place of a caption.
     """
 
     photos: int
@@ -33,7 +31,7 @@ class Tally(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a batch belongs; a batch never crosses the border of a shard.
+    """Where a batch belongs; a batch never spans two shards.
 
     Attributes:
         shard: the shard's number.
@@ -50,17 +48,17 @@ Batch = tuple[Place, Sequence[Path], list[View | InputError]]
 
 
 class BulkCaptioning(Work):
-    """Captions for a stream of photos, in shards that are skipped where they are there already.
+    """Captions for a stream of photos, in shards; existing shards are skipped.
 
-    Process p of P makes the shards p, p + P, ...
+    Process p of P writes the shards p, p + P, ...
 
     Args:
         captioner: the model.
         search: how words are chosen.
-        photos: what to caption.
-        shards: where the captions go.
+        photos: the photos.
+        shards: the output files.
         manifest: beside the shards.
-        batch_size: photos captioned at a time.
+        batch_size: photos per batch.
         seed: of sampling.
     """
 
@@ -88,11 +86,11 @@ class BulkCaptioning(Work):
         self._lines: list[str] = []
 
     def prepare(self, processes: int) -> None:
-        """Compare the folder with what is to be done, and say in the manifest what that is.
+        """Check that the folder fits this work, and write the manifest.
 
         Raises:
-            InputError: the folder holds captions of other photos, or made otherwise, or there are
-                no photos.
+            InputError: the folder holds captions of other photos or with other settings, or there
+                are no photos.
         """
         self.manifest.check()
         if not self.manifest.path.exists() and any(True for _ in self.shards.numbers()):
@@ -108,27 +106,26 @@ class BulkCaptioning(Work):
         self._found, self._to_do = found, missing
 
     def batches(self, process: int, processes: int) -> Iterator[Batch]:
-        """The batches of the shards that this process has to make, their photos read."""
-        with tqdm(
+        """The batches of the shards that this process has to write, with views of their photos."""
+        with ProgressBar(
+            "captioning" if processes == 1 else f"process 1 of {processes}",
+            "photos",
             total=self._to_do,
-            desc="captioning" if processes == 1 else f"process 1 of {processes}",
-            unit="photo",
-            leave=False,
-            disable=None if process == 0 else True,  # None: shown only on a terminal
+            shown=process == 0,
         ) as progress:
             for batch in read_ahead(self.captioner, self._missing(process, processes)):
                 yield batch
                 progress.update(len(batch[1]))
 
     def step(self, batch: Batch) -> None:
-        """Caption a batch, and write its shard where it is the last of it."""
+        """Caption a batch, and write its shard after the shard's last batch."""
         place, paths, views = batch
         seed_batch(self.seed, place.first)
         for path, caption in zip(
             paths, best_captions(self.captioner, views, self.search), strict=True
         ):
             if isinstance(caption, InputError):
-                tqdm.write(f"captioning: {caption}", file=sys.stderr)
+                say(f"captioning: {caption}")
                 self._unreadable += 1
             self._lines.append(json_line(path, caption))
         if place.is_last:
@@ -136,11 +133,11 @@ class BulkCaptioning(Work):
             self._lines = []
 
     def result(self) -> Tally:
-        """The stream as this process saw it, and the photos that it could not read."""
+        """The tally of the stream as this process saw it."""
         return Tally(self._count.photos, self._count.digest, self._unreadable)
 
     def finish(self, tallies: Sequence[Tally]) -> Tally:
-        """Say in the manifest that all is done; called in the first process.
+        """Mark the manifest as complete; called in the first process.
 
         Args:
             tallies: the result of every process.
@@ -158,14 +155,16 @@ class BulkCaptioning(Work):
         return self._found._replace(unreadable=unreadable)
 
     def _survey(self, processes: int) -> tuple[Tally, int]:
-        """What there is, and how many photos the first process has to caption."""
+        """The tally before the work, and how many photos the first process has to caption."""
         count, shards, unreadable, missing = Count(), 0, 0, 0
-        for number, photos in self.shards.cut(count.passing(self.photos)):
-            shards = number + 1
-            if self.shards.path(number).exists():
-                unreadable += self.shards.unreadable(number, photos)
-            elif number % processes == 0:
-                missing += len(photos)
+        with ProgressBar("looking for photos", "photos") as progress:
+            for number, photos in self.shards.cut(count.passing(self.photos)):
+                shards = number + 1
+                if self.shards.path(number).exists():
+                    unreadable += self.shards.unreadable(number, photos)
+                elif number % processes == 0:
+                    missing += len(photos)
+                progress.update(len(photos))
         for number in self.shards.numbers():
             if number >= shards:
                 raise InputError(

@@ -1,4 +1,4 @@
-"""What a folder of captions was made with, so that nothing else is ever added to it."""
+"""The settings that a folder of captions was made with, so that captions of others never mix in."""
 
 import hashlib
 from collections.abc import Sequence
@@ -13,15 +13,15 @@ from captioning.search import Sampling
 from captioning.search.search import Search
 from captioning.untrusted import read_json
 
-REMEDY = "go on with what it was begun with, or give another folder to --out"
+REMEDY = "resume with the same settings, or give another folder to --out"
 
 
 class Manifest:
     """manifest.json beside the captions.
 
     Args:
-        folder: where the captions are.
-        settings: plain values, by name, on which the captions depend.
+        folder: the folder of the captions.
+        settings: plain values, by name, that the captions depend on.
     """
 
     def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
@@ -29,7 +29,7 @@ class Manifest:
         self.settings = settings
 
     def check(self) -> None:
-        """Nothing, where there is no manifest yet or one of the same settings.
+        """Compare the settings with those of an existing manifest, if any.
 
         Raises:
             InputError: the folder was begun with other settings, which are named.
@@ -50,8 +50,8 @@ class Manifest:
         """Write the manifest.
 
         Args:
-            finished: what is known in the end, such as the number of photos; none while captions
-                are still missing.
+            finished: the final counts, such as the number of photos; none while captions are
+                still missing.
         """
         write_json(self.path, {**self.settings, "finished": finished or None})
 
@@ -64,7 +64,7 @@ def settings(
     shard_size: int,
     photos: PhotoStream,
 ) -> dict[str, Any]:
-    """On what captions depend.
+    """The settings that captions depend on.
 
     Args:
         checkpoints: the model's file, or those of an ensemble.
@@ -72,7 +72,7 @@ def settings(
         search: how words are chosen.
         seed: of sampling.
         shard_size: photos per shard.
-        photos: what is captioned.
+        photos: the photos.
     """
     models = [_fingerprint(checkpoint) for checkpoint in checkpoints]
     return {
@@ -96,7 +96,7 @@ def _fingerprint(checkpoint: Path) -> str:
 
 
 def _difference(name: str, then: Any, now: Any) -> str:
-    """What differs, in words."""
+    """A setting's old and new value, in words."""
     if name == "model":
         return "another model"
     if isinstance(then, dict) and isinstance(now, dict):

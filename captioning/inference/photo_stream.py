@@ -1,4 +1,4 @@
-"""The photos of a bulk captioning, one after another and never all in memory."""
+"""The photos of a bulk captioning as a stream, never all in memory."""
 
 import hashlib
 import os
@@ -10,9 +10,9 @@ from captioning.errors import UsageError
 
 
 class PhotoStream:
-    """The photos that paths and a list stand for, in an order that never changes.
+    """The photos of paths and a list, in a fixed order.
 
-    Every iteration begins anew, so that each process can go through them by itself.
+    Every iteration starts from the beginning, so each process can iterate by itself.
 
     Args:
         paths: photos and folders.
@@ -27,7 +27,7 @@ class PhotoStream:
         self.listed = None if listed is None else Path(listed)
         if self.listed is not None and self.listed.exists() and not self.listed.is_file():
             raise UsageError(
-                f"{self.listed}: no file that can be read more than once; write the list to a file"
+                f"{self.listed}: cannot be read more than once; write the list to a file"
             )
 
     def __iter__(self) -> Iterator[Path]:
@@ -36,7 +36,7 @@ class PhotoStream:
 
 
 class Count:
-    """How many photos have passed, and a digest by which two such streams can be compared."""
+    """Counts photos, and computes a digest to compare two streams by."""
 
     def __init__(self) -> None:
         self.photos = 0
@@ -51,5 +51,5 @@ class Count:
 
     @property
     def digest(self) -> str:
-        """Equal for the same paths in the same order only."""
+        """A digest of the paths and their order."""
         return self._digest.hexdigest()

@@ -1,4 +1,4 @@
-"""Work shared by the processes of Lightning's predict loop."""
+"""Distributes work over the processes of Lightning's predict loop."""
 
 import logging
 import os
@@ -20,18 +20,18 @@ from captioning.errors import InputError, UsageError
 from captioning.inference.work import Processes, Work
 
 PATIENCE = timedelta(days=1)
-"""How long the fastest process waits for the slowest; they meet at the beginning and the end."""
+"""Timeout of the fastest process, which waits for the slowest at the beginning and the end."""
 
 
 class Prediction(pl.LightningModule):
-    """One process's part of some work.
+    """One process's share of the work.
 
     Args:
-        work: what to do.
+        work: the work.
 
     Attributes:
-        results: what each process has found, once all are done.
-        error: what made a process break off, if one did.
+        results: the results of all processes, once all are done.
+        error: the error that stopped a process, if any.
     """
 
     def __init__(self, work: Work) -> None:
@@ -52,13 +52,13 @@ class Prediction(pl.LightningModule):
     def transfer_batch_to_device(
         self, batch: Any, device: torch.device, dataloader_idx: int
     ) -> Any:
-        """Leave the batch to the step, which knows what of it is wanted there."""
+        """Leave the batch on the CPU; the step moves the parts that it needs."""
         return batch
 
     def on_predict_start(self) -> None:
-        """Prepare the model where it is by now, and end when asked to.
+        """Pack the weights of the model, now on its device, and exit on SIGTERM.
 
-        Lightning's own answer to SIGTERM waits for a training's next step.
+        Lightning's own handler of SIGTERM waits for a training's next step.
         """
         self._preparation.enter_context(self.captioner.prepared())
         signal.signal(signal.SIGTERM, self._terminate)
@@ -70,7 +70,7 @@ class Prediction(pl.LightningModule):
     def predict_step(self, batch: Any, batch_idx: int) -> bool:
         """Do a batch; bad input ends the work of this process only.
 
-        The others could not be told without waiting for each other at every batch.
+        Stopping the others would need a synchronisation at every batch.
         """
         if self._is_orphan():
             raise SystemExit(1)
@@ -82,7 +82,7 @@ class Prediction(pl.LightningModule):
         return self.error is None
 
     def on_predict_epoch_end(self) -> None:
-        """Tell all processes what each has found."""
+        """Gather the results of all processes."""
         mine = (None, self.error) if self.error is not None else (self.work.result(), None)
         found: list[Any] = [None] * self.trainer.world_size
         torch.distributed.all_gather_object(found, mine)
@@ -90,7 +90,7 @@ class Prediction(pl.LightningModule):
         self.error = next((error for _, error in found if error is not None), None)
 
     def _is_orphan(self) -> bool:
-        """Whether this process was started by another one here that is gone, killed perhaps."""
+        """Whether the process that started this one has gone, perhaps killed."""
         strategy: Any = self.trainer.strategy
         is_child = strategy.local_rank > 0 and isinstance(
             strategy.cluster_environment, LightningEnvironment
@@ -100,7 +100,7 @@ class Prediction(pl.LightningModule):
     def _terminate(self, number: int, frame: FrameType | None) -> None:
         launcher = self.trainer.strategy.launcher
         if launcher is not None:
-            launcher.kill(signal.SIGTERM)  # the processes that this one has started
+            launcher.kill(signal.SIGTERM)  # its child processes
         raise SystemExit(128 + number)
 
     def _without_errors(self, batches: Iterator[Any]) -> Iterator[Any]:
@@ -127,17 +127,17 @@ def predicted(work: Work, processes: Processes) -> list[Any] | None:
         enable_progress_bar=False,
         enable_model_summary=False,
         use_distributed_sampler=False,
-        inference_mode=False,  # in which autocast would cast all weights anew at every word
+        inference_mode=False,  # there, autocast would cast all weights anew at every word
     )
-    if trainer.is_global_zero:  # also before the others are started
+    if trainer.is_global_zero:  # true in the launching process, before the others start
         work.prepare(processes.count)
     module = Prediction(work)
     try:
         with warnings.catch_warnings():
-            # Lightning's own use of torch.
+            # This warning is about Lightning's own code.
             warnings.filterwarnings("ignore", message=r".*isinstance\(treespec, LeafSpec\).*")
             trainer.predict(module, return_predictions=False)
-    except SystemExit as exit:  # Lightning's answer to an interrupt
+    except SystemExit as exit:  # raised by Lightning after an interrupt
         if trainer.is_global_zero and isinstance(exit.__context__, KeyboardInterrupt):
             raise exit.__context__ from None
         raise
@@ -149,10 +149,10 @@ def predicted(work: Work, processes: Processes) -> list[Any] | None:
 
 
 def _accelerator(processes: Processes) -> str:
-    """Lightning's name of the kind of device.
+    """Lightning's name for the kind of device.
 
     Raises:
-        UsageError: this machine has too few of them.
+        UsageError: this machine has too few devices.
     """
     device = processes.device or usable_device()
     if device == "cpu":

@@ -1,4 +1,4 @@
-"""Work done by one process, or by the several that Lightning starts."""
+"""Runs work in one process, or in several through Lightning."""
 
 from typing import Any
 
@@ -6,17 +6,17 @@ from captioning.inference.work import Processes, Work
 
 
 def results(work: Work, processes: Processes) -> list[Any] | None:
-    """Do the work and collect what each process has found.
+    """Do the work and collect the result of each process.
 
-    One process computes right here. Several are Lightning's: it starts them by itself or finds
-    itself started by torchrun or SLURM, and every one of them comes by here.
+    A single process computes in place. Several are managed by Lightning, which starts them or
+    detects that torchrun or SLURM did; each of them calls this function.
 
     Returns:
-        The result of each process, in their order; none in all processes but the first, which is
-        the one to tell about the results.
+        The result of each process, in rank order; none in all processes but the first, which
+        reports the results.
 
     Raises:
-        InputError: the work cannot be done, in whichever process this was found.
+        InputError: the work failed in any of the processes.
         UsageError: this machine has too few devices.
     """
     if processes.count > 1:

@@ -1,4 +1,4 @@
-"""Captions as files of JSON lines, each whole or not there."""
+"""Shards of captions: files of JSON lines, each written atomically."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,12 +16,11 @@ NAME = re.compile(r"captions-(\d{5,})\.jsonl")
 class Shards:
     """The files captions-00000.jsonl, captions-00001.jsonl, ... in a folder.
 
-    A photo's place in the stream of photos decides which file its line belongs to, whoever writes
-    it.
+    A photo's index in the stream alone decides which file its line belongs to.
 
     Args:
-        folder: where they are.
-        size: lines in each but the last one.
+        folder: the folder.
+        size: lines in each file; the last may have fewer.
     """
 
     def __init__(self, folder: Path, size: int) -> None:
@@ -29,7 +28,7 @@ class Shards:
         self.size = size
 
     def path(self, number: int) -> Path:
-        """Where the shard of this number is, or will be."""
+        """The path of the shard of this number."""
         return self.folder / f"captions-{number:05d}.jsonl"
 
     def cut(self, photos: Iterable[Path]) -> Iterator[tuple[int, list[Path]]]:
@@ -37,19 +36,19 @@ class Shards:
         return enumerate(cut(photos, self.size))
 
     def numbers(self) -> Iterator[int]:
-        """The numbers of the shards that there are, in no order."""
+        """The numbers of the existing shards, in no order."""
         for file in self.folder.iterdir():
             if match := NAME.fullmatch(file.name):
                 yield int(match[1])
 
     def write(self, number: int, lines: Sequence[str]) -> None:
-        """Write a shard, whole or not at all.
+        """Write a shard atomically.
 
         Raises:
             InputError: the folder cannot be written to.
         """
         with written_whole(self.path(number)) as temporary:
-            # What is no UTF-8 in a file name becomes \udcXX, which is how JSON escapes it.
+            # Bytes of a file name that are not UTF-8 become \udcXX, as in JSON's escapes.
             temporary.write_text(
                 "".join(f"{line}\n" for line in lines),
                 encoding="utf-8",
@@ -57,7 +56,7 @@ class Shards:
             )
 
     def unreadable(self, number: int, photos: Sequence[Path]) -> int:
-        """How many photos of a finished shard could not be read.
+        """The number of unreadable photos in a finished shard.
 
         Raises:
             InputError: its lines are not of these photos.
@@ -65,25 +64,25 @@ class Shards:
         path, errors = self.path(number), 0
         with path.open("rb") as lines:
             for place, (line, photo) in enumerate(zip_longest(lines, photos), start=1):
-                told = _object(line)
-                if photo is None or told.get("image") != str(photo):
+                entry = _object(line)
+                if photo is None or entry.get("image") != str(photo):
                     expected = "should not be there" if photo is None else f"is not of {photo}"
                     raise InputError(
                         f"{path}: line {place} {expected}; the photos have changed since it was "
                         "written: give another --out, or remove the file to have it written anew"
                     )
-                errors += "error" in told
+                errors += "error" in entry
         return errors
 
     def remove_unfinished(self) -> None:
-        """Remove what a process that was killed had begun to write."""
+        """Remove temporary files of killed processes."""
         for file in self.folder.glob(".captions-*.jsonl"):
             file.unlink(missing_ok=True)
 
 
 def _object(line: bytes | None) -> dict[str, object]:
     try:
-        told = json_of(line or b"")
+        value = json_of(line or b"")
     except ValueError:
         return {}
-    return told if isinstance(told, dict) else {}
+    return value if isinstance(value, dict) else {}

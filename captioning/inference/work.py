@@ -1,4 +1,4 @@
-"""Work that one process does alone, or several share on one machine or on many."""
+"""The interface of work that one or more processes share, on one or more machines."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -13,9 +13,9 @@ class Processes:
     """How many processes share the work.
 
     Attributes:
-        devices: processes on each machine, each on a device of its own where those are GPUs.
+        devices: processes on each machine; on GPUs, each has a device of its own.
         num_nodes: machines.
-        device: what kind of device they compute on, such as cpu; the best one there is if none.
+        device: the kind of device, such as cpu; the best available one if none.
     """
 
     devices: int = 1
@@ -24,42 +24,44 @@ class Processes:
 
     @property
     def count(self) -> int:
-        """All processes on all machines."""
+        """The number of processes on all machines."""
         return self.devices * self.num_nodes
 
 
 ALONE = Processes()
-"""One process, this one."""
+"""Just this process."""
 
 
 class Work(ABC):
-    """Batches for a captioner, which any number of processes can divide among themselves.
+    """Batches for a captioner, which any number of processes can share.
 
     Attributes:
-        captioner: the model; `captioning.inference.run_work.results` sees to it that it is on
-            the process's device.
+        captioner: the model; `captioning.inference.run_work.results` moves it to the process's
+            device.
     """
 
     captioner: Captioner
 
     @abstractmethod
     def prepare(self, processes: int) -> None:
-        """Find out what there is to do; called in the first process, before all else.
+        """Prepare the work; called in the first process, before anything else.
+
+        Args:
+            processes: how many processes share the work.
 
         Raises:
-            InputError: it cannot be done.
+            InputError: the work cannot be done.
         """
 
     @abstractmethod
     def batches(self, process: int, processes: int) -> Iterator[Any]:
         """The batches of one process.
 
-        The batches of all processes together are the same however many there are, so that the
-        results are too.
+        The union over all processes does not depend on their number, so the results do not either.
 
         Args:
-            process: which one, counted from 0 over all machines.
-            processes: how many there are.
+            process: the rank of the process, from 0 over all machines.
+            processes: how many processes share the work.
         """
 
     @abstractmethod
@@ -68,4 +70,4 @@ class Work(ABC):
 
     @abstractmethod
     def result(self) -> Any:
-        """What this process has found, once its batches are done; can be pickled."""
+        """The picklable result of this process, after its batches."""

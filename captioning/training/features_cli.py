@@ -6,6 +6,7 @@ from typing import Any
 import pytorch_lightning as pl
 
 from captioning.errors import UsageError
+from captioning.progress_bar import stage
 from captioning.training.quiet import quiet
 from captioning.training.train_cli import TrainCLI, as_input_errors
 
@@ -58,7 +59,8 @@ def features(arguments: list[str]) -> Path | None:
         cli = FeaturesCLI(arguments)
         try:
             # Lightning sets the data up in every process, which is all that is wanted.
-            cli.trainer.validate(cli.model, datamodule=cli.datamodule, verbose=False)
+            with stage("features", cli.tells_progress):
+                cli.trainer.validate(cli.model, datamodule=cli.datamodule, verbose=False)
         except SystemExit as exit:
             if not isinstance(exit.__context__, KeyboardInterrupt):
                 raise

@@ -1,14 +1,13 @@
-"""What a training tells on stderr: a line per epoch and, on a terminal, a moving bar between."""
+"""What a training tells on stderr: a line per epoch, and between them how far it is."""
 
-import sys
 import time
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from tqdm import tqdm
 
 from captioning.metrics.variety import COUNTS
+from captioning.progress_bar import ProgressBar, duration, say
 from captioning.terminal import printable
 
 UNTOLD = ("images", "shortest", "longest", "distinct words")
@@ -16,16 +15,18 @@ UNTOLD = ("images", "shortest", "longest", "distinct words")
 
 
 class Progress(pl.callbacks.ProgressBar):
-    """Bars over the batches where stderr is a terminal; a line with the scores of each epoch."""
+    """Bars over the batches; a line with the scores of each epoch."""
 
     def __init__(self) -> None:
         super().__init__()
         self.enabled = True
-        self._bar: Any = None
+        self._bar: ProgressBar | None = None
         self._losses = torch.zeros(())
         self._steps = 0
         self._started = 0.0
         self._validated = False
+        self._validation_began = 0.0
+        self._validation_seconds: float | None = None
 
     def enable(self) -> None:
         """Show everything."""
@@ -38,7 +39,7 @@ class Progress(pl.callbacks.ProgressBar):
     def print(self, *args: Any, **kwargs: Any) -> None:
         """Print to stderr without breaking a bar."""
         if self.enabled:
-            tqdm.write(printable(" ".join(map(str, args))), file=sys.stderr)
+            say(printable(" ".join(map(str, args))))
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Say what is trained, on what."""
@@ -65,13 +66,17 @@ class Progress(pl.callbacks.ProgressBar):
         """Move the bar by one batch."""
         self._losses += outputs["loss"].detach()  # stays on its device: reading it would wait
         self._steps += 1
-        if self._bar is not None and not self._bar.disable:
-            self._bar.set_postfix_str(f"loss {outputs['loss'].item():.3f}", refresh=False)
+        if self._bar is not None:
+            if self._bar.is_moving:
+                self._bar.show(f"loss {outputs['loss'].item():.3f}")
             self._bar.update()
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Begin a bar over the images to caption."""
-        self._open("validation", sum(trainer.num_val_batches))
+        is_check = trainer.sanity_checking
+        batches = trainer.num_sanity_val_batches if is_check else trainer.num_val_batches
+        self._open("check of the validation" if is_check else "validation", sum(batches))
+        self._validation_began = time.monotonic()
 
     def on_validation_batch_end(
         self,
@@ -87,9 +92,15 @@ class Progress(pl.callbacks.ProgressBar):
             self._bar.update()
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Take the bar away."""
+        """Take the bar away, and go on with that of an epoch which has not ended."""
         self._close()
         self._validated = True
+        if trainer.sanity_checking:
+            return
+        self._validation_seconds = time.monotonic() - self._validation_began
+        progress = trainer.fit_loop.epoch_loop.batch_progress
+        if not progress.is_last_batch:
+            self._open_epoch(trainer, progress.current.ready)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Tell the epoch's mean loss and its validation scores."""
@@ -104,9 +115,9 @@ class Progress(pl.callbacks.ProgressBar):
             for name, value in scores.items()
             if name not in UNTOLD
         ]
-        minutes, seconds = divmod(round(time.monotonic() - self._started), 60)
         loss = self._losses.item() / max(self._steps, 1)
-        parts = [self._epoch(trainer), f"loss {loss:.4f}", *shown, f"{minutes}:{seconds:02d} min"]
+        parts = [self._epoch(trainer), f"loss {loss:.4f}", *shown]
+        parts.append(f"{duration(time.monotonic() - self._started)} min")
         self.print("  ".join(parts))
 
     def on_exception(self, trainer: pl.Trainer, pl_module: Any, exception: BaseException) -> None:
@@ -118,23 +129,45 @@ class Progress(pl.callbacks.ProgressBar):
         self._losses = torch.zeros((), device=trainer.strategy.root_device)
         self._steps = 0
         self._validated = False
-        self._open(self._epoch(trainer), self.total_train_batches, batches)
+        self._open_epoch(trainer, batches)
 
     def _epoch(self, trainer: pl.Trainer) -> str:
         last = trainer.max_epochs
         of = f"/{last}" if last is not None and last > 0 else ""
         return f"epoch {trainer.current_epoch + 1}{of}"
 
-    def _open(self, description: str, batches: int | float, done: int = 0) -> None:
+    def _open_epoch(self, trainer: pl.Trainer, done: int) -> None:
+        self._open(self._epoch(trainer), self.total_train_batches, done, trainer)
+
+    def _open(
+        self,
+        name: str,
+        batches: int | float,
+        done: int = 0,
+        training: pl.Trainer | None = None,
+    ) -> None:
         self._close()
-        self._bar = tqdm(
-            desc=description,
+        self._bar = ProgressBar(
+            name,
+            "batches",
             total=None if batches == float("inf") else int(batches),
-            unit="batch",
             initial=done,
-            leave=False,
-            disable=None if self.enabled else True,  # None: only where stderr is a terminal
+            shown=self.enabled,
+            note=None if training is None else lambda: self._whole(training),
         )
+
+    def _whole(self, trainer: pl.Trainer) -> str | None:
+        """What the training takes at most, once a validation has been timed."""
+        bar, seconds = self._bar, self._validation_seconds
+        if bar is None or bar.rate is None or bar.total is None or bar.seconds_left is None:
+            return None
+        every = trainer.check_val_every_n_epoch
+        if not trainer.max_epochs or trainer.max_epochs < 0 or seconds is None or not every:
+            return None
+        coming = range(trainer.current_epoch, trainer.max_epochs)
+        validations = sum((epoch + 1) % every == 0 for epoch in coming)
+        left = bar.seconds_left + (len(coming) - 1) * bar.total / bar.rate + validations * seconds
+        return f"{duration(left)} for all epochs"
 
     def _close(self) -> None:
         if self._bar is not None:
