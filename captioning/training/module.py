@@ -1,6 +1,5 @@
 """One training step and one validation, as Lightning wants them."""
 
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -23,7 +22,9 @@ from captioning.integrity import checksum, checksum_of
 from captioning.metrics.caption_metric import validation_metrics
 from captioning.models import Decoder, Encoder
 from captioning.numbers import Checked, LearningRate, Share, WeightDecay
+from captioning.progress_bar import stage
 from captioning.search import Search
+from captioning.training.learning_rate import one_cycle
 from captioning.training.objectives import CrossEntropy, Objective
 
 
@@ -89,6 +90,7 @@ class CaptioningModule(Checked, pl.LightningModule):
         data: CaptionData = self.trainer.datamodule  # type: ignore[attr-defined]
         data.keep_features(self.captioner.encoder.to(self.trainer.strategy.root_device).constant)
 
+    @stage("preparing the objective")
     def on_fit_start(self) -> None:
         """Show the objective the training captions."""
         data: CaptionData = self.trainer.datamodule  # type: ignore[attr-defined]
@@ -126,6 +128,7 @@ class CaptioningModule(Checked, pl.LightningModule):
             [record.image_id for record in batch.records],
         )
 
+    @stage("scoring the captions")
     def on_validation_epoch_end(self) -> None:
         """Score the captions of all processes."""
         for name, value in self.scores.compute().items():
@@ -239,22 +242,3 @@ def start_from(checkpoint: str, captioner: Captioner) -> None:
                 f"{checkpoint}: its {part} differs in {name}; give model.{part} as it was trained"
             )
         getattr(captioner, part).load_state_dict(theirs)
-
-
-def one_cycle(step: int, steps: int, warmup: float) -> float:
-    """The learning rate over its highest value: from 1/25 up to 1 and down to nearly 0.
-
-    Both ways follow a cosine (Smith and Topin 2018, in the form that fast.ai gave it).
-
-    Args:
-        step: counted from 0; beyond the last one the rate stays.
-        steps: of the whole training.
-        warmup: share of the steps in which the rate rises.
-    """
-    low, high, end = 1 / 25, 1.0, 1 / 25e4
-    top, last = warmup * steps - 1, steps - 1
-    if step < top:
-        first, second, way = low, high, step / top
-    else:
-        first, second, way = high, end, (min(step, last) - top) / max(last - top, 1)
-    return second + (first - second) * (1 + math.cos(math.pi * way)) / 2

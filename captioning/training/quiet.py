@@ -22,6 +22,7 @@ MESSAGES = (
     # Lightning's own use of jsonargparse and torch.
     r"\s*(By default only one Jsonargparse|``instantiate_classes`` was deprecated).*",
     r".*isinstance\(treespec, LeafSpec\).*",
+    r"torch\.distributed\.nn\.functional\.all_gather is deprecated.*",
 )
 LOGGERS = ("pytorch_lightning", "lightning_fabric")
 

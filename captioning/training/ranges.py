@@ -21,6 +21,7 @@ from captioning.numbers import (
 )
 from captioning.training.module import CaptioningModule
 from captioning.training.pictures import ValidationTable
+from captioning.training.validation_history import ValidationPage
 
 Epochs = Annotated[int, Range(1, 1_000_000)]
 Batches = Count | Annotated[float, Range(0, 1)]
@@ -60,6 +61,7 @@ GROUPS: dict[str, type] = {
     "model": CaptioningModule,
     "data": CaptionData,
     "validation_table": ValidationTable,
+    "validation_page": ValidationPage,
 }
 """Whose arguments the groups of options are."""
 

@@ -29,6 +29,7 @@ from captioning.data.data_module import CaptionData
 from captioning.errors import InputError, UsageError
 from captioning.files import made_folder, remove_unfinished, written_whole
 from captioning.kernels import on_by_default
+from captioning.progress_bar import stage
 from captioning.training.callbacks import (
     BEST,
     LAST,
@@ -53,6 +54,7 @@ from captioning.training.progress import Progress
 from captioning.training.quiet import quiet
 from captioning.training.ranges import check_ranges
 from captioning.training.resumption import check_resumable
+from captioning.training.validation_history import ValidationPage
 from captioning.user_modules import IMPORT, import_modules, split_imports
 
 
@@ -106,6 +108,7 @@ class TrainCLI(LightningCLI):
         parser.add_class_arguments(BestCheckpoint, "checkpoints")
         parser.add_lightning_class_args(EarlyStopping, "early_stopping")
         parser.add_lightning_class_args(ValidationTable, "validation_table")
+        parser.add_lightning_class_args(ValidationPage, "validation_page")
         # One score decides which epoch is best and when there is no hope of a better one.
         parser.link_arguments("checkpoints.monitor", "early_stopping.monitor")
         parser.link_arguments("checkpoints.mode", "early_stopping.mode")
@@ -179,13 +182,19 @@ class TrainCLI(LightningCLI):
             UsageError: a class refuses its arguments, or lacks a package.
         """
         try:
-            super().instantiate_classes()
+            with stage("building the model", self.tells_progress):
+                super().instantiate_classes()
             self.model.captioner.uses_kernels = self.config.kernels == "on"
         except (ImportError, LookupError, TypeError, ValueError) as error:
             raise UsageError(
                 f"the configuration's parts cannot be built: {first_cause(error)}; correct its "
                 "init_args"
             ) from error
+
+    @property
+    def tells_progress(self) -> bool:
+        """Whether anybody wants to see how far the training is."""
+        return self.config.trainer.enable_progress_bar is not False
 
     @property
     def folder(self) -> Path:
@@ -287,23 +296,29 @@ def train(arguments: list[str]) -> Path | None:
     keep_freed_memory()
     with quiet(), as_input_errors():
         cli = TrainCLI(arguments)
-        if cli.is_trial:
-            cli.trainer.fit(cli.model, cli.datamodule)
-            return None
-        resumed = cli.last if cli.config.resume and cli.last.exists() else None
-        if resumed is not None:
+        with stage("train", cli.tells_progress):
+            return _train(cli)
+
+
+def _train(cli: TrainCLI) -> Path | None:
+    if cli.is_trial:
+        cli.trainer.fit(cli.model, cli.datamodule)
+        return None
+    resumed = cli.last if cli.config.resume and cli.last.exists() else None
+    if resumed is not None:
+        with stage(f"looking through {resumed}"):
             check_resumable(resumed, cli.model)
-        if cli.trainer.is_global_zero:
-            if resumed is None:
-                for old in (cli.last, cli.best):  # of a run to be overwritten: never resume from it
-                    old.unlink(missing_ok=True)
-            for checkpoint in (cli.last, cli.best):
-                remove_unfinished(checkpoint)
-            with written_whole(cli.folder / "config.yaml") as path:
-                path.write_text(yaml.safe_dump(cli.settings(), sort_keys=False), encoding="utf-8")
-        with wandb_within(cli.folder):
-            _fit(cli, resumed)
-        return cli.best if cli.trainer.is_global_zero else None
+    if cli.trainer.is_global_zero:
+        if resumed is None:
+            for old in (cli.last, cli.best):  # of a run to be overwritten: never resume from it
+                old.unlink(missing_ok=True)
+        for checkpoint in (cli.last, cli.best):
+            remove_unfinished(checkpoint)
+        with written_whole(cli.folder / "config.yaml") as path:
+            path.write_text(yaml.safe_dump(cli.settings(), sort_keys=False), encoding="utf-8")
+    with wandb_within(cli.folder):
+        _fit(cli, resumed)
+    return cli.best if cli.trainer.is_global_zero else None
 
 
 def _fit(cli: TrainCLI, resumed: Path | None) -> None:

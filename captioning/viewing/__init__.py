@@ -1,1 +1,1 @@
-"""Pictures of where the model looked."""
+"""Visualisations of attention."""

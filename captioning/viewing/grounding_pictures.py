@@ -1,4 +1,4 @@
-"""A grounding report in pictures: scores of words beside the baselines, best and worst looks."""
+"""Pictures of a grounding report: scores beside the baselines, and the best and worst looks."""
 
 import math
 from collections.abc import Sequence
@@ -29,10 +29,10 @@ from captioning.viewing.overlay import DOTS_PER_INCH, word_pictures
 from captioning.viewing.text_drawing import drawable
 
 WORDS = 12
-"""Words in the plot, the most frequent ones."""
+"""The number of words in the plot, the most frequent ones."""
 
 SHOWN, COLUMNS = 8, 4
-"""Looks in a picture of the best or the worst."""
+"""The number of looks in the picture of the best, or of the worst."""
 
 COLOURS = {MODEL: "#31688e", UNIFORM: "#c2410c", GAUSSIAN: "#4d7c0f"}
 MARKERS = {UNIFORM: "|", GAUSSIAN: "x"}
@@ -44,16 +44,16 @@ def save_pictures(
 ) -> list[Path]:
     """Write scores.png, best.png and worst.png; only the last two show photos.
 
-    The best looks are those with the most attention in the box beyond a uniform one's, and no photo
-    is shown twice.
+    The best looks have the largest gain of attention in the box over uniform attention; no photo is
+    shown twice.
 
     Args:
-        report: what was found.
-        folder: where the pictures go.
-        max_pixels: photos of more are refused.
+        report: the report.
+        folder: the folder of the pictures.
+        max_pixels: larger photos are refused.
 
     Returns:
-        The files; none where the report has no looks.
+        The files; empty if the report has no looks.
 
     Raises:
         InputError: a photo cannot be read, or the folder cannot be written to.
@@ -94,7 +94,7 @@ def draw_scores(report: GroundingReport) -> Figure:
 
 
 def draw_looks(looks: Sequence[Look], max_pixels: int = MAX_PIXELS) -> Figure:
-    """A panel per look: attention on the photo, the boxes, the word and the attention in them.
+    """A panel per look: attention on the photo, the boxes, the word, and the mass in the boxes.
 
     Raises:
         InputError: a photo cannot be read.

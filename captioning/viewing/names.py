@@ -7,23 +7,23 @@ from pathlib import Path
 from captioning.errors import InputError
 
 LONGEST = 200
-"""Bytes of a photo's name that its picture's name has; with a number it must still fit."""
+"""The most bytes of a photo's name in its picture's name, which must fit with a number, too."""
 
 
 def picture_names(
     photos: Iterable[Path], folder: str | Path, suffix: str = ".png"
 ) -> dict[Path, Path]:
-    """Where in the folder the picture, or the page, of each photo goes.
+    """The path of each photo's picture, or page, in the folder.
 
-    It is named after its photo; equal names are numbered from the second on.
+    A picture is named after its photo; equal names are numbered from the second on.
 
     Args:
         photos: the photos.
-        folder: where the pictures go.
-        suffix: how their names end.
+        folder: the folder of the pictures.
+        suffix: of their names.
 
     Raises:
-        InputError: a picture would take the place of one of the photos.
+        InputError: a picture would replace one of the photos.
     """
     photos = dict.fromkeys(photos)
     originals = {os.path.realpath(photo): photo for photo in photos}
@@ -34,7 +34,7 @@ def picture_names(
         while len(os.fsencode(stem)) > LONGEST:
             stem = stem[:-1]
         name, number = f"{stem}{suffix}", 1
-        while name.casefold() in taken:  # some file systems do not tell a.png from A.png
+        while name.casefold() in taken:  # some file systems ignore case
             number += 1
             name = f"{stem}-{number}{suffix}"
         taken.add(name.casefold())

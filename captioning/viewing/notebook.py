@@ -1,4 +1,4 @@
-"""Captions as a notebook shows them."""
+"""Shows captions in notebooks."""
 
 import math
 from html import escape
@@ -12,21 +12,21 @@ from captioning.errors import InputError
 from captioning.viewing.viewer import html
 
 HEIGHT = 660
-"""Pixels of the frame, which a notebook does not fit to what is in it."""
+"""Height of the frame in pixels, since a notebook does not fit it to its content."""
 
 
 def notebook_view(caption: Caption) -> str | None:
-    """The interactive view in a frame of its own, so that many of them share one page.
+    """The interactive view in its own frame, so that one page can hold many.
 
     Returns:
-        HTML; None where the photo is not known, or not any more what was captioned.
+        HTML; None if the photo is unknown, or has changed since it was captioned.
     """
     if caption.photo is None:
         return None
     try:
         photo = caption.photo
         if not isinstance(photo, Image):
-            # A photo that was captioned was within the limit of its captioner.
+            # The photo was captioned, so it is within its captioner's limit.
             photo = read_image(photo, max(MAX_PIXELS, math.prod(caption.size)))
         content = html(photo, [caption])
     except (InputError, ValueError):

@@ -41,17 +41,15 @@ def attention_map(
 ) -> Float[np.ndarray, "height width"]:
     """One word's grid of weights, brought to the pixels of the photo.
 
-    The grid covers the crop and each weight belongs to the centre of its cell (the convention
-    that others call `align_corners=False`); beyond the outermost centres the edge cells are
-    repeated. Between them the map is bicubic with the cubic B-spline as its kernel, which unlike
-    interpolating cubics never rings below zero; its slight blur stands in for the Gaussian filter
-    of the paper (section 5.4), and a uniform grid stays uniform.
+    The grid covers the crop, and each weight belongs to the centre of its cell (other libraries'
+    `align_corners=False`); beyond the outermost centres the edge cells are repeated. The map is a
+    cubic B-spline, which unlike interpolating cubics never rings below zero; its slight blur stands
+    in for the Gaussian filter of the paper (section 5.4), and a uniform grid stays uniform.
 
     Args:
         weights: attention weights, rows from top to bottom.
         crop: left, top, width and height of what the model saw, in pixels of the photo.
-        size: width and height of the photo, or of a smaller copy to whose pixels the crop has
-            been scaled too.
+        size: width and height of the photo, or of a smaller copy if the crop is scaled with it.
 
     Returns:
         The weights on the scale of `weights`, zero at pixels whose centre is outside the crop.
@@ -66,7 +64,7 @@ def attention_map(
 def _spline(
     pixels: int, start: float, extent: float, cells: int
 ) -> Float[np.ndarray, "pixels cells"]:
-    """How much of each cell every pixel of one axis takes; zero rows outside the crop."""
+    """The weight of each cell at every pixel of one axis; zero rows outside the crop."""
     place = (np.arange(pixels) + 0.5 - start) / extent * cells - 0.5  # cell centres are integers
     before = np.floor(place)
     x = place - before
@@ -88,9 +86,9 @@ def draw(image: Photo, caption: Caption) -> Figure:
     """The photo, then one panel per word with the attention while that word was written.
 
     Each panel shows the photo in grey with the attention as light on it. Every map is scaled to
-    its own maximum: the panels show where the model looked and do not compare how firmly. What
-    the model did not see lies in the dark. Above a panel stand the word and, small, its
-    probability; no title repeats the words. The figure does not touch pyplot's global state.
+    its own maximum, so the panels do not compare how peaked the attention is. Parts that the model
+    did not see are dark. Above a panel are the word and, small, its probability; the figure has no
+    title. It does not touch pyplot's global state.
 
     Args:
         image: the upright photo, with the size that the caption names.
@@ -145,7 +143,7 @@ def draw(image: Photo, caption: Caption) -> Figure:
 
 
 def save(image: Photo, caption: Caption, path: str | Path) -> None:
-    """Write what `draw` draws as a PNG file, whole or not at all.
+    """Write the figure of `draw` as a PNG file, atomically.
 
     Raises:
         InputError: the folder cannot be written to.
@@ -215,7 +213,7 @@ def _panel(width: int, height: int) -> tuple[float, float]:
 
 
 def _columns(panels: int, width: float, height: float) -> int:
-    """The number of columns that makes the figure nearly square with few places left empty.
+    """The number of columns that makes the figure nearly square, with few empty places.
 
     A figure a little wider than high suits screens and pages, hence FIGURE_SHAPE.
     """

@@ -1,4 +1,4 @@
-"""Words of any script, drawn as they are by the fonts that are installed."""
+"""Draws words of any script with the installed fonts."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -11,10 +11,10 @@ UNDRAWABLE = "\N{WHITE SQUARE}"
 
 
 def drawable(words: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
-    """The words as they can be drawn, and the font families that draw them.
+    """The drawable form of words, and the font families that draw it.
 
-    Characters that show nothing (joiners, variation selectors, controls) are left out; those
-    that no installed font has become white squares. Matplotlib warns of neither then.
+    Invisible characters (joiners, variation selectors, controls) are left out; characters that no
+    installed font has become white squares. So Matplotlib does not warn of missing glyphs.
     """
     shown = [
         "".join(c for c in word if c.isprintable() and not "\ufe00" <= c <= "\ufe0f")
@@ -46,7 +46,7 @@ def _fonts(characters: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]]
 
 
 def fit(text: Text, room: float, smallest: float) -> None:
-    """Make a text smaller, then cut it if it must be, until it is no longer than `room`.
+    """Make a text smaller, then cut it if necessary, until it is no wider than `room`.
 
     Args:
         text: a text that has been added to a figure.

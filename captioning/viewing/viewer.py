@@ -1,11 +1,11 @@
-"""One page per photo: its captions, and for every word where the model looked, to be explored.
+"""An interactive page per photo: its captions, and the attention of every word.
 
-The page is one file that asks for nothing from anywhere: the photo, the attention weights, a style
-sheet and a script lie in it, and its content security policy forbids all else. Text becomes text
-nodes, never markup, whatever a vocabulary or a file name holds.
+The page is one self-contained file: it embeds the photo, the attention weights, a style sheet and a
+script, and its content security policy forbids everything else. Text becomes text nodes, never
+markup, whatever a vocabulary or a file name holds.
 
-Other pages show the same view: they hold `viewer.css` and `viewer.js`, as `asset` gives them, and
-call `attentionView.mount(element, data)` with what `data` makes here, as often as they like.
+Other pages can show the same view: they embed `viewer.css` and `viewer.js` from `asset`, and call
+`attentionView.mount(element, data)` with the result of `data`, any number of times.
 """
 
 import base64
@@ -29,25 +29,25 @@ from captioning.captioner.caption import Caption
 from captioning.files import written_whole
 
 LONG_SIDE = 1024
-"""Most pixels of the longer side of the photo in the page."""
+"""The most pixels of the longer side of the photo in the page."""
 
 QUALITY = 85
-"""Of the photo as JPEG."""
+"""The JPEG quality of the photo."""
 
 
 def data(
     photo: Image.Image, captions: Sequence[Caption], title: str = "", long_side: int = LONG_SIDE
 ) -> dict[str, Any]:
-    """What the view shows, as plain JSON values.
+    """The view's data as plain JSON values.
 
     A word's weights are one byte per region, row by row from the top, as base64: 255 is the word's
-    own maximum, which stands beside them as `peak`.
+    maximum, which is given as `peak`.
 
     Args:
         photo: the upright photo, with the size that the captions name.
-        captions: its captions, the first of which is shown first.
+        captions: its captions; the first is shown first.
         title: a name of the photo.
-        long_side: most pixels of the longer side of the photo in the view.
+        long_side: the most pixels of the longer side of the photo in the view.
 
     Raises:
         ValueError: there is no caption, or the photo's size is not the captions'.
@@ -86,9 +86,9 @@ def html(
     )
     return Template(asset("viewer.html")).substitute(
         policy=policy,
-        title=_text(title or captions[0].text),
-        caption=_text(captions[0].text),
-        data=_json(content),
+        title=html_text(title or captions[0].text),
+        caption=html_text(captions[0].text),
+        data=script_json(content),
         style=style,
         script=script,
     )
@@ -97,7 +97,7 @@ def html(
 def save(
     photo: Image.Image, captions: Sequence[Caption], path: str | Path, title: str = ""
 ) -> None:
-    """Write what `html` makes to a file, whole or not at all.
+    """Write the page of `html` to a file, atomically.
 
     Raises:
         InputError: the folder cannot be written to.
@@ -115,12 +115,12 @@ def asset(name: str) -> str:
 
 
 def _caption(caption: Caption) -> dict[str, Any]:
-    told = caption.as_json()
+    entry = caption.as_json()
     _, rows, columns = caption.weights.shape
-    for word, weights in zip(told["words"], caption.weights, strict=True):
+    for word, weights in zip(entry["words"], caption.weights, strict=True):
         word["peak"] = weights.max().item()
         word["weights"] = _bytes(weights)
-    return told | {"rows": rows, "columns": columns}
+    return entry | {"rows": rows, "columns": columns}
 
 
 def _bytes(weights: Float[Tensor, "rows columns"]) -> str:
@@ -131,11 +131,11 @@ def _bytes(weights: Float[Tensor, "rows columns"]) -> str:
 
 
 def _jpeg(photo: Image.Image, long_side: int) -> str:
-    """The photo, made smaller if need be and without its metadata, as a data URI."""
+    """The photo as a JPEG data URI, made smaller if need be, without metadata."""
     small = photo if photo.mode == "RGB" else photo.convert("RGB")
     scale = min(1.0, long_side / max(photo.size))
     size = (max(1, round(scale * photo.width)), max(1, round(scale * photo.height)))
-    # Not `thumbnail`, before which the whole photo would have to be copied.
+    # Not `thumbnail`, which would need a copy of the whole photo.
     small = small.resize(size, Image.Resampling.LANCZOS, reducing_gap=3.0)
     small.info.clear()  # comments and XMP, such as where it was taken, would be written too
     content = io.BytesIO()
@@ -143,18 +143,18 @@ def _jpeg(photo: Image.Image, long_side: int) -> str:
     return f"data:image/jpeg;base64,{base64.b64encode(content.getvalue()).decode()}"
 
 
-def _json(value: Any) -> str:
-    """JSON in ASCII that nothing in it can end as a part of an HTML document."""
+def script_json(value: Any) -> str:
+    """JSON in ASCII that cannot close its HTML element."""
     escapes = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&"}
     return json.dumps(value, separators=(",", ":")).translate(escapes)
 
 
-def _text(text: str) -> str:
-    """Text within an HTML document, in ASCII, also where a file name is no Unicode."""
+def html_text(text: str) -> str:
+    """Text within an HTML document, in ASCII, even if a file name is not Unicode."""
     return escape(text).encode("ascii", "xmlcharrefreplace").decode()
 
 
 def source_hash(content: str) -> str:
-    """How a content security policy names what lies between two tags."""
+    """The content security policy's source for an inline style or script."""
     digest = hashlib.sha256(content.encode("ascii")).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"

@@ -252,13 +252,15 @@ def test_an_imported_module_s_functions_are_not_called(
     assert not Path("marker").exists()
 
 
-def test_an_imported_module_that_fails_is_told_in_one_line(folder: Path, capsys: Capture) -> None:
+def test_an_imported_module_that_fails_is_an_error_of_one_line(
+    folder: Path, capsys: Capture
+) -> None:
     (folder / "own_mistake.py").write_text("1 / 0\n")
     error = refusal("train", "{}\n", ["--import", "own_mistake"], capsys)
     assert "--import own_mistake: ZeroDivisionError: division by zero" in error
 
 
-def test_a_callback_that_refuses_its_arguments_is_told_in_one_line(
+def test_a_callback_that_refuses_its_arguments_is_an_error_of_one_line(
     shapes_data: Path, capsys: Capture
 ) -> None:
     content = trainer(callbacks=[called("Timer", duration="soon")])

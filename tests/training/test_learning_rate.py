@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from captioning.training.module import one_cycle
+from captioning.training.learning_rate import one_cycle
 
 
 @pytest.mark.parametrize("warmup", [0.0, 0.1, 0.5, 1.0])

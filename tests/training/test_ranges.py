@@ -65,6 +65,7 @@ def test_the_numbers_of_all_classes_are_found(whole: Any) -> None:
         "model.search.init_args.width",
         "trainer.callbacks[0].init_args.decay",
         "validation_table.images",
+        "validation_page.images",
     }
 
 
@@ -73,7 +74,7 @@ def test_every_number_of_lightnings_options_has_a_range(whole: Any) -> None:
         action.dest
         for action in whole.parser._actions
         if any(kind in str(getattr(action, "_typehint", action.type)) for kind in ("int", "float"))
-        and not action.dest.startswith(("data.", "model.", "validation_table."))
+        and not action.dest.startswith(("data.", "model.", "validation_table.", "validation_page."))
     }
     others = {"trainer.max_time", "trainer.precision", "trainer.logger", "trainer.profiler"}
     assert {key for key in numeric - others if "plugins" not in key and "callbacks" not in key} <= (

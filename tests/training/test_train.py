@@ -166,6 +166,7 @@ def test_all_files_lie_in_the_folder_of_the_run(
         "config.yaml",
         "csv",
         "last.ckpt",
+        "validation.html",
     }
 
 
@@ -174,6 +175,7 @@ def test_features_are_computed_once_and_used_by_the_next_training(
 ) -> None:
     features = tmp_path / "features"
     frozen = ("--model.encoder.init_args.trainable_stages", "0", "--data.features", str(features))
+    frozen += ("--validation_page.images", "0")  # which shows photos
     first = trained("a", *frozen)
     written = (features / "annotations.npy").stat().st_mtime_ns
     monkeypatch.setattr("captioning.data.preprocessing.opened", None)  # no photo is read

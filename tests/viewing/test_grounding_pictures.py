@@ -52,7 +52,7 @@ def test_every_look_shows_its_boxes_where_they_are_in_the_photo(looks: list[Look
         assert axes.get_ylim() == (80, 0)
 
 
-def test_a_title_tells_the_attention_in_the_box_and_the_boxs_share(looks: list[Look]) -> None:
+def test_a_title_shows_the_attention_in_the_box_and_the_boxs_share(looks: list[Look]) -> None:
     # The box holds the last cell and an eighth of the one before it.
     assert (
         draw_looks(looks[:1]).axes[0].get_title() == "dog: 0.71 of attention\nin 0.28 of the view"

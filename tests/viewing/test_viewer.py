@@ -57,11 +57,11 @@ def jpeg(data: dict[str, Any]) -> Image.Image:
     return Image.open(io.BytesIO(base64.b64decode(data["photo"].split(",")[1])))
 
 
-def test_one_byte_per_region_tells_the_weights() -> None:
+def test_weights_take_one_byte_per_region() -> None:
     given = caption("a", "dog")
-    [told] = viewer.data(photo(), [given])["captions"]
-    assert (told["rows"], told["columns"]) == (3, 4)
-    for word, weights in zip(told["words"], given.weights, strict=True):
+    [found] = viewer.data(photo(), [given])["captions"]
+    assert (found["rows"], found["columns"]) == (3, 4)
+    for word, weights in zip(found["words"], given.weights, strict=True):
         levels = np.frombuffer(base64.b64decode(word["weights"]), dtype=np.uint8)
         assert (len(levels), levels.max()) == (12, 255)
         found = levels.reshape(3, 4) / 255 * word["peak"]
@@ -69,9 +69,9 @@ def test_one_byte_per_region_tells_the_weights() -> None:
 
 
 def test_words_come_with_probabilities_and_runners_up() -> None:
-    [told] = viewer.data(photo(), [caption("dog")])["captions"]
-    [word] = told["words"]
-    assert (told["caption"], word["word"], word["probability"]) == ("dog", "dog", 0.5)
+    [found] = viewer.data(photo(), [caption("dog")])["captions"]
+    [word] = found["words"]
+    assert (found["caption"], word["word"], word["probability"]) == ("dog", "dog", 0.5)
     others = [{"word": "cat", "probability": 0.2}, {"word": None, "probability": 0.1}]
     assert word["runners_up"] == others
 
@@ -123,7 +123,7 @@ def test_markup_in_words_and_titles_stays_text() -> None:
     assert page.isascii()
 
 
-def test_the_caption_is_there_without_a_script() -> None:
+def test_the_caption_is_shown_without_scripts() -> None:
     page = viewer.html(photo(), [caption("a", "<unk>", "dog")])
     assert "<noscript><p>a &lt;unk&gt; dog</p></noscript>" in page
 
@@ -142,7 +142,7 @@ def test_the_photo_of_another_caption_is_refused() -> None:
         viewer.html(photo((40, 60)), [caption("dog")])
 
 
-def test_a_saved_page_is_there_whole(tmp_path: Path) -> None:
+def test_a_saved_page_is_complete(tmp_path: Path) -> None:
     viewer.save(photo(), [caption("dog")], tmp_path / "new" / "dog.html", "dog.jpg")
     saved = (tmp_path / "new" / "dog.html").read_text(encoding="utf-8")
     assert saved == viewer.html(photo(), [caption("dog")], "dog.jpg")

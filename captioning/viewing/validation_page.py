@@ -1,0 +1,191 @@
+"""One page of a whole training: its curves, and what it says of the same few images over time.
+
+Like the view of one photo, it is one file that asks for nothing from anywhere; see `viewer`.
+"""
+
+import base64
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from string import Template
+from typing import Any
+
+from PIL import Image
+
+from captioning.captioner.caption import Caption
+from captioning.viewing import viewer
+from captioning.viewing.curves import Point, curve, epoch_text
+from captioning.viewing.overlay import LONG_SIDE
+from captioning.viewing.viewer import html_text, script_json, source_hash
+
+THUMBNAIL = 240
+"""Most pixels of the longer side of a photo in the overview."""
+
+FIRST = ("CIDEr", "BLEU-4", "ROUGE-L", "METEOR", "SPICE")
+"""The scores that have a curve; all others stand in the table."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What was said of an image in one validation.
+
+    Attributes:
+        epoch: epochs that were trained before it.
+        caption: the words.
+        scores: of this caption, by name.
+    """
+
+    epoch: float
+    caption: str
+    scores: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Example:
+    """An image of the page.
+
+    Attributes:
+        name: of the photo.
+        photo: upright.
+        caption: the latest one.
+        references: what people wrote.
+        history: what was said, from the first validation to the latest one.
+    """
+
+    name: str
+    photo: Image.Image
+    caption: Caption
+    references: Sequence[str]
+    history: Sequence[Told]
+
+
+def html(
+    title: str,
+    summary: str,
+    losses: Sequence[Point],
+    scores: Mapping[str, Sequence[Point]],
+    examples: Sequence[Example],
+    best: tuple[str, float] | None = None,
+) -> str:
+    """The whole HTML document, all in ASCII.
+
+    Args:
+        title: a name of the training.
+        summary: a line about it.
+        losses: the mean loss of each epoch.
+        scores: of the validations, by name.
+        examples: the images.
+        best: the score that decides which epoch is best, and that epoch.
+    """
+    styles = viewer.asset("viewer.css"), viewer.asset("validation_page.css")
+    scripts = viewer.asset("viewer.js"), viewer.asset("validation_page.js")
+    policy = (
+        "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
+        f"style-src {' '.join(map(source_hash, styles))}; "
+        f"script-src {' '.join(map(source_hash, scripts))}"
+    )
+    return Template(viewer.asset("validation_page.html")).substitute(
+        policy=policy,
+        title=html_text(title),
+        summary=html_text(summary),
+        curves="".join(_curves(losses, scores, best)),
+        scores=_score_table(scores),
+        overview="".join(_link(number, each) for number, each in enumerate(examples, 1)),
+        examples="".join(_section(number, each) for number, each in enumerate(examples, 1)),
+        view_style=styles[0],
+        style=styles[1],
+        view_script=scripts[0],
+        script=scripts[1],
+    )
+
+
+def _curves(
+    losses: Sequence[Point], scores: Mapping[str, Sequence[Point]], best: tuple[str, float] | None
+) -> list[str]:
+    best_name, best_epoch = best or ("", None)
+    names = sorted((name for name in scores if name in FIRST), key=FIRST.index)
+    if best_name in names:
+        names.remove(best_name)
+    if best_name in scores:
+        names.insert(0, best_name)
+    cards = [_card(name, scores[name], best_epoch, name == best_name) for name in names]
+    return [*cards, _card("Training loss", losses, None)]
+
+
+def _card(name: str, points: Sequence[Point], best: float | None, decides: bool = False) -> str:
+    latest = f"{points[-1].value:.3f}" if points else "\N{EN DASH}"
+    change = ""
+    if len(points) > 1:
+        difference = points[-1].value - points[-2].value
+        sign = "+" if difference >= 0 else "\N{MINUS SIGN}"
+        change = f'<span class="change">{html_text(sign)}{abs(difference):.3f}</span>'
+    note = f"<small>best: epoch {epoch_text(best)}</small>" if decides and best is not None else ""
+    return (
+        f'<figure class="card"><figcaption><span class="name">{html_text(name)}</span>{note}'
+        f'<span class="value">{html_text(latest)}</span>{change}</figcaption>'
+        f"{curve(name, points, best)}</figure>"
+    )
+
+
+def _score_table(scores: Mapping[str, Sequence[Point]]) -> str:
+    """A row per validation, the latest one first, and a column per score."""
+    by_epoch: dict[float, dict[str, float]] = {}
+    for name, points in scores.items():
+        for point in points:
+            by_epoch.setdefault(point.epoch, {})[name] = point.value
+    head = "".join(f'<th scope="col">{html_text(name)}</th>' for name in scores)
+    rows = "".join(
+        f'<tr><th scope="row">{epoch_text(epoch)}</th>'
+        + "".join(f"<td>{_number(values.get(name))}</td>" for name in scores)
+        + "</tr>"
+        for epoch, values in sorted(by_epoch.items(), reverse=True)
+    )
+    return f'<thead><tr><th scope="col">Epoch</th>{head}</tr></thead><tbody>{rows}</tbody>'
+
+
+def _link(number: int, example: Example) -> str:
+    small = example.photo.convert("RGB")
+    small.thumbnail((THUMBNAIL, THUMBNAIL))
+    small.info.clear()
+    content = io.BytesIO()
+    small.save(content, format="JPEG", quality=80, optimize=True)
+    source = f"data:image/jpeg;base64,{base64.b64encode(content.getvalue()).decode()}"
+    text = example.caption.text or "(no words)"
+    return (
+        f'<li><a href="#image-{number}"><img src="{source}" alt="" width="{small.width}" '
+        f'height="{small.height}"><span dir="auto">{html_text(text)}</span></a></li>'
+    )
+
+
+def _section(number: int, example: Example) -> str:
+    view: dict[str, Any] = viewer.data(example.photo, [example.caption], "", LONG_SIDE)
+    references = "".join(f'<li dir="auto">{html_text(text)}</li>' for text in example.references)
+    names = list(dict.fromkeys(name for told in example.history for name in told.scores))
+    head = "".join(f'<th scope="col">{html_text(name)}</th>' for name in names)
+    rows = "".join(_told(told, names) for told in reversed(example.history))
+    return (
+        f'<section class="example" id="image-{number}"><h2>{html_text(example.name)}</h2>'
+        f'<div class="view"><noscript><p>{html_text(example.caption.text)}</p></noscript></div>'
+        f'<script type="application/json">{script_json(view)}</script>'
+        f'<div class="texts"><div><h3>What people wrote</h3><ul>{references}</ul></div>'
+        f'<div><h3>What the model wrote</h3><div class="scrolled" tabindex="0">'
+        f'<table class="history"><thead><tr><th scope="col">Epoch</th><th scope="col">Caption</th>'
+        f"{head}</tr></thead><tbody>{rows}</tbody></table></div></div></div></section>"
+    )
+
+
+def _told(told: Told, names: Sequence[str]) -> str:
+    cells = "".join(
+        f'<td data-name="{html_text(name)}">{_number(told.scores.get(name))}</td>' for name in names
+    )
+    caption = told.caption or "(no words)"
+    return (
+        f'<tr><th scope="row">{epoch_text(told.epoch)}</th>'
+        f'<td class="caption" dir="auto">{html_text(caption)}</td>{cells}</tr>'
+    )
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "&#8211;"
+    return f"{value:.0f}" if value >= 100 or (value.is_integer() and value > 1) else f"{value:.3f}"

@@ -1,0 +1,152 @@
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from captioning.captioner import Captioner, load
+from captioning.cli import main
+from captioning.data.readers import Coco
+from captioning.errors import InputError
+from captioning.training.validation_history import PAGE
+from tests.training.conftest import Train, interrupt_at
+
+TWO = ("--validation_page.images", "2", "--trainer.precision", "32")
+
+
+def captions(page: str) -> list[list[str]]:
+    """By image, its captions from the latest epoch to the first."""
+    tables = re.findall(r'<table class="history">.*?</table>', page)
+    return [re.findall(r'<td class="caption" dir="auto">(.*?)</td>', table) for table in tables]
+
+
+def epochs(page: str) -> list[str]:
+    [table] = re.findall(r"All scores by epoch.*?</table>", page, re.DOTALL)
+    return re.findall(r'<th scope="row">(.*?)</th>', table)
+
+
+def losses(page: str) -> list[str]:
+    [card] = re.findall(r"Training loss<.*?</figure>", page)
+    return re.findall(r"<title>epoch (.*?)</title>", card)
+
+
+def test_a_training_without_w_and_b_leaves_a_page_of_its_last_validation(
+    trained: Train, shapes_data: Path
+) -> None:
+    folder = trained("run", *TWO)
+    page = (folder / PAGE).read_text()
+    assert epochs(page) == ["3", "2", "1"]
+    records = Coco(shapes_data).read("val")[::2]
+    latest = load(folder / "last.ckpt").caption([record.image for record in records])
+    assert [each[0] for each in captions(page)] == [caption.text for caption in latest]
+    assert [len(each) for each in captions(page)] == [3, 3]
+    for record in records:
+        assert record.image.name in page
+        assert all(reference in page for reference in record.captions)
+
+
+def test_the_page_has_the_scores_and_losses_of_every_epoch(trained: Train) -> None:
+    folder = trained("run", *TWO)
+    page = (folder / PAGE).read_text()
+    rows = [line.split(",") for line in (folder / "csv/metrics.csv").read_text().splitlines()]
+    column = rows[0].index("val/ROUGE-L")
+    logged = [float(row[column]) for row in rows[1:] if row[column]]
+    [card] = re.findall(r'name">ROUGE-L<.*?</figure>', page)
+    shown = [float(value) for value in re.findall(r"<title>epoch \d: (.*?)</title>", card)]
+    assert shown == pytest.approx(logged, abs=1e-4)
+    assert [loss.partition(":")[0] for loss in losses(page)] == ["1", "2", "3"]
+
+
+def test_a_resumed_training_goes_on_with_the_page(
+    trained: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = (trained("whole", *TWO) / PAGE).read_text()
+    for step in (4, 7):
+        with monkeypatch.context() as patch:
+            interrupt_at(step, patch)
+            with pytest.raises(KeyboardInterrupt):
+                trained("run", *TWO, "--save_every", "0", "--resume")
+    page = (trained("run", *TWO, "--resume") / PAGE).read_text()
+    assert epochs(page) == ["3", "2", "1"]
+    assert (captions(page), losses(page)) == (captions(whole), losses(whole))
+
+
+def test_validations_within_an_epoch_have_their_place_on_the_page(trained: Train) -> None:
+    options = ("--trainer.val_check_interval", "1", "--trainer.max_epochs", "1")
+    page = (trained("run", *TWO, *options) / PAGE).read_text()
+    assert epochs(page) == ["1", "0.67", "0.33"]
+
+
+def test_no_images_no_page(trained: Train) -> None:
+    assert not (trained("run", "--validation_page.images", "0") / PAGE).exists()
+
+
+def test_a_trial_leaves_no_page(trained: Train) -> None:
+    assert not (trained("run", *TWO, "--trainer.fast_dev_run", "true") / PAGE).exists()
+
+
+def test_without_loggers_there_is_a_page(trained: Train) -> None:
+    assert (trained("run", *TWO, "--trainer.logger", "false") / PAGE).exists()
+
+
+def test_images_are_captioned_once_for_w_and_b_and_the_page(
+    tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+    caption = Captioner.caption
+
+    def counted(self: Captioner, photos: Any, *args: Any, **options: Any) -> Any:
+        calls.append(len(photos))
+        return caption(self, photos, *args, **options)
+
+    monkeypatch.setattr(Captioner, "caption", counted)
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.delenv("WANDB_DATA_DIR", raising=False)
+    options = ["--trainer.default_root_dir", str(tmp_path / "run"), "--trainer.max_epochs", "2"]
+    assert main(["train", "--config", str(tiny_config), *options]) == 0
+    assert calls == [4, 4]
+    assert any((tmp_path / "run/wandb/data/artifacts/staging").iterdir())  # W&B has its table
+    assert (tmp_path / "run" / PAGE).exists()
+
+
+def test_photos_that_have_gone_are_left_out(
+    tiny_config: Path, tmp_path: Path, shapes_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(shapes_data, data)
+    config = yaml.safe_load(tiny_config.read_text())
+    config["data"]["reader"]["init_args"]["root"] = str(data)
+    config["data"]["features"] = str(tmp_path / "features")
+    config["model"]["encoder"]["init_args"]["trainable_stages"] = 0
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump(config))
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    assert main(["features", "--config", str(path)]) == 0
+    gone, *_, last = Coco(data).read("val")
+    gone.image.unlink()
+    assert main(["train", "--config", str(path), "--trainer.default_root_dir", str(data)]) == 0
+    page = (data / PAGE).read_text()
+    assert last.image.name in page
+    assert gone.image.name not in page
+
+
+def test_a_full_disk_leaves_the_earlier_page(
+    trained: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = trained("run", *TWO, "--trainer.max_epochs", "1")
+    before = (folder / PAGE).read_text()
+
+    write_text = Path.write_text
+
+    def full(self: Path, *args: Any, **options: Any) -> int:
+        if "validation" in self.name:
+            raise OSError(28, "No space left on device", str(self))
+        return write_text(self, *args, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", full)
+        with pytest.raises(InputError, match=r"validation\.html: cannot be written"):
+            trained("run", *TWO, "--resume")
+    assert (folder / PAGE).read_text() == before

@@ -1,0 +1,108 @@
+"""What a training's page does in a real browser, opened from disk."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+from captioning.captioner.caption import Caption
+from captioning.viewing import validation_page
+from captioning.viewing.curves import Point
+from captioning.viewing.validation_page import Example, Told
+
+MARKUP = "<img src=x onerror=document.title='run'>"
+
+
+def example(*words: str) -> Example:
+    weights = torch.eye(16)[: len(words)].unflatten(1, (4, 4))
+    crop = (15.0, 0.0, 60.0, 60.0)
+    caption = Caption(words, (0.5,) * len(words), weights, -1.0, crop, (90, 60))
+    history = [Told(n / 2, caption.text, {"BLEU-4": 0.5, "CIDEr": 1.0}) for n in range(1, 12)]
+    photo = Image.new("RGB", (90, 60), "grey")
+    return Example("a" * 60 + ".jpg", photo, caption, ["a reference of words"] * 5, history)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A page of three images, one of which has hostile words."""
+    points = [Point(float(n), n / 10) for n in range(1, 9)]
+    names = ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "CIDEr", "ROUGE-L", "mean length")
+    examples = [example("a", "dog"), example("the", "cat", "sat"), example("a", MARKUP)]
+    path = tmp_path / "validation.html"
+    scores = dict.fromkeys(names, points)
+    path.write_text(
+        validation_page.html("run & co", "8 of 12", points, scores, examples, ("CIDEr", 8.0)),
+        encoding="ascii",
+    )
+    return path
+
+
+@pytest.fixture
+def page(browser: Any, path: Path) -> Iterator[Any]:
+    """The page; a test fails if it complains or asks for anything."""
+    context = browser.new_context(reduced_motion="reduce", viewport={"width": 1280, "height": 800})
+    page, wrong = context.new_page(), []
+    page.set_default_timeout(10_000)
+    page.on("console", lambda message: wrong.append(message.text))
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("request", lambda request: wrong.append(request.url[:200]))
+    page.goto(path.as_uri())
+    yield page
+    context.close()
+    assert [entry for entry in wrong if not entry.startswith(("file:", "data:"))] == []
+
+
+def test_every_image_has_its_view_and_keys_go_to_the_one_in_use(page: Any) -> None:
+    views = page.locator(".example .attention-view")
+    assert views.count() == 3
+    views.nth(1).locator(".words button").nth(0).focus()
+    page.keyboard.press("ArrowRight")
+    words = [views.nth(number).get_attribute("data-word") for number in range(3)]
+    assert words == ["", "1", ""]
+
+
+def test_pointing_at_a_word_shows_its_map(page: Any) -> None:
+    view = page.locator(".example").first
+    maps = set()
+    for place in range(2):
+        view.locator(".words button").nth(place).hover()
+        maps.add(view.locator("canvas").evaluate("canvas => canvas.toDataURL()"))
+    assert len(maps) == 2
+
+
+def test_a_photo_of_the_overview_leads_to_its_view(page: Any) -> None:
+    page.locator(".overview a").nth(1).click()
+    box = page.locator(".example").nth(1).bounding_box()
+    assert -20 < box["y"] < 100
+
+
+def test_curves_are_drawn_in_the_colours_of_the_page(page: Any) -> None:
+    assert page.locator(".curves svg").count() == 4
+    line = page.locator(".curves .line").first
+    assert line.evaluate("line => getComputedStyle(line).stroke") == "rgb(168, 58, 30)"
+    page.emulate_media(color_scheme="dark")
+    assert line.evaluate("line => getComputedStyle(line).stroke") == "rgb(255, 154, 98)"
+
+
+def test_markup_stays_text(page: Any) -> None:
+    assert page.title() == "run & co"
+    assert page.locator("img").count() == 6
+    assert page.locator(".history .caption").last.inner_text() == f"a {MARKUP}"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 768, 1280])
+def test_it_fits_every_width_in_light_and_dark(
+    browser: Any, path: Path, theme: Any, width: int
+) -> None:
+    viewport = {"width": width, "height": 640}
+    context = browser.new_context(viewport=viewport, color_scheme=theme)
+    page = context.new_page()
+    page.goto(path.as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    red, *_ = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g)")
+    assert (int(red) < 64) == (theme == "dark")
+    context.close()
