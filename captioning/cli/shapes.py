@@ -1,14 +1,21 @@
 """`captioning shapes`: draws the data set of simple scenes."""
 
 import argparse
+import os
 
 from captioning.cli.options import Commands
-from captioning.numbers import ScenePixels, Scenes, Seed, option
+from captioning.numbers import ProcessCount, ScenePixels, Scenes, Seed, option
 from captioning.terminal import printable
+
+EACH = 1000
+"""Scenes for which another process is worth its start."""
+
+MOST = 64
+"""Processes that may draw."""
 
 
 def add(commands: Commands) -> None:
-    """Tell the parser of this command."""
+    """Add this command to the parser."""
     parser = commands.add_parser("shapes", help="draw the data set of simple scenes")
     parser.add_argument("directory", metavar="DIR", help="where to draw it")
     parser.add_argument("--train", type=option(Scenes), default=6000, help="scenes to train on")
@@ -16,6 +23,12 @@ def add(commands: Commands) -> None:
     parser.add_argument("--test", type=option(Scenes), default=500, help="scenes held out")
     parser.add_argument("--pixels", type=option(ScenePixels), default=128, help="side of a picture")
     parser.add_argument("--seed", type=option(Seed), default=0)
+    parser.add_argument(
+        "--processes",
+        type=option(ProcessCount),
+        metavar="N",
+        help="how many draw at a time (default: one for each core and each 1,000 scenes)",
+    )
     parser.set_defaults(run=run)
 
 
@@ -23,6 +36,8 @@ def run(options: argparse.Namespace) -> int:
     """Draw the scenes."""
     from captioning.data.shapes import write_shapes
 
+    scenes = options.train + options.val + options.test
+    worthwhile = max(1, min(os.cpu_count() or 1, scenes // EACH, MOST))
     write_shapes(
         options.directory,
         train=options.train,
@@ -30,6 +45,7 @@ def run(options: argparse.Namespace) -> int:
         test=options.test,
         pixels=options.pixels,
         seed=options.seed,
+        processes=options.processes or worthwhile,
     )
     print(printable(options.directory))
     return 0

@@ -1,4 +1,4 @@
-"""What is known of captions of drawn scenes, whose contents are known exactly."""
+"""Exact correctness of captions of drawn scenes."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,16 +12,16 @@ from captioning.metrics.scores import Scores
 def scene_scores(
     captions: Mapping[int | str, str], data: str | Path, split: str
 ) -> tuple[Scores, ...]:
-    """How many captions of drawn scenes are right in every attribute and relation they state.
+    """The share of captions of drawn scenes whose every attribute and relation is right.
 
     Args:
         captions: one caption per scene, by image id.
         data: the folder of the data set.
-        split: its part.
+        split: the split.
 
     Returns:
-        Under "right" 1 for captions that are and 0 for others, and their share of the corpus; no
-        scores where the data set is not of drawn scenes.
+        The score "right": 1 for right captions and 0 for others, and their share in the corpus; no
+        scores if the data set does not consist of drawn scenes.
     """
     if not (Path(data) / "annotations" / f"scenes_{split}.json").exists():
         return ()

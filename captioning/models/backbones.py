@@ -2,16 +2,21 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from captioning.errors import InputError
 from captioning.models.small_cnn import SmallCNN
-from captioning.models.weights import downloaded, load_weights
+from captioning.models.weights import downloaded, load_weights, read_weights
 
 TIMM = "timm/"
 """What the names of timm's backbones begin with here; torchvision has some of the same names."""
+
+SMALL_WEIGHTS = Path(__file__).with_name("small_cnn.pth")
+"""Those of the small backbone, which come with the package: `scripts/demo_model` trained them on
+drawn scenes, by `configs/shapes.yaml`."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,8 @@ def backbone(name: str, weights: str | None) -> Backbone:
 
     Args:
         name: one of `BACKBONES`, or ``timm/`` and a name of timm's.
-        weights: ``DEFAULT``, the path of a state dict, or none for a random start.
+        weights: ``DEFAULT`` for those that the backbone's library downloads, or that come with
+            this package for ``small``; the path of a state dict; or none for a random start.
 
     Raises:
         InputError: the name is unknown, or the weights cannot be had or do not fit.
@@ -88,7 +94,7 @@ def backbone(name: str, weights: str | None) -> Backbone:
         return timm_backbone(name.removeprefix(TIMM), weights)
     if name == "small":
         model: nn.Module = SmallCNN()
-        load_weights(model, name, weights, _nothing_to_download)
+        load_weights(model, name, weights, lambda: read_weights(SMALL_WEIGHTS))
         width, divided = BACKBONES[name]
         return Backbone(width, divided(model), image_size=None)
     if name not in BACKBONES:
@@ -108,7 +114,3 @@ def backbone(name: str, weights: str | None) -> Backbone:
     load_weights(model, name, weights, download)
     width, divided = BACKBONES[name]
     return Backbone(width, divided(model))
-
-
-def _nothing_to_download() -> Any:
-    raise InputError("the small backbone has no weights to download; set weights: null")

@@ -75,8 +75,9 @@ class CNNEncoder(Encoder):
     Args:
         backbone: a name in `BACKBONES`, or ``timm/`` and the name of one of timm's networks, whose
             feature map, or patch tokens, are the last ones. A network of timm is a single stage.
-        weights: ``DEFAULT`` for the weights that torchvision or timm downloads, the path of a file
-            with the backbone's state dict, or none for a random start.
+        weights: ``DEFAULT`` for the weights that torchvision or timm downloads, or that come with
+            this package for ``small``; the path of a file with the backbone's state dict; or none
+            for a random start.
         grid: pool the feature map to grid x grid regions; none keeps it as it is.
         trainable_stages: how many of the last stages are trained; -1 for all.
 

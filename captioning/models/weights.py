@@ -32,7 +32,7 @@ def load_weights(
     """
     if weights is None:
         return
-    state = download() if weights == DEFAULT else _read(Path(weights))
+    state = download() if weights == DEFAULT else read_weights(Path(weights))
     try:
         model.load_state_dict(state)  # of any version: early ones hold fewer statistics
     except (RuntimeError, AttributeError, KeyError, TypeError, ValueError):
@@ -62,7 +62,12 @@ def downloaded(address: str, download: Callable[[], Any]) -> Any:
         ) from None
 
 
-def _read(path: Path) -> Any:
+def read_weights(path: Path) -> Any:
+    """What a file of weights holds.
+
+    Raises:
+        InputError: it cannot be read, or is not of `torch.save`.
+    """
     with opened(path) as file:
         if zipfile.is_zipfile(file):  # older versions of torch wrote no archives
             check_archive(path, whole=True)

@@ -203,7 +203,7 @@ def test_every_wrong_relation_is_found() -> None:
         ),
     ],
 )
-def test_a_fault_is_told_in_words(caption: str, found: tuple[str, ...]) -> None:
+def test_a_fault_is_described_in_words(caption: str, found: tuple[str, ...]) -> None:
     assert faults(caption, SCENE) == found
 
 
@@ -331,3 +331,25 @@ def test_a_number_out_of_range_is_refused(tmp_path: Path) -> None:
 def test_a_split_that_was_not_drawn_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"scenes_train\.json: no such file"):
         read_scenes(tmp_path, "train")
+
+
+def test_processes_do_not_change_the_data_set(tmp_path: Path) -> None:
+    for folder, processes in (("one", 1), ("two", 2)):
+        counts = {"train": 60, "val": 1, "test": 1}
+        write_shapes(tmp_path / folder, **counts, pixels=32, progress=False, processes=processes)
+    one, two = (
+        {file.relative_to(tmp_path / folder): file.read_bytes() for file in found if file.is_file()}
+        for folder in ("one", "two")
+        for found in [(tmp_path / folder).rglob("*")]
+    )
+    assert len(one) > 60
+    assert one == two
+
+
+def test_a_process_that_cannot_write_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "shapes" / "train" / "000000000001.jpg").mkdir(parents=True)
+    (tmp_path / "shapes" / "shapes.json").write_text(
+        json.dumps({"shapes": 1, "train": 1, "val": 1, "test": 1, "pixels": 32, "seed": 0})
+    )
+    with pytest.raises(InputError, match=r"shapes: cannot be written \(Is a directory\)"):
+        write_shapes(tmp_path / "shapes", 1, 1, 1, pixels=32, progress=False, processes=2)

@@ -11,12 +11,14 @@ from torch import Tensor, nn
 from torchvision import models
 from torchvision.transforms import v2
 
+from captioning.captioner import load
 from captioning.data.feature_cache import fingerprint
 from captioning.data.preprocessing import Preprocessing
 from captioning.errors import InputError
 from captioning.models import BACKBONES, CNNEncoder, Encoder
 from captioning.models.encoder import FrozenStages
 from captioning.models.small_cnn import SmallCNN
+from captioning.serving.demo import MODEL
 
 
 def images(height: int = 32, width: int = 32, batch: int = 2) -> Tensor:
@@ -156,9 +158,12 @@ def test_an_unknown_backbone_is_named_with_those_that_are_known() -> None:
         CNNEncoder("resnet12")
 
 
-def test_the_small_backbone_has_nothing_to_download() -> None:
-    with pytest.raises(InputError, match="weights: null"):
-        CNNEncoder("small", "DEFAULT")
+def test_the_small_backbones_default_weights_are_those_of_the_shipped_model() -> None:
+    encoder, shipped = CNNEncoder("small", "DEFAULT"), load(MODEL).encoder
+    assert isinstance(shipped, CNNEncoder)
+    assert encoder.is_frozen
+    for name, value in shipped.stages.state_dict().items():
+        torch.testing.assert_close(encoder.stages.state_dict()[name], value, rtol=0, atol=0)
 
 
 def test_regions_are_in_reading_order() -> None:

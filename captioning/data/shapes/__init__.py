@@ -1,4 +1,4 @@
-"""The embedded data set: drawn scenes whose every object, relation and caption is known."""
+"""The built-in data set: drawn scenes with known objects, relations and captions."""
 
 from captioning.data.shapes.drawing import box, mask, picture
 from captioning.data.shapes.judge import faults

@@ -1,4 +1,4 @@
-"""Pictures of scenes, and where each object is in them."""
+"""Pictures of scenes, with masks and boxes of their objects."""
 
 import math
 
@@ -18,8 +18,8 @@ RGB = {
 }
 DETAIL = 6  # subpixels along each side of a pixel, for smooth edges
 OUTLINE = 0.008  # width of the darker rim, as a fraction of the picture's side
-SHADOW = 0.3  # how much of the background's light the shadow takes
-SOFTNESS = 0.012  # how far the shadow falls and how wide its edge is, in picture sides
+SHADOW = 0.3  # share of the background's light that the shadow takes
+SOFTNESS = 0.012  # offset of the shadow and width of its edge, in picture sides
 
 
 def picture(scene: Scene, pixels: int) -> UInt8[np.ndarray, "H W 3"]:
@@ -68,7 +68,7 @@ def _corners(shape: Shape) -> Float[np.ndarray, "corners 2"]:
 
 
 def _coverage(shape: Shape, pixels: int, rim: float) -> tuple[Float[np.ndarray, "h w"], int, int]:
-    """How much of each pixel the object covers, 0 to 1, in a window around it.
+    """The share of each pixel that the object covers, 0 to 1, in a window around it.
 
     Returns the window's coverage and its left and top pixel. `rim` pixels are cut off all around.
     """
@@ -118,7 +118,7 @@ def _backdrop(background: Background, pixels: int) -> Float[np.ndarray, "H W 3"]
 
 
 def _blend(background: Background, pixels: int) -> Float[np.ndarray, "H W"]:
-    """How much of the second colour shows at each pixel, 0 to 1."""
+    """The share of the second colour at each pixel, 0 to 1."""
     rng = np.random.default_rng(background.seed)
     place = (np.arange(pixels, dtype=np.float32) + 0.5) / pixels - 0.5
     across, down = place[None, :], place[:, None]

@@ -1,4 +1,4 @@
-"""The judge of captions: what is wrong with a caption of a scene, in words."""
+"""Judges captions of scenes, and describes their faults in words."""
 
 import re
 from dataclasses import astuple, dataclass
@@ -7,7 +7,7 @@ from itertools import permutations
 from captioning.data.shapes.language import BESIDE, BESIDE_IT, NUMBERS
 from captioning.data.shapes.scene import COLOURS, KINDS, SIZES, Scene, Shape, relation
 
-# Every sentence that can be read is one of four patterns of phrases and relations.
+# Every readable sentence matches one of four patterns of phrases and relations.
 _PHRASE = rf"an?(?: ({'|'.join(SIZES)}))?(?: ({'|'.join(COLOURS)}))? ({'|'.join(KINDS)})"
 _P = re.sub(r"\((?!\?)", "(?:", _PHRASE)
 _BESIDE = f"(?:{'|'.join(BESIDE.values())})"
@@ -25,7 +25,7 @@ _COUNTS = {word: number for number, word in NUMBERS.items()}
 
 @dataclass(frozen=True)
 class _Phrase:
-    """What a noun phrase says about an object; None or empty where it says nothing."""
+    """The attributes in a noun phrase; None or empty where it names none."""
 
     size: str
     colour: str
@@ -50,13 +50,13 @@ class _Statement:
 
 
 def faults(caption: str, scene: Scene) -> tuple[str, ...]:
-    """What is wrong with a caption of a scene, in words; empty if all that it states is right.
+    """The faults of a caption of a scene, in words; empty if everything that it states is right.
 
-    A caption is right if its phrases can be given to different objects of the scene so that every
-    attribute and every relation fits; otherwise the faults are those of the best way to give them.
+    A caption is right if its phrases can be assigned to different objects of the scene so that
+    every attribute and every relation fits; otherwise the faults are those of the best assignment.
     Centres decide a relation: an object is to the left of another if it lies further to the left of
-    it than above or below. Case and punctuation do not matter, and a caption that cannot be read as
-    a statement about shapes is a fault.
+    it than above or below. Case and punctuation do not matter. A caption that cannot be read as a
+    statement about shapes is a fault.
     """
     statement = _read(caption)
     if statement is None:

@@ -1,4 +1,4 @@
-"""English for scenes: captions that are true, and that name no object ambiguously."""
+"""English captions of scenes, true and unambiguous."""
 
 import numpy as np
 
@@ -30,7 +30,7 @@ RELATIONS = (
 def captions(scene: Scene, rng: np.random.Generator) -> tuple[str, ...]:
     """Five different captions of a scene of two or three objects, in lower case, no full stop.
 
-    Each is true, no phrase in it fits two objects, and it reads the same without its commas. One
+    Each is true, no phrase in it fits two objects, and its meaning does not depend on commas. One
     lists the objects; the others state relations, unless the scene has no clear one.
     """
     lists, relations = rng.permutation(LISTS), rng.permutation(RELATIONS)
@@ -46,7 +46,7 @@ def captions(scene: Scene, rng: np.random.Generator) -> tuple[str, ...]:
 
 
 def name(shape: Shape, scene: Scene, sized: bool) -> str:
-    """A noun phrase for one object; `sized` asks for its size even where none is needed."""
+    """A noun phrase for one object; `sized` adds its size even if the phrase is unique without."""
     alike = [
         other for other in scene.shapes if (other.colour, other.kind) == (shape.colour, shape.kind)
     ]
@@ -57,7 +57,7 @@ def name(shape: Shape, scene: Scene, sized: bool) -> str:
 
 
 def _fill(sentence: str, scene: Scene, rng: np.random.Generator) -> str:
-    """The sentence with objects of the scene in its places, chosen at random."""
+    """The template with random objects of the scene filled in."""
     sized = bool(rng.integers(2))
     shapes = [scene.shapes[i] for i in rng.permutation(len(scene.shapes))]
     names = {shape: name(shape, scene, sized) for shape in shapes}

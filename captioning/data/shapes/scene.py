@@ -1,4 +1,4 @@
-"""Scenes: two or three plain objects whose places, attributes and relations are all known."""
+"""Scenes of two or three plain objects with known places, attributes and relations."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ PATTERNS = ("flat", "gradient", "glow", "clouds", "stripes")
 
 MARGIN = 1 / 16  # the usual centre crop of 224 out of 256 still shows every object whole
 GAP = 0.03  # between the circles around two objects
-CLEAR = 1.5  # how far one axis must outweigh the other before a relation is put into words
+CLEAR = 1.5  # smallest ratio of the two axes' distances at which captions state a relation
 
 RADIUS = {"small": 0.115, "large": 0.19}
 RADIUS_JITTER = 0.06
@@ -73,8 +73,8 @@ class Scene:
 def relation(first: Shape, second: Shape, clear: float = 1.0) -> str | None:
     """Where the first shape lies, seen from the second: "left", "right", "above" or "below".
 
-    Centres decide: the axis along which they lie further apart. None where that distance is not
-    more than `clear` times the distance along the other axis.
+    The axis along which the centres lie further apart decides. None if that distance is not more
+    than `clear` times the distance along the other axis.
     """
     across, down = first.x - second.x, first.y - second.y
     if abs(across) > clear * abs(down):
@@ -111,7 +111,7 @@ def random_scene(rng: np.random.Generator) -> Scene:
 def _layout(radii: np.ndarray, rng: np.random.Generator) -> np.ndarray | None:
     """Centres (shapes, 2) that keep the shapes inside, apart and in clear relations.
 
-    None if no such layout is among a good number of random ones: the shapes are too crowded.
+    None if many random layouts gave none, because the shapes are too crowded.
     """
     reach = radii + MARGIN
     tries = rng.uniform(reach[:, None], 1 - reach[:, None], (200, len(radii), 2))
@@ -125,7 +125,7 @@ def _layout(radii: np.ndarray, rng: np.random.Generator) -> np.ndarray | None:
 
 
 def _random_background(rng: np.random.Generator) -> Background:
-    # Grey enough that no background is mistaken for an object's colour, light or dark.
+    # Greyish, so that no background is mistaken for an object's colour, light or dark.
     lightness = rng.uniform(0.2, 0.9)
     first = np.clip(lightness + rng.uniform(-0.05, 0.05, 3), 0, 1)
     second = np.clip(first + rng.choice([-1, 1]) * rng.uniform(0.08, 0.2), 0.12, 0.97)

@@ -1,26 +1,33 @@
 """The shapes data set on disk, in COCO's layout."""
 
+import multiprocessing
 import shutil
 import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 from pycocotools import mask as run_length
-from tqdm import tqdm
 
 from captioning.data.shapes.drawing import box, mask, picture
 from captioning.data.shapes.language import captions
 from captioning.data.shapes.scene import KINDS, Background, Scene, Shape, random_scene
 from captioning.errors import InputError, as_input_error
 from captioning.files import write_json
-from captioning.numbers import ScenePixels, Scenes, Seed, check
+from captioning.numbers import ProcessCount, ScenePixels, Scenes, Seed, check
+from captioning.progress_bar import ProgressBar
 from captioning.untrusted import read_json
 
 SETTINGS = "shapes.json"
 QUALITY = 92  # of the JPEG files
+CHUNK = 50  # scenes that a process draws before it asks for more
 ROOM = 1_000_000  # ids of each split, so that an id depends on no split's length
 
 
@@ -32,6 +39,7 @@ def write_shapes(
     pixels: ScenePixels = 128,
     seed: Seed = 0,
     progress: bool = True,
+    processes: ProcessCount = 1,
 ) -> None:
     """Draw a data set of scenes with captions, boxes and masks in COCO's layout.
 
@@ -40,8 +48,8 @@ def write_shapes(
     and ``scenes_*.json`` with the scenes themselves. The same arguments give the same bytes. A
     scene depends on its seed, split and number alone, not on how many are drawn.
 
-    The annotations appear all at once when every picture is there, so a run that was cut short is
-    never taken for a data set; the same call again completes it.
+    The annotations are written atomically after all pictures, so an interrupted run is never taken
+    for a data set; repeating the same call completes it.
 
     Args:
         directory: made if need be.
@@ -50,7 +58,8 @@ def write_shapes(
         test: held-out scenes.
         pixels: side of the square pictures.
         seed: of the scenes.
-        progress: show a progress bar on stderr.
+        progress: report progress on stderr.
+        processes: how many draw at a time; they do not change the data set.
 
     Raises:
         InputError: the directory holds something else, or cannot be written to, or a number is out
@@ -58,37 +67,72 @@ def write_shapes(
     """
     directory = Path(directory)
     counts = {"train": train, "val": val, "test": test}
-    check("shapes", write_shapes, counts | {"pixels": pixels, "seed": seed})
+    check("shapes", write_shapes, counts | {"pixels": pixels, "seed": seed, "processes": processes})
     settings = {"shapes": 1, **counts, "pixels": pixels, "seed": seed}
     _claim(directory, settings)
 
     try:
-        with tqdm(
-            total=sum(counts.values()), unit="scene", disable=None if progress else True
-        ) as bar:
+        with (
+            ProgressBar(
+                "shapes", "scenes", total=sum(counts.values()), leave=True, shown=progress
+            ) as bar,
+            _mapping(processes) as mapped,
+        ):
             files: dict[str, Any] = {}
             for number, (split, count) in enumerate(counts.items()):
                 folder = directory / split
                 folder.mkdir(exist_ok=True)
                 drawn = []
-                for index in range(count):
-                    rng = np.random.default_rng([seed, number, index])
-                    scene, image_id = random_scene(rng), number * ROOM + index + 1
-                    pixel_values = Image.fromarray(picture(scene, pixels))
-                    pixel_values.save(folder / _file_name(image_id), quality=QUALITY, subsampling=0)
-                    drawn.append((image_id, scene, captions(scene, rng)))
+                for scene in mapped(partial(_draw, folder, pixels, seed, number), range(count)):
+                    drawn.append(scene)
                     bar.update()
                 files |= _tables(split, drawn, settings)
         _write_annotations(directory, files)
     except OSError as error:
         raise as_input_error(error, directory, "cannot be written") from None
+    except BrokenProcessPool:
+        raise InputError(
+            f"{directory}: a process that drew was killed; the same command completes it"
+        ) from None
+
+
+@contextmanager
+def _mapping(processes: int) -> Iterator[Callable[..., Iterable[Any]]]:
+    """`map`, or the same by several processes, whose results come in the same order."""
+    if processes == 1:
+        yield map
+        return
+    pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"))
+    try:
+        yield partial(pool.map, chunksize=CHUNK)
+    finally:
+        pool.shutdown(cancel_futures=True)  # an interrupt does not wait for thousands of scenes
+
+
+def _draw(
+    folder: Path, pixels: int, seed: int, split: int, index: int
+) -> tuple[int, Scene, tuple[str, ...]]:
+    """Write a scene's picture; its id, the scene and its captions.
+
+    Args:
+        folder: of its split.
+        pixels: side of the picture.
+        seed: of all scenes.
+        split: number of the split.
+        index: number of the scene within the split.
+    """
+    rng = np.random.default_rng([seed, split, index])
+    scene, image_id = random_scene(rng), split * ROOM + index + 1
+    image = Image.fromarray(picture(scene, pixels))
+    image.save(folder / _file_name(image_id), quality=QUALITY, subsampling=0)
+    return image_id, scene, captions(scene, rng)
 
 
 def read_scenes(directory: str | Path, split: str) -> dict[int, Scene]:
     """The scenes of a split that `write_shapes` has drawn, by image id.
 
     Raises:
-        InputError: there is no such file, or it holds no scenes.
+        InputError: the file does not exist, or holds no scenes.
     """
     path = Path(directory) / "annotations" / f"scenes_{split}.json"
     try:
@@ -98,7 +142,7 @@ def read_scenes(directory: str | Path, split: str) -> dict[int, Scene]:
 
 
 def _scene(stored: dict[str, Any]) -> Scene:
-    """The scene that `dataclasses.asdict` and JSON have made lists and dicts of."""
+    """The scene from the dicts and lists of `dataclasses.asdict` and JSON."""
     background = stored["background"]
     colours = {field: tuple(background[field]) for field in ("first", "second")}
     shapes = tuple(Shape(**shape) for shape in stored["shapes"])
@@ -110,7 +154,7 @@ def _file_name(image_id: int) -> str:
 
 
 def _claim(directory: Path, settings: dict[str, int]) -> None:
-    """Make the directory ours, without annotations, or refuse one that holds something else."""
+    """Prepare the directory, without annotations, or refuse one that holds something else."""
     path = directory / SETTINGS
     remedy = "choose a new folder or delete this one first"
     if directory.is_dir():
@@ -124,7 +168,7 @@ def _claim(directory: Path, settings: dict[str, int]) -> None:
 
 
 def _write_annotations(directory: Path, files: dict[str, Any]) -> None:
-    """Annotation files that appear together, once the last one is written."""
+    """Write all annotation files, which become visible together in one rename."""
     with tempfile.TemporaryDirectory(dir=directory, prefix=".annotations.") as temporary:
         whole = Path(temporary) / "annotations"
         for name, value in files.items():
