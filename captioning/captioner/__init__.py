@@ -1,7 +1,8 @@
-"""The whole model as one: photos in, captions out; saved, loaded, and several as an ensemble."""
+"""The whole model, from photos to captions: saving, loading and ensembles."""
 
 from captioning.captioner.caption import Caption
 from captioning.captioner.captioner import Captioner
 from captioning.captioner.checkpoint import load
+from captioning.captioner.export import export
 
-__all__ = ["Caption", "Captioner", "load"]
+__all__ = ["Caption", "Captioner", "export", "load"]

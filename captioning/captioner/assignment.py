@@ -1,4 +1,4 @@
-"""Modules that are built without numbers and then given those of a checkpoint.
+"""Builds modules without initialising them, and assigns a checkpoint's tensors.
 
 Drawing a VGG's hundred million random numbers takes seconds, and a checkpoint replaces all of them.
 """
@@ -17,7 +17,7 @@ def built_without_numbers(build: Callable[[], AnyModule]) -> AnyModule | None:
     """The module that `build` makes, with all tensors on the device "meta".
 
     Returns:
-        None where the module computes with numbers while it is built.
+        None if the module's constructor computes with values.
     """
     try:
         with torch.device("meta"), _NothingDrawn():
@@ -29,14 +29,14 @@ def built_without_numbers(build: Callable[[], AnyModule]) -> AnyModule | None:
 
 
 def assign(module: nn.Module, tensors: Mapping[str, Tensor]) -> bool:
-    """Give a module copies of tensors; parameters that are one stay one.
+    """Assign copies of tensors to a module; tied parameters stay tied.
 
     Args:
-        module: built without numbers.
-        tensors: those of its state dict, by name.
+        module: built on the device "meta".
+        tensors: its state dict.
 
     Returns:
-        False where the module holds further tensors, which are still without numbers.
+        False if the module holds further tensors, which are still on the device "meta".
     """
     names: dict[int, list[str]] = {}
     for name, parameter in module.named_parameters(remove_duplicate=False):
@@ -57,9 +57,9 @@ def assign(module: nn.Module, tensors: Mapping[str, Tensor]) -> bool:
 
 
 class _NothingDrawn(TorchFunctionMode):
-    """Leaves tensors without numbers alone where they would be filled with random ones.
+    """Skips random initialisation of tensors on the device "meta".
 
-    There is nothing to fill, and PyTorch would import its compiler to find that out.
+    They have no values to fill, and PyTorch would import its compiler to find that out.
     """
 
     def __torch_function__(

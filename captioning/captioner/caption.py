@@ -1,4 +1,4 @@
-"""What the model says about one photo."""
+"""A caption of a photo, with probabilities and attention weights."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class RunnerUp(NamedTuple):
-    """What might have stood in a word's place.
+    """An alternative to a word.
 
     Attributes:
         word: the other word; None for the end of the caption.
@@ -23,7 +23,7 @@ class RunnerUp(NamedTuple):
 
 @dataclass(frozen=True)
 class Caption:
-    """One caption with everything that is known of each of its words.
+    """One caption with the details of each word.
 
     Attributes:
         words: the T words, without begin and end marks.
@@ -35,10 +35,10 @@ class Caption:
         crop: left, top, width and height, in pixels of the upright photo, of the part that the
             model saw; the grid of weights lies over this part.
         size: width and height of the upright photo in pixels.
-        runners_up: for each word the most probable other ones, the best first; empty unless they
-            were asked for.
-        photo: what was captioned, as it was given, so that a notebook can show it; None where
-            that was a view: captioning many photos must not keep them in memory.
+        runners_up: for each word its most probable alternatives, the best first; empty unless
+            requested.
+        photo: the captioned photo as it was given, so that a notebook can show it; None if it was
+            a view, since captioning many photos must not keep them in memory.
     """
 
     words: tuple[str, ...]
@@ -61,6 +61,6 @@ class Caption:
             {"word": word, "probability": probability}
             for word, probability in zip(self.words, self.probabilities, strict=True)
         ]
-        for entry, others in zip(words, self.runners_up, strict=False):  # empty if not asked for
+        for entry, others in zip(words, self.runners_up, strict=False):  # empty unless requested
             entry["runners_up"] = [other._asdict() for other in others]
         return {"caption": self.text, "score": self.score, "words": words}

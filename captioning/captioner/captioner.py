@@ -28,21 +28,21 @@ from captioning.search.search import Decoded, Search
 
 
 class Captioner(nn.Module):
-    """Encoder, decoder, vocabulary and preprocessing: all that it takes to caption a photo.
+    """Encoder, decoder, vocabulary and preprocessing: everything needed to caption a photo.
 
     Args:
         encoder: turns images into annotation vectors.
         decoder: turns annotation vectors into words.
         vocabulary: the words.
         preprocessing: how a photo becomes an image; the same in training and afterwards.
-        search: how words are chosen unless a call says otherwise.
+        search: the default search.
 
     Attributes:
         searches_in_bfloat16: whether `decode` multiplies in bfloat16, which is faster where the
-            hardware does it. Annotation vectors are always computed in single precision; bfloat16
-            would change MobileNetV2's by an eighth.
-        uses_kernels: whether decoder and search are computed by their kernels, where they have
-            any; see `captioning.kernels`.
+            hardware supports it. Annotation vectors are always computed in single precision;
+            bfloat16 would change MobileNetV2's by an eighth.
+        uses_kernels: whether decoder and search are computed by their kernels, if they have any;
+            see `captioning.kernels`.
     """
 
     searches_in_bfloat16 = False
@@ -65,7 +65,7 @@ class Captioner(nn.Module):
 
     @property
     def fast_decoder(self) -> Decoder:
-        """What computes the decoder's numbers: its kernel, or the decoder itself."""
+        """The decoder's kernel, or the decoder itself."""
         if not self.uses_kernels:
             return self.decoder
         if isinstance(self.decoder, EnsembleDecoder):
@@ -73,12 +73,12 @@ class Captioner(nn.Module):
         return accelerated(self.decoder)
 
     def fast_search(self, search: Search) -> Search:
-        """What computes a search's captions: its kernel, or the search itself."""
+        """The search's kernel, or the search itself."""
         return accelerated_search(search) if self.uses_kernels else search
 
     @property
     def config(self) -> dict[str, Any]:
-        """Plain values from which `from_config` makes the same captioner, parameters apart."""
+        """Plain values from which `from_config` builds the same captioner, without parameters."""
         return {
             "encoder": self.encoder.config,
             "decoder": self.decoder.config,
@@ -92,7 +92,7 @@ class Captioner(nn.Module):
         """The captioner that `config` describes, with random parameters.
 
         Raises:
-            InputError: a part is missing, is of another kind, or does not fit the others.
+            InputError: a part is missing, has the wrong type, or does not fit the others.
         """
         for name in ("encoder", "decoder", "vocabulary", "preprocessing", "search"):
             if name not in config:
@@ -119,10 +119,10 @@ class Captioner(nn.Module):
         return next(self.parameters()).device
 
     def encode(self, images: Tensor) -> Float[Tensor, "B L D"]:
-        """Annotation vectors of uint8 images (B, 3, H, W), or of what was kept of them.
+        """Annotation vectors of uint8 images (B, 3, H, W), or of their cached features.
 
-        That is what the encoder's `constant` part gave for them, (B, P, C) in any precision: the
-        annotation vectors themselves, where no stage is trained.
+        Features are the output of the encoder's `constant` part, (B, P, C) in any precision. If no
+        stage is trained, they are the annotation vectors themselves.
         """
         if images.dtype == torch.uint8:
             return self.encoder(images)
@@ -135,7 +135,7 @@ class Captioner(nn.Module):
             return search(decoder, decoder.remember(annotations))
 
     def prepared(self) -> AbstractContextManager[None]:
-        """Within it, many calls of `decode` are faster, and parameters must not change."""
+        """A block with packed weights for faster `decode`, in which parameters must not change."""
         if self.searches_in_bfloat16 or not self.uses_kernels:
             return nullcontext()
         return packed_weights(self.decoder)
@@ -160,7 +160,7 @@ class Captioner(nn.Module):
         """
         return self.preprocessing(photo)
 
-    @torch.no_grad()  # in inference mode autocast would cast all weights anew at every word
+    @torch.no_grad()  # in inference mode, autocast would cast all weights anew at every word
     def candidates(
         self,
         photos: Sequence[str | Path | Image | View],
@@ -172,8 +172,8 @@ class Captioner(nn.Module):
         Args:
             photos: paths, images as `read_image` gives them, or views that `view` gave.
             search: how words are chosen; the captioner's own if none.
-            runners_up: how many other words to tell of each word; the captions are then read
-                once more.
+            runners_up: how many alternatives to report for each word; above zero, they cost one
+                more pass over the captions.
 
         Raises:
             InputError: a photo cannot be read, or the model's numbers overflow.
@@ -222,7 +222,7 @@ class Captioner(nn.Module):
         others: Alternatives | None,
         place: tuple[int, int],
     ) -> Caption:
-        """The caption at a place, image and number, of what a search found."""
+        """One caption of a search, by the indices of image and caption."""
         tokens, weights = decoded.tokens[place], decoded.weights[place]
         length = int(((tokens != PAD) & (tokens != EOS)).sum())
         return Caption(
@@ -251,7 +251,7 @@ class Captioner(nn.Module):
 
 
 def _without_weights(config: Any) -> Any:
-    """The config of an encoder that is built for a checkpoint, which holds all parameters."""
+    """An encoder's config without pretrained weights, which the checkpoint replaces anyway."""
     return (
         config | {"weights": None} if isinstance(config, dict) and "weights" in config else config
     )
@@ -264,7 +264,7 @@ def _part(name: str, kind: type, part: Any) -> Any:
 
 
 def _vocabulary(words: Any) -> Vocabulary:
-    """The vocabulary of a list that anybody may have written."""
+    """The vocabulary of an untrusted list."""
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise InputError(f"a vocabulary is a list of words, not {shown(words)}")
     if len(set(words)) < len(words):

@@ -1,4 +1,4 @@
-"""Captioners from the files that `captioning train` writes."""
+"""Loads captioners from the checkpoints of `captioning train`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,17 +30,17 @@ def load(
     """The captioner in a checkpoint of `captioning train`, ready to caption.
 
     Args:
-        checkpoint: the file; or several, for an ensemble whose words have the mean of the models'
-            probabilities. It searches as the first one was trained to.
-        device: where it shall compute.
-        bfloat16: whether it searches in bfloat16; see `Captioner`.
-        max_megapixels: files of photos with more are refused unread; at most 178.
-        kernels: whether the fast kernels compute it; see `captioning.kernels`. Defaults to yes,
-            unless the environment says ``CAPTIONING_KERNELS=off``.
+        checkpoint: the file; or several, for an ensemble that averages the models' word
+            probabilities. An ensemble uses the first model's search.
+        device: the device to compute on.
+        bfloat16: whether to search in bfloat16; see `Captioner`.
+        max_megapixels: larger photo files are refused unread; at most 178.
+        kernels: whether to use the fast kernels; see `captioning.kernels`. Defaults to true, unless
+            the environment sets ``CAPTIONING_KERNELS=off``.
 
     Raises:
-        InputError: a file is missing or is no such checkpoint, or the models of an ensemble do
-            not know the same words, or `max_megapixels` is out of its range.
+        InputError: a file is missing or not such a checkpoint, the models of an ensemble have
+            different vocabularies, or `max_megapixels` is out of its range.
     """
     paths = [checkpoint] if isinstance(checkpoint, (str, Path)) else checkpoint
     if not paths:
@@ -67,10 +67,10 @@ def _captioner(path: Path) -> Captioner:
     except UnknownClassError as error:
         raise InputError(f"{path}: {error}") from None
     except InputError as error:
-        told = str(error).removeprefix(f"{path}: ")
-        raise InputError(f"{path}: a damaged or outdated checkpoint ({told})") from None
+        reason = str(error).removeprefix(f"{path}: ")
+        raise InputError(f"{path}: a damaged or outdated checkpoint ({reason})") from None
     except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
-        summary = " ".join(str(error).split())[:200]  # of a class that somebody else has written
+        summary = " ".join(str(error).split())[:200]  # a user's class may raise anything
         raise InputError(f"{path}: a damaged or outdated checkpoint ({summary})") from None
     check_checksum(path, saved)
     if empty is None or not assign(empty, tensors):
@@ -80,17 +80,17 @@ def _captioner(path: Path) -> Captioner:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """What a checkpoint holds, of which its captioner's config and tensors are there.
+    """The content of a checkpoint, checked to hold a captioner's config and tensors.
 
     Raises:
-        InputError: the file is missing or damaged, or is no such checkpoint.
+        InputError: the file is missing or damaged, or not such a checkpoint.
     """
     if not path.exists():
         raise InputError(f"{path}: no such checkpoint; `captioning train` writes one")
     foreign = InputError(f"{path}: not a checkpoint of captioning; give one that `train` wrote")
     try:
         check_archive(path)
-        # Mapped, so that of the optimizer's state, twice as large as the model, nothing is read.
+        # Memory-mapped, so that the optimizer's state, twice as large as the model, is not read.
         saved = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except DamagedError:
         raise foreign from None
@@ -106,7 +106,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def captioners_tensors(saved: dict[str, Any]) -> dict[str, Any]:
-    """The captioner's tensors of a checkpoint, by the captioner's own names."""
+    """The captioner's tensors in a checkpoint, by their names in the captioner."""
     prefix = "captioner."
     return {
         name.removeprefix(prefix): value
@@ -118,15 +118,14 @@ def captioners_tensors(saved: dict[str, Any]) -> dict[str, Any]:
 def check_checksum(path: Path, saved: dict[str, Any]) -> None:
     """Compare a checkpoint's config and tensors with the checksum that was written with them.
 
-    Of a checkpoint that has none, from before there were any, the whole file is read for the
-    checksums of its archive.
+    If an older checkpoint has none, the whole file is read to verify its archive's checksums.
 
     Args:
         path: the file, for messages.
-        saved: its content, whose tensors are plain ones.
+        saved: its content, with plain tensors.
 
     Raises:
-        InputError: they differ.
+        InputError: a checksum differs.
     """
     if (expected := saved.get("checksum")) is None:
         check_archive(path, whole=True)

@@ -1,4 +1,4 @@
-"""Where a model computes, and how precisely."""
+"""Chooses the device and the precision to compute in."""
 
 import torch
 
@@ -7,7 +7,7 @@ from captioning.kernels.processor import multiplies_bfloat16_fast
 
 
 def usable_device(name: str | None = None) -> str:
-    """The device of this name, or the best one that this machine has.
+    """The device of this name, or the best available one.
 
     Raises:
         UsageError: this machine has no such device.
@@ -17,7 +17,7 @@ def usable_device(name: str | None = None) -> str:
             return "cuda"
         return "mps" if torch.backends.mps.is_available() else "cpu"
     try:
-        torch.zeros(1, device=name).item()  # meta, say, is a device that holds no values
+        torch.zeros(1, device=name).item()  # the device meta, for example, holds no values
     except (RuntimeError, AssertionError, NotImplementedError):
         raise UsageError(
             f"this machine has no device {name!r}; give cpu, or leave it out"
@@ -28,8 +28,8 @@ def usable_device(name: str | None = None) -> str:
 def fast_precision() -> str:
     """The precision in which this machine trains fastest, by Lightning's name.
 
-    bfloat16 with weights in single precision where the hardware is fast at it: recent CUDA devices,
-    CPUs with AMX, and AMD's with AVX-512 BF16. Single precision elsewhere.
+    Mixed bfloat16 where bfloat16 is fast: recent CUDA devices, CPUs with AMX, and AMD's CPUs with
+    AVX-512 BF16. Single precision elsewhere.
     """
     if torch.cuda.is_available():
         fast = torch.cuda.is_bf16_supported(including_emulation=False)

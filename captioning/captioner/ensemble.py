@@ -1,4 +1,4 @@
-"""Several trained models as one: each word by the mean of the probabilities that they give it.
+"""Ensembles: several trained models as one, which average the probability of each word.
 
 Shapes: B images, N captions per image, L regions, D annotation width, V vocabulary.
 """
@@ -14,18 +14,18 @@ from captioning.errors import InputError
 
 
 def ensemble(captioners: Sequence[Captioner], names: Sequence[str]) -> Captioner:
-    """One captioner of several that know the same words; encoders and image sizes may differ.
+    """One captioner of several with the same vocabulary; encoders and image sizes may differ.
 
-    Photos are read, and encoded, once for all members that do it alike. The ensemble searches as
-    the first member does unless a call says otherwise. It shares the members' parameters, and is
-    not saved itself: what makes it again are the members.
+    Photos are read once for members with equal preprocessings, and encoded once for members with
+    equal encoders. The first member's search is the default. The ensemble shares the members'
+    parameters and cannot be saved itself: it is rebuilt from its members.
 
     Args:
         captioners: the members, none of them an ensemble itself.
-        names: what an error calls them, such as their files.
+        names: their names in errors, such as their files.
 
     Raises:
-        InputError: a member's vocabulary is not that of the first.
+        InputError: a member's vocabulary differs from the first member's.
     """
     first = captioners[0]
     for name, captioner in zip(names, captioners, strict=True):
@@ -34,7 +34,7 @@ def ensemble(captioners: Sequence[Captioner], names: Sequence[str]) -> Captioner
                 f"{name}: knows other words than {names[0]}; an ensemble needs models with the "
                 "same vocabulary, so train them on the same captions with the same min_count"
             )
-    # An encoder is the same where architecture, parameters and what it sees of a photo are.
+    # Encoders are equal if their architectures, parameters and preprocessings are.
     keys = [fingerprint(captioner.encoder, captioner.preprocessing) for captioner in captioners]
     distinct = dict(zip(keys, captioners, strict=True))
     if len(distinct) == 1:
@@ -53,7 +53,7 @@ def ensemble(captioners: Sequence[Captioner], names: Sequence[str]) -> Captioner
 
 
 def _joint(members: Sequence[Captioner]) -> tuple[JointEncoder, Preprocessing]:
-    """The members' encoders as one, and what makes the images for it."""
+    """The members' encoders as one, and its preprocessing."""
     parts = {repr(member.preprocessing.config): member.preprocessing for member in members}
     places, left = {}, 0
     for kind, part in parts.items():

@@ -1,4 +1,4 @@
-"""A decoder that asks several decoders for every word.
+"""A decoder that averages several decoders.
 
 Shapes: B images, N captions per image, L regions, D annotation width, R regions of the finest grid.
 """
@@ -20,7 +20,7 @@ from captioning.search.search import generable_log_probs
 
 @dataclass(frozen=True)
 class EnsembleMemory(Memory):
-    """What the members of an ensemble remember.
+    """The memory of an ensemble.
 
     Attributes:
         members: the members' memories of the same images.
@@ -32,14 +32,14 @@ class EnsembleMemory(Memory):
 class EnsembleDecoder(Decoder):
     """A decoder whose next word has the mean of its members' probabilities.
 
-    A member's probabilities are those that a search takes from it alone: shares among the words
-    that can ever be generated. Its attention weights are the mean of the members'; where their
-    grids differ, each coarser region's weight is spread evenly over its part of the finest grid.
+    A member's probabilities are normalised as in a search by it alone, over the words that can be
+    generated. The attention weights are the mean of the members'; if their grids differ, each
+    coarser region's weight is spread evenly over its part of the finest grid.
 
     Args:
         members: the decoders; their vocabularies are the same.
-        regions: for each member, which of the regions are its own.
-        grids: for each member, rows and columns of its regions; none where all have the same.
+        regions: for each member, the slice of its regions.
+        grids: for each member, rows and columns of its regions; none if all grids are equal.
     """
 
     def __init__(
@@ -54,13 +54,13 @@ class EnsembleDecoder(Decoder):
         self.grids = grids
 
     def with_members(self, members: Sequence[Decoder]) -> "EnsembleDecoder":
-        """The same ensemble of other decoders, such as the members' kernels."""
+        """The same ensemble with other decoders, such as the members' kernels."""
         return EnsembleDecoder(members, self.regions, self.grids)
 
     def remember(
         self, annotations: Float[Tensor, "B L D"], mask: Bool[Tensor, "B L"] | None = None
     ) -> EnsembleMemory:
-        """What each member remembers of its own regions."""
+        """The members' memories, each of its own regions."""
         members = tuple(
             member.remember(
                 annotations[:, regions, : member.annotation_dim],
@@ -71,14 +71,14 @@ class EnsembleDecoder(Decoder):
         return EnsembleMemory(annotations, mask, members)
 
     def start(self, memory: Memory, n: int) -> State:
-        """The members' states in one, the names of each behind the member's number."""
+        """The members' states in one dict, with the member's number before each name."""
         assert isinstance(memory, EnsembleMemory)
         return _joined(
             member.start(part, n) for member, part in zip(self.members, memory.members, strict=True)
         )
 
     def step(self, tokens: Int[Tensor, "B N"], state: State, memory: Memory) -> Step:
-        """Let all members read the word; the logits are logarithms of the mean probabilities."""
+        """Step all members; the logits are logarithms of the mean probabilities."""
         assert isinstance(memory, EnsembleMemory)
         steps = [
             member.step(tokens, _of_member(state, number), part)
@@ -119,7 +119,7 @@ def _of_member(state: State, number: int) -> State:
 def _spread(
     weights: Float[Tensor, "B N L"], grid: tuple[int, int], target: tuple[int, int]
 ) -> Float[Tensor, "B N R"]:
-    """The weights of a grid's regions over the regions of another grid, laid over the first."""
+    """Attention weights of one grid, resampled to another grid over the same image."""
     if grid == target:
         return weights
     with torch.autocast(weights.device.type, enabled=False):  # a product would round the weights
@@ -128,14 +128,14 @@ def _spread(
 
 @cache
 def _shares(grid: tuple[int, int], target: tuple[int, int]) -> Float[Tensor, "L R"]:
-    """Which share of each cell of a grid lies in each cell of another one over it."""
+    """The share of each cell of a grid that lies in each cell of another grid over it."""
     rows, columns = (_shares_along(*cells) for cells in zip(grid, target, strict=True))
     return torch.kron(rows, columns)
 
 
 def _shares_along(cells: int, others: int) -> Float[Tensor, "cells others"]:
     """The same along one axis."""
-    # In units in which the edges of both grids are whole numbers.
+    # In units that make the edges of both grids whole numbers.
     edges = torch.arange(cells + 1) * others
     other_edges = torch.arange(others + 1) * cells
     ends = torch.minimum(edges[1:, None], other_edges[None, 1:])

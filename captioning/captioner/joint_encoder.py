@@ -1,4 +1,4 @@
-"""Several encoders as one, for ensembles whose members do not see a photo alike.
+"""Several encoders as one, for ensembles whose members differ in encoder or preprocessing.
 
 Shapes: B images, H x W pixels, S side of an encoder's image, L regions, D annotation width.
 """
@@ -21,10 +21,10 @@ from captioning.models.encoder import Encoder
 
 
 class SideBySide(Preprocessing):
-    """What several preprocessings make of a photo as one image, from left to right.
+    """The images of several preprocessings as one, from left to right.
 
-    All of them see the same square of the photo, each at a size of its own; under the smaller ones
-    are zeros.
+    All show the same square of the photo, each at its own size; smaller ones are padded with zeros
+    below.
 
     Args:
         parts: the preprocessings.
@@ -35,7 +35,7 @@ class SideBySide(Preprocessing):
         self.parts = parts
 
     def __call__(self, photo: str | Path | Upload | Image) -> View:
-        """All images beside each other: pixels (3, H, W), H the largest side and W their sum.
+        """All images side by side: pixels (3, H, W), with H the largest side and W their sum.
 
         Raises:
             InputError: the photo cannot be read.
@@ -53,12 +53,12 @@ class JointEncoder(Encoder):
 
     Args:
         encoders: the encoders.
-        places: for each the left edge and the side in pixels of its image in the joint one.
+        places: for each encoder, left edge and side of its image in the joint one, in pixels.
 
     Attributes:
-        annotation_dim: D, the largest of the encoders'; the vectors of the others end in zeros.
-        grids: for each encoder rows and columns of its regions.
-        regions: for each encoder which of the L regions are its own.
+        annotation_dim: D, the largest of the encoders'; narrower vectors are padded with zeros.
+        grids: for each encoder, rows and columns of its regions.
+        regions: for each encoder, the slice of its regions among the L.
     """
 
     def __init__(self, encoders: Sequence[Encoder], places: Sequence[tuple[int, int]]) -> None:
@@ -73,7 +73,7 @@ class JointEncoder(Encoder):
         self.regions = [slice(*pair) for pair in pairwise(ends)]
 
     def forward(self, images: UInt8[Tensor, "B 3 H W"]) -> Float[Tensor, "B L D"]:
-        """Annotation vectors of images as `SideBySide` gives them, or of one image for all."""
+        """Annotation vectors of images from `SideBySide`, or of one image for all encoders."""
         vectors = [
             encoder(images[:, :, :side, left : left + side])
             for encoder, (left, side) in zip(self.encoders, self.places, strict=True)
@@ -82,7 +82,7 @@ class JointEncoder(Encoder):
         return torch.cat(padded, dim=1)
 
     def grid(self, height: int, width: int) -> tuple[int, int]:
-        """The finest of the encoders' grids, over which an ensemble's weights are."""
+        """The finest of the encoders' grids, which an ensemble's attention weights use."""
         return finest(self.grids)
 
     def folded(self) -> "JointEncoder":

@@ -1,7 +1,6 @@
 """`captioning serve`: a web page and a JSON API for captions."""
 
 import argparse
-import socket
 from pathlib import Path
 
 from captioning.cli.options import Commands, add_model, add_search, model_and_search
@@ -18,7 +17,7 @@ from captioning.numbers import (
 
 
 def add(commands: Commands) -> None:
-    """Tell the parser of this command."""
+    """Add this command to the parser."""
     parser = commands.add_parser("serve", help="a web page and a JSON API for captions")
     add_model(parser)
     add_search(parser)
@@ -86,12 +85,12 @@ def add(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     """Answer requests until interrupted."""
     try:
-        from captioning.serving import Limits, Server, application, faults_on_stderr, hosts_of
+        from captioning.serving import Limits, application, hosts_of, listening_socket, serve
     except ImportError as error:
         raise UsageError(
             f"serve needs {error.name}, which is not installed; pip install 'captioning[serve]'"
         ) from None
-    with _socket(options.host, options.port) as listening:
+    with listening_socket(options.host, options.port) as listening:
         hosts = hosts_of(listening, options.host, options.allow_host)
         captioner, search = model_and_search(options)
         captioner.encoder = captioner.encoder.folded()
@@ -106,30 +105,5 @@ def run(options: argparse.Namespace) -> int:
             "/".join(Path(path).parts[-2:]) for path in options.model
         )  # no whole paths
         app = application(captioner, search, name, options.batch_size, limits, hosts)
-        host, port = listening.getsockname()[:2]
-        print(f"http://{f'[{host}]' if ':' in host else host}:{port}", flush=True)
-        try:
-            with captioner.prepared(), faults_on_stderr():
-                Server(app, listening, limits).run()
-        except KeyboardInterrupt:
-            return 0  # the way to end it
+        serve(app, captioner, listening, limits)
     return 0
-
-
-def _socket(host: str, port: int) -> socket.socket:
-    """A socket that listens, so that a wrong address is told before the model is loaded.
-
-    Raises:
-        UsageError: no socket can listen there.
-    """
-    if not host.strip():  # which would be every address of this machine
-        raise UsageError("--host is empty; give an address, or 0.0.0.0 for all of this machine")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        address = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)[0][4]
-        return socket.create_server(address[:2], family=family, backlog=2048)
-    except (OSError, ValueError) as error:  # ValueError: no name can be like this
-        reason = error.strerror if isinstance(error, OSError) else "no name of a host"
-        raise UsageError(
-            f"cannot listen on {host}, port {port} ({reason}); give another --host or --port"
-        ) from None

@@ -1,11 +1,11 @@
-"""The addresses of the server, and what each of them answers."""
+"""The server's routes and their handlers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, TypeVar
 
-from fastapi import FastAPI, File, Request
+from fastapi import APIRouter, FastAPI, File, Request
 from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp
@@ -26,10 +26,10 @@ from captioning.serving.uploads import UploadRoute
 from captioning.viewing import viewer
 
 RUNNERS_UP = 3
-"""Other words that the view shows with each one."""
+"""How many alternatives the view shows for each word."""
 
 LONGEST_NAME = 100
-"""Characters of a file's name that an error repeats."""
+"""The most characters of a file's name that an error repeats."""
 
 REFUSALS = {
     400: "The form, or the request, cannot be read.",
@@ -56,16 +56,18 @@ def application(
     batch_size: int,
     limits: Limits,
     hosts: Hosts = LOOPBACK,
+    scenes: APIRouter | None = None,
 ) -> ASGIApp:
     """The web page and the JSON API of a model.
 
     Args:
         captioner: the model.
-        search: how words are chosen unless a request says otherwise.
+        search: the default search, for requests that set none.
         name: of the model, as the page shows it.
-        batch_size: most photos captioned at a time.
+        batch_size: the most photos per batch.
         limits: of requests.
-        hosts: what the server is called.
+        hosts: the names that the server answers to.
+        scenes: an address that draws scenes, which the page then offers; see `serving.demo`.
     """
     batcher = Batcher(captioner, batch_size)
 
@@ -85,10 +87,12 @@ def application(
     app.router.route_class = UploadRoute
     gate = Gate(app, "/caption", limits)
     add_errors(app)
+    if scenes is not None:
+        app.include_router(scenes)
 
     @app.get("/", include_in_schema=False)
     async def page_of_the_model() -> HTMLResponse:
-        return HTMLResponse(page(name, search, limits))
+        return HTMLResponse(page(name, search, limits, draws_scenes=scenes is not None))
 
     @app.get("/docs", include_in_schema=False)
     async def docs_of_the_api(request: Request) -> HTMLResponse:
@@ -96,7 +100,7 @@ def application(
 
     @app.get("/health")
     async def health() -> Health:
-        """Whether the server is well, and what it has done."""
+        """The server's status, and how many photos it has captioned."""
         return Health(
             status="ok",
             model=name,
@@ -130,7 +134,7 @@ def application(
 
 
 async def _unless_gone(request: Request, answer: Coroutine[Any, Any, Result]) -> Result:
-    """The answer, which is given up as soon as nobody waits for it any more.
+    """The answer; cancelled when the client disconnects.
 
     Raises:
         ClientDisconnect: the client has closed the connection.
@@ -156,6 +160,6 @@ def _view(photo: Upload, captions: list[Caption]) -> dict[str, Any]:
 
 
 def _name(filename: str | None) -> str:
-    """What errors call the photo: the end of its name, on one line."""
+    """The photo's name in errors: the end of its file name, on one line."""
     name = "".join(letter if letter.isprintable() else " " for letter in filename or "")
     return name[-LONGEST_NAME:] or "photo"

@@ -1,4 +1,4 @@
-"""Photos of different requests that arrive together are captioned as one batch."""
+"""Dynamic batching: photos of concurrent requests are captioned as one batch."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -15,13 +15,13 @@ from captioning.search import Search
 from captioning.serving.memory import give_back
 
 PATIENCE = 0.02
-"""Seconds that a photo waits at most for others that are being read."""
+"""The most seconds that a photo waits for others that are being read."""
 
 READERS = 2
-"""Photos that are decoded at a time, if they are not too large together."""
+"""Threads that decode photos; very large photos are decoded one at a time."""
 
 TIDY = 5.0
-"""Seconds after which free memory is given back; it takes a few milliseconds."""
+"""Seconds between returns of free memory to the system; each takes a few milliseconds."""
 
 Result = TypeVar("Result")
 
@@ -33,9 +33,9 @@ class _Waiting:
     Attributes:
         view: what the model sees of it.
         search: how words are chosen.
-        runners_up: how many other words are wanted with each one.
-        captions: to be; cancelled where nobody wants them any more.
-        since: when it came.
+        runners_up: how many alternatives to report for each word.
+        captions: the future result; cancelled when the client has gone.
+        since: when it was queued, in seconds of `monotonic`.
     """
 
     view: View
@@ -46,23 +46,23 @@ class _Waiting:
 
     @property
     def kind(self) -> tuple[str, int]:
-        """Photos of the same kind can be captioned together."""
+        """Photos of the same kind can share a batch."""
         return repr(self.search.config), self.runners_up
 
 
 class Batcher:
-    """Captions photos, as many at a time as have come while the model was at work.
+    """Batches the photos that arrive while the model is busy.
 
-    A photo that comes alone is captioned at once. The model works in one thread, and photos are
-    read in others meanwhile.
+    A photo that arrives alone is captioned at once. The model runs in one thread while other
+    threads read photos.
 
     Args:
         captioner: the model.
-        batch_size: most photos captioned at a time.
+        batch_size: the most photos per batch.
 
     Attributes:
-        photos: captioned so far.
-        batches: that they were captioned in.
+        photos: how many have been captioned.
+        batches: how many batches they came in.
     """
 
     def __init__(self, captioner: Captioner, batch_size: int) -> None:
@@ -79,7 +79,7 @@ class Batcher:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Caption what comes as long as the block lasts."""
+        """Caption queued photos while the block lasts."""
         work = asyncio.create_task(self._work())
         try:
             yield
@@ -91,7 +91,7 @@ class Batcher:
     async def candidates(self, photo: Upload, search: Search, runners_up: int) -> list[Caption]:
         """All captions that the search finds, the best first; see `Captioner.candidates`.
 
-        Cancelled, it leaves its place to others.
+        When cancelled, its photo leaves the queue.
 
         Raises:
             InputError: the photo cannot be read.
@@ -107,7 +107,7 @@ class Batcher:
         return await captions
 
     async def in_reader(self, function: Callable[..., Result], *arguments: object) -> Result:
-        """What a function gives that reads a photo, called where few such run at a time."""
+        """The result of a function that reads a photo, called in one of the reader threads."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._readers, function, *arguments)
 
@@ -117,7 +117,7 @@ class Batcher:
             batch = await self._batch()
             try:
                 found = await loop.run_in_executor(self._model, self._captioned, batch)
-            except Exception as error:  # of whatever kind: who asked hears of it, others go on
+            except Exception as error:  # fails these requests only, whatever it is
                 for waiting in batch:
                     if not waiting.captions.done():
                         waiting.captions.set_exception(error)
@@ -129,7 +129,7 @@ class Batcher:
                     waiting.captions.set_result(captions)
 
     async def _batch(self) -> list[_Waiting]:
-        """What is captioned next: the photo that came first, and those of its kind."""
+        """The next batch: the photo queued first, and others of its kind."""
         while True:
             self._waiting = [photo for photo in self._waiting if not photo.captions.done()]
             patience = None

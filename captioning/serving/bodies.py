@@ -1,4 +1,4 @@
-"""The bodies of requests, read whole before their requests wait for the model."""
+"""The bodies of requests, read completely before the requests wait for the model."""
 
 from collections import deque
 
@@ -9,11 +9,11 @@ from starlette.types import Message, Receive
 
 
 class Body:
-    """The body of a request, which the app receives again once it is whole.
+    """The body of a request, buffered until it is complete and then passed on to the app.
 
     Attributes:
-        size: bytes that have come.
-        is_whole: whether all of it has.
+        size: bytes received so far.
+        is_whole: whether the body is complete.
     """
 
     def __init__(self, receive: Receive) -> None:
@@ -24,14 +24,14 @@ class Body:
         self._pieces: deque[bytes] = deque()
 
     async def receive(self) -> Message:
-        """The next piece, as ASGI sends one."""
+        """The next piece, as an ASGI message."""
         if not self._pieces:
             return await self._receive()
         piece = self._pieces.popleft()
         return {"type": "http.request", "body": piece, "more_body": bool(self._pieces)}
 
     async def read(self, bodies: "Bodies") -> None:
-        """Wait until it is whole; raises what `Bodies.read` does."""
+        """Wait until the body is complete; raises the errors of `Bodies.read`."""
         with self._scope:
             while not self.is_whole:
                 message = await self._receive()
@@ -47,24 +47,24 @@ class Body:
             raise HTTPException(503, "other requests came faster than this one; try again")
 
     def drop(self) -> None:
-        """Stop reading and forget what has come."""
+        """Stop reading and discard the pieces received so far."""
         self._pieces.clear()
         self._scope.cancel()
 
 
 class Bodies:
-    """All bodies in memory, which keep to limits whatever headers say of their lengths.
+    """All bodies in memory, within limits that hold whatever lengths the headers announce.
 
     Args:
-        each: bytes of one.
-        together: bytes of all of them. Where one more has no room, the one that began to come
-            first and is not whole yet gives way, so that slow clients never keep others out.
+        each: the most bytes of one body.
+        total: the most bytes of all bodies. When a further body has no room, the oldest
+            incomplete one is dropped, so that slow clients never keep others out.
     """
 
-    def __init__(self, each: int, together: int) -> None:
+    def __init__(self, each: int, total: int) -> None:
         self._each = each
-        self._together = together
-        self._held: dict[Body, int] = {}  # bytes of each, in the order in which they came
+        self._total = total
+        self._held: dict[Body, int] = {}  # bytes of each, in order of arrival
 
     @property
     def held(self) -> int:
@@ -72,14 +72,14 @@ class Bodies:
         return sum(self._held.values())
 
     async def read(self, receive: Receive, announced: str) -> Body:
-        """The whole body of a request; `release` it in the end.
+        """The complete body of a request; `release` it in the end.
 
         Args:
-            receive: what gives its pieces.
-            announced: its length, as the header says it, or nothing.
+            receive: the ASGI function that gives its pieces.
+            announced: the Content-Length header, or an empty string.
 
         Raises:
-            HTTPException: it is too large, or gave way to others.
+            HTTPException: it is too large, or was dropped to make room.
             ClientDisconnect: the client has closed the connection.
         """
         if announced.isdecimal() and int(announced) > self._each:
@@ -97,12 +97,12 @@ class Bodies:
         """Make room for a piece.
 
         Raises:
-            HTTPException: there is none.
+            HTTPException: the body is too large, or there is no room for it.
         """
         body.size += size
         if body.size > self._each:
             raise self._too_large()
-        while self.held + size > self._together:
+        while self.held + size > self._total:
             slowest = next((other for other in self._held if not other.is_whole), body)
             if slowest is body:
                 raise HTTPException(
@@ -113,7 +113,7 @@ class Bodies:
         self._held[body] += size
 
     def release(self, body: Body) -> None:
-        """Forget a body."""
+        """Free the memory of a body."""
         self._held.pop(body, None)
 
     def _too_large(self) -> HTTPException:

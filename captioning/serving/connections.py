@@ -1,4 +1,4 @@
-"""A connection to a client, which is ended where the client keeps the server waiting."""
+"""Connections to clients, with a timeout for every stage."""
 
 import asyncio
 import json
@@ -16,13 +16,13 @@ from uvicorn.server import ServerState
 from captioning.serving.limits import Limits
 
 IGNORED = 8
-"""How many times the limit of a body is read and ignored once its request has been answered.
+"""How much of a body is read and ignored after its request was answered, in body limits.
 
 A client that is still sending when its connection is cut never sees the answer.
 """
 
 READ = 16_384
-"""Bytes read at a time; in chunks of one byte each, more of them would block the loop for long."""
+"""Bytes read at a time; more would block the event loop if they came in chunks of one byte."""
 
 LONGEST_REASON = 100
 """Characters of a parser's message, which may quote the client."""
@@ -32,21 +32,21 @@ class Stage(Enum):
     """What a connection is waiting for."""
 
     HEADER = auto()
-    ANSWER = auto()  # or a body, whose time the gate limits
-    REST = auto()  # of a body whose request has been answered
+    ANSWER = auto()  # or the body, whose timeout is the gate's
+    REST = auto()  # the rest of a body whose request has been answered
     CLOSE = auto()
 
 
 class Connection(H11Protocol):
-    """uvicorn's connection with a time limit for every stage, and errors in JSON.
+    """uvicorn's connection with a timeout for every stage, and errors in JSON.
 
-    uvicorn limits only the time between two requests. Each stage here has one timer, whatever
-    trickles in meanwhile.
+    uvicorn limits only the time between two requests. Here each stage has one timer, which
+    incoming bytes do not restart.
 
     Args:
         config: uvicorn's.
-        server_state: what uvicorn's connections share.
-        app_state: what the lifespan of the app has left.
+        server_state: uvicorn's state, shared by its connections.
+        app_state: the state of the app's lifespan.
         limits: of time and of requests.
     """
 
@@ -65,10 +65,10 @@ class Connection(H11Protocol):
         self._is_refused = False
 
     def waiting_since(self) -> tuple[bool, float] | None:
-        """Orders connections that can give way to others; None while an answer is worked on.
+        """Sort key of the connections that may be cut to make room; None while one is answered.
 
         Connections that have sent no request sort before those that are sending a body, and
-        those that have been waiting for long before others.
+        older ones before younger ones.
         """
         if self._stage is not Stage.ANSWER:
             return False, self._since
@@ -81,14 +81,14 @@ class Connection(H11Protocol):
         self._start(Stage.HEADER)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait for nothing any more."""
+        """Stop the timer."""
         super().connection_lost(exc)
         self._unset_keepalive_if_required()
         if self._timer is not None:
             self._timer.cancel()
 
     def data_received(self, data: bytes) -> None:
-        """Read more of a request, or ignore what comes after its answer."""
+        """Read more of a request, or ignore what follows its answer."""
         if self._is_refused or self._stage is Stage.REST:
             self._ignored += len(data)
             if self._ignored > IGNORED * self.limits.bytes:
@@ -109,7 +109,7 @@ class Connection(H11Protocol):
         self._follow()
 
     def shutdown(self) -> None:
-        """End the connection after the answer that is worked on."""
+        """End the connection after the current answer."""
         is_incomplete = self._stage is Stage.ANSWER and self.cycle.more_body
         if self._is_refused or is_incomplete or self.transport.is_closing():
             self.transport.abort()
@@ -117,22 +117,23 @@ class Connection(H11Protocol):
             super().shutdown()
 
     def send_400_response(self, msg: str) -> None:
-        """Tell what uvicorn has just caught: the parser's complaint."""
+        """Answer with the parser's error, which uvicorn has just caught."""
         error = sys.exc_info()[1]
         status = error.error_status_hint if isinstance(error, h11.RemoteProtocolError) else 400
         reason = str(error)[:LONGEST_REASON]
-        self.refuse(status, f"this is no request that can be read ({reason}); see /docs")
+        self.refuse(status, f"this request cannot be read ({reason}); see /docs")
 
     def refuse(self, status: int, sentence: str) -> None:
-        """Answer a request that has not come whole, and end the connection.
+        """Answer an incomplete request, and end the connection.
 
-        What the client is still sending is ignored for a moment, or it might never see the answer.
+        The rest of the request is read and ignored for a moment, since a client that is cut off
+        while it sends may never see the answer.
         """
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
             cycle.disconnected = True
             cycle.message_event.set()
-            if cycle.response_started:  # nothing but its rest can be sent
+            if cycle.response_started:  # a second answer cannot be sent
                 self.transport.abort()
                 return
         body = json.dumps({"error": sentence}).encode()
@@ -150,7 +151,7 @@ class Connection(H11Protocol):
         self._start(Stage.CLOSE)
 
     def _follow(self) -> None:
-        """Notice which stage the connection has come to."""
+        """Start the timer of a stage that the connection has just entered."""
         cycle = self.cycle
         if self._is_refused:
             return
@@ -173,7 +174,7 @@ class Connection(H11Protocol):
         return Stage.REST if self.conn.their_state is h11.SEND_BODY else Stage.HEADER
 
     def _is_taking_its_answer(self) -> bool:
-        """Whether the client has as long to receive a large answer as it had to get one."""
+        """Whether a large answer is still being sent, within as much time as a request has."""
         return (
             self._stage is not Stage.ANSWER
             and self.transport.get_write_buffer_size() > 0
@@ -202,7 +203,7 @@ class Connection(H11Protocol):
             self.transport.abort()
         elif self.conn.trailing_data[0]:
             sentence = (
-                f"the header of this request was not there after {self.limits.header_seconds:g} "
+                f"the header of this request did not arrive within {self.limits.header_seconds:g} "
                 "seconds; send it at once"
             )
             self.refuse(408, sentence)

@@ -1,4 +1,4 @@
-"""The description of the API as a page that loads nothing from anywhere, unlike FastAPI's own."""
+"""The API's documentation as one self-contained page; FastAPI's own loads scripts from a CDN."""
 
 from collections.abc import Iterator
 from html import escape
@@ -27,7 +27,7 @@ def docs(schema: dict[str, Any], address: str) -> str:
 
 
 def _operation(title: str, operation: dict[str, Any], schema: dict[str, Any]) -> Iterator[str]:
-    """What is sent and what comes back."""
+    """The request and the response of an operation."""
     yield f"<h2><code>{escape(title)}</code></h2><p>{escape(operation['description'])}</p>"
     for content in operation.get("requestBody", {}).get("content", {}).values():
         yield from _fields("Field", content["schema"], schema)
@@ -45,7 +45,7 @@ def _operation(title: str, operation: dict[str, Any], schema: dict[str, Any]) ->
 
 
 def _fields(heading: str, schema: dict[str, Any], whole: dict[str, Any]) -> Iterator[str]:
-    """A table of an object's fields, and one for each object within it."""
+    """A table of an object's fields, and one for each nested object."""
     model = _resolved(schema, whole)
     rows, inner = [], []
     for name, field in model["properties"].items():
@@ -59,7 +59,7 @@ def _fields(heading: str, schema: dict[str, Any], whole: dict[str, Any]) -> Iter
 
 
 def _type(field: dict[str, Any], is_required: bool) -> str:
-    """The type of a field and which values it takes."""
+    """The type of a field and its range."""
     kinds = [kind for kind in field.get("anyOf", [field]) if kind.get("type") != "null"]
     kind = kinds[0]
     name = "file" if "contentMediaType" in kind or kind.get("format") == "binary" else None
@@ -78,7 +78,7 @@ def _meaning(field: dict[str, Any], whole: dict[str, Any]) -> str:
 
 
 def _resolved(schema: dict[str, Any], whole: dict[str, Any]) -> dict[str, Any]:
-    """The schema itself, where this is a reference to it."""
+    """The schema, with a reference followed."""
     if "$ref" not in schema:
         return schema
     found: dict[str, Any] = whole["components"]["schemas"][schema["$ref"].rsplit("/", 1)[-1]]

@@ -1,4 +1,4 @@
-"""What a request for captions says, and what the answer does."""
+"""The fields of a request for captions and of its answer."""
 
 from typing import Annotated, Any
 
@@ -9,7 +9,7 @@ from captioning.errors import InputError
 from captioning.search import BeamSearch, Sampling, Search
 
 MOST_CAPTIONS = 10
-"""Most captions of a photo, found by a beam or drawn."""
+"""The most captions of a photo, by beam search or by sampling."""
 
 
 class SettingError(InputError):
@@ -35,7 +35,7 @@ class CaptionForm(BaseModel):
             description="Width of the beam search; at least as many as captions.",
         ),
     ] = None
-    sample: Annotated[bool, Field(description="Draw words by their probability instead.")] = False
+    sample: Annotated[bool, Field(description="Sample words by their probability instead.")] = False
     temperature: Annotated[
         float | None,
         Field(
@@ -45,13 +45,13 @@ class CaptionForm(BaseModel):
             description="Of sampling: below 1 for likelier words, above 1 for rarer ones.",
         ),
     ] = None
-    view: Annotated[bool, Field(description="Tell also where the model looked.")] = False
+    view: Annotated[bool, Field(description="Return the attention as well.")] = False
 
     def search(self, default: Search) -> Search:
         """How words are chosen.
 
         Args:
-            default: the search of a request that does not say.
+                default: the search of a request that sets none.
 
         Raises:
             SettingError: settings do not go together.
@@ -66,7 +66,7 @@ class CaptionForm(BaseModel):
             given["width"] = self.beam
         if self.temperature is not None:
             if kind is not Sampling:
-                raise SettingError("temperature is of sampling; send sample=true with it")
+                raise SettingError("temperature is for sampling; send sample=true with it")
             given["temperature"] = self.temperature
         search = default.replace(kind, **given)
         width = search.width if isinstance(search, BeamSearch) else 1

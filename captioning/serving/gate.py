@@ -13,14 +13,14 @@ from captioning.serving.refusals import refusal
 
 
 class Gate:
-    """Middleware that keeps the limits of requests with photos; others it lets through.
+    """Middleware that enforces the limits on requests with photos; others pass unchecked.
 
-    A request takes a place once its body is whole, so that slow bodies keep nobody waiting.
+    A request takes a place once its body is complete, so that slow uploads keep nobody waiting.
 
     Args:
-        app: what answers.
-        path: where photos are sent to.
-        limits: that it keeps.
+        app: the wrapped app.
+        path: the route that takes photos.
+        limits: the limits to enforce.
 
     Attributes:
         inside: requests that are being answered.
@@ -34,7 +34,7 @@ class Gate:
         self._bodies = Bodies(limits.bytes, limits.bodies)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or refuse to."""
+        """Answer or refuse."""
         if scope["type"] != "http" or scope["path"] != self.path or scope["method"] != "POST":
             await self.app(scope, receive, send)
             return
@@ -76,12 +76,12 @@ class Gate:
                 504, f"this took longer than {seconds}; try again later, or with a smaller photo"
             )
         return refusal(
-            408, f"the photo was not here within {seconds}; send a smaller one, or faster"
+            408, f"the photo did not arrive within {seconds}; send a smaller one, or faster"
         )
 
 
 class _Request:
-    """A request and whether its answer has begun, after which there can be no other one."""
+    """A request, and whether its response has started, after which it cannot be refused."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope

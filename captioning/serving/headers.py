@@ -1,4 +1,4 @@
-"""What browsers are told to make of the answers."""
+"""Security headers for browsers."""
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -16,10 +16,10 @@ HEADERS = {
 
 
 class SafeHeaders:
-    """Middleware that adds them to every answer.
+    """Middleware that adds the security headers to every answer.
 
     Args:
-        app: what answers.
+        app: the wrapped app.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -1,8 +1,8 @@
 """Which names the server answers to, and from which pages it takes photos.
 
-A page elsewhere may send requests to any address that the browser reaches, this machine's own
-included. By DNS rebinding, where the page's name suddenly means this machine, it might even read
-the answers; the Host header then still tells the page's name.
+A page from another server may send requests to any address that the browser reaches, this machine
+included. By DNS rebinding, where the page's name is made to resolve to this machine, it might even
+read the answers; the Host header still holds the page's name then.
 """
 
 import re
@@ -18,25 +18,25 @@ from captioning.errors import UsageError
 from captioning.serving.refusals import refusal
 
 AUTHORITY = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?", re.ASCII)
-"""A name or an address, and perhaps a port."""
+"""A name or an address, with an optional port."""
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS", "TRACE")
-"""Methods that change nothing and make the model do nothing."""
+"""Methods that change nothing and never run the model."""
 
 MOST_HEADERS = 100
 LONGEST_HEADERS = 16_384
-"""Bytes of all headers and the address together."""
+"""Bytes of all headers and the address in total."""
 
 
 @dataclass(frozen=True)
 class Hosts:
-    """What a Host header may say, whatever the port: it differs behind a tunnel.
+    """The allowed Host headers, with any port, since the port differs behind a tunnel.
 
     Attributes:
         names: in lower case; loopback's are always allowed.
-        trusted: further names, whose pages may send photos even where a proxy changes Host.
-        every_address: addresses in numbers, too. A browser only sends one where its user or a
-            link gave the number, so DNS rebinding cannot.
+        trusted: further names, whose pages may send photos even if a proxy changes Host.
+        every_address: whether to allow all numeric addresses. A browser sends one only if its
+            user or a link gave the number, so DNS rebinding cannot use one.
     """
 
     names: frozenset[str] = frozenset()
@@ -44,7 +44,7 @@ class Hosts:
     every_address: bool = False
 
     def allow(self, authority: str) -> bool:
-        """Whether a Host header is as it should be."""
+        """Whether a Host header is allowed."""
         name = _name(authority)
         if name is None:
             return False
@@ -58,8 +58,8 @@ class Hosts:
         """Whether a page may send photos to the server.
 
         Args:
-            origin: of the page, as the Origin header says it.
-            host: what the Host header says.
+            origin: the Origin header, which names the page's server.
+            host: the Host header.
         """
         scheme, _, authority = origin.lower().partition("://")
         port = {"http": ":80", "https": ":443"}.get(scheme)
@@ -74,18 +74,18 @@ def hosts_of(listening: socket.socket, host: str, allowed: Iterable[str]) -> Hos
 
     Args:
         listening: its socket.
-        host: the address or name that it was told to listen on.
+        host: the address or name of --host.
         allowed: further names.
 
     Raises:
-        UsageError: one of them is no name of a host.
+        UsageError: one of them is not a host name.
     """
     trusted = set()
     for given in allowed:
         found = AUTHORITY.fullmatch(given.lower())
         if found is None or found[2]:
             raise UsageError(
-                f"--allow-host {given!r} is no name of a host; give a name or an address alone, "
+                f"--allow-host {given!r} is not a host name; give a name or an address alone, "
                 "such as photos.example.org"
             )
         trusted.add(_bare(found[1]))
@@ -112,8 +112,8 @@ class HostCheck:
     """Middleware that refuses requests meant for another host, or sent by another's page.
 
     Args:
-        app: what answers.
-        hosts: what the server is called.
+        app: the wrapped app.
+        hosts: the names that the server answers to.
     """
 
     def __init__(self, app: ASGIApp, hosts: Hosts) -> None:
@@ -121,7 +121,7 @@ class HostCheck:
         self.hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or refuse to."""
+        """Answer or refuse."""
         refused = self._refused(scope) if scope["type"] == "http" else None
         if refused is None:
             await self.app(scope, receive, send)
@@ -129,7 +129,7 @@ class HostCheck:
             await refusal(*refused)(scope, receive, send)
 
     def _refused(self, scope: Scope) -> tuple[int, str] | None:
-        """Status and sentence, where something is wrong."""
+        """Status and sentence of the refusal; None if nothing is wrong."""
         headers = Headers(scope=scope)
         size = sum(len(name) + len(value) for name, value in headers.raw)
         size += len(scope["raw_path"]) + len(scope["query_string"])

@@ -5,19 +5,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Limits:
-    """What is refused rather than tried.
+    """The limits beyond which the server refuses.
 
     Attributes:
         bytes: of the body of a request.
-        pixels: of a photo, and of all photos that are decoded at the same time.
+        pixels: of a photo, and of all photos being decoded at a time.
         seconds: from a request's header to its captions.
-        requests: with photos that are answered at a time, those that wait included.
-        bodies: bytes of all bodies that are in memory at the same time.
-        connections: that are open at a time.
+        requests: concurrent requests with photos, including those that wait.
+        bodies: bytes of all bodies in memory at a time.
+        connections: open at a time.
         header_seconds: from the start of a connection, or from the last answer on it, to the
             end of the next request's header.
-        closing_seconds: in which a client takes the last answer before its connection is cut.
-        keep_alive: requests on one connection.
+        closing_seconds: for the client to receive the last answer, before its connection is cut.
+        keep_alive: requests per connection.
     """
 
     bytes: int = 20_000_000

@@ -1,24 +1,24 @@
-"""What the server tells on stderr: one short line for each fault, and few of them."""
+"""The server's log on stderr: one short line per fault, and a limited number of lines."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 from traceback import extract_tb
 
 LINES = 20
-"""Most lines in a period."""
+"""The most lines in a period."""
 
 PERIOD = 60.0
-"""Seconds."""
+"""Seconds; the line limit and the memory of past faults start anew after it."""
 
 LONGEST_LINE = 300
 """Characters."""
 
 
 class OneLine(logging.Formatter):
-    """A fault in one line: what happened, why, and where in the program."""
+    """Formats a fault as one line: what happened, why, and where in the program."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
@@ -35,36 +35,45 @@ class OneLine(logging.Formatter):
         return f"captioning: {line}"[:LONGEST_LINE].encode("ascii", "backslashreplace").decode()
 
 
-class Rarely(logging.Filter):
-    """Lets a few different records through in each period, and counts the others."""
+class RateLimit(logging.Filter):
+    """Passes up to `LINES` distinct records per period and counts the others.
 
-    def __init__(self) -> None:
+    Args:
+        clock: gives the time in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         super().__init__()
-        self._began = monotonic()
-        self._told: set[str] = set()
-        self._untold = 0
+        self._clock = clock
+        self._began = clock()
+        self._logged: set[str] = set()
+        self._suppressed = 0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a record is told."""
-        if monotonic() > self._began + PERIOD:
-            if self._untold:
-                record.msg = f"({self._untold} faults were not told) {record.msg}"
-            self._began, self._untold = monotonic(), 0
-            self._told.clear()
+        """Whether to log a record."""
+        if self._clock() > self._began + PERIOD:
+            if self._suppressed:
+                record.msg = f"({self._suppressed} faults were not logged) {record.msg}"
+            self._began, self._suppressed = self._clock(), 0
+            self._logged.clear()
         fault = f"{record.getMessage()} {record.exc_info and record.exc_info[1]!r}"
-        if fault in self._told or len(self._told) == LINES:
-            self._untold += 1
+        if fault in self._logged or len(self._logged) == LINES:
+            self._suppressed += 1
             return False
-        self._told.add(fault)
+        self._logged.add(fault)
         return True
 
 
 @contextmanager
-def faults_on_stderr() -> Iterator[None]:
-    """Tell faults in this way while the block lasts."""
+def faults_on_stderr(clock: Callable[[], float] = monotonic) -> Iterator[None]:
+    """Log faults to stderr in this form while the block lasts.
+
+    Args:
+        clock: gives the time in seconds, which periods are measured by.
+    """
     handler = logging.StreamHandler()
     handler.setFormatter(OneLine())
-    handler.addFilter(Rarely())
+    handler.addFilter(RateLimit(clock))
     root = logging.getLogger()
     root.addHandler(handler)
     try:

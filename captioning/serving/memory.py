@@ -1,15 +1,15 @@
-"""Memory that nothing uses any more goes back to the system."""
+"""Returns free memory to the operating system."""
 
 import ctypes
 
-_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of the GNU C library alone
+_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc only
 
 
 def give_back() -> None:
-    """Let the allocator return the free memory that it keeps.
+    """Let the allocator return its free memory to the system.
 
-    Batches of ever other sizes leave gaps that none of the next ones fits into. Left alone, they
-    are a quarter of the process after a minute of full load.
+    Batches of changing sizes fragment the heap. Without this, the gaps make up a quarter of the
+    process's memory after a minute of full load.
     """
     if _trim is not None:
         _trim(0)

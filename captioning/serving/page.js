@@ -8,6 +8,7 @@
   const status = document.getElementById("status");
   const error = document.getElementById("error");
   const view = document.getElementById("view");
+  const scene = document.getElementById("scene");
   const { body } = document;
   const { kind, beam, temperature, captions } = form.elements;
   const largest = Number(form.dataset.largest);
@@ -83,6 +84,22 @@
     [photo] = files;
     caption();
   };
+
+  /* The demo's own pictures: drawn by the server, and captioned like any photo. */
+  const draw = async () => {
+    const number = Math.floor(Math.random() * 1e6);
+    try {
+      const drawn = await fetch(`scenes/${number}`);
+      if (!drawn.ok) throw new Error(`The server failed with status ${drawn.status}.`);
+      take([new File([await drawn.blob()], `scene ${number}`, { type: "image/png" })]);
+    } catch (problem) {
+      fail(problem.message);
+    }
+  };
+  if (!scene.parentElement.hidden) {
+    scene.addEventListener("click", draw);
+    draw();
+  }
 
   picker.addEventListener("change", () => {
     take([...picker.files]);

@@ -1,4 +1,4 @@
-"""The page on which a photo is dropped and its captions are explored."""
+"""The page on which users drop photos and explore their captions."""
 
 from functools import cache
 from html import escape
@@ -11,21 +11,23 @@ from captioning.serving.limits import Limits
 from captioning.viewing import viewer
 
 SHOWN_TEMPERATURE = "0.7"
-"""Of sampling, where the server has none: cooler than 1, at which rare words are often wrong."""
+"""The default for sampling; below 1, since at 1 rare words are often wrong."""
 
 
-def page(model: str, search: Search, limits: Limits) -> str:
+def page(model: str, search: Search, limits: Limits, draws_scenes: bool = False) -> str:
     """The HTML document.
 
     Args:
         model: its name.
-        search: what the settings are at first.
+        search: gives the initial settings.
         limits: of requests.
+        draws_scenes: offer drawn scenes, and show one at first.
     """
     is_sampling = isinstance(search, Sampling)
     width = search.width if isinstance(search, BeamSearch) else 1
     return Template(asset("page.html")).substitute(
         model=escape(model),
+        scenes="" if draws_scenes else "hidden",
         largest=limits.bytes,
         megabytes=f"{limits.bytes / 1e6:g}",
         by_sampling="checked" if is_sampling else "",

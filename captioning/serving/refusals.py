@@ -1,4 +1,4 @@
-"""Whatever goes wrong, the answer is JSON with one sentence that a person understands."""
+"""Errors as JSON answers, each with one sentence for people."""
 
 from collections.abc import Mapping
 
@@ -24,25 +24,25 @@ class Refusal(BaseModel):
 
 
 def refusal(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """The answer to a request that cannot be met.
+    """The error response to a request.
 
     Args:
-        status: of HTTP.
-        sentence: what is wrong. Parts may be a stranger's own words, in characters that UTF-8
-            does not know.
-        headers: further ones.
+        status: the HTTP status.
+        sentence: what is wrong. It may quote the request, even characters that UTF-8 cannot
+            encode.
+        headers: further headers.
     """
     sentence = sentence.encode("utf-8", "backslashreplace").decode()
     return JSONResponse({"error": sentence}, status, headers)
 
 
 def add_errors(app: FastAPI) -> None:
-    """Let the app answer in this way to all that its parts raise."""
+    """Let the app answer every exception of its parts in this way."""
 
     @app.exception_handler(HTTPException)
     async def of_http(request: Request, error: HTTPException) -> JSONResponse:
         known = {404: UNKNOWN_ADDRESS, 405: WRONG_METHOD}
-        if error.status_code == 400:  # of the parser of forms, which is terse
+        if error.status_code == 400:  # the form parser's own message is terse
             known[400] = f"the form cannot be read ({error.detail}); see /docs for its fields"
         sentence = known.get(error.status_code, error.detail)
         return refusal(error.status_code, sentence, error.headers)
@@ -65,7 +65,7 @@ def add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(ClientDisconnect)
     async def of_nobody(request: Request, error: ClientDisconnect) -> JSONResponse:
-        return refusal(400, "the connection was closed before the captions were there")
+        return refusal(400, "the connection was closed before the captions were ready")
 
     @app.exception_handler(Exception)
     async def of_program(request: Request, error: Exception) -> JSONResponse:
@@ -73,14 +73,14 @@ def add_errors(app: FastAPI) -> None:
 
 
 def _complaint(found: Mapping[str, object]) -> str:
-    """What pydantic found wrong with a field of the form."""
+    """Pydantic's error about a field of the form, as a sentence."""
     place = found["loc"]
     assert isinstance(place, tuple)
     name = str(place[-1])
     if found["type"] == "missing":
         return f"{name} is missing; send it as a field of the form"
     if found["type"] == "extra_forbidden":
-        return f"there is no setting {name!r}; see /docs for those that there are"
+        return f"unknown setting {name!r}; see /docs for the settings"
     if name == "photo":
         return "photo is text; send it as a file"
     message = str(found["msg"])

@@ -1,4 +1,4 @@
-"""The server: uvicorn's, but it accepts no more connections than it can keep."""
+"""uvicorn's server with a limit on open connections."""
 
 import asyncio
 import logging
@@ -11,13 +11,13 @@ from captioning.serving.connections import Connection
 from captioning.serving.limits import Limits
 
 SPARE_FILES = 64
-"""File descriptors that are left to everything but connections."""
+"""File descriptors reserved for everything but connections."""
 
 PAUSE = 0.05
-"""Seconds until a full server looks for room again."""
+"""Seconds until a full server checks for room again."""
 
 RETRY = 0.5
-"""Seconds until connections are accepted again after the system has refused to."""
+"""Seconds until the server accepts connections again after the system has failed to."""
 
 _logger = logging.getLogger(__name__)
 
@@ -25,25 +25,25 @@ _logger = logging.getLogger(__name__)
 class Server(uvicorn.Server):
     """Serves an app on a socket.
 
-    asyncio's own loop of accepting, which uvicorn uses, logs thousands of errors a second while
-    file descriptors are short. This one accepts while there is room. Once there is none, the
-    client that has kept the server waiting for the longest gives way; while all requests are being
-    worked on, new connections wait in the socket's backlog.
+    asyncio's accept loop, which uvicorn uses, logs thousands of errors a second while file
+    descriptors are short. This one accepts only while there is room. When there is none, it cuts
+    the connection whose client has kept the server waiting longest; if all connections are being
+    answered, new ones wait in the socket's backlog.
 
     Args:
-        app: what answers.
-        listening: the socket; it is closed in the end.
+        app: the app to serve.
+        listening: the socket; closed in the end.
         limits: of connections.
     """
 
     def __init__(self, app: ASGIApp, listening: socket.socket, limits: Limits) -> None:
         config = uvicorn.Config(
             app,
-            http="h11",  # others may be installed, whose connections have no time limits
+            http="h11",  # another installed implementation would have no timeouts
             ws="none",
             loop="asyncio",
             log_config=None,
-            log_level="error",  # malformed requests are the clients' faults, and told to them
+            log_level="error",  # malformed requests are answered, not logged
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=max(1, int(limits.seconds)),
@@ -60,7 +60,7 @@ class Server(uvicorn.Server):
         self._accepting = asyncio.create_task(self._accept())
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept no more, then end what is open."""
+        """Stop accepting, then end the open connections."""
         self._accepting.cancel()
         await asyncio.wait([self._accepting])
         self.listening.close()
@@ -75,7 +75,7 @@ class Server(uvicorn.Server):
                 await asyncio.sleep(PAUSE)
             try:
                 accepted, _ = await loop.sock_accept(self.listening)
-            except OSError as error:  # too many open files in the whole system, for one
+            except OSError as error:  # such as too many open files in the whole system
                 _logger.error("cannot accept a connection: %s", error.strerror)
                 await asyncio.sleep(0 if self._give_way() else RETRY)
                 continue
@@ -102,7 +102,7 @@ class Server(uvicorn.Server):
         return min(waiting, key=lambda pair: pair[0])[1] if waiting else None
 
     def _give_way(self) -> bool:
-        """Cut the connection that has waited for the longest; whether there was one."""
+        """Cut the connection that has waited longest; False if none may be cut."""
         connection = self._longest_waiting()
         if connection is not None:
             connection.transport.abort()
@@ -110,11 +110,7 @@ class Server(uvicorn.Server):
 
 
 def most_connections(wanted: int) -> int:
-    """How many connections there are file descriptors for.
-
-    Args:
-        wanted: more are not needed.
-    """
+    """How many connections the process's file descriptors allow, up to `wanted`."""
     try:
         import resource
     except ImportError:  # Windows, which has no such limit

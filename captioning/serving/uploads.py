@@ -1,4 +1,4 @@
-"""How a form with a photo is read: whole in memory, and with few parts."""
+"""Parses forms with a photo: in memory, and with few parts."""
 
 import sys
 from collections.abc import Callable, Coroutine
@@ -11,16 +11,16 @@ from starlette.formparsers import MultiPartParser
 MOST_SETTINGS = 20
 """Fields of a form besides the photo, unknown ones included."""
 
-# The gate has the whole body in memory anyway. A temporary file would take a file descriptor, of
-# which connections leave few.
+# The gate holds the whole body in memory anyway. A temporary file would take a file descriptor,
+# and connections leave few of them.
 MultiPartParser.spool_max_size = sys.maxsize
 
 
 class UploadRoute(APIRoute):
-    """A route whose form has one file and a few fields; more of them are an error."""
+    """A route whose form has one file and a few fields; more is an error."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """What answers a request."""
+        """The handler of a request."""
         answer = super().get_route_handler()
 
         async def answer_upload(request: Request) -> Response:

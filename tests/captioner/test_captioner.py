@@ -58,7 +58,9 @@ def test_a_config_survives_a_checkpoint_of_plain_values(
     assert again.vocabulary == captioner.vocabulary
 
 
-def test_a_saved_captioner_says_the_same_when_loaded(captioner: Captioner, tmp_path: Path) -> None:
+def test_a_saved_captioner_gives_the_same_captions_when_loaded(
+    captioner: Captioner, tmp_path: Path
+) -> None:
     loaded = load(checkpoint(captioner, tmp_path / "best.ckpt"))
     for ours, theirs in zip(captioner.caption(PHOTOS), loaded.caption(PHOTOS), strict=True):
         assert_same(ours, theirs)

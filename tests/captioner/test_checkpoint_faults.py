@@ -62,13 +62,13 @@ def complaint(path: Path) -> str | None:
 
 def assert_same_or_refused(path: Path, expected: tuple[Any, ...]) -> bool:
     """Whether it was refused."""
-    told = complaint(path)
-    if told is None:
+    error = complaint(path)
+    if error is None:
         assert said(path) == expected
         return False
-    assert told.startswith(f"{path}: ")
-    assert "\n" not in told
-    assert len(told) < 500
+    assert error.startswith(f"{path}: ")
+    assert "\n" not in error
+    assert len(error) < 500
     return True
 
 
@@ -113,14 +113,16 @@ def test_a_config_of_other_values_is_refused_or_changes_nothing(
         if has_checksum:
             is_same = json.dumps(changed["captioner"]) == json.dumps(saved["captioner"])
             assert assert_same_or_refused(path, expected) != is_same, (key, value)
-        elif told := complaint(path):  # otherwise it is another sound model
-            assert told.startswith(f"{path}: "), (key, value)
-            assert "\n" not in told
+        elif error := complaint(path):  # otherwise it is another sound model
+            assert error.startswith(f"{path}: "), (key, value)
+            assert "\n" not in error
             refused += 1
     assert has_checksum or refused > 0.8 * TRIED
 
 
-def test_every_missing_or_strange_part_is_told_in_one_line(saved: Saved, tmp_path: Path) -> None:
+def test_every_missing_or_strange_part_is_an_error_of_one_line(
+    saved: Saved, tmp_path: Path
+) -> None:
     for part in ("encoder", "decoder", "vocabulary", "preprocessing", "search"):
         changed = copy.deepcopy(saved)
         del changed["captioner"][part]
@@ -184,7 +186,7 @@ def test_a_changed_tensor_is_refused(
         assert "\n" not in str(error.value)
 
 
-def test_a_tensor_less_or_more_is_refused(saved: Saved, tmp_path: Path) -> None:
+def test_a_missing_or_extra_tensor_is_refused(saved: Saved, tmp_path: Path) -> None:
     for name in random.Random(8).sample(sorted(saved["state_dict"]), 8):
         state = {other: value for other, value in saved["state_dict"].items() if other != name}
         with pytest.raises(InputError, match="has no "):
@@ -211,7 +213,7 @@ def test_large_weights_whose_sum_overflows_are_finite(captioner: Captioner, tmp_
     load(written(content(captioner), tmp_path / "large.ckpt"))
 
 
-def test_numbers_that_overflow_in_the_model_are_told_and_give_no_caption(
+def test_overflow_in_the_model_is_an_error_and_gives_no_caption(
     captioner: Captioner, tmp_path: Path
 ) -> None:
     for parameter in captioner.decoder.parameters():

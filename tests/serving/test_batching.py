@@ -10,7 +10,7 @@ from captioning.captioner import Captioner
 from tests.serving.conftest import Serve, form, wait_for, waiting
 
 
-def test_photos_that_come_together_are_captioned_together(
+def test_concurrent_photos_are_captioned_as_one_batch(
     serve: Serve, held: threading.Event, captioner: Captioner, photos: list[bytes]
 ) -> None:
     client = serve(batch_size=6)
@@ -20,12 +20,12 @@ def test_photos_that_come_together_are_captioned_together(
         ]
         wait_for(lambda: waiting(client) == len(photos))
         held.set()
-        together = [answer.result().json()["captions"][0]["caption"] for answer in answers]
+        texts = [answer.result().json()["captions"][0]["caption"] for answer in answers]
     health = client.get("/health").json()
     assert health["photos"] == len(photos)
     assert health["batches"] <= len(photos) // 2
     expected = captioner.caption([Image.open(io.BytesIO(photo)) for photo in photos])
-    assert together == [caption.text for caption in expected]
+    assert texts == [caption.text for caption in expected]
 
 
 def test_requests_of_different_settings_are_not_mixed_up(
@@ -68,7 +68,7 @@ def test_a_photo_whose_client_has_gone_is_not_captioned(
     assert client.get("/health").json()["photos"] == 1
 
 
-def test_a_failure_of_the_model_is_told_and_the_next_photo_is_captioned(
+def test_a_failure_of_the_model_is_reported_and_the_next_photo_is_captioned(
     serve: Serve, captioner: Captioner, photo: bytes
 ) -> None:
     client = serve()

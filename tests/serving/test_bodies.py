@@ -31,7 +31,7 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0)
 
 
-def test_a_body_comes_again_as_it_came() -> None:
+def test_a_body_is_passed_on_unchanged() -> None:
     async def sizes() -> list[tuple[int, bool]]:
         body = await Bodies(100, 100).read(pieces(30, 0, 40), "")
         messages = [await body.receive() for _ in range(3)]

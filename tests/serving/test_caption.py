@@ -19,10 +19,10 @@ def test_a_photo_gets_the_caption_that_the_model_gives_it(
 ) -> None:
     answer = client.post("/caption", files={"photo": photo})
     [expected] = captioner.caption([read(photo)])
-    [told] = answer.json()["captions"]
+    [found] = answer.json()["captions"]
     assert answer.status_code == 200
-    assert told["caption"] == expected.text
-    assert [word["probability"] for word in told["words"]] == pytest.approx(expected.probabilities)
+    assert found["caption"] == expected.text
+    assert [word["probability"] for word in found["words"]] == pytest.approx(expected.probabilities)
 
 
 def test_as_many_candidates_come_as_are_asked_for_the_best_first(
@@ -32,7 +32,7 @@ def test_as_many_candidates_come_as_are_asked_for_the_best_first(
         "/caption", files={"photo": photo}, data={"beam": "4", "captions": "3"}
     ).json()
     [expected] = captioner.candidates([read(photo)], BeamSearch(width=4, max_length=5))
-    assert [told["caption"] for told in answer["captions"]] == [
+    assert [found["caption"] for found in answer["captions"]] == [
         caption.text for caption in expected[:3]
     ]
 
@@ -48,19 +48,19 @@ def test_hot_samples_differ(client: httpx.Client, captioner: Captioner, photo: b
     captioner.decoder.output.weight.detach().mul_(0.1)  # parameters at random can be too sure
     sampling = {"sample": "true", "temperature": "5", "captions": "10"}
     answer = client.post("/caption", files={"photo": photo}, data=sampling).json()
-    assert len({told["caption"] for told in answer["captions"]}) > 1
+    assert len({found["caption"] for found in answer["captions"]}) > 1
 
 
 def test_the_view_is_that_of_the_package(
     client: httpx.Client, captioner: Captioner, photo: bytes
 ) -> None:
-    told = client.post("/caption", files={"photo": photo}, data={"view": "true"}).json()["view"]
+    found = client.post("/caption", files={"photo": photo}, data={"view": "true"}).json()["view"]
     captions = captioner.caption([read(photo)], runners_up=3)
     expected = viewer.data(read(photo), captions)
-    assert told["photo"] == expected["photo"]
-    assert told["crop"] == expected["crop"]
+    assert found["photo"] == expected["photo"]
+    assert found["crop"] == expected["crop"]
     for word, expected_word in zip(
-        told["captions"][0]["words"], expected["captions"][0]["words"], strict=True
+        found["captions"][0]["words"], expected["captions"][0]["words"], strict=True
     ):
         assert word["weights"] == expected_word["weights"]
         assert len(word["runners_up"]) == 3
@@ -81,9 +81,9 @@ def test_images_of_many_kinds_are_captioned(client: httpx.Client, kind: str) -> 
         ({"beam": "wide"}, "beam: input should be a valid integer"),
         ({"captions": "4", "beam": "3"}, "a beam of 3 finds no 4 captions; send beam=4"),
         ({"beam": "3", "sample": "true"}, "beam and sample exclude each other"),
-        ({"temperature": "1"}, "temperature is of sampling; send sample=true with it"),
+        ({"temperature": "1"}, "temperature is for sampling; send sample=true with it"),
         ({"temperature": "nan", "sample": "true"}, "temperature: input should be a finite number"),
-        ({"beem": "3"}, "there is no setting 'beem'; see /docs"),
+        ({"beem": "3"}, "unknown setting 'beem'; see /docs"),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_named(
@@ -127,7 +127,7 @@ def test_a_damaged_photo_is_refused(client: httpx.Client, photo: bytes) -> None:
     assert answer.json()["error"].startswith("photo.png: damaged or cut short")
 
 
-def test_a_request_without_a_photo_is_told_so(client: httpx.Client) -> None:
+def test_a_request_without_a_photo_gets_an_error_that_says_so(client: httpx.Client) -> None:
     answer = client.post("/caption", files={"view": (None, "true")})
     assert (answer.status_code, answer.json()["error"]) == (
         422,

@@ -63,7 +63,7 @@ def test_idle_clients_beyond_the_limit_on_files_neither_block_nor_busy_the_serve
     checkpoint: Path, tmp_path: Path
 ) -> None:
     if not Path("/proc/self/stat").exists():
-        pytest.skip("the times of another process are told on Linux only")
+        pytest.skip("another process's times are known on Linux only")
     with serving(checkpoint, tmp_path / "stderr", files=256) as server, ExitStack() as stack:
         url = httpx.URL(server.address)
         assert httpx.get(f"{url}/health", timeout=20).status_code == 200
@@ -100,7 +100,7 @@ def cpu_seconds(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def test_a_port_that_is_taken_is_told_before_the_model_is_loaded(
+def test_a_port_that_is_taken_is_reported_before_the_model_is_loaded(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -110,11 +110,11 @@ def test_a_port_that_is_taken_is_told_before_the_model_is_loaded(
     assert complaint.startswith(f"captioning: cannot listen on 127.0.0.1, port {port} (")
 
 
-def test_a_host_that_cannot_be_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_host_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "--model", "none.ckpt", "--host", "no.such.host.invalid"]) == 2
     assert capsys.readouterr().err.startswith("captioning: cannot listen on no.such.host.invalid")
 
 
-def test_a_port_that_cannot_be_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_port_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "--model", "none.ckpt", "--port", "70000"]) == 2
     assert "--port: give a whole number from 0 to 65535, not '70000'" in capsys.readouterr().err

@@ -48,8 +48,8 @@ def first_answer(connection: socket.socket) -> tuple[int, str]:
     """Status and error of the next answer."""
     with closing(HTTPResponse(connection)) as answer:
         answer.begin()
-        told = json.loads(answer.read())
-        return answer.status, told.get("error", "")
+        body = json.loads(answer.read())
+        return answer.status, body.get("error", "")
 
 
 def is_cut(connection: socket.socket, data: bytes, pause: float = 0.0) -> bool:
@@ -80,7 +80,7 @@ def test_a_header_that_trickles_is_given_up_whatever_comes_meanwhile(serve: Serv
             except TimeoutError:
                 continue
     assert answer.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
-    assert b'{"error": "the header of this request was not there after 0.4 seconds' in answer
+    assert b'{"error": "the header of this request did not arrive within 0.4 seconds' in answer
 
 
 def test_the_next_header_on_a_connection_has_the_same_limit(serve: Serve) -> None:
@@ -138,7 +138,7 @@ def test_a_large_answer_may_be_taken_slowly(is_last: bool) -> None:
         (b"GET / HTTP/1.0\r\n\r\n", 400, "the Host header names no host"),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n", 400, "multiple Host"),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\nno colon\r\n\r\n", 400, "illegal header line"),
-        (b"GET /" + b"x" * 100_000, 431, "no request that can be read"),
+        (b"GET /" + b"x" * 100_000, 431, "this request cannot be read"),
         (POST + b"Content-Length: -1\r\n\r\n", 400, "bad Content-Length"),
         (POST + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n", 400, "bad Content-Length"),
         (POST + b"Content-Length: 99999999999\r\n\r\n", 413, "more than the 20 MB"),
@@ -151,12 +151,12 @@ def test_a_large_answer_may_be_taken_slowly(is_last: bool) -> None:
         (b"GET http://a/ HTTP/1.1\r\nHost: localhost\r\n\r\n", 404, "unknown address"),
     ],
 )
-def test_requests_that_make_no_sense_are_told_so_in_json(
+def test_malformed_requests_get_an_error_in_json(
     client: httpx.Client, request_: bytes, status: int, reason: str
 ) -> None:
     with sent(client, request_) as connection:
-        told, error = first_answer(connection)
-    assert told == status
+        answered, error = first_answer(connection)
+    assert answered == status
     assert reason in error
 
 
@@ -175,7 +175,7 @@ def test_a_client_that_sends_on_sees_why_it_was_refused(client: httpx.Client) ->
         connection.sendall(bytes(3_000_000))
         status, error = first_answer(connection)
     assert status == 400
-    assert "no request that can be read" in error
+    assert "this request cannot be read" in error
 
 
 def test_a_body_without_end_is_cut_after_its_answer(serve: Serve) -> None:

@@ -28,7 +28,7 @@ def test_a_page_whose_name_was_rebound_reads_nothing(
 
 
 @pytest.mark.parametrize("host", ["", "a b", "user@localhost", "localhost/", "[::1", "localhost:x"])
-def test_a_host_that_cannot_be_is_refused(client: httpx.Client, host: str) -> None:
+def test_a_malformed_host_is_refused(client: httpx.Client, host: str) -> None:
     assert client.get("/", headers={"Host": host}).status_code == 400
 
 
@@ -72,18 +72,18 @@ def test_a_server_for_everybody_takes_its_name_and_numbers_but_no_other_name() -
     assert not hosts.allow("evil.example")
 
 
-def test_a_server_takes_the_name_that_it_was_told_to_listen_on() -> None:
+def test_a_server_answers_to_the_name_that_it_listens_on() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         hosts = hosts_of(listening, "Photos.Example.org", [])
     assert hosts.allow("photos.example.org")
 
 
 @pytest.mark.parametrize("name", ["", "http://a", "a:80", "a/b", "*", "::1"])
-def test_an_allowed_host_that_is_none_is_told(
+def test_an_allowed_host_that_is_no_host_is_reported(
     capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     assert main(["serve", "--model", "no.ckpt", "--port", "0", f"--allow-host={name}"]) == 2
-    assert f"--allow-host {name!r} is no name of a host" in capsys.readouterr().err
+    assert f"--allow-host {name!r} is not a host name" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("host", ["", " "])
@@ -93,6 +93,6 @@ def test_an_empty_host_is_not_every_address(capsys: pytest.CaptureFixture[str], 
 
 
 @pytest.mark.parametrize("host", ["a" * 70, "a..b"])
-def test_a_host_that_is_no_name_is_told(capsys: pytest.CaptureFixture[str], host: str) -> None:
+def test_a_host_that_is_no_name_is_reported(capsys: pytest.CaptureFixture[str], host: str) -> None:
     assert main(["serve", "--model", "no.ckpt", "--port", "0", "--host", host]) == 2
     assert "captioning: cannot listen on" in capsys.readouterr().err

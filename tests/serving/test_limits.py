@@ -14,7 +14,7 @@ from tests.serving.test_batching import connection
 def test_a_bomb_is_refused_before_it_is_decoded(client: httpx.Client) -> None:
     peak = Path("/proc/self/clear_refs")
     if not peak.exists():
-        pytest.skip("the peak of memory is told on Linux only")
+        pytest.skip("peak memory is known on Linux only")
     photo = bomb(10_000)  # decoded, 100 MB
     client.post("/caption", files={"photo": bomb(100)})
     before = memory("VmRSS")
@@ -63,7 +63,7 @@ def test_a_body_over_the_time_limit_is_given_up(serve: Serve, photo: bytes) -> N
     slow = half_sent(client, photo)
     answer = slow.getresponse()
     assert answer.status == 408
-    assert json.load(answer)["error"].startswith("the photo was not here within the 0.2 seconds")
+    assert json.load(answer)["error"].startswith("the photo did not arrive within the 0.2 seconds")
     slow.close()
 
 

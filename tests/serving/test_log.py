@@ -3,7 +3,7 @@ import logging
 import pytest
 
 from captioning.serving import faults_on_stderr
-from captioning.serving.log import LINES, LONGEST_LINE
+from captioning.serving.log import LINES, LONGEST_LINE, PERIOD
 
 
 def fail(times: int, sentence: str) -> None:
@@ -22,27 +22,26 @@ def test_a_fault_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-def test_of_a_traceback_its_last_line_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_traceback_is_logged_by_its_last_line(capsys: pytest.CaptureFixture[str]) -> None:
     with faults_on_stderr():
         logging.getLogger("uvicorn.error").error("Traceback:\n  line 1\nRuntimeError: no memory\n")
     assert capsys.readouterr().err == "captioning: RuntimeError: no memory\n"
 
 
-def test_a_fault_is_told_once_in_a_while(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_repeated_fault_is_logged_once_in_a_period(capsys: pytest.CaptureFixture[str]) -> None:
     with faults_on_stderr():
         fail(1000, "out of memory")
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_few_faults_are_told_and_how_many_there_were(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with faults_on_stderr():
+def test_few_faults_are_logged_and_the_others_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    seconds = 0.0
+    with faults_on_stderr(clock=lambda: seconds):
         for number in range(1000):
             fail(1, f"{number} " + "x" * 10_000)
-        monkeypatch.setattr("captioning.serving.log.PERIOD", -1.0)
+        seconds = PERIOD + 1
         fail(1, "the last")
     *lines, last = capsys.readouterr().err.splitlines()
     assert len(lines) == LINES
     assert max(map(len, lines)) == LONGEST_LINE
-    assert last.startswith(f"captioning: ({1000 - LINES} faults were not told) a callback failed")
+    assert last.startswith(f"captioning: ({1000 - LINES} faults were not logged) a callback failed")

@@ -64,8 +64,8 @@ def test_a_photo_that_is_picked_gets_its_caption_and_where_the_model_looked(
 ) -> None:
     choose(page, "photo.png", photo)
     page.wait_for_selector("canvas")
-    [told] = client.post("/caption", files={"photo": photo}).json()["captions"]
-    assert page.get_attribute("#view img", "alt") == told["caption"]
+    [found] = client.post("/caption", files={"photo": photo}).json()["captions"]
+    assert page.get_attribute("#view img", "alt") == found["caption"]
     blank = page.locator("canvas").evaluate("canvas => canvas.toDataURL()")
     page.locator(".words button").first.focus()
     assert page.locator("canvas").evaluate("canvas => canvas.toDataURL()") != blank
@@ -111,7 +111,7 @@ def test_a_file_over_the_limit_is_not_sent(page: Any) -> None:
         ("bomb.png", bomb(10_000), "bomb.png: 10000 x 10000 pixels are more than the 50 million"),
     ],
 )
-def test_what_is_no_photo_is_told_in_a_sentence(
+def test_a_file_that_is_no_photo_gets_an_error_sentence(
     page: Any, name: str, content: bytes, sentence: str
 ) -> None:
     choose(page, name, content)
@@ -135,7 +135,7 @@ def test_markup_in_the_name_of_a_file_stays_text(page: Any, photo: bytes) -> Non
     assert page.title() == "captioning"
 
 
-def test_a_server_that_has_gone_is_told(page: Any, photo: bytes) -> None:
+def test_a_page_reports_that_its_server_has_gone(page: Any, photo: bytes) -> None:
     page.route("**/caption", lambda route: route.abort())
     choose(page, "photo.png", photo)
     assert error(page).startswith("The server cannot be reached")

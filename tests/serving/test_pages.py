@@ -38,7 +38,7 @@ def test_the_docs_name_every_field_and_refusal(client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/docs", "/health", "/openapi.json", "/nowhere"])
-def test_every_answer_tells_browsers_to_be_careful(client: httpx.Client, path: str) -> None:
+def test_every_answer_has_the_security_headers(client: httpx.Client, path: str) -> None:
     headers = client.get(path).headers
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert "default-src 'none'" in headers["Content-Security-Policy"]
@@ -69,7 +69,7 @@ def test_no_file_of_the_server_can_be_had(client: httpx.Client, path: str) -> No
     bare.close()
 
 
-def test_a_wrong_method_is_told_the_right_one(client: httpx.Client) -> None:
+def test_a_wrong_method_is_answered_with_the_right_one(client: httpx.Client) -> None:
     answer = client.get("/caption")
     assert (answer.status_code, answer.headers["Allow"]) == (405, "POST")
     assert re.match("this address takes another method", answer.json()["error"])

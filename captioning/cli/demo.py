@@ -1,0 +1,48 @@
+"""`captioning demo`: the web page at once, with a small model of drawn scenes."""
+
+import argparse
+
+from captioning.cli.options import Commands
+from captioning.errors import UsageError
+from captioning.numbers import Port, option
+
+
+def add(commands: Commands) -> None:
+    """Tell the parser of this command."""
+    parser = commands.add_parser(
+        "demo", help="the web page at once: a small model captions freshly drawn scenes"
+    )
+    parser.add_argument(
+        "--port", type=option(Port), default=0, metavar="N", help="default: any free one"
+    )
+    parser.add_argument(
+        "--no-browser", action="store_true", help="print the address only; open no browser"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Caption drawn scenes on the page until interrupted."""
+    try:
+        from captioning.serving import Limits, application, hosts_of, listening_socket, serve
+        from captioning.serving.demo import MODEL, scenes
+    except ImportError as error:
+        raise UsageError(
+            f"demo needs {error.name}, which is not installed; pip install 'captioning[serve]'"
+        ) from None
+    from captioning.captioner import load
+
+    host = "127.0.0.1"
+    with listening_socket(host, options.port) as listening:
+        captioner, limits = load(MODEL), Limits()
+        app = application(
+            captioner,
+            captioner.search,
+            "of drawn scenes",
+            batch_size=16,
+            limits=limits,
+            hosts=hosts_of(listening, host, []),
+            scenes=scenes,
+        )
+        serve(app, captioner, listening, limits, opens_browser=not options.no_browser)
+    return 0

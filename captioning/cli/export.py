@@ -1,0 +1,33 @@
+"""`captioning export`: a model for giving away, without the state of its training."""
+
+import argparse
+
+from captioning.cli.options import Commands, add_imports
+from captioning.terminal import printable
+from captioning.user_modules import import_modules
+
+
+def add(commands: Commands) -> None:
+    """Tell the parser of this command."""
+    parser = commands.add_parser(
+        "export", help="write a model for giving away, without the state of its training"
+    )
+    parser.add_argument("--model", required=True, metavar="CHECKPOINT", help="a trained model")
+    parser.add_argument("file", metavar="FILE", help="where to write it")
+    parser.add_argument(
+        "--half",
+        action="store_true",
+        help="keep 16 bits of each number: half the size, and nearly the same captions",
+    )
+    add_imports(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the file."""
+    from captioning.captioner import export
+
+    import_modules(options.modules)
+    export(options.model, options.file, options.half)
+    print(printable(options.file))
+    return 0

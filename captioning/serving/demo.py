@@ -1,0 +1,41 @@
+"""Freshly drawn scenes for the page, and the model that captions them.
+
+`scripts/demo_model` made the model: it trains `configs/shapes.yaml` and exports the best checkpoint
+in half precision.
+"""
+
+import io
+from pathlib import Path as File
+from typing import Annotated
+
+import numpy as np
+from fastapi import APIRouter, Path
+from fastapi.responses import Response
+from PIL import Image
+
+from captioning.data.shapes import picture, random_scene
+
+MODEL = File(__file__).with_name("demo.ckpt")
+"""Trained on drawn scenes; all that it can caption."""
+
+PIXELS = 256
+"""Side of a scene's picture."""
+
+SPLIT = 3
+"""After those of the data set: no scene of the page is one of the training's."""
+
+MOST = 10**6
+"""Scenes that the page has."""
+
+scenes = APIRouter()
+
+
+@scenes.get(
+    "/scenes/{number}", response_class=Response, responses={200: {"content": {"image/png": {}}}}
+)
+def scene(number: Annotated[int, Path(ge=0, lt=MOST)]) -> Response:
+    """The picture of a drawn scene; a number always gives the same one."""
+    drawn = random_scene(np.random.default_rng([0, SPLIT, number]))
+    file = io.BytesIO()
+    Image.fromarray(picture(drawn, PIXELS)).save(file, "PNG")
+    return Response(file.getvalue(), media_type="image/png")
