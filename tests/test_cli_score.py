@@ -57,6 +57,12 @@ def test_the_scores_are_those_of_the_report(
     assert capsys.readouterr().out.rstrip("\n") == report.table()
 
 
+def test_a_dash_prints_the_report_in_place_of_the_table(files: list[str], capsys: Capture) -> None:
+    assert main(["score", *files, "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out) == Report.of(CAPTIONS, REFERENCES).as_json()
+    assert not Path("-").exists()
+
+
 def test_images_without_a_result_are_counted_and_left_out(
     files: list[str], capsys: Capture
 ) -> None:
@@ -77,7 +83,7 @@ def test_karpathys_format_gives_the_same(files: list[str], tmp_path: Path, capsy
     assert capsys.readouterr().out == expected
 
 
-def test_captions_of_training_are_told_from_new_ones(
+def test_training_captions_are_distinguished_from_novel_ones(
     files: list[str], tmp_path: Path, capsys: Capture
 ) -> None:
     assert main(["score", *files, "--training", files[1]]) == 0
@@ -157,7 +163,7 @@ def test_a_missing_file_is_named(files: list[str], capsys: Capture) -> None:
     assert "results.json: no such file; check the path" in refusal(files, capsys)
 
 
-def test_java_that_is_not_there_is_one_line(
+def test_missing_java_is_an_error_of_one_line(
     files: list[str], capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")

@@ -1,4 +1,4 @@
-"""Which scores `evaluate` and `score` give."""
+"""The options of `evaluate` and `score` that choose metrics."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -37,11 +37,11 @@ def add_metrics(parser: argparse.ArgumentParser) -> None:
 
 
 def scorers_of(options: argparse.Namespace) -> "tuple[Scorer, ...]":
-    """What computes the scores that are wanted; imports the user's modules first.
+    """The scorers of the chosen metrics; imports the user's modules first.
 
     Raises:
-        InputError: Java or a program is missing that one of them needs, or the document
-            frequencies cannot be read.
+        InputError: Java or a program that a metric needs is missing, or the document frequencies
+            cannot be read.
         UsageError: a metric is unknown.
     """
     from functools import partial

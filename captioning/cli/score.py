@@ -1,15 +1,15 @@
-"""`captioning score`: the scores of captions in a file, whatever wrote them."""
+"""`captioning score`: the scores of captions in a file, from any model."""
 
 import argparse
 import sys
 
 from captioning.cli.metrics import add_metrics, scorers_of
-from captioning.cli.options import Commands, add_imports
+from captioning.cli.options import Commands, add_imports, add_json, tell
 from captioning.errors import InputError
 
 
 def add(commands: Commands) -> None:
-    """Tell the parser of this command."""
+    """Add this command to the parser."""
     parser = commands.add_parser("score", help="score captions in COCO's results format")
     parser.add_argument("results", metavar="RESULTS", help="a list of image_id and caption, JSON")
     parser.add_argument(
@@ -17,12 +17,12 @@ def add(commands: Commands) -> None:
         metavar="REFERENCES",
         help="what people wrote: COCO's captions_*.json, or Karpathy's dataset_*.json",
     )
-    parser.add_argument("--json", metavar="FILE", help="write the report, every image's scores too")
+    add_json(parser, "the report, every image's scores too")
     parser.add_argument(
         "--training",
         metavar="FILE",
-        help="captions that the model was trained on, in the formats of REFERENCES; tells how many "
-        "of the results are not among them",
+        help="captions that the model was trained on, in the formats of REFERENCES; reports how "
+        "many of the results are not among them",
     )
     parser.add_argument(
         "--save-frequencies",
@@ -39,7 +39,6 @@ def run(options: argparse.Namespace) -> int:
     from captioning.data.results import read_references, read_results
     from captioning.data.tokens import tokenize
     from captioning.evaluation.report import Report
-    from captioning.files import write_json
     from captioning.metrics.cider import DocumentFrequencies
 
     captions, references = read_results(options.results), read_references(options.references)
@@ -55,13 +54,11 @@ def run(options: argparse.Namespace) -> int:
     if options.save_frequencies is not None:
         written = [list(map(tokenize, texts)) for texts in references.values()]
         DocumentFrequencies.of(written).save(options.save_frequencies)
-    if options.json is not None:
-        write_json(options.json, report.as_json())
     if missing := len(references) - len(captions):
         print(
             f"captioning: {missing} of the {len(references)} images in {options.references} have "
             f"no result; the scores are of the other {len(captions)}",
             file=sys.stderr,
         )
-    print(report.table())
+    tell(report, options.json)
     return 0

@@ -1,6 +1,6 @@
-"""The tokenizers that a configuration may name for the words that a model learns.
+"""The tokenizers that a configuration can choose for a model's vocabulary.
 
-Scores always compare the words of `captioning.data.tokens.tokenize`, whatever a model learns.
+Scores always use `captioning.data.tokens.tokenize`, whatever tokenizer the model uses.
 """
 
 import unicodedata
@@ -11,24 +11,24 @@ from typing import Literal
 from captioning.data.tokens import TYPED, tokenize
 
 Tokenizer = Callable[[str], list[str]]
-"""The words of a caption, in lower case and without punctuation; none holds a white space."""
+"""Gives the words of a caption, in lower case, without punctuation and white space."""
 
 TokenizerName = Literal["ptb", "treebank", "wordpunct", "tweet"]
-"""What a configuration calls them; all but the first are NLTK's.
+"""Their names in a configuration; all but the first are NLTK's.
 
-- ptb: what the COCO caption evaluation cuts by: `do n't`, `x-ray`.
+- ptb: the tokenizer of the COCO caption evaluation: `do n't`, `x-ray`.
 - treebank: the Penn Treebank's own rules, simpler and without COCO's surprises.
-- wordpunct: letters and digits between all else: `don t`, `x ray`; the fewest different words.
+- wordpunct: runs of letters and digits: `don t`, `x ray`; the smallest vocabulary.
 - tweet: words as people type them: `don't`, `#sunset`, emoji and smileys that have letters.
 """
 
 KEPT = ("L", "M", "N", "Sc", "Sm", "So")
-"""Categories of Unicode of which a token must have a character: no punctuation, accents alone."""
+"""A token needs a character of these Unicode categories, not just punctuation or accents."""
 
 
 @cache
 def tokenizer(name: TokenizerName) -> Tokenizer:
-    """The tokenizer of this name; NLTK is imported only for one of its own."""
+    """The tokenizer of this name; NLTK is imported only for NLTK's tokenizers."""
     if name == "ptb":
         return tokenize
     cut = _of_nltk(name)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from captioning.metrics.scores import Scores
+from captioning.progress_bar import ProgressBar
 
 RESAMPLES = 1000
 LEVEL = 0.95
@@ -41,10 +42,12 @@ def intervals(
         For each name its `LEVEL` percentile interval over `RESAMPLES` resamples.
     """
     drawn: dict[str, list[NDArray[np.float64]]] = defaultdict(list)
-    for counts in _resamples(images, seed, block):
-        for each in scores:
-            for name, values in each.resampled(counts).items():
-                drawn[name].append(values)
+    with ProgressBar("intervals of the scores", "resamples", total=RESAMPLES) as bar:
+        for counts in resamples(images, seed, block):
+            for each in scores:
+                for name, values in each.resampled(counts).items():
+                    drawn[name].append(values)
+            bar.update(len(counts))
     tail = 100 * (1 - LEVEL) / 2
     return {
         name: Interval(*np.percentile(np.concatenate(blocks), (tail, 100 - tail)).tolist())
@@ -52,8 +55,8 @@ def intervals(
     }
 
 
-def _resamples(images: int, seed: int, block: int) -> Iterator[NDArray[np.int64]]:
-    """How often each image is drawn in each resample, (R, images) a block."""
+def resamples(images: int, seed: int = 0, block: int = BLOCK) -> Iterator[NDArray[np.int64]]:
+    """How often each image is drawn in each of `RESAMPLES` resamples, (R, images) a block."""
     rng = np.random.default_rng(seed)
     share = np.full(images, 1 / images)
     rows = max(1, block // images)

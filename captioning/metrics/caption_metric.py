@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric, MetricCollection
 
-from captioning.data.tokens import tokenize
+from captioning.data.tokens import tokens
 from captioning.metrics.registry import scorers
 from captioning.metrics.scores import Scorer, Scores
 from captioning.metrics.variety import variety
-from captioning.metrics.words import generated_words
+from captioning.metrics.words import generated_tokens, scored
 
 Words = Sequence[str]
 """A caption's words."""
@@ -72,7 +72,7 @@ class CaptionMetric(Metric):
             ValueError: the three differ in length.
         """
         lines = [
-            json.dumps([image, generated_words(candidate), list(map(tokenize, written))])
+            json.dumps([image, generated_tokens(candidate), list(map(tokens, written))])
             for image, candidate, written in zip(images, candidates, references, strict=True)
         ]
         text = "".join(line + "\n" for line in lines)
@@ -88,7 +88,7 @@ class CaptionMetric(Metric):
         """
         records = self.records if isinstance(self.records, list) else [self.records]
         text = b"".join(record.cpu().numpy().tobytes() for record in records)
-        captions: dict[int | str, tuple[Words, list[Words]]] = {}
+        captions: dict[int | str, tuple[list[str], list[list[str]]]] = {}
         # In the order of their text, since another order would change the last bits of sums.
         for line in sorted(set(text.splitlines())):
             image, candidate, written = json.loads(line)
@@ -96,7 +96,7 @@ class CaptionMetric(Metric):
             # probable: in another batch, sums are rounded otherwise.
             captions.setdefault(image, (candidate, written))
         candidates, references = zip(*captions.values(), strict=True) if captions else ((), ())
-        scores = self.scorer(candidates, references)
+        scores = scored(self.scorer, candidates, references)
         self.by_image = {
             name: dict(zip(captions, values.tolist(), strict=True))
             for name, values in scores.images.items()

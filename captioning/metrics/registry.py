@@ -13,6 +13,7 @@ from captioning.metrics.meteor import Meteor
 from captioning.metrics.rouge import rouge_scores
 from captioning.metrics.scores import Scorer
 from captioning.metrics.spice import Spice
+from captioning.metrics.words import OfTokens
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Metric:
 
 METRICS: list[Metric] = [
     Metric("BLEU", lambda: bleu_scores),
-    Metric("ROUGE-L", lambda: rouge_scores),
+    Metric("ROUGE-L", lambda: OfTokens(rouge_scores)),
     Metric("CIDEr", lambda: cider_scores),
     Metric("METEOR", Meteor, needs="Java"),
     Metric("SPICE", Spice, needs="Java 8 to 14"),

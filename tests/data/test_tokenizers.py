@@ -37,7 +37,7 @@ def test_each_tokenizer_cuts_in_its_own_way(name: TokenizerName, words: str) -> 
     assert kept == words.split()
 
 
-def test_the_first_one_is_that_of_the_scores() -> None:
+def test_the_first_tokenizer_is_that_of_the_scores() -> None:
     assert tokenizer("ptb") is tokenize
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from captioning.data.tokens import tokenize
+from captioning.data.tokens import tokenize, tokens
 
 
 def test_words_are_penn_treebank_tokens_in_lower_case() -> None:
@@ -67,7 +67,7 @@ def test_marks_that_the_coco_evaluation_forgets_are_words(caption: str) -> None:
         ("a\u00addog", "adog"),
     ],
 )
-def test_what_shows_nothing_or_is_unknown_parts_words_but_for_a_soft_hyphen(
+def test_invisible_and_unknown_characters_split_words_except_a_soft_hyphen(
     caption: str, words: str
 ) -> None:
     assert tokenize(caption) == words.split()
@@ -175,3 +175,20 @@ def test_markup_addresses_and_smileys(caption: str, words: str) -> None:
 )
 def test_letters_of_all_languages_are_letters_and_signs_are_words(caption: str, words: str) -> None:
     assert tokenize(caption) == words.split()
+
+
+@pytest.mark.parametrize(
+    ("caption", "cut"),
+    [
+        ("22 3/4 miles", ["22\xa03/4", "miles"]),
+        ("22\xa03/4 miles", ["22\xa03/4", "miles"]),
+        ("22\t3/4", ["22", "3/4"]),
+        ("22, 3/4", ["22", "3/4"]),
+        ("<b  c> d", ["<b\xa0\xa0c>", "d"]),
+    ],
+)
+def test_spaces_within_a_token_are_no_break_spaces_which_words_have_not(
+    caption: str, cut: list[str]
+) -> None:
+    assert tokens(caption) == cut
+    assert tokenize(caption) == [word for token in cut for word in token.split()]

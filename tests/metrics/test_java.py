@@ -124,7 +124,7 @@ def test_the_program_ends_with_its_object(needs_java: None) -> None:
         ({"JAVA_HOME": "/nowhere"}, r"there is no `java` in JAVA_HOME \(/nowhere\); install"),
     ],
 )
-def test_java_that_is_not_there_is_named(
+def test_missing_java_is_named(
     variables: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -134,7 +134,7 @@ def test_java_that_is_not_there_is_named(
         Meteor()
 
 
-def test_a_program_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_program_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("captioning.metrics.java.find_spec", lambda name: None)
     with pytest.raises(InputError, match="METEOR needs pycocoevalcap, which brings its program"):
         Meteor()

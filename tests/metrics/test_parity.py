@@ -12,11 +12,12 @@ import pytest
 
 from captioning.data.readers import Coco
 from captioning.data.shapes import captions, random_scene
-from captioning.data.tokens import tokenize
+from captioning.data.tokens import tokenize, tokens
 from captioning.metrics.bleu import bleu_scores
 from captioning.metrics.cider import cider_scores
+from captioning.metrics.registry import scorers
 from captioning.metrics.rouge import rouge_scores
-from captioning.metrics.words import generated_words
+from captioning.metrics.words import generated_tokens, scored
 
 Corpus = tuple[list[list[str]], list[list[list[str]]]]
 """The words of one caption per image, and of its references."""
@@ -128,6 +129,10 @@ RAW = [
 ]
 
 
+NUMBERS = ["A clock at 22 3/4 here", "22 3/4 of clocks", "a clock of 22, 3/4 here", "the clock"]
+"""The tokenizer writes a no-break space, at which ROUGE-L alone does not split."""
+
+
 def test_raw_captions_score_as_in_the_coco_evaluation_with_its_tokenizer(
     shared_data: Path,
 ) -> None:
@@ -135,20 +140,22 @@ def test_raw_captions_score_as_in_the_coco_evaluation_with_its_tokenizer(
         pytest.skip("the COCO evaluation's tokenizer needs Java")
     tokenizer = pytest.importorskip("pycocoevalcap.tokenizer.ptbtokenizer").PTBTokenizer()
     people = flickr8k(shared_data)[::10]
-    candidates = [several[0] for several in people] + RAW
-    references = [several[1:] for several in people] + [people[0]] * len(RAW)
+    candidates = [several[0] for several in people] + RAW + NUMBERS[:1]
+    references = [several[1:] for several in people] + [people[0]] * len(RAW) + [NUMBERS[1:]]
     # Captions and references in one start of Java, the captions first.
     texts = {
         image: [{"caption": text} for text in (candidate, *several)]
         for image, (candidate, several) in enumerate(zip(candidates, references, strict=True))
     }
-    tokens = tokenizer.tokenize(texts)
+    cut = tokenizer.tokenize(texts)
     expected = coco_scores(
-        {image: several[:1] for image, several in tokens.items()},
-        {image: several[1:] for image, several in tokens.items()},
+        {image: several[:1] for image, several in cut.items()},
+        {image: several[1:] for image, several in cut.items()},
     )
-    found = list(map(generated_words, candidates))
-    written = [list(map(tokenize, several)) for several in references]
-    for metric, (corpus, _) in zip(METRICS, expected, strict=True):
-        mine = list(metric(found, written).corpus.values())
-        assert mine == pytest.approx(np.atleast_1d(corpus).tolist(), abs=5e-5)
+    found = list(map(generated_tokens, candidates))
+    written = [list(map(tokens, several)) for several in references]
+    for metric, (corpus, images) in zip(scorers().values(), expected, strict=True):
+        mine = scored(metric, found, written)
+        assert list(mine.corpus.values()) == pytest.approx(np.atleast_1d(corpus).tolist(), abs=5e-5)
+        of_numbers = [values[-1] for values in mine.images.values()]
+        assert of_numbers == pytest.approx(np.atleast_2d(images)[:, -1].tolist(), rel=1e-9)

@@ -1,0 +1,63 @@
+"""`captioning judge`: how far scores agree with what people think of captions."""
+
+import argparse
+import sys
+
+from captioning.cli.metrics import add_metrics, scorers_of
+from captioning.cli.options import Commands, add_imports, add_json, tell
+
+
+def add(commands: Commands) -> None:
+    """Add this command to the parser."""
+    parser = commands.add_parser("judge", help="compare scores with people's ratings of captions")
+    parser.add_argument(
+        "ratings",
+        metavar="RATINGS",
+        help="Flickr8k's ExpertAnnotations.txt or CrowdFlowerAnnotations.txt, or a CSV file with "
+        "the columns image, caption and rating",
+    )
+    parser.add_argument(
+        "--references",
+        required=True,
+        metavar="FILE",
+        help="what people wrote: Flickr8k.token.txt, COCO's captions_*.json, or Karpathy's "
+        "dataset_*.json",
+    )
+    parser.add_argument(
+        "--mean",
+        action="store_true",
+        help="compare with the mean rating of each caption (default: with every rating, as "
+        "published figures of Flickr8k-Expert do)",
+    )
+    add_json(parser, "the correlations with their intervals")
+    parser.add_argument("--plot", metavar="FILE", help="draw them, as a PNG file")
+    add_imports(parser)
+    add_metrics(parser)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the rank correlations."""
+    from captioning.data.judgements import read_judgements
+    from captioning.evaluation.agreement import Agreement
+
+    judgements = read_judgements(options.ratings, options.references)
+    agreement = Agreement.of_judgements(judgements, scorers_of(options), options.mean)
+    if judgements.left_out:
+        print(
+            f"captioning: {judgements.left_out} pairs whose caption was written of the image are "
+            f"left out; {agreement.pairs} remain",
+            file=sys.stderr,
+        )
+    if judgements.not_references:
+        print(
+            f"captioning: {judgements.not_references} rated captions were written of the image "
+            "that they are rated for; they are no references of it",
+            file=sys.stderr,
+        )
+    if options.plot is not None:
+        from captioning.viewing.agreement_plot import save
+
+        save(agreement, options.plot)
+    tell(agreement, options.json)
+    return 0

@@ -1,0 +1,254 @@
+"""How far scores agree with people: Kendall's rank correlations, with intervals over images.
+
+Kendall, "The Treatment of Ties in Ranking Problems", Biometrika 1945, for tau-b; Stuart, "The
+Estimation and Comparison of Strengths of Association in Contingency Tables", 1953, for tau-c.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from captioning.data.judgements import Judgements
+from captioning.data.tokens import tokens
+from captioning.metrics.bootstrap import BLOCK, LEVEL, RESAMPLES, Interval, resamples
+from captioning.metrics.scores import Scorer
+from captioning.metrics.words import generated_tokens, scored
+from captioning.progress_bar import ProgressBar, stage
+
+VARIANTS = ("b", "c")
+
+
+class Tau(NamedTuple):
+    """A rank correlation from -1 to 1.
+
+    Attributes:
+        value: the correlation; none if all captions have the same score.
+        interval: where it lies if the images are drawn again; none if it has no value there.
+    """
+
+    value: float | None
+    interval: Interval | None
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The rank correlations of scores with ratings.
+
+    Attributes:
+        ratings: how many there are.
+        pairs: of an image and a caption that were rated.
+        images: that these are of.
+        taus: by name of the score, tau-b and tau-c.
+    """
+
+    ratings: int
+    pairs: int
+    images: int
+    taus: Mapping[str, Mapping[str, Tau]]
+
+    @classmethod
+    def of(
+        cls,
+        scores: Mapping[str, NDArray[np.float64]],
+        ratings: NDArray[np.float64],
+        images: NDArray[np.int64],
+        pairs: int,
+        seed: int = 0,
+    ) -> "Agreement":
+        """Compare scores with ratings.
+
+        Args:
+            scores: by name, (J,) that of the caption of each rating.
+            ratings: (J,) what people gave.
+            images: (J,) whose captions they are, counted from 0.
+            pairs: how many captions were rated.
+            seed: of the resamples.
+        """
+        from scipy.stats import kendalltau  # late: a second, which other commands need not wait
+
+        by_image = np.argsort(images, kind="stable")
+        people = _ranks(ratings[by_image])
+        drawn = np.concatenate(list(resamples(int(images.max()) + 1, seed)))
+        taus: dict[str, dict[str, Tau]] = {}
+        with ProgressBar("intervals of the correlations", "scores", total=len(scores)) as bar:
+            for name, values in scores.items():
+                resampled = resampled_taus(
+                    _ranks(values[by_image]), people, images[by_image], drawn
+                )
+                taus[name] = {
+                    variant: _tau(
+                        float(kendalltau(values, ratings, variant=variant).statistic),
+                        resampled[variant],
+                    )
+                    for variant in VARIANTS
+                }
+                bar.update(1)
+        return cls(len(ratings), pairs, len(np.unique(images)), taus)
+
+    @classmethod
+    @stage("scoring the captions")
+    def of_judgements(
+        cls, judgements: Judgements, scorers: Iterable[Scorer], mean: bool = False
+    ) -> "Agreement":
+        """Score rated captions and compare the scores with the ratings.
+
+        As in Hessel et al. 2021, each rating counts for itself, and its caption is scored once for
+        each rating, which CIDEr's document frequencies notice.
+
+        Args:
+            judgements: ratings, captions and references.
+            scorers: the metrics.
+            mean: whether each caption counts once, with the mean of its ratings.
+        """
+        rated = [
+            (pair, rating)
+            for pair in judgements.pairs
+            for rating in ([fmean(pair.ratings)] if mean else pair.ratings)
+        ]
+        candidates = [generated_tokens(pair.caption) for pair, _ in rated]
+        written = {
+            image: list(map(tokens, captions)) for image, captions in judgements.references.items()
+        }
+        references = [written[pair.image] for pair, _ in rated]
+        numbers = {image: number for number, image in enumerate(written)}
+        scores = (scored(scorer, candidates, references) for scorer in scorers)
+        return cls.of(
+            {name: values for each in scores for name, values in each.images.items()},
+            np.array([rating for _, rating in rated], dtype=np.float64),
+            np.array([numbers[pair.image] for pair, _ in rated], dtype=np.int64),
+            len(judgements.pairs),
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it as plain values."""
+        return {
+            "ratings": self.ratings,
+            "pairs": self.pairs,
+            "images": self.images,
+            "interval": LEVEL,
+            "scores": {
+                name: {
+                    f"tau-{variant}": {"value": tau.value}
+                    | ({} if tau.interval is None else tau.interval._asdict())
+                    for variant, tau in variants.items()
+                }
+                for name, variants in self.taus.items()
+            },
+        }
+
+    def table(self) -> str:
+        """The correlations with their intervals, a score a line."""
+        level = f"{LEVEL * 100:.0f} % interval"
+        header = ["", *(cell for variant in VARIANTS for cell in (f"tau-{variant}", level))]
+        rows = [
+            [name, *(cell for variant in VARIANTS for cell in _cells(variants[variant]))]
+            for name, variants in self.taus.items()
+        ]
+        widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+        return "\n".join(
+            "  ".join(
+                f"{cell:>{width}}" if column % 2 else f"{cell:<{width}}"
+                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in (header, *rows)
+        )
+
+
+def resampled_taus(
+    scores: NDArray[np.int64],
+    ratings: NDArray[np.int64],
+    images: NDArray[np.int64],
+    drawn: NDArray[np.int64],
+    block: int = BLOCK,
+) -> dict[str, NDArray[np.float64]]:
+    """Tau-b and tau-c of resamples, without drawing them one by one.
+
+    What two images' judgements contribute to concordant minus discordant pairs is summed once; a
+    resample has it as often as it has one image times as often as it has the other.
+
+    Args:
+        scores: (J,) in any numbers of the same order.
+        ratings: (J,) likewise.
+        images: (J,) ascending, counted from 0.
+        drawn: (R, images), how often each resample has each image.
+        block: pairs of judgements in memory at a time; it changes no result.
+
+    Returns:
+        For "b" and "c" the correlations, (R,); NaN where a resample has no two scores or ratings.
+    """
+    rows = max(1, block // len(images))
+    difference = _concordant_minus_discordant(scores, ratings, images, drawn, rows)
+    size = drawn @ np.bincount(images, minlength=drawn.shape[1])
+    tied_scores, kinds_of_score = _ties(scores, images, drawn, rows)
+    tied_ratings, kinds_of_rating = _ties(ratings, images, drawn, rows)
+    every = size * (size - 1) / 2
+    classes = np.minimum(kinds_of_score, kinds_of_rating)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        b = difference / np.sqrt((every - tied_scores) * (every - tied_ratings))
+        c = 2 * difference / (size.astype(np.float64) ** 2 * (classes - 1) / classes)
+    return {"b": np.where(classes > 1, b, np.nan), "c": np.where(classes > 1, c, np.nan)}
+
+
+def _concordant_minus_discordant(
+    scores: NDArray[np.int64],
+    ratings: NDArray[np.int64],
+    images: NDArray[np.int64],
+    drawn: NDArray[np.int64],
+    rows: int,
+) -> NDArray[np.float64]:
+    """Pairs that scores and ratings order alike minus those that they do not, (R,)."""
+    starts = np.flatnonzero(np.diff(images, prepend=-1))
+    counts = drawn[:, images[starts]].astype(np.float32)  # sums of these stay exact, below 2**24
+    total = np.zeros(len(drawn))
+    for first in range(0, len(images), rows):
+        some = slice(first, first + rows)
+        signs = _signs(scores, some) * _signs(ratings, some)
+        of_images = np.add.reduceat(signs, starts, axis=1, dtype=np.int32).astype(np.float32)
+        summed = of_images @ counts.T
+        total += np.einsum("br,rb->r", summed, drawn[:, images[some]], dtype=np.float64)
+    return total / 2  # both orders of each pair were counted
+
+
+def _signs(values: NDArray[np.int64], some: slice) -> NDArray[np.int8]:
+    """Whether some values are above (1) or below (-1) each of all, (some, J)."""
+    own = values[some, None]
+    return (own > values).astype(np.int8) - (own < values).astype(np.int8)
+
+
+def _ties(
+    values: NDArray[np.int64], images: NDArray[np.int64], drawn: NDArray[np.int64], rows: int
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """In each resample the pairs of equal values, and how many different values there are, (R,)."""
+    order = np.argsort(values, kind="stable")
+    starts = np.flatnonzero(np.diff(values[order], prepend=values.min() - 1))
+    tied, kinds = [], []
+    for first in range(0, len(drawn), rows):
+        weights = drawn[first : first + rows, images[order]]
+        sizes = np.add.reduceat(weights, starts, axis=1)
+        tied.append((sizes * (sizes - 1)).sum(axis=1) / 2)
+        kinds.append((sizes > 0).sum(axis=1))
+    return np.concatenate(tied), np.concatenate(kinds)
+
+
+def _ranks(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Whole numbers of the same order."""
+    return np.unique(values, return_inverse=True)[1].astype(np.int64).reshape(-1)
+
+
+def _tau(value: float, resampled: NDArray[np.float64]) -> Tau:
+    if np.isnan(value):
+        return Tau(None, None)
+    tail = 100 * (1 - LEVEL) / 2
+    found = resampled[~np.isnan(resampled)]
+    if len(found) < RESAMPLES / 2:
+        return Tau(value, None)
+    return Tau(value, Interval(*np.percentile(found, (tail, 100 - tail)).tolist()))
+
+
+def _cells(tau: Tau) -> tuple[str, str]:
+    value = "none" if tau.value is None else f"{tau.value:.4f}"
+    return value, "" if tau.interval is None else "{:.4f} to {:.4f}".format(*tau.interval)
