@@ -11,9 +11,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.agreement import compare
 from benchmarks.measure import OURS, TEXTBOOK, Contender, interleaved
+from benchmarks.rows import Row, rate_rows
 from benchmarks.setting import Setting
 from benchmarks.sizes import Size
-from benchmarks.table import Row, rate_rows
 from benchmarks.textbook_photos import TextbookEncoder
 from benchmarks.work import Work
 from captioning.models import CNNEncoder
@@ -28,7 +28,7 @@ def encoding_rows(setting: Setting) -> Iterator[Row]:
     Raises:
         DisagreementError: the textbook's annotation vectors are not ours.
     """
-    for size in setting.sizes:
+    for size in setting.networks:
         images = random_images(size)
         encoder = random_encoder(size, images).to(setting.device)
         images = images.to(setting.device)

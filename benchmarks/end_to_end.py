@@ -13,11 +13,11 @@ from benchmarks.checkpoint import write_checkpoint
 from benchmarks.encoding import image_operations
 from benchmarks.endings import PROBED
 from benchmarks.measure import OURS, TEXTBOOK, Contender, interleaved
+from benchmarks.rows import Row, rate_rows
 from benchmarks.searching import BEAMS
 from benchmarks.setting import Setting
 from benchmarks.sizes import Size
-from benchmarks.table import Row, rate_rows
-from benchmarks.textbook import TextbookDecoder, textbook_of
+from benchmarks.textbook import TextbookDecoder
 from benchmarks.textbook_photos import TextbookEncoder, read_photo
 from benchmarks.textbook_search import Found, beam_search
 from benchmarks.work import Work, search_work, word_counts
@@ -30,7 +30,7 @@ from captioning.search import BeamSearch
 
 def end_to_end_rows(setting: Setting) -> Iterator[Row]:
     """Photos per second at every size, with a beam search of width five in single precision."""
-    for size in setting.sizes:
+    for size in setting.networks:
         photos = setting.photos[: size.photos]
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.ckpt"
@@ -39,7 +39,7 @@ def end_to_end_rows(setting: Setting) -> Iterator[Row]:
         assert isinstance(saved.encoder, CNNEncoder)
         assert isinstance(captioner.decoder, LSTMDecoder)
         encoder = TextbookEncoder(saved.encoder).to(setting.device)
-        decoder = textbook_of(captioner.decoder)
+        decoder = TextbookDecoder.of(captioner.decoder)
         tasks: dict[Contender, Callable[[], object]] = {
             TEXTBOOK: partial(_one_by_one, encoder, decoder, photos, size.pixels),
             OURS[0]: partial(_captioned, captioner, photos),

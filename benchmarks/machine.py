@@ -49,6 +49,7 @@ class Machine:
             function that multiplies; a multiplication and an addition are two operations. Empty
             for a precision that this machine emulates.
         copy: bytes per second that a large copy reads and writes together.
+        instructions: the widest that PyTorch's own code uses on the CPU, such as AVX2.
     """
 
     processor: str
@@ -58,6 +59,7 @@ class Machine:
     date: str
     products: dict[str, dict[str, float]]
     copy: float
+    instructions: str = ""
 
     def product(self, precision: str) -> float:
         """Operations per second of the best product in this precision, which `has` it."""
@@ -84,6 +86,7 @@ def measured_machine(device: torch.device, side: int = SIDE, copied: int = COPIE
         date=datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
         products={name: _products(device, dtype, side) for name, dtype in PRECISIONS.items()},
         copy=_copy(device, copied),
+        instructions=torch.backends.cpu.get_cpu_capability(),
     )
 
 
@@ -95,8 +98,9 @@ def _products(device: torch.device, dtype: torch.dtype, side: int) -> dict[str, 
     ways: dict[str, Callable[[], Any]] = {"torch.mm": lambda: torch.mm(first, second)}
     if device.type == "cpu" and torch.backends.mkldnn.is_available():
         # Eager PyTorch gives single precision to MKL, which on some processors is far slower.
-        linear = torch.ops.mkldnn._linear_pointwise
-        ways["oneDNN linear"] = lambda: linear(first, second, None, "none", [], "")
+        ways["oneDNN linear"] = lambda: torch.ops.mkldnn._linear_pointwise(
+            first, second, None, "none", [], ""
+        )
     rates = {}
     with torch.inference_mode():
         for name, way in ways.items():

@@ -19,7 +19,7 @@ class Contender(NamedTuple):
     """One of the implementations that are compared.
 
     Attributes:
-        name: ``ours``, ``textbook`` or what else stands for comparison.
+        name: ``ours``, ``textbook``, ``peer`` or what else stands for comparison.
         precision: ``fp32`` or ``bf16``; empty where there is none to choose.
     """
 
@@ -30,8 +30,11 @@ class Contender(NamedTuple):
         return f"{self.name}, {self.precision}" if self.precision else self.name
 
 
+OUR_NAME = "ours"
+
 TEXTBOOK = Contender("textbook", "fp32")
-OURS = (Contender("ours", "fp32"), Contender("ours", "bf16"))
+PEER = (Contender("peer", "fp32"), Contender("peer", "bf16"))
+OURS = (Contender(OUR_NAME, "fp32"), Contender(OUR_NAME, "bf16"))
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from pathlib import Path
 import torch
 
 from benchmarks.measure import Contender
+from benchmarks.rows import Row, blank_rows, cost_rows
 from benchmarks.setting import Setting
 from benchmarks.sizes import Size
-from benchmarks.table import Row, blank_rows, cost_rows
 from benchmarks.training import step
 from captioning.allocation import keep_freed_memory
 from captioning.errors import UsageError

@@ -8,8 +8,8 @@ from pathlib import Path
 from torch import Tensor
 
 from benchmarks.measure import Contender, interleaved
+from benchmarks.rows import Row, rate_rows
 from benchmarks.setting import Setting
-from benchmarks.table import Row, rate_rows
 from benchmarks.textbook_photos import read_photo
 from captioning.data.preprocessing import Preprocessing, View
 
@@ -18,7 +18,7 @@ OURS, TEXTBOOK = Contender("ours"), Contender("textbook")
 
 def reading_rows(setting: Setting) -> Iterator[Row]:
     """Photos per second, for every size of image; the files are in the system's cache."""
-    for size in setting.sizes:
+    for size in setting.networks:
         tasks: dict[Contender, Callable[[], object]] = {
             TEXTBOOK: partial(_one_by_one, setting.photos, size.pixels),
             OURS: partial(_by_threads, setting.photos, size.pixels),
@@ -29,7 +29,6 @@ def reading_rows(setting: Setting) -> Iterator[Row]:
             "photos/s",
             interleaved(tasks, setting.rounds, setting.device),
             len(setting.photos),
-            reference=TEXTBOOK,
         )
 
 

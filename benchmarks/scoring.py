@@ -14,8 +14,8 @@ import torch
 
 from benchmarks.agreement import compare
 from benchmarks.measure import Contender, interleaved
+from benchmarks.rows import Row, rate_rows
 from benchmarks.setting import Setting
-from benchmarks.table import Row, rate_rows
 from captioning.data.shapes import captions, random_scene
 from captioning.data.tokens import tokenize
 from captioning.metrics.bleu import bleu_scores
@@ -65,7 +65,6 @@ def scoring_rows(setting: Setting) -> Iterator[Row]:
             "captions/s",
             interleaved(tasks, setting.rounds, setting.device),
             len(candidates),
-            reference=COCO,
         )
 
 

@@ -1,19 +1,27 @@
-"""How fast captions are found from annotation vectors."""
+"""How fast captions are found from annotation vectors.
+
+Shapes: B photos, L regions, D annotation width.
+"""
 
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from benchmarks import ours, sizes
+from jaxtyping import Float
+from torch import Tensor
+
+from benchmarks import ours, peer_search, sizes
 from benchmarks.agreement import check_search
 from benchmarks.endings import ending_decoder
-from benchmarks.measure import TEXTBOOK, Contender, interleaved
+from benchmarks.measure import OURS, PEER, Contender, interleaved
+from benchmarks.peer import PeerDecoder
+from benchmarks.rows import Row, blank_rows, rate_rows
 from benchmarks.setting import Setting
-from benchmarks.table import Row, blank_rows, rate_rows
-from benchmarks.textbook import textbook_of
+from benchmarks.textbook import TextbookDecoder
 from benchmarks.textbook_search import photo_by_photo
 from benchmarks.work import search_work, word_counts
 from captioning.allocation import keep_freed_memory
 from captioning.kernels.packing import packed_weights
+from captioning.models import LSTMDecoder
 from captioning.search import BeamSearch, Greedy, Search
 
 BEAMS = 5
@@ -33,18 +41,17 @@ def _rows(setting: Setting, name: str, search: Search, width: int) -> Iterator[R
     """Photos per second at every size.
 
     Raises:
-        DisagreementError: the textbook does not find our captions.
+        DisagreementError: another does not find our captions.
     """
     keep_freed_memory()  # as the command line does; the textbook's gain from it too
     for size in setting.sizes:
         vectors = sizes.annotations(size).to(setting.device)
         decoder = ending_decoder(size, vectors)
         check_search(decoder, vectors, search, width, f"{name} at {size}")
-        tasks: dict[Contender, Callable[[], object]] = {
-            TEXTBOOK: partial(photo_by_photo, textbook_of(decoder), vectors, width)
+        tasks = {
+            contender: _task(contender, decoder, vectors, search, width)
+            for contender in setting.contenders
         }
-        for contender in setting.contenders[1:]:
-            tasks[contender] = partial(ours.searched, decoder, vectors, search, contender.precision)
         lengths = word_counts(ours.searched(decoder, vectors, search).tokens)
         works = {contender: search_work(size, lengths, contender.precision) for contender in tasks}
         with packed_weights(decoder):  # as for the batches of an evaluation and of bulk captioning
@@ -59,3 +66,26 @@ def _rows(setting: Setting, name: str, search: Search, width: int) -> Iterator[R
             works,
         )
         yield from blank_rows(name, str(size), "photos/s", setting.blank)
+
+
+def _task(
+    contender: Contender,
+    decoder: LSTMDecoder,
+    annotations: Float[Tensor, "B L D"],
+    search: Search,
+    width: int,
+) -> Callable[[], object]:
+    """One search of a contender, to be called as often as one likes."""
+    if contender in OURS:
+        return partial(ours.searched, decoder, annotations, search, contender.precision)
+    if contender in PEER:
+        its = PeerDecoder.of(decoder)
+        return partial(_peer_searched, its, annotations, width, contender.precision)
+    return partial(photo_by_photo, TextbookDecoder.of(decoder), annotations, width)
+
+
+def _peer_searched(
+    decoder: PeerDecoder, annotations: Float[Tensor, "B L D"], width: int, precision: str
+) -> peer_search.Found:
+    with ours.autocast(annotations.device, precision):
+        return peer_search.searched(decoder, annotations, width)

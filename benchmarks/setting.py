@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.machine import Machine
-from benchmarks.measure import OURS, TEXTBOOK, Contender
+from benchmarks.measure import OURS, PEER, TEXTBOOK, Contender
 from benchmarks.sizes import Size
 
 
@@ -32,11 +32,19 @@ class Setting:
     captions: int
 
     @property
+    def networks(self) -> Sequence[Size]:
+        """The sizes that differ in more than what becomes of annotation vectors."""
+        return [size for size in self.sizes if size.projection_dim is None]
+
+    @property
     def contenders(self) -> tuple[Contender, ...]:
-        """The textbook, and ours in each precision that the machine has."""
-        return (TEXTBOOK, *(one for one in OURS if self.machine.has(one.precision)))
+        """All that train and search, in each precision that the machine has."""
+        return tuple(one for one in _ALL if self.machine.has(one.precision))
 
     @property
     def blank(self) -> tuple[Contender, ...]:
-        """Ours in the precisions that the machine lacks, whose rows stay blank."""
-        return tuple(one for one in OURS if not self.machine.has(one.precision))
+        """Those in the precisions that the machine lacks, whose rows stay blank."""
+        return tuple(one for one in _ALL if not self.machine.has(one.precision))
+
+
+_ALL = (TEXTBOOK, *PEER, *OURS)

@@ -3,7 +3,7 @@
 Shapes: B photos, N captions per photo, L regions, D annotation width, S tokens from BOS to EOS.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Int
@@ -25,6 +25,8 @@ class Size:
         pixels: side of the image that the CNN sees.
         grid: side of the grid of regions; L is its square.
         annotation_dim: D.
+        projection_dim: W, width that annotation vectors are projected to; none where they are
+            taken as they are.
         hidden_dim: width of the LSTM, of the word embeddings and of the attention.
         vocab_size: V, special tokens included.
         photos: B.
@@ -35,6 +37,7 @@ class Size:
     pixels: int
     grid: int
     annotation_dim: int
+    projection_dim: int | None = None
     hidden_dim: int = 512
     vocab_size: int = 10_000
     photos: int = 32
@@ -45,12 +48,27 @@ class Size:
         """L."""
         return self.grid**2
 
+    @property
+    def width(self) -> int:
+        """W, of the annotation vectors that are attended."""
+        return self.projection_dim or self.annotation_dim
+
     def __str__(self) -> str:
-        return f"L = {self.regions}, D = {self.annotation_dim}"
+        projected = f" to {self.projection_dim}" if self.projection_dim else ""
+        return f"L = {self.regions}, D = {self.annotation_dim}{projected}"
 
 
-FULL = (Size("mobilenet_v2", 224, 7, 1280), Size("resnet101", 448, 14, 2048))
-QUICK = (Size("small", 32, 4, 196, hidden_dim=16, vocab_size=60, photos=3, captions=2),)
+def with_projection(size: Size, width: int) -> Size:
+    """The same size with annotation vectors projected to a width, as small data sets want them."""
+    return replace(size, projection_dim=width)
+
+
+RAW = (Size("mobilenet_v2", 224, 7, 1280), Size("resnet101", 448, 14, 2048))
+FULL = (*RAW, *(with_projection(size, 512) for size in RAW))
+"""The paper's raw annotation vectors, and those of the research repositories, projected to 512."""
+
+RAW_QUICK = Size("small", 32, 4, 196, hidden_dim=16, vocab_size=60, photos=3, captions=2)
+QUICK = (RAW_QUICK, with_projection(RAW_QUICK, 16))
 
 
 def annotations(size: Size, seed: int = 0) -> Float[Tensor, "B L D"]:
@@ -86,5 +104,7 @@ def random_decoder(size: Size, dropout: float = 0.5, seed: int = 0) -> LSTMDecod
             embedding_dim=size.hidden_dim,
             hidden_dim=size.hidden_dim,
             attention_dim=size.hidden_dim,
+            projection_dim=size.projection_dim,
             dropout=dropout,
+            annotation_dropout=dropout if size.projection_dim else 0.0,
         )

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from benchmarks.checkpoint import write_checkpoint
 from benchmarks.measure import Contender, interleaved
+from benchmarks.rows import Row, cost_rows
 from benchmarks.setting import Setting
-from benchmarks.table import Row, cost_rows
 from captioning.search import BeamSearch
 
 OURS, TORCH = Contender("ours"), Contender("import torch")
@@ -36,7 +36,7 @@ def start_rows(setting: Setting) -> Iterator[Row]:
         }
         seconds = interleaved(tasks, setting.rounds, setting.device)
     name = "cold start of captioning caption PHOTO"
-    yield from cost_rows(name, f"{size.backbone} at {size.pixels}", "s", seconds, TORCH)
+    yield from cost_rows(name, f"{size.backbone} at {size.pixels}", "s", seconds)
 
 
 def _python(*arguments: str) -> None:

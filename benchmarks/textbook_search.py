@@ -48,15 +48,15 @@ def beam_search(
         width: K.
         max_length: the most words of a caption, EOS included.
     """
-    annotations = annotations.expand(width, *annotations.shape)
-    hidden, cell = decoder.start(annotations)
+    projected = decoder.project(annotations).expand(width, -1, -1)
+    hidden, cell = decoder.start(projected)
     words = torch.full((width,), BOS, device=annotations.device)
     captions: list[list[int]] = [[] for _ in range(width)]
     totals = annotations.new_full((width,), float("-inf"))
     totals[0] = 0.0  # all beams are the same at first, so only one may branch
     scores = totals
     for length in range(max_length):
-        logits, _, hidden, cell = decoder.step(decoder.embedding(words), annotations, hidden, cell)
+        logits, _, hidden, cell = decoder.step(decoder.embedding(words), projected, hidden, cell)
         logits[:, [PAD, BOS, UNK]] = float("-inf")
         log_probs = F.log_softmax(logits, dim=1)
         if length == 0:

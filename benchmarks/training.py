@@ -5,12 +5,12 @@ from functools import partial
 
 import torch
 
-from benchmarks import ours, sizes, textbook
+from benchmarks import ours, peer, sizes, textbook
 from benchmarks.agreement import check_loss
-from benchmarks.measure import TEXTBOOK, Contender, interleaved
+from benchmarks.measure import OURS, PEER, Contender, interleaved
+from benchmarks.rows import Row, blank_rows, rate_rows
 from benchmarks.setting import Setting
 from benchmarks.sizes import Size
-from benchmarks.table import Row, blank_rows, rate_rows
 from benchmarks.work import training_work, word_counts
 from captioning.allocation import keep_freed_memory
 
@@ -19,7 +19,7 @@ def training_rows(setting: Setting) -> Iterator[Row]:
     """Captions per second at every size.
 
     Raises:
-        DisagreementError: the textbook's loss or gradients are not ours.
+        DisagreementError: another's loss or gradients are not ours.
     """
     keep_freed_memory()  # as trainings do; the textbook's gain from it too
     for size in setting.sizes:
@@ -50,12 +50,22 @@ def step(size: Size, contender: Contender, device: torch.device) -> Callable[[],
     """
     vectors, captions = sizes.annotations(size).to(device), sizes.tokens(size).to(device)
     decoder = sizes.random_decoder(size).to(device)
-    if contender != TEXTBOOK:
+    if contender in OURS:
         optimizer = torch.optim.AdamW(decoder.parameters(), fused=True)  # as CaptioningModule's
         return partial(
             ours.training_step, decoder, vectors, captions, optimizer, contender.precision
         )
-    other = textbook.textbook_of(decoder)
+    if contender in PEER:
+        its = peer.PeerDecoder.of(decoder)
+        return partial(
+            peer.training_step,
+            its,
+            vectors,
+            captions,
+            torch.optim.AdamW(its.parameters()),
+            ours.autocast(device, contender.precision),
+        )
+    other = textbook.TextbookDecoder.of(decoder)
     return partial(
         textbook.training_step,
         other,

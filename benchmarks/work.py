@@ -51,11 +51,14 @@ def training_work(size: Size, lengths: Int[Tensor, "B N"], precision: str) -> Wo
         precision: of the arithmetic; parameters and moments are in single precision.
     """
     words, steps = int(lengths.sum()), int(lengths.max())
-    once, per_word, contexts = _products(size, words)
+    projected = size.projection_dim is not None
+    projection, once, per_word, contexts = _products(size, words)
     # The gradient by the input and that by the weight cost as much as the product itself. What is
-    # made of annotation vectors has no gradient by these.
-    of_contexts = 3 if _has_fewer_regions(size, words) else 2
-    operations = 2 * once + words * (3 * per_word + of_contexts * contexts)
+    # made of annotation vectors has no gradient by these, unless parameters have projected them.
+    of_once = 3 if projected else 2
+    of_contexts = 3 if projected or _has_fewer_regions(size, words) else 2
+    operations = 2 * projection + of_once * once
+    operations += words * (3 * per_word + of_contexts * contexts)
     read = 2 * steps * _attended(size) * ITEM[precision]
     return Work(operations, read + (2 * ITEM[precision] + 7 * ITEM["fp32"]) * _parameters(size))
 
@@ -72,15 +75,33 @@ def search_work(size: Size, lengths: Int[Tensor, "B N"], precision: str) -> Work
         precision: of the arithmetic.
     """
     words, steps = int(lengths.sum()), int(lengths.max())
-    once, per_word, contexts = _products(size, words)
+    projection, once, per_word, contexts = _products(size, words)
     read = steps * (_attended(size) + _parameters(size)) * ITEM[precision]
-    return Work(once + words * (per_word + contexts), read)
+    return Work(projection + once + words * (per_word + contexts), read)
 
 
-def _products(size: Size, words: int) -> tuple[float, float, float]:
-    """Operations once for all photos, and for each word without and with its contexts alone."""
-    annotation, width = size.annotation_dim, size.hidden_dim
-    keys = 2 * size.photos * size.regions * annotation * width
+class _Products(NamedTuple):
+    """Operations of the products.
+
+    Attributes:
+        projection: of all annotation vectors to their width, once.
+        once: of what is linear in the annotation vectors, for all photos.
+        word: of a word without its context.
+        context: of a word's context alone.
+    """
+
+    projection: float
+    once: float
+    word: float
+    context: float
+
+
+def _products(size: Size, words: int) -> _Products:
+    """What has to be multiplied; what is linear in a context is where it is less."""
+    annotation, width = size.width, size.hidden_dim
+    vectors = size.photos * size.regions
+    projection = 2 * vectors * size.annotation_dim * (size.projection_dim or 0)
+    keys = 2 * vectors * annotation * width
     states = 2 * size.photos * annotation * 2 * width
     queries = 2 * width * width
     energies = 2 * size.regions * width
@@ -88,11 +109,12 @@ def _products(size: Size, words: int) -> tuple[float, float, float]:
     deep = 2 * width * width
     vocabulary = 2 * width * size.vocab_size
     once, per_word = keys + states, queries + energies + gates + deep + vocabulary
-    projected = 5 * width  # what is linear in a context: four gates and the deep output
+    linear = 5 * width  # in a context: four gates and the deep output
     if _has_fewer_regions(size, words):
-        once += 2 * size.photos * size.regions * annotation * projected
-        return once, per_word, 2 * size.regions * projected
-    return once, per_word + 2 * annotation * projected, 2 * size.regions * annotation
+        once += 2 * vectors * annotation * linear
+        return _Products(projection, once, per_word, 2 * size.regions * linear)
+    per_word += 2 * annotation * linear
+    return _Products(projection, once, per_word, 2 * size.regions * annotation)
 
 
 def _has_fewer_regions(size: Size, words: int) -> bool:
@@ -101,13 +123,14 @@ def _has_fewer_regions(size: Size, words: int) -> bool:
 
 def _attended(size: Size) -> float:
     """Numbers in the annotation vectors and keys of all photos."""
-    return size.photos * size.regions * (size.annotation_dim + size.hidden_dim)
+    return size.photos * size.regions * (size.width + size.hidden_dim)
 
 
 def _parameters(size: Size) -> float:
     """Parameters but for the word embeddings, of which few are read, and the biases."""
-    annotation, width = size.annotation_dim, size.hidden_dim
+    annotation, width = size.width, size.hidden_dim
+    projection = size.annotation_dim * (size.projection_dim or 0)
     attention = annotation * width + width * width
     gates = 4 * width * (2 * width + annotation)
     output = width * (width + annotation) + width * size.vocab_size
-    return attention + 2 * annotation * width + gates + output
+    return projection + attention + 2 * annotation * width + gates + output

@@ -1,45 +1,84 @@
 import dataclasses
-import json
-import os
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks import sizes, textbook
-from benchmarks.agreement import DisagreementError, check_exactly, check_search, compare
+from benchmarks import sizes
+from benchmarks.agreement import (
+    DisagreementError,
+    check_exactly,
+    check_loss,
+    check_search,
+    compare,
+)
 from benchmarks.endings import ending_decoder
-from benchmarks.machine import Machine, measured_machine
-from benchmarks.measure import OURS, TEXTBOOK, Contender, interleaved
+from benchmarks.machine import measured_machine
+from benchmarks.measure import PEER, TEXTBOOK, Contender, interleaved
 from benchmarks.memory import CLEAR, peak_of_a_process
 from benchmarks.ours import searched
+from benchmarks.peer import PeerDecoder, Prepared, State
+from benchmarks.peer_search import beam_search
+from benchmarks.rivals import RIVALS, Rival
 from benchmarks.setting import Setting
-from benchmarks.table import cost_rows, markdown, rate_rows
-from benchmarks.training import training_rows
+from benchmarks.sizes import Size
+from benchmarks.textbook import TextbookDecoder
 from benchmarks.work import search_work, training_work, word_counts
 from captioning.data.vocabulary import PAD
 from captioning.kernels import accelerated
 from captioning.kernels.active_rows import MULTIPLE
 from captioning.search import BeamSearch, Greedy
 
-ROOT = Path(__file__).parents[1]
 CPU = torch.device("cpu")
-[SIZE] = sizes.QUICK
+SIZE = sizes.RAW_QUICK
 
 
-def test_the_textbook_computes_what_we_compute() -> None:
+def test_textbook_and_peer_compute_what_we_compute() -> None:
     check_exactly(CPU)  # raises otherwise: loss, all gradients, captions and scores
 
 
-def test_a_textbook_that_searches_otherwise_is_refused() -> None:
+@pytest.mark.parametrize("rival", RIVALS, ids=lambda rival: rival.name)
+def test_another_that_searches_otherwise_is_refused(rival: Rival) -> None:
     vectors = sizes.annotations(SIZE).double()
     decoder = ending_decoder(SIZE, vectors)
-    with pytest.raises(DisagreementError, match="beam search"):
-        check_search(decoder, vectors, BeamSearch(3, length_penalty=0.0), 3, "beam search")
+    other_search = BeamSearch(3, length_penalty=0.0)
+    with pytest.raises(DisagreementError, match=f"{rival.name}.* of beam search"):
+        check_search(decoder, vectors, other_search, 3, "beam search", [rival])
+
+
+@pytest.mark.parametrize("rival", RIVALS, ids=lambda rival: rival.name)
+def test_another_that_learns_otherwise_is_refused(rival: Rival) -> None:
+    def more_every_time(decoder: nn.Module, vectors: Tensor, tokens: Tensor) -> Tensor:
+        loss = rival.loss(decoder, vectors, tokens)
+        return loss + 1e-3 * (loss - loss.detach())  # the same loss, other gradients
+
+    other = dataclasses.replace(rival, loss=more_every_time)
+    with pytest.raises(DisagreementError, match=f"{rival.name}'s gradient of"):
+        check_loss(SIZE, CPU, torch.float64, [other])
+
+
+def test_the_peer_projects_keys_once_and_searches_all_photos_at_once() -> None:
+    class Counting(PeerDecoder):
+        prepared, stepped = 0, 0
+
+        def prepare(self, annotations: Float[Tensor, "B L D"]) -> Prepared:
+            self.prepared += 1
+            return super().prepare(annotations)
+
+        def step(
+            self, words: Int[Tensor, "C"], prepared: Prepared, state: State
+        ) -> tuple[Float[Tensor, "C V"], Float[Tensor, "C L"], State]:
+            self.stepped += 1
+            return super().step(words, prepared, state)
+
+    vectors = sizes.annotations(SIZE)
+    decoder = Counting.of(ending_decoder(SIZE, vectors))
+    found = beam_search(decoder, vectors, 3)
+    assert decoder.prepared == 1
+    assert decoder.stepped == found.tokens.shape[2]
 
 
 def test_what_is_not_a_number_agrees_with_nothing() -> None:
@@ -67,10 +106,13 @@ def test_captions_of_the_searches_end_about_when_those_of_people_do() -> None:
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_the_needed_arithmetic_is_what_pytorch_counts_for_one_word(training: bool) -> None:
+@pytest.mark.parametrize("size", sizes.QUICK, ids=str)
+def test_the_needed_arithmetic_is_what_pytorch_counts_for_one_word(
+    size: Size, training: bool
+) -> None:
     # With one caption of one word per photo the textbook projects the keys once, too.
-    size = dataclasses.replace(SIZE, captions=1)
-    decoder = textbook.textbook_of(sizes.random_decoder(size))
+    size = dataclasses.replace(size, captions=1)
+    decoder = TextbookDecoder.of(sizes.random_decoder(size))
     tokens = torch.full((size.photos, 1), 5)
     lengths = torch.ones(size.photos, 1, dtype=torch.long)
     counter = FlopCounterMode(display=False)
@@ -80,12 +122,14 @@ def test_the_needed_arithmetic_is_what_pytorch_counts_for_one_word(training: boo
             logits.sum().backward()
     work = (training_work if training else search_work)(size, lengths, "fp32")
     # The textbook multiplies annotation vectors by their weights number by number, uncounted.
-    contexts = 2 * size.photos * size.regions * size.annotation_dim
-    assert counter.get_total_flops() == work.operations - (1 + training) * contexts
+    contexts = 2 * size.photos * size.regions * size.width
+    backward = training * (2 if size.projection_dim else 1)  # gradients of both factors, or of one
+    assert counter.get_total_flops() == work.operations - (1 + backward) * contexts
 
 
-def test_of_fewer_regions_than_words_what_is_linear_in_contexts_is_needed_once() -> None:
-    size = dataclasses.replace(SIZE, captions=MULTIPLE)
+@pytest.mark.parametrize("size", sizes.QUICK, ids=str)
+def test_of_fewer_regions_than_words_what_is_linear_in_contexts_is_needed_once(size: Size) -> None:
+    size = dataclasses.replace(size, captions=MULTIPLE)
     decoder = sizes.random_decoder(size).double().eval()
     lengths = torch.full((size.photos, MULTIPLE), 12)
     assert size.photos * size.regions < lengths.sum()
@@ -111,24 +155,6 @@ def test_contenders_take_turns_whose_second_time_counts(monkeypatch: pytest.Monk
     assert [len(values) for values in seconds.values()] == [2, 2]
 
 
-def test_a_ratio_above_one_is_better_for_rates_and_for_costs() -> None:
-    seconds = {TEXTBOOK: [1.0, 2.0, 4.0], OURS[0]: [0.5, 0.25, 1.0]}
-    [_, rate] = rate_rows("step", "", "captions/s", seconds, 10)
-    [_, cost] = cost_rows("step", "", "s", seconds)
-    assert (rate.figure.median, rate.figure.least, rate.figure.most) == (20, 10, 40)
-    assert rate.ratio == cost.ratio == 4
-    assert "| 20.0 captions/s | 10.0 to 40.0 | 4.00  |" in markdown([rate])
-
-
-def test_a_precision_that_the_machine_lacks_is_a_blank_row() -> None:
-    products = {"fp32": {"torch.mm": 1e9}, "bf16": {}}
-    machine = Machine("a processor", 1, "2.0", "3.11", "today", products, copy=1e9)
-    setting = Setting([SIZE], CPU, 1, machine, photos=[], captions=10)
-    rows = [row for row in training_rows(setting) if row.contender == "ours, bf16"]
-    assert [row.figure for row in rows] == [None]
-    assert markdown(rows).splitlines()[-1].replace(" ", "").endswith("|ours,bf16||||||")
-
-
 def test_a_product_that_this_processor_lacks_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def lacking(*_: object) -> None:
         raise RuntimeError("could not create a primitive descriptor")
@@ -137,39 +163,18 @@ def test_a_product_that_this_processor_lacks_is_left_out(monkeypatch: pytest.Mon
     assert set(measured_machine(CPU, side=8, copied=64).products["fp32"]) == {"torch.mm"}
 
 
+def test_a_product_that_this_pytorch_lacks_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.ops, "mkldnn", object())  # an operator of a private name may go
+    assert set(measured_machine(CPU, side=8, copied=64).products["fp32"]) == {"torch.mm"}
+
+
 @pytest.mark.skipif(not CLEAR.exists(), reason="a process's peak is known on Linux only")
-def test_the_peak_of_a_training_step_holds_gradients_and_moments() -> None:
+@pytest.mark.parametrize("contender", [TEXTBOOK, PEER[0]], ids=str)
+def test_the_peak_of_a_training_step_holds_gradients_and_moments(contender: Contender) -> None:
     size = dataclasses.replace(SIZE, hidden_dim=256, vocab_size=20_000)
     parameters = sum(part.numel() for part in sizes.random_decoder(size).parameters())
-    peak = peak_of_a_process(size, TEXTBOOK, CPU)
+    peak = peak_of_a_process(size, contender, CPU)
     assert 3 * 4 * parameters <= peak <= 6 * 4 * parameters  # of four bytes each
-
-
-@pytest.mark.parametrize(
-    ("rows", "processor"),
-    [
-        ("training,greedy,beam,end-to-end,encoding,reading", {}),
-        ("training,beam", {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}),
-    ],
-    ids=["as it is", "with AVX2 only"],
-)
-def test_the_script_prints_a_table_and_writes_the_same_as_json(
-    rows: str, processor: dict[str, str], tmp_path: Path
-) -> None:
-    options = ["--quick", "--rounds", "1", "--rows", rows, "--json", str(tmp_path / "figures.json")]
-    finished = subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / "benchmark.py"), *options],
-        check=True,
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=os.environ | processor,
-    )
-    written = json.loads((tmp_path / "figures.json").read_text())
-    names = {row["name"] for row in written["rows"]}
-    assert len(names) == len(rows.split(","))
-    assert all(f"| {name} " in finished.stdout for name in names)
-    assert {"processor", "threads", "torch", "date", "copy"} <= written["machine"].keys()
 
 
 def test_captions_are_scored_without_java_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,14 +183,6 @@ def test_captions_are_scored_without_java_too(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("PATH", "")
     machine = measured_machine(CPU, side=8, copied=64)
     rows = list(scoring_rows(Setting([SIZE], CPU, 1, machine, photos=[], captions=10)))
-    ours = [row.name for row in rows if row.contender == "ours"]
+    ours = [row.name for row in rows if row.implementation == "ours"]
     assert ours == ["BLEU, ROUGE-L and CIDEr of words", "BLEU, ROUGE-L and CIDEr of captions"]
-    assert {row.name for row in rows if row.contender != "ours"} <= {ours[0]}
-
-
-def test_an_unknown_row_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    from benchmarks.program import main
-
-    with pytest.raises(SystemExit):
-        main(["--rows", "training,speed"])
-    assert "no row 'speed'" in capsys.readouterr().err
+    assert {row.name for row in rows if row.implementation != "ours"} <= {ours[0]}
