@@ -1,11 +1,8 @@
 """The pages on classes of a user's own: their code and their commands run as they stand there."""
 
 import csv
-import re
-import shlex
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,20 +10,9 @@ import pytest
 from captioning.cli import main
 from captioning.data.records import Record
 from captioning.metrics import registry
+from tests.docs.pages import DOCS, run_page
 
-PAGES = sorted((Path(__file__).parents[2] / "docs" / "extending").glob("*.md"))
-
-
-def blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
-
-
-def commands(page: Path) -> Iterator[list[str]]:
-    for block in blocks(page, "bash"):
-        for line in block.replace("\\\n", " ").splitlines():
-            name, *arguments = shlex.split(line)
-            assert name == "captioning"
-            yield arguments
+PAGES = sorted((DOCS / "extending").glob("*.md"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
@@ -44,17 +30,13 @@ def test_a_page_runs_from_top_to_bottom(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(registry, "METRICS", registry.METRICS[:])
-    for block in blocks(page, "python"):
-        name = block.removeprefix("# ").partition("\n")[0]
-        Path(name).write_text(block)
     shutil.copy(shapes_records[0].image, "photo.jpg")
     shutil.copytree(shapes_data, "data/shapes")
     Path("configs").mkdir()
     shutil.copy(tiny_config, "configs/shapes.yaml")
     Path("runs/shapes").mkdir(parents=True)
     shutil.copy(checkpoint, "runs/shapes/best.ckpt")
-    ran = [arguments for arguments in commands(page) if main(arguments) == 0]
-    assert ran == list(commands(page))
+    ran = run_page(page)
     assert {arguments[0] for arguments in ran} >= (
         {"train", "evaluate", "score"} if page.stem == "metric" else {"train", "caption", "ground"}
     )
