@@ -1,7 +1,7 @@
 """Show, Attend and Tell: captions for photos, and where the model looked for every word.
 
 `captioning.load(checkpoint)` gives a `Captioner`, whose captions a notebook shows as interactive
-views; importing this package imports nothing heavy.
+views. Importing this package is cheap: torch is imported with the first use of `load`.
 """
 
 import sys
@@ -14,7 +14,7 @@ __all__ = ["load"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import `load`, and torch with it, when it is first asked for."""
+    """Import `load`, and torch with it, on first use."""
     if name != "load":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from captioning.captioner import load

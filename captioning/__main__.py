@@ -1,4 +1,4 @@
-"""`python -m captioning` is `captioning`: the command, from its first import to its exit code."""
+"""Runs the command `captioning`, also as `python -m captioning`."""
 
 import signal
 import sys
@@ -8,7 +8,7 @@ from captioning.errors import INTERRUPTED
 
 
 def main() -> int:
-    """Run the command of this process; an interrupt is one line from the very beginning."""
+    """Run the command of this process; interrupts are one line, even during imports."""
     interrupts: list[int] = []
 
     def interrupt(number: int, frame: FrameType | None) -> None:
@@ -21,7 +21,7 @@ def main() -> int:
 
         return run()
     except (KeyboardInterrupt, Exception) as error:
-        # Interrupted imports of compiled modules raise whatever they like.
+        # Interrupted imports of compiled modules may raise anything.
         if not interrupts and not isinstance(error, KeyboardInterrupt):
             raise
         print("captioning: interrupted", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Parts that a checkpoint can build again from plain values."""
+"""Parts of a model that checkpoints store as plain values and rebuild."""
 
 import inspect
 from typing import Any
@@ -13,17 +13,17 @@ PACKAGE = "captioning"
 
 
 class UnknownClassError(InputError):
-    """A config names a class that is not known here, or could mean several."""
+    """A config names an unknown or ambiguous class."""
 
 
 class Configurable(Checked):
-    """A part of the model that remembers the plain arguments it was made with.
+    """A part of the model that remembers the plain arguments of its constructor.
 
-    Its `config` is a dict of plain values that survives `torch.load(weights_only=True)`, and
-    `build` makes the same part of it. A class takes part by inheriting from this one; only such
-    classes can be built, so a foreign checkpoint cannot call anything else. The config names the
-    class by its module too, so that classes of one name in two modules are never taken for each
-    other. A class that is defined again in its own module, such as a notebook's, replaces itself.
+    Its `config` is a dict of plain values that `torch.load(weights_only=True)` accepts, and `build`
+    makes the same part from it. Only subclasses can be built, so a foreign checkpoint cannot call
+    anything else. The config names the class with its module, so that classes of one name in two
+    modules are never confused. A class that is redefined in its own module, such as in a notebook,
+    replaces the earlier definition.
     """
 
     config: dict[str, Any]
@@ -33,7 +33,7 @@ class Configurable(Checked):
         _KINDS[full_name(cls)] = cls
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "Configurable":
-        """Record the arguments; copying and unpickling call this without any.
+        """Record the arguments; copying and unpickling pass none.
 
         Raises:
             InputError: an argument is of another type or out of its range.
@@ -42,7 +42,7 @@ class Configurable(Checked):
         bound = inspect.signature(cls.__init__).bind_partial(part, *args, **kwargs)
         bound.apply_defaults()
         given = dict(list(bound.arguments.items())[1:])
-        for parameter in bound.signature.parameters.values():  # *args of an __init__ have no names
+        for parameter in bound.signature.parameters.values():  # positional *args have no names
             if parameter.kind is parameter.VAR_POSITIONAL:
                 del given[parameter.name]
             elif parameter.kind is parameter.VAR_KEYWORD:
@@ -53,22 +53,22 @@ class Configurable(Checked):
 
 
 def full_name(kind: type) -> str:
-    """A class by its module and name."""
+    """The name of a class with its module."""
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def bare_name(full: str) -> str:
-    """The name of a class without its module, such as older checkpoints hold."""
+    """The name of a class without its module, as in older checkpoints."""
     return full.rpartition(".")[2]
 
 
 def _plain(value: Any) -> Any:
-    """A class among the arguments is kept by its name."""
+    """An argument as a plain value; classes become their names."""
     return {"class_name": full_name(value)} if isinstance(value, type) else value
 
 
 def _kind(name: Any) -> type[Configurable]:
-    """The class of a name; of an older checkpoint also without its module, or with an old one."""
+    """The class of this name; older checkpoints may omit its module, or name a former one."""
     if isinstance(name, str) and name in _KINDS:
         return _KINDS[name]
     module, _, bare = name.rpartition(".") if isinstance(name, str) else ("", "", "")

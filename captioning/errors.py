@@ -1,4 +1,4 @@
-"""The exceptions that mean: the input is wrong, not the program."""
+"""Exceptions for bad input, as opposed to faults of the program."""
 
 import errno
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from captioning.terminal import printable
 
 INTERRUPTED = 130
-"""The exit code that shells give a program that Ctrl-C has ended."""
+"""The exit code that shells use for a program ended by Ctrl-C."""
 
 REMEDIES = {
     errno.ENOSPC: "free some space or choose another place",
@@ -24,17 +24,17 @@ REMEDIES = {
     errno.ENFILE: "close other programs",
     errno.EIO: "check the disk",
 }
-"""What to do about an operating-system error."""
+"""The remedy of each operating-system error."""
 
 
 class InputError(Exception):
-    """Bad input, told in one line that names the input and the remedy.
+    """Bad input; its message is one line that names the input and the remedy.
 
-    The command line prints the message alone and ends with exit code 1; no traceback is shown.
+    The command line prints only the message, without a traceback, and exits with code 1.
 
     Args:
-        message: becomes one line of printable text, whatever the names in it hold. What a
-            DataLoader has wrapped in its worker's traceback is taken out of it again.
+        message: converted to one line of printable text. A message that a DataLoader has wrapped
+            in its worker's traceback is extracted from it.
     """
 
     def __init__(self, message: object = "") -> None:
@@ -45,7 +45,7 @@ class InputError(Exception):
 
 
 class UsageError(InputError):
-    """Options that a command does not have or cannot understand; exit code 2."""
+    """Unknown or invalid options of a command; exit code 2."""
 
 
 def as_input_error(
@@ -54,9 +54,9 @@ def as_input_error(
     """An operating-system error as one line with the path and the remedy.
 
     Args:
-        error: what the operating system said.
-        path: what was read or written; the path that the error names if none.
-        trouble: what cannot be done with it, such as "cannot be written".
+        error: the operating system's error.
+        path: the file that was read or written; the error's own path if none.
+        trouble: what failed, such as "cannot be written".
     """
     named = path if path is not None else error.filename
     reason = error.strerror or " ".join(str(error).split()) or type(error).__name__

@@ -1,4 +1,4 @@
-"""Files that are either whole or not there."""
+"""Atomic writing of files."""
 
 import glob
 import json
@@ -19,10 +19,10 @@ from captioning.errors import InputError, as_input_error
 def written_whole(path: str | Path) -> Iterator[Path]:
     """A temporary path, renamed to `path` when the block ends without an error.
 
-    It lies beside `path`, whose parent folder is made if need be. After an error `path` is as it
-    was before. The temporary name ends like `path`, since many writers choose the format by it.
-    Where `path` is a symbolic link, the file that it leads to is replaced; where it is a device or
-    a pipe, such as /dev/stdout, the content is written to it when the block has ended.
+    It lies beside `path`, whose parent folder is made if need be. After an error, `path` is
+    unchanged. The temporary name has the suffix of `path`, since many writers choose the format by
+    it. If `path` is a symbolic link, its target is replaced; if it is a device or a pipe, such as
+    /dev/stdout, the content is written to it after the block.
 
     Raises:
         InputError: the folder or the file cannot be written to, or `path` is a folder itself.
@@ -44,7 +44,7 @@ def written_whole(path: str | Path) -> Iterator[Path]:
             temporary.replace(path.resolve())
     except OSError as error:
         if temporary and error.filename not in (None, str(temporary), str(path)):
-            raise  # of another file that the block reads
+            raise  # an error of another file, which the block reads
         raise as_input_error(error, path, "cannot be written") from None
     finally:
         if temporary:
@@ -52,14 +52,14 @@ def written_whole(path: str | Path) -> Iterator[Path]:
 
 
 def remove_unfinished(path: str | Path) -> None:
-    """Remove what killed processes have left of writing `path`, which nobody is writing now."""
+    """Remove temporary files of `path` that killed processes left; nobody may be writing it."""
     path = Path(path)
     for file in path.parent.glob(glob.escape(_prefix(path)) + "*" + glob.escape(path.suffix)):
         file.unlink(missing_ok=True)
 
 
 def _temporary(path: Path, folder: Path | None) -> Path:
-    """A new file in the folder, which is made if need be; in the system's own if none is given."""
+    """A new file in the folder, which is made if need be; in the system's temporary one if none."""
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=folder, prefix=_prefix(path), suffix=path.suffix)
@@ -68,24 +68,24 @@ def _temporary(path: Path, folder: Path | None) -> Path:
 
 
 def _prefix(path: Path) -> str:
-    """How temporary names begin; cut, as a name that is long enough itself must get one too."""
+    """The prefix of temporary names, cut so that even the longest file names can have one."""
     return f".{path.stem[:32]}."
 
 
 def _is_stream(path: Path) -> bool:
-    """Whether nothing may be renamed over `path`: a device, a pipe, a file that is our output."""
+    """Whether `path` must not be replaced: a device, a pipe, or a file that is our output."""
     try:
-        there = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return False
-    return not stat.S_ISREG(there.st_mode) or _descriptor(there) is not None
+    return not stat.S_ISREG(status.st_mode) or _descriptor(status) is not None
 
 
-def _descriptor(there: os.stat_result) -> int | None:
-    """Our standard output or error, where that is the same file."""
+def _descriptor(status: os.stat_result) -> int | None:
+    """The descriptor of our standard output or error, if it is the same file."""
     for descriptor in (1, 2):
         try:
-            if os.path.samestat(there, os.fstat(descriptor)):
+            if os.path.samestat(status, os.fstat(descriptor)):
                 return descriptor
         except OSError:  # closed
             continue
@@ -97,7 +97,7 @@ def _copy_to_stream(content: Path, stream: Path) -> None:
     descriptor = _descriptor(stream.stat())
     if descriptor is None:
         target = os.open(stream, os.O_WRONLY)
-    else:  # after what was printed before
+    else:  # keeps the order with earlier prints
         for output in filter(None, (sys.stdout, sys.stderr)):
             output.flush()
         target = os.dup(descriptor)
@@ -106,10 +106,10 @@ def _copy_to_stream(content: Path, stream: Path) -> None:
 
 
 def made_folder(path: str | Path) -> Path:
-    """The folder, made if need be, to which files can be written.
+    """A writable folder, made if need be.
 
     Raises:
-        InputError: it cannot be made or written to.
+        InputError: the folder cannot be made or written to.
     """
     path = Path(path)
     try:
@@ -117,14 +117,14 @@ def made_folder(path: str | Path) -> Path:
         with tempfile.TemporaryFile(dir=path):
             return path
     except OSError as error:
-        raise as_input_error(error, path, "no folder that can be written to") from None
+        raise as_input_error(error, path, "not a writable folder") from None
 
 
 def write_json(path: str | Path, value: Any) -> None:
-    """Write `value` as indented UTF-8 JSON, whole or not at all."""
+    """Write `value` as indented UTF-8 JSON, atomically."""
     with written_whole(path) as temporary:
         temporary.write_text(
             json.dumps(value, ensure_ascii=False, indent=1) + "\n",
             encoding="utf-8",
-            errors="backslashreplace",  # what is no UTF-8 in a file name, as JSON escapes it
+            errors="backslashreplace",  # bytes of file names that are not UTF-8
         )

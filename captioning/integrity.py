@@ -1,4 +1,4 @@
-"""Whether a file of tensors is whole, and its tensors are those that a model needs."""
+"""Checks that a file of tensors is undamaged, and that its tensors fit a model."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from captioning.untrusted import opened
 
 
 class DamagedError(InputError):
-    """A file is not as it was written."""
+    """A file has changed since it was written."""
 
 
 STORAGE = re.compile(r".*/data/[0-9]+")
@@ -25,15 +25,15 @@ STORAGE = re.compile(r".*/data/[0-9]+")
 
 
 def check_archive(path: Path, whole: bool = False) -> None:
-    """Look for damage of a file that `torch.save` wrote.
+    """Check a file of `torch.save` for damage.
 
     Args:
         path: the file.
-        whole: read all of it, tensors too; otherwise all but these, which are by far the most.
+        whole: whether to read the tensors, too, which are by far the largest part.
 
     Raises:
-        InputError: it is no regular file, or cannot be read; a `DamagedError` if it is not as it
-            was written.
+        InputError: it is not a regular file, or cannot be read.
+        DamagedError: it has changed since it was written.
     """
     try:
         with opened(path) as file, zipfile.ZipFile(file) as archive:
@@ -52,7 +52,7 @@ def check_archive(path: Path, whole: bool = False) -> None:
 
 
 def check_tensors(path: Path, found: Any, wanted: Mapping[str, Tensor]) -> None:
-    """Compare tensors from a file with those that are to take their values.
+    """Compare tensors from a file with the model's tensors that will take their values.
 
     Args:
         path: the file, for messages.
@@ -60,17 +60,17 @@ def check_tensors(path: Path, found: Any, wanted: Mapping[str, Tensor]) -> None:
         wanted: the model's.
 
     Raises:
-        InputError: names, shapes or kinds of numbers differ, or numbers are not finite.
+        InputError: names, shapes or dtypes differ, or numbers are not finite.
     """
     check_shapes(path, found, wanted)
     check_finite(path, found)
 
 
 def check_finite(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Refuse infinite numbers, and those that are none.
+    """Refuse infinities and NaN.
 
     Raises:
-        InputError: there are some.
+        InputError: a tensor holds some.
     """
     for name, value in tensors.items():
         if not _is_finite(value):
@@ -81,10 +81,10 @@ def check_finite(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def check_shapes(path: Path, found: Any, wanted: Mapping[str, Tensor]) -> None:
-    """The same without a look at the numbers; the model's tensors may be on the device "meta".
+    """As `check_tensors`, without reading values; `wanted` may be on the device "meta".
 
     Raises:
-        InputError: names, shapes or kinds of numbers differ.
+        InputError: names, shapes or dtypes differ.
     """
     if not isinstance(found, dict):
         raise InputError(f"{path}: holds no tensors by name; give one that a training wrote")
@@ -98,7 +98,7 @@ def check_shapes(path: Path, found: Any, wanted: Mapping[str, Tensor]) -> None:
 
 
 def _misfit(found: Any, wanted: Tensor) -> str | None:
-    """Why a tensor cannot take the other one's values."""
+    """The reason why a value does not fit a tensor; None if it fits."""
     if not isinstance(found, Tensor) or found.layout != torch.strided or found.is_quantized:
         return "is no plain tensor"
     if found.device.type != "cpu":
@@ -114,10 +114,10 @@ def _misfit(found: Any, wanted: Tensor) -> str | None:
 
 
 def checksum(config: Any, tensors: Mapping[str, Tensor]) -> int:
-    """A number that differs where a config or a tensor does.
+    """A checksum of a config and tensors.
 
-    CRC-32 finds what copying and disks do to a file, at 1.1 GB/s where BLAKE2 and SHA-256 reached
-    0.3 and 0.5; against somebody who may change the file no checksum within it helps.
+    CRC-32 detects damage by copying and disks, at 1.1 GB/s where BLAKE2 and SHA-256 reached 0.3 and
+    0.5. No checksum within a file protects against somebody who may change it.
 
     Args:
         config: plain values.
@@ -126,7 +126,7 @@ def checksum(config: Any, tensors: Mapping[str, Tensor]) -> int:
     value = zlib.crc32(json.dumps(config, default=repr).encode())
     for name, tensor in sorted(tensors.items()):
         said = f"{name} {tensor.dtype} {list(tensor.shape)} {tensor.stride()}"
-        # Among the names are paths, whose bytes need be no UTF-8.
+        # Names may contain paths, whose bytes need not be UTF-8.
         named = zlib.crc32(said.encode(errors="surrogatepass"), value)
         value = zlib.crc32(_bytes(tensor), named)
     return value
@@ -151,7 +151,7 @@ def checksum_of(value: Any) -> int:
 
 
 def _bytes(tensor: Tensor) -> memoryview:
-    """The numbers in the order in which they lie in memory, so that none is copied."""
+    """The numbers in memory order, without a copy."""
     by_stride = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
     numbers = tensor.detach().cpu().permute(by_stride).reshape(-1)
     return numbers.view(torch.uint8).numpy().data

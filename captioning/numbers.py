@@ -1,9 +1,9 @@
-"""Which numbers make sense: one range for the command line, configurations, Python and checkpoints.
+"""Ranges of numbers, shared by the command line, configurations, Python and checkpoints.
 
-A constructor says in its signature what it takes, such as ``width: BeamWidth``. A class that
-inherits from `Checked` refuses all else, whoever calls it; `option` gives argparse the same range,
-and `captioning.training.ranges` names the key of a configuration whose value is out of it. The
-ranges are wide: they leave out what cannot work, what fills the memory, and what never ends.
+A constructor declares ranges in its signature, such as ``width: BeamWidth``. A class that inherits
+from `Checked` enforces them in every call; `option` gives argparse the same range, and
+`captioning.training.ranges` names the key of a configuration whose value is out of range. The
+ranges are wide: they exclude values that cannot work, that fill the memory, or that never end.
 """
 
 import argparse
@@ -18,18 +18,18 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from captioning.errors import InputError
 
 LONGEST = 40
-"""Characters of a wrong value that a message repeats."""
+"""The most characters of a wrong value that a message repeats."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """The least and the greatest number that make sense, both finite.
+    """A finite range of numbers.
 
     Attributes:
-        least: the smallest one.
-        most: the largest one.
-        above: the least number is itself too small.
-        below: the greatest number is itself too large.
+        least: the lower bound.
+        most: the upper bound.
+        above: whether the lower bound is excluded.
+        below: whether the upper bound is excluded.
     """
 
     least: int | float
@@ -38,7 +38,7 @@ class Range:
     below: bool = False
 
     def __contains__(self, number: Any) -> bool:
-        """False for what is not a number, too: it compares with nothing."""
+        """Whether a number is in the range; NaN never is."""
         is_inside = self.least <= number <= self.most
         is_edge = (self.above and number == self.least) or (self.below and number == self.most)
         return bool(is_inside and not is_edge)
@@ -105,7 +105,7 @@ class Checked:
     """A class whose constructor takes only values of the types and ranges in its signature."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Check the arguments, before the constructor sees them.
+        """Check the arguments before the constructor runs.
 
         Raises:
             InputError: an argument is of another type or out of its range.
@@ -119,8 +119,8 @@ def check(name: str, function: Callable[..., Any], given: Mapping[str, Any]) -> 
     """Compare the arguments of a call with the signature of a function.
 
     Args:
-        name: what a message calls the function.
-        function: whose parameters are annotated.
+        name: the function's name in messages.
+        function: the function, with annotated parameters.
         given: arguments by the names of the parameters.
 
     Raises:
@@ -136,7 +136,7 @@ def hints(function: Callable[..., Any]) -> dict[str, Any]:
     """The annotations of a function's parameters, ranges included."""
     try:
         found = get_type_hints(function, include_extras=True)
-    except NameError:  # names that only a type checker sees; nothing is known of the types then
+    except NameError:  # annotations that only a type checker can resolve
         return {}
     parameters = inspect.signature(function).parameters.values()
     many = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -144,7 +144,7 @@ def hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def unmet_requirement(hint: Any, value: Any) -> str | None:
-    """What was expected instead of `value`; none where it fits, or nothing is known of `hint`.
+    """A description of the expected value; none if `value` fits or `hint` is not checked.
 
     Args:
         hint: an annotation.
@@ -180,21 +180,21 @@ _PLAIN: dict[Any, tuple[type, str]] = {
     str: (str, "a text"),
     type(None): (type(None), "none"),
 }
-"""The types that are checked, and what people call them."""
+"""The types that are checked, with their names in messages."""
 
 
 def shown(value: object) -> str:
-    """A value as a message repeats it: short, and in one line."""
+    """A value as messages show it: short, in one line."""
     try:
         text = repr(value)
-    except ValueError:  # Python writes no integers of more than some thousand digits
+    except ValueError:  # Python refuses to print integers of thousands of digits
         return "a number of thousands of digits"
     text = " ".join(text.split())
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
 def option(hint: Any) -> Callable[[str], Any]:
-    """What argparse reads an option by whose value is of such an annotation.
+    """An argparse type that parses and checks a number.
 
     Args:
         hint: a number's type and range, such as `BeamWidth`.

@@ -11,27 +11,27 @@ from typing import Any, BinaryIO
 from captioning.errors import InputError
 
 MAX_BYTES = 2 * 1024**3
-"""Of a data set's file. COCO's largest, instances_train2017.json, has 450 MB."""
+"""The most bytes of a data set's file. COCO's largest, instances_train2017.json, has 450 MB."""
 
 MAX_YAML_BYTES = 2**20
-"""Of a configuration. Those of configs/ have two kilobytes."""
+"""The most characters of a configuration. Those of configs/ have two thousand."""
 
 MAX_YAML_VALUES = 10_000
-"""In a configuration, each counted as often as aliases repeat it."""
+"""The most values in a configuration, with aliases expanded."""
 
 MAX_DEPTH = 100
-"""Brackets within brackets of a configuration, which needs ten. JSON's are bounded by Python."""
+"""The deepest nesting of a configuration, which needs about ten. Python limits JSON's nesting."""
 
 MAX_DIGITS = 100
-"""Of a whole number: more than any id has, and few enough that the number fits into a float."""
+"""The most digits of a whole number: more than any id has, but few enough for a float."""
 
 
 @contextmanager
 def opened(path: str | Path) -> Iterator[BinaryIO]:
-    """A file to read from. Nothing is read of pipes and devices, which may have no end.
+    """A file to read from. Pipes and devices are refused, since they may be endless.
 
     Raises:
-        InputError: the file is missing, unreadable or no regular file.
+        InputError: the file is missing or unreadable, or is not a regular file.
     """
     try:
         # Opening a pipe would wait for whoever writes to it.
@@ -94,11 +94,11 @@ def read_json(path: str | Path, limit: int = MAX_BYTES) -> Any:
 def json_of(text: str | bytes) -> Any:
     """The value of JSON text.
 
-    Of a key that an object has twice, the last value counts.
+    If an object repeats a key, the last value counts.
 
     Raises:
-        ValueError: it is no JSON, which NaN and infinities are not, or has brackets too deep or a
-            number too long.
+        ValueError: the text is not JSON (NaN and infinities are not), is nested too deeply, or has
+            a number with too many digits.
     """
     try:
         return json.loads(text, parse_int=_whole, parse_constant=_refused)
@@ -109,20 +109,20 @@ def json_of(text: str | bytes) -> Any:
 
 
 def check_yaml(text: str) -> None:
-    """Nothing, where a configuration's text can be parsed in little time and memory.
+    """Check that a configuration can be parsed in little time and memory.
 
-    Its aliases are counted as what they stand for, before anything is made of them.
+    Values are counted with aliases expanded, before the text is parsed.
 
     Raises:
-        yaml.YAMLError: it is too large, nested too deep or recursive, or no YAML.
+        yaml.YAMLError: it is too large, nested too deeply, recursive, or not YAML.
     """
-    import yaml  # late: not everybody who reads JSON reads YAML
+    import yaml  # only here, since most callers read JSON
 
     if len(text) > MAX_YAML_BYTES:
         raise yaml.YAMLError(f"more than {MAX_YAML_BYTES:,} characters")
     total, depth = 0, 0
-    sizes: dict[str, int] = {}  # of what has an anchor and has ended
-    opened: list[tuple[str | None, int]] = []  # anchors, and how many values came before
+    sizes: dict[str, int] = {}  # values in each finished collection or scalar, by anchor
+    opened: list[tuple[str | None, int]] = []  # anchors, with the number of values before them
     for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
         anchor = getattr(event, "anchor", None)
         if isinstance(event, yaml.AliasEvent):
@@ -148,10 +148,10 @@ def check_yaml(text: str) -> None:
 
 
 def check_keys(value: Any) -> None:
-    """Nothing, where every key of a parsed configuration is text or a whole number.
+    """Check that every key of a parsed configuration is text or a whole number.
 
     Raises:
-        ValueError: another key, such as a date or null.
+        ValueError: a key is something else, such as a date or null.
     """
     for part in _parts(value):
         for key in part if isinstance(part, dict) else ():
@@ -160,10 +160,10 @@ def check_keys(value: Any) -> None:
 
 
 def check_numbers(value: Any) -> None:
-    """Nothing, where every whole number of a parsed configuration has a place among floats.
+    """Check that every whole number of a parsed configuration fits into a float.
 
     Raises:
-        OverflowError: one is larger than any float.
+        OverflowError: a number is larger than any float.
     """
     for part in _parts(value):
         if isinstance(part, int):
@@ -171,7 +171,7 @@ def check_numbers(value: Any) -> None:
 
 
 def plain(error: Exception) -> str:
-    """What a parser raises, in words that do not tell Python's settings."""
+    """A parser's message, without advice about Python's settings."""
     if "integer string conversion" in str(error):
         return "a number of thousands of digits"
     return str(error)

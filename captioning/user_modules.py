@@ -1,4 +1,4 @@
-"""Modules of the user's own, which hold further classes: decoders, encoders, readers, metrics."""
+"""Imports users' modules with their own decoders, encoders, readers and metrics."""
 
 import sys
 from collections.abc import Sequence
@@ -12,17 +12,17 @@ IMPORT = "--import"
 
 
 def import_modules(names: Sequence[str]) -> None:
-    """Import the user's modules, of the working folder or installed.
+    """Import the user's modules, from the working folder or installed.
 
     Args:
-        names: dotted, as the command line gives them.
+        names: dotted names, as the command line gives them.
 
     Raises:
-        UsageError: there is no such module, or it fails.
+        UsageError: a module does not exist, or fails.
     """
     here = str(Path.cwd())
     if names and here not in sys.path:
-        sys.path.append(here)  # last: no file there takes the place of an installed module
+        sys.path.append(here)  # last, so that no file there shadows an installed module
     for name in names:
         if not all(part.isidentifier() for part in name.split(".")):
             raise UsageError(f"{IMPORT} {name}: not the name of a module, such as my_decoder")
@@ -32,7 +32,7 @@ def import_modules(names: Sequence[str]) -> None:
             raise UsageError(
                 f"{IMPORT} {name}: {error}; give a module of this folder or an installed one"
             ) from None
-        except Exception as error:  # the module is the user's, and raises what it likes
+        except Exception as error:  # the user's module may raise anything
             reason = " ".join(str(error).split())
             raise UsageError(f"{IMPORT} {name}: {type(error).__name__}: {reason}") from error
 
@@ -41,7 +41,7 @@ def split_imports(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """The modules of ``--import``, and the other arguments.
 
     Raises:
-        UsageError: it is the last argument, so that there is no module.
+        UsageError: ``--import`` is the last argument, without a module.
     """
     modules, others = [], []
     waiting = iter(arguments)

@@ -116,16 +116,16 @@ def test_overlays_are_one_picture_per_photo_also_for_equal_names(
     assert (folder / "a.png").read_bytes() != (folder / "a-2.png").read_bytes()
 
 
-def test_pages_show_all_captions_of_a_photo_and_what_else_each_word_might_have_been(
+def test_pages_show_all_captions_of_a_photo_and_alternatives_to_each_word(
     checkpoint: Path, photos: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     folder = tmp_path / "pages"
     command = ["caption", str(photos), "--model", str(checkpoint), "--beam", "2", "--json"]
     assert main([*command, "--html", str(folder)]) == 0
-    told = [json.loads(line) for line in output(capsys)[0]]
+    lines = [json.loads(line) for line in output(capsys)[0]]
     names = ["a.html", "b.html", "a-2.html"]
     assert {path.name for path in folder.iterdir()} == set(names)
-    for line, name in zip(told, names, strict=True):
+    for line, name in zip(lines, names, strict=True):
         page = (folder / name).read_text()
         [shown] = re.findall(r"data-attention-view>(.*?)</script>", page)
         shown = json.loads(shown)
@@ -267,7 +267,7 @@ def test_evaluate_prints_the_scores_and_where_they_are(
     assert not errors
 
 
-def test_evaluate_tells_the_vocabulary_used_and_the_captions_that_training_had_not(
+def test_evaluate_reports_the_vocabulary_used_and_the_novel_captions(
     evaluated: Path, checkpoint: Path, shapes_data: Path
 ) -> None:
     captions = [entry["caption"] for entry in json.loads((evaluated / "captions.json").read_text())]

@@ -100,7 +100,7 @@ def test_an_overlay_folder_that_cannot_be_written_to(
     assert "choose another place" in error
 
 
-def test_an_output_folder_that_cannot_be_written_to_is_told_before_the_work(
+def test_an_output_folder_that_cannot_be_written_to_is_reported_before_the_work(
     checkpoint: Path, data: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("captioning.evaluation.split.split_captions", None)
@@ -131,8 +131,8 @@ def test_settings_that_make_no_sense(
     [
         (["--device", "nonsense"], "no device 'nonsense'; give cpu"),
         (["--device", "meta"], "no device 'meta'; give cpu"),
-        (["--temperature", "2"], "--temperature is of sampling; give --sample too"),
-        (["--beam", "2", "--top-k", "2"], "--top-k is of sampling; give --sample too"),
+        (["--temperature", "2"], "--temperature is for sampling; give --sample too"),
+        (["--beam", "2", "--top-k", "2"], "--top-k is for sampling; give --sample too"),
         (["--beam", "2", "--greedy"], "not allowed with argument --beam"),
         (["--beam", "two"], "--beam: give a whole number from 1 to 1000, not 'two'"),
         (["--beam", "0"], "--beam: give a whole number from 1 to 1000, not '0'"),
@@ -191,7 +191,7 @@ def test_a_split_without_captions(checkpoint: Path, data: Path, capsys: Capture)
     assert f"{data}: split 'val' has no captions" in error
 
 
-def test_a_split_that_there_is_not(checkpoint: Path, data: Path, capsys: Capture) -> None:
+def test_an_unknown_split(checkpoint: Path, data: Path, capsys: Capture) -> None:
     options = ["--data", str(data), "--split", "dev"]
     error = refusal(["evaluate", "--model", str(checkpoint), *options], capsys)
     assert "no split 'dev'; it has train, val" in error
@@ -235,7 +235,7 @@ def test_a_run_folder_that_cannot_be_written_to(
     (tmp_path / "file").touch()
     folder = str(tmp_path / "file/run")
     error = refusal([*training, "--trainer.default_root_dir", folder], capsys)
-    assert f"{folder}: no folder that can be written to" in error
+    assert f"{folder}: not a writable folder" in error
 
 
 def test_words_that_are_all_too_rare(training: list[str], capsys: Capture) -> None:

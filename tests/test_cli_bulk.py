@@ -283,7 +283,7 @@ def test_two_processes_evaluate_as_one(evaluate: list[str], tmp_path: Path) -> N
     assert contents(tmp_path / "two") == contents(tmp_path / "one")
 
 
-def test_what_the_second_process_finds_wrong_is_one_line(checkpoint: Path, tmp_path: Path) -> None:
+def test_an_error_in_the_second_process_is_one_line(checkpoint: Path, tmp_path: Path) -> None:
     Image.effect_noise((40, 30), 50).save(tmp_path / "1.png")
     (tmp_path / "2.png").write_text("no picture")
     (tmp_path / "captions.csv").write_text(
@@ -292,5 +292,7 @@ def test_what_the_second_process_finds_wrong_is_one_line(checkpoint: Path, tmp_p
     data = ["--data", str(tmp_path), "--batch-size", "1", "--device", "cpu"]
     process = in_two_processes(["evaluate", "--model", str(checkpoint), *data])
     assert process.returncode == 1
-    [error] = process.stderr.splitlines()
+    # On a busy machine there are lines of progress as well, every half minute.
+    told = process.stderr.splitlines()
+    [error] = [line for line in told if not line.endswith((" so far", " so far)", " left)"))]
     assert "2.png: not an image" in error

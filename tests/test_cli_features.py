@@ -68,7 +68,7 @@ def test_features_are_those_that_a_training_computes(
     assert ours.read_bytes() == theirs.read_bytes()
 
 
-def test_features_that_are_there_are_not_computed_again(
+def test_existing_features_are_not_computed_again(
     frozen_config: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     folder = tmp_path / "features"

@@ -5,9 +5,11 @@ import pytest
 from PIL import Image
 
 import captioning
-from captioning.cli import main
+from captioning.cli import caption, main
+from captioning.cli.options import Parser
 from captioning.data.megapixels import MEGAPIXELS, MOST_MEGAPIXELS
 from captioning.data.photo_limits import PhotoSizeError
+from captioning.errors import UsageError
 
 Capture = pytest.CaptureFixture[str]
 
@@ -33,7 +35,7 @@ def test_an_option_says_how_many_pixels_are_read(
     assert shown.out == ""
 
 
-def test_the_checker_of_data_sets_counts_what_is_too_large(
+def test_the_data_set_check_counts_photos_that_are_too_large(
     shapes_data: Path, capsys: Capture
 ) -> None:
     assert main(["check", str(shapes_data), "--max-megapixels", "0.001"]) == 1
@@ -42,7 +44,7 @@ def test_the_checker_of_data_sets_counts_what_is_too_large(
 
 @pytest.mark.parametrize("command", ["caption", "evaluate", "ground", "check"])
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "1e400", "179", "many"])
-def test_a_limit_that_cannot_be_is_an_error_of_the_option(
+def test_a_limit_out_of_range_is_an_error_of_the_option(
     command: str, value: str, capsys: Capture
 ) -> None:
     assert main([command, "x", f"--max-megapixels={value}"]) == 2
@@ -51,7 +53,7 @@ def test_a_limit_that_cannot_be_is_an_error_of_the_option(
     assert error.count("\n") == 1
 
 
-def test_the_help_says_the_limit_and_the_most_that_it_can_be(capsys: Capture) -> None:
+def test_the_help_states_the_default_limit_and_the_largest_one(capsys: Capture) -> None:
     with pytest.raises(SystemExit):
         main(["caption", "--help"])
     shown = " ".join(capsys.readouterr().out.split())
@@ -94,10 +96,10 @@ def test_a_pipe_that_is_named_like_a_photo_is_one_line(
     assert shown.out.startswith(f"{photo}\t")
 
 
-def test_endless_photos_do_not_fill_the_memory(
-    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("captioning.cli.caption.MOST_PHOTOS", 2)
+def test_endless_photos_do_not_fill_the_memory(tmp_path: Path) -> None:
     (tmp_path / "list.txt").write_text("a.jpg\n" * 3)
-    assert main(["caption", "--list", str(tmp_path / "list.txt"), "--model", "x"]) == 2
-    assert "more than 2 photos; give --out" in capsys.readouterr().err
+    parser = Parser()
+    caption.add(parser.add_subparsers())
+    arguments = ["caption", "--list", str(tmp_path / "list.txt"), "--model", "x"]
+    with pytest.raises(UsageError, match="more than 2 photos; give --out"):
+        caption.run(parser.parse_args(arguments), most_photos=2)

@@ -55,7 +55,7 @@ def test_every_photo_is_one_line_whatever_its_name_holds(
     assert [name for name, _ in cells] == [f"{photos}/{name}" for name in SHOWN]
 
 
-def test_json_tells_the_names_themselves(checkpoint: Path, photos: Path, run: Run) -> None:
+def test_json_keeps_names_unchanged(checkpoint: Path, photos: Path, run: Run) -> None:
     lines = run("caption", photos, "--model", checkpoint, "--json")
     names = sorted(os.fsencode(json.loads(line)["image"]) for line in lines)
     assert names == sorted(os.fsencode(photos) + b"/" + name for name in NAMES)

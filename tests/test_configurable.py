@@ -74,7 +74,7 @@ def test_a_name_of_an_older_version_is_understood(name: str) -> None:
     assert type(build(Greedy(max_length=7).config | {"class": name})) is Greedy
 
 
-def test_two_classes_of_one_name_are_told_apart_by_their_modules() -> None:
+def test_two_classes_of_one_name_are_distinguished_by_their_modules() -> None:
     class Greedy(Configurable):
         """Another one, of this module."""
 

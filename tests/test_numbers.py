@@ -16,6 +16,7 @@ from captioning.search import BeamSearch, Greedy, Sampling
 from captioning.training import CrossEntropy, SelfCritical
 from captioning.training.averaging import ExponentialAverage
 from captioning.training.pictures import ValidationTable
+from captioning.training.validation_history import ValidationPage
 
 HOSTILE = ["nan", "inf", "-inf", "-1", "0", "1e20", str(10**20), "1e400", "9" * 5000, "", "x"]
 
@@ -42,7 +43,7 @@ OPTIONS = {f"{name} {action.option_strings[0]}": action for name, action in nume
 
 def test_every_command_with_numbers_has_been_looked_at() -> None:
     assert len(OPTIONS) > 40
-    commands = {"caption", "check", "evaluate", "ground", "serve", "shapes"}
+    commands = {"caption", "check", "demo", "evaluate", "ground", "serve", "shapes"}
     assert {key.split()[0] for key in OPTIONS} == commands
 
 
@@ -89,6 +90,7 @@ def test_a_hostile_number_is_refused_with_its_option_and_range_or_is_harmless(ke
         (lambda value: SelfCritical(samples=value), "samples"),
         (lambda value: ExponentialAverage(decay=value), "decay"),
         (lambda value: ValidationTable(images=value), "images"),
+        (lambda value: ValidationPage(images=value), "images"),
     ],
 )
 @pytest.mark.parametrize("value", [NAN, INF, -INF, -3, 1e20, 10**20, "3", [3]], ids=shown)

@@ -37,7 +37,7 @@ def test_json_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
     ],
     ids=lambda value: value[:20],
 )
-def test_what_is_no_json_is_told_in_one_line(content: str, reason: str, tmp_path: Path) -> None:
+def test_invalid_json_is_an_error_of_one_line(content: str, reason: str, tmp_path: Path) -> None:
     path = tmp_path / "value.json"
     path.write_text(content)
     with pytest.raises(InputError, match=r"value\.json: not a readable JSON file") as error:

@@ -21,14 +21,14 @@ from captioning.terminal import printable
 SHARD_SIZE = 1000
 
 MOST_PHOTOS = 1_000_000
-"""The most photos whose captions are printed: their paths are all in memory; with `--out` not."""
+"""The most photos without --out, where memory holds all their paths."""
 
 RUNNERS_UP = 3
-"""Other words that a page tells of each word."""
+"""How many alternatives a page shows for each word."""
 
 
 def add(commands: Commands) -> None:
-    """Tell the parser of this command."""
+    """Add this command to the parser."""
     parser = commands.add_parser("caption", help="caption photos with a trained model")
     parser.add_argument("photos", nargs="*", metavar="PHOTO", help="photos, or folders of photos")
     parser.add_argument("--list", metavar="FILE", help="a file of further photos, one path a line")
@@ -48,7 +48,7 @@ def add(commands: Commands) -> None:
     bulk.add_argument(
         "--out",
         metavar="DIR",
-        help="write JSON lines to files in this folder; those that are there already are kept",
+        help="write JSON lines to files in this folder; existing files are kept",
     )
     bulk.add_argument(
         "--shard-size",
@@ -60,36 +60,40 @@ def add(commands: Commands) -> None:
     parser.set_defaults(run=run)
 
 
-def run(options: argparse.Namespace) -> int:
-    """Caption the photos; 1 where one cannot be read."""
+def run(options: argparse.Namespace, most_photos: int = MOST_PHOTOS) -> int:
+    """Caption the photos; returns 1 if one cannot be read.
+
+    Args:
+        options: as parsed.
+        most_photos: the most photos whose captions are printed.
+    """
     if not options.photos and options.list is None:
         raise UsageError("no photos; give photos, folders or --list FILE")
     if options.out is not None:
         return _write_shards(options)
     if options.shard_size or options.devices > 1 or options.num_nodes > 1:
         raise UsageError(
-            "--shard-size, --devices and --num-nodes are of bulk captioning; give --out"
+            "--shard-size, --devices and --num-nodes are for bulk captioning; give --out"
         )
-    return _print_captions(options)
+    return _print_captions(options, most_photos)
 
 
-def _print_captions(options: argparse.Namespace) -> int:
+def _print_captions(options: argparse.Namespace, most_photos: int) -> int:
     """Print a line per photo."""
-    from tqdm import tqdm
-
     from captioning.data.images import opened
     from captioning.data.photos import find_photos
     from captioning.inference.batches import candidates, json_line
+    from captioning.progress_bar import say
     from captioning.viewing.names import picture_names
 
-    photos = list(islice(find_photos(options.photos, options.list), MOST_PHOTOS + 1))
-    if len(photos) > MOST_PHOTOS:
-        raise UsageError(f"more than {MOST_PHOTOS:,} photos; give --out, for bulk captioning")
+    photos = list(islice(find_photos(options.photos, options.list), most_photos + 1))
+    if len(photos) > most_photos:
+        raise UsageError(f"more than {most_photos:,} photos; give --out, for bulk captioning")
     pictures = picture_names(photos, options.overlay) if options.overlay else {}
     pages = picture_names(photos, options.html, ".html") if options.html else {}
     captioner, search = model_and_search(options)
     failed = False
-    # tqdm.write keeps lines and the progress bar apart where both go to one terminal.
+    # `say` keeps lines and the progress bar apart where both go to one terminal.
     for photo, found in candidates(
         captioner,
         photos,
@@ -98,7 +102,7 @@ def _print_captions(options: argparse.Namespace) -> int:
         runners_up=RUNNERS_UP if pages else 0,
     ):
         if isinstance(found, InputError):
-            tqdm.write(f"captioning: {found}", file=sys.stderr)
+            say(f"captioning: {found}")
             failed = True
             continue
         caption = found[0]
@@ -113,12 +117,12 @@ def _print_captions(options: argparse.Namespace) -> int:
 
                     viewer.save(whole.image, found, pages[photo], photo.name)
         shown = json_line(photo, caption) if options.json else printable(photo, caption.text)
-        tqdm.write(shown, file=sys.stdout)
+        say(shown, file=sys.stdout)
     return 1 if failed else 0
 
 
 def _write_shards(options: argparse.Namespace) -> int:
-    """Write files of JSON lines, going on where an earlier call ended."""
+    """Write files of JSON lines, resuming where an earlier call ended."""
     from captioning.files import made_folder
     from captioning.inference.bulk import BulkCaptioning
     from captioning.inference.manifest import Manifest, settings
@@ -128,7 +132,7 @@ def _write_shards(options: argparse.Namespace) -> int:
 
     if options.overlay or options.html:
         name = "--overlay" if options.overlay else "--html"
-        raise UsageError(f"{name} draws what is printed; leave out either it or --out")
+        raise UsageError(f"{name} is for printed captions; leave out either it or --out")
     processes = processes_of(options)
     photos = PhotoStream(options.photos, options.list)
     captioner, search = model_and_search(options, processes)
@@ -148,7 +152,7 @@ def _write_shards(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         raise KeyboardInterrupt("interrupted; go on by the same command") from None
     if tallies is None:
-        return 0  # the first process tells what all have found
+        return 0  # the first process reports the results of all
     tally = work.finish(tallies)
     print(printable(folder))
     return 1 if tally.unreadable else 0

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def add(commands: Commands) -> None:
-    """Tell the parser of this command."""
+    """Add this command to the parser."""
     parser = commands.add_parser("evaluate", help="score a trained model on a split")
     parser.add_argument("--data", required=True, metavar="DIR", help="the data set")
     parser.add_argument("--split", default="val", help="which part of it (default: val)")
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
         processes=processes,
     )
     if captions is None:
-        return 0  # the first process tells what all have found
+        return 0  # the first process reports the results of all
     report = Report.of(
         captions,
         {record.image_id: record.captions for record in records},
@@ -97,12 +97,12 @@ def run(options: argparse.Namespace) -> int:
 def _grounded(
     options: argparse.Namespace, captioner: "Captioner", captions: "Mapping[int | str, str]"
 ) -> "GroundingReport | None":
-    """Whether the model looked at what it named, where the photos and boxes are there to tell."""
+    """The grounding report; None without photos and boxes."""
     from captioning.data.readers import reader_for
     from captioning.evaluation.grounding import Lexicon, ground
     from captioning.evaluation.grounding.measure import categories
 
-    if options.features is not None:  # the photos may have gone
+    if options.features is not None:  # the photos may be missing
         return None
     split = reader_for(options.data).read(options.split)
     known = categories(split)
@@ -116,7 +116,7 @@ def _grounded(
 def _features(
     folder: str | None, captioner: "Captioner", records: "Sequence[Record]"
 ) -> "FeatureCache | None":
-    """The annotation vectors of the records' images by the captioner's encoder, if wanted."""
+    """The cached annotation vectors of the records' images by the captioner's encoder, if given."""
     from captioning.captioner.joint_encoder import JointEncoder
     from captioning.data.feature_cache import FeatureCache
 

@@ -16,7 +16,7 @@ from captioning.terminal import printable
 
 
 def add(commands: Commands) -> None:
-    """Tell the parser of this command."""
+    """Add this command to the parser."""
     parser = commands.add_parser(
         "ground", help="test attention against the boxes and masks of what words name"
     )
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
             f"{options.data}: split {options.split!r} has no boxes; "
             "give a data set with instances_*.json in COCO's format"
         )
-    # Of the whole split, so that a limit changes no category.
+    # Categories are those of the whole split, so that a limit does not change them.
     lexicon = Lexicon.load(options.words) if options.words else Lexicon.of(categories(split))
     records = split[: options.limit]
     captioner, search = model_and_search(options)

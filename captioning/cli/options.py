@@ -1,8 +1,8 @@
-"""What several commands share: the parser, and the options of models and searches."""
+"""The parser, and options that several commands share."""
 
 import argparse
 import os
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, Protocol, runtime_checkable
 
 from captioning.data.megapixels import (
     MAX_PIXELS,
@@ -12,6 +12,7 @@ from captioning.data.megapixels import (
     pixels_of,
 )
 from captioning.errors import UsageError
+from captioning.files import write_json
 from captioning.numbers import (
     BatchSize,
     BeamWidth,
@@ -28,6 +29,7 @@ from captioning.numbers import (
     TopP,
     option,
 )
+from captioning.terminal import printable_json
 from captioning.user_modules import IMPORT, import_modules
 
 if TYPE_CHECKING:
@@ -36,16 +38,27 @@ if TYPE_CHECKING:
     from captioning.search import Search
 
 
+@runtime_checkable
+class Told(Protocol):
+    """What `tell` prints: `Report`, say."""
+
+    def as_json(self) -> dict[str, object]:
+        """All of it as plain values."""
+
+    def table(self) -> str:
+        """The lines of a terminal."""
+
+
 class Parser(argparse.ArgumentParser):
-    """A parser whose complaints are one line and do not end the process."""
+    """A parser that raises errors of one line instead of ending the process."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise what argparse would print before ending the process."""
+        """Raise the error that argparse would print before ending the process."""
         raise UsageError(f"{message}; see {self.prog} --help")
 
 
 Commands = argparse._SubParsersAction
-"""What a command adds itself to."""
+"""The subparsers that commands add themselves to."""
 
 
 positive = option(PositiveCount)
@@ -53,12 +66,12 @@ positive = option(PositiveCount)
 
 
 def megapixels(text: str) -> int:
-    """A limit in megapixels, in pixels."""
+    """Parse a limit in megapixels; returns pixels."""
     return pixels_of(option(PhotoMegapixels)(text))
 
 
 def add_photo_limit(parser: argparse.ArgumentParser) -> None:
-    """The option that says how large a photo may be."""
+    """Add the option that limits the size of photos."""
     parser.add_argument(
         "--max-megapixels",
         dest="max_pixels",
@@ -71,7 +84,7 @@ def add_photo_limit(parser: argparse.ArgumentParser) -> None:
 
 
 def add_imports(parser: argparse.ArgumentParser) -> None:
-    """The option that names modules of the user's own."""
+    """Add the option that imports the user's modules."""
     parser.add_argument(
         IMPORT,
         dest="modules",
@@ -82,8 +95,29 @@ def add_imports(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_json(parser: argparse.ArgumentParser, what: str) -> None:
+    """Add the option that writes a report."""
+    parser.add_argument(
+        "--json", metavar="FILE", help=f"write {what}; - prints it in place of the table"
+    )
+
+
+def tell(report: Told, path: str | None) -> None:
+    """Print the table of a report, and write its JSON where `add_json` says.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    if path == "-":
+        print(printable_json(report.as_json()))
+        return
+    if path is not None:
+        write_json(path, report.as_json())
+    print(report.table())
+
+
 def add_model(parser: argparse.ArgumentParser) -> None:
-    """Options of the model and of how much it does at a time."""
+    """Add the options of the model and its batches."""
     add_imports(parser)
     parser.add_argument(
         "--model",
@@ -117,7 +151,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
 
 
 def add_search(parser: argparse.ArgumentParser) -> None:
-    """Options of how words are chosen."""
+    """Add the options of the search."""
     search = parser.add_argument_group(
         "search", "how words are chosen; defaults to the search that the model was trained with"
     )
@@ -142,7 +176,7 @@ def add_search(parser: argparse.ArgumentParser) -> None:
 
 
 def add_processes(parser: argparse.ArgumentParser) -> None:
-    """Options of how many processes share the work."""
+    """Add the options of distributed processes."""
     processes = parser.add_argument_group(
         "processes", "how many share the work; torchrun and SLURM may start them too"
     )
@@ -163,10 +197,10 @@ def add_processes(parser: argparse.ArgumentParser) -> None:
 
 
 def processes_of(options: argparse.Namespace) -> "Processes":
-    """How many processes share the work.
+    """The processes that share the work, from the options.
 
     Raises:
-        UsageError: torchrun started another number of processes.
+        UsageError: torchrun started a different number of processes.
     """
     from captioning.inference.work import Processes
 
@@ -183,19 +217,21 @@ def processes_of(options: argparse.Namespace) -> "Processes":
 def model_and_search(
     options: argparse.Namespace, processes: "Processes | None" = None
 ) -> "tuple[Captioner, Search]":
-    """The model, on its device, and its own search changed by the options.
+    """The model, on its device, and its default search with the options applied.
 
-    The process keeps the memory that it frees from now on, for the search.
+    From now on the process keeps the memory that it frees, for the search.
 
     Args:
         options: those of `add_model` and `add_search`.
-        processes: who shares the work; each of several brings the model to its own device later.
+        processes: the processes that share the work; with several, each moves the model to its own
+            device later.
     """
     import torch
 
     from captioning.allocation import keep_freed_memory
     from captioning.captioner import load
     from captioning.captioner.device import usable_device
+    from captioning.progress_bar import stage
     from captioning.search import BeamSearch, Greedy, Sampling
 
     keep_freed_memory()
@@ -204,7 +240,8 @@ def model_and_search(
     is_shared = processes is not None and processes.count > 1
     device = "cpu" if is_shared else usable_device(options.device)
     kernels = None if options.kernels is None else options.kernels == "on"
-    captioner = load(options.model, device, options.bf16, max_megapixels, kernels)
+    with stage("loading the model"):
+        captioner = load(options.model, device, options.bf16, max_megapixels, kernels)
     torch.manual_seed(options.seed)
     kind = type(captioner.search)
     if options.beam is not None:
@@ -222,7 +259,7 @@ def model_and_search(
     }
     if kind is not Sampling and of_sampling & given.keys():
         name = min(of_sampling & given.keys()).replace("_", "-")
-        raise UsageError(f"--{name} is of sampling; give --sample too, or leave it out")
+        raise UsageError(f"--{name} is for sampling; give --sample too, or leave it out")
     if options.beam is not None:
         given["width"] = options.beam
     return captioner, captioner.search.replace(kind, **given)

@@ -1,29 +1,44 @@
-"""From the arguments of the process to a command and its exit code."""
+"""The entry point: runs a command and turns its errors into lines and exit codes."""
 
 import errno
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 
-from captioning.cli import caption, check, evaluate, features, ground, score, serve, shapes, train
+from captioning.cli import (
+    caption,
+    check,
+    demo,
+    evaluate,
+    export,
+    features,
+    ground,
+    judge,
+    score,
+    serve,
+    shapes,
+    train,
+)
 from captioning.cli.options import Parser
 from captioning.errors import INTERRUPTED, InputError, UsageError, as_input_error
+from captioning.progress_bar import is_first_process, stage
 from captioning.terminal import escape_what_cannot_be_encoded
 
 LIGHTNING = {"train": train, "features": features}
-"""Commands whose options are LightningCLI's."""
+"""Commands whose options LightningCLI parses."""
 
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
-"""Why what is printed cannot be written."""
+"""Errors of writing to standard output."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code: 1 for bad input, 2 for bad options.
 
-    This is the one place where errors of the input and of the operating system become a line.
+    Only here do errors of the input and of the operating system become a printed line.
 
     Args:
-        arguments: the command and its options; those of the process if none.
+        arguments: the command and its options; defaults to those of the process.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
@@ -32,47 +47,51 @@ def main(arguments: Sequence[str] | None = None) -> int:
         escape_what_cannot_be_encoded()
         return _run(given)
     except InputError as error:
-        _tell(str(error))
+        _print_error(str(error))
         return 2 if isinstance(error, UsageError) else 1
     except KeyboardInterrupt as interrupt:
-        _tell(str(interrupt) or "interrupted")
+        _print_error(str(interrupt) or "interrupted")
         return INTERRUPTED
-    except BrokenPipeError:  # whoever read our output, such as head, has enough
+    except BrokenPipeError:  # the reader of our output, such as head, has closed it
         _give_up_output()
         return 1
     except OSError as error:
-        # Whatever else is written names its file.
+        # Errors of all other files name their file.
         if error.filename is None and error.errno in UNWRITABLE:
             _give_up_output()
-            _tell(str(as_input_error(error, "standard output", "cannot be written")))
+            _print_error(str(as_input_error(error, "standard output", "cannot be written")))
         else:
-            _tell(str(as_input_error(error)))
+            _print_error(str(as_input_error(error)))
         return 1
 
 
 def _run(arguments: list[str]) -> int:
     try:
         if arguments and arguments[0] in LIGHTNING:
-            code = LIGHTNING[arguments[0]].run(arguments[1:])
+            with stage(arguments[0], is_first_process()):
+                code = LIGHTNING[arguments[0]].run(arguments[1:])
         else:
             options = _parser().parse_args(arguments)
-            code = options.run(options)
-    except SystemExit:  # --help ends so
+            # A server runs until it is stopped.
+            ends = options.run not in (serve.run, demo.run)
+            with stage(arguments[0], is_first_process()) if ends else nullcontext():
+                code = options.run(options)
+    except SystemExit:  # raised by --help
         sys.stdout.flush()
         raise
-    sys.stdout.flush()  # here, where a full disk or a reader that has gone is known
+    sys.stdout.flush()  # raises here if the disk is full or the reader has gone
     return code
 
 
 def _give_up_output() -> None:
-    """Let what is still to be printed vanish, as Python prints it when it ends."""
+    """Discard the rest of the output, which Python would still flush when it exits."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
 
 
-def _tell(line: str) -> None:
-    """Print a line to stderr, where there is one that takes it."""
+def _print_error(line: str) -> None:
+    """Print a line to stderr, if it can be written to."""
     try:
         if sys.stderr is not None:
             print(f"captioning: {line}", file=sys.stderr, flush=True)
@@ -86,6 +105,9 @@ def _parser() -> Parser:
         description="Says what is in a photo, and shows where it looked for every word.",
     )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (caption, evaluate, score, ground, train, features, check, shapes, serve):
+    for command in (
+        *(demo, caption, serve, train, evaluate, score, judge),
+        *(ground, features, check, shapes, export),
+    ):
         command.add(commands)
     return parser

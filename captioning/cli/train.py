@@ -5,7 +5,7 @@ from captioning.terminal import printable
 
 
 def add(commands: Commands) -> None:
-    """Tell the parser of this command."""
+    """Add this command to the parser."""
     parser = commands.add_parser(
         "train", help="train a model: captioning train --config configs/shapes.yaml"
     )

@@ -30,6 +30,7 @@ from captioning.numbers import (
     TokensPerCaption,
     Workers,
 )
+from captioning.progress_bar import stage
 
 
 class CaptionData(Checked, pl.LightningDataModule):
@@ -43,26 +44,26 @@ class CaptionData(Checked, pl.LightningDataModule):
         min_count: words that occur less often in the training captions become unknown.
         max_tokens: the most tokens of a training caption, EOS counted; the rest is cut off.
         augment: random crops while training, and mirroring where no caption says left or right.
-        features: folder for what the encoder's frozen stages make of the photos, computed at the
-            first training, or before it by `captioning features`, and used by all later ones;
-            none to encode images anew every epoch.
+        features: folder for the features that the encoder's frozen stages compute. The first
+            training, or `captioning features`, writes them and later trainings read them; none
+            to encode images anew every epoch.
         mirror: with `features`, train on mirrored images half of the time, where no caption says
             left or right; their features take as much time and space again.
-        similar_lengths: put images with captions of similar length in one batch, which has less
-            padding then; else any. Where the length tells what is in the image, batches of any
-            images teach more.
+        similar_lengths: batch images whose captions have similar lengths, for less padding;
+            otherwise batches are random. If a caption's length depends on what is in the image,
+            random batches teach more.
         workers: processes that read images.
         limit: use only this many images of each split, the first ones; none for all.
         train_split: the split to train on.
         val_split: the split to validate on.
         seed: of the order of the images and of the augmentation.
-        max_megapixels: photos of more are refused unread; at most 178.
-        tokenizer: what cuts captions into the words that the model learns: ptb, as scores do, or
-            NLTK's treebank, wordpunct or tweet; see `captioning.data.tokenizers`.
+        max_megapixels: larger photos are refused unread; at most 178.
+        tokenizer: splits captions into the words that the model learns: ptb, which the scores
+            use, or NLTK's treebank, wordpunct or tweet; see `captioning.data.tokenizers`.
 
     Raises:
-        InputError: a number is out of its range, a split is missing or empty, or `features` goes
-            with augmented images, or `mirror` without features.
+        InputError: a number is out of its range, a split is missing or empty, `features` is
+            given with `augment`, or `mirror` without `features`.
     """
 
     def __init__(
@@ -128,6 +129,7 @@ class CaptionData(Checked, pl.LightningDataModule):
         return self._records(self.val_split)
 
     @cached_property
+    @stage("building the vocabulary")
     def vocabulary(self) -> Vocabulary:
         """The words of the training captions."""
         captions = (caption for record in self.train_records for caption in record.captions)
@@ -140,14 +142,14 @@ class CaptionData(Checked, pl.LightningDataModule):
         return vocabulary
 
     def keep_features(self, encoder: ConstantEncoder | None) -> None:
-        """Compute or open the features, where they are wanted.
+        """Compute or open the features, if `features` is set.
 
         Args:
             encoder: the part of the encoder that training never changes; none if it changes all.
 
         Raises:
-            InputError: nothing of the encoder is constant, or the folder holds something else, or
-                a photo cannot be read.
+            InputError: the whole encoder is trained, the folder holds something else, or a photo
+                cannot be read.
         """
         if not self.features or self._cache is not None:
             return
@@ -165,11 +167,16 @@ class CaptionData(Checked, pl.LightningDataModule):
             mirrored = MirroredPreprocessing(self.preprocessing.size)
             mirrored.max_pixels = self.preprocessing.max_pixels
             self._mirrored = feature_cache(
-                f"{self.features}-mirrored", encoder, mirrored, images, workers=self.workers
+                f"{self.features}-mirrored",
+                encoder,
+                mirrored,
+                images,
+                workers=self.workers,
+                name="mirrored features",
             )
 
     def state_dict(self) -> dict[str, int]:
-        """What a resumed training needs to know: epochs and, of an unfinished one, batches."""
+        """The position of the training: finished epochs, and batches of an unfinished one."""
         assert self.trainer is not None
         epochs: Any = self.trainer.fit_loop.epoch_progress.current
         batches: Any = self.trainer.fit_loop.epoch_loop.batch_progress.current
@@ -227,7 +234,7 @@ class CaptionData(Checked, pl.LightningDataModule):
         )
 
     def _loader(self, dataset: CaptionDataset, **options: Any) -> DataLoader[Any]:
-        workers = 0 if self._cache else self.workers  # a cached example costs less than its way
+        workers = 0 if self._cache else self.workers  # reading the cache costs less than a worker
         return DataLoader(
             dataset,
             self.batch_size,

@@ -16,7 +16,7 @@ from captioning.data.records import Record
 from captioning.data.vocabulary import PAD, Vocabulary
 
 SIDED = re.compile(r"\b(left|right)", re.IGNORECASE)
-"""Beginnings of words that stop being true when the image is mirrored: left, right-hand, ..."""
+"""Prefixes of words that mirroring the image makes wrong: left, right-hand, ..."""
 
 
 class Example(NamedTuple):
@@ -25,7 +25,7 @@ class Example(NamedTuple):
     Attributes:
         image: uint8 pixels (3, S, S), or half-precision features (L, D) from a cache.
         captions: word ids between BOS and EOS, one tensor per caption.
-        record: where the example comes from.
+        record: the record of the image.
     """
 
     image: Tensor
@@ -40,7 +40,7 @@ class Batch(NamedTuple):
         images: uint8 pixels (B, 3, S, S), or features (B, L, D) from a cache.
         tokens: word ids from BOS to EOS, PAD after; an image with fewer than N captions has rows
             of PAD.
-        records: where the images come from.
+        records: the records of the images.
     """
 
     images: Tensor
@@ -84,8 +84,8 @@ class CaptionDataset(Dataset[Example]):
         records: the images.
         vocabulary: gives the word ids.
         preprocessing: makes the image.
-        captions_per_image: the most captions of one image; a random choice where there are more.
-        max_tokens: the most tokens of a caption, EOS counted; a longer one loses its end.
+        captions_per_image: the most captions of one image; a random choice if there are more.
+        max_tokens: the most tokens of a caption, EOS counted; the rest is cut off.
         augment: random crops, and mirroring where no caption says left or right.
         features: what to use instead of pixels.
         mirrored: features of the mirrored images, to use half of the time where no
@@ -117,10 +117,10 @@ class CaptionDataset(Dataset[Example]):
 
     @property
     def lengths(self) -> list[int]:
-        """Words of each record's longest caption, which decides how wide its batch becomes.
+        """Words of each record's longest caption, which decides how much its batch is padded.
 
-        Counted by the spaces between them: near enough to sort by, and a hundred times faster
-        than tokens.
+        Words are counted by spaces, which is close enough for sorting and a hundred times faster
+        than tokenizing.
         """
         return [
             min(max(len(caption.split()) for caption in record.captions), self.max_tokens)

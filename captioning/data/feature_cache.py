@@ -1,7 +1,7 @@
-"""Features on disk: the frozen stages of an encoder see each image once, not once per epoch.
+"""Features on disk: the frozen stages of an encoder run once per image, not once per epoch.
 
-Shapes: L regions and D annotation width, or cells and channels of the last frozen stage where later
-ones are trained.
+Shapes: L regions and D annotation width; if later stages are trained, L cells and D channels of the
+last frozen stage.
 """
 
 import hashlib
@@ -27,17 +27,17 @@ REMEDY = "remove it or give another place for the features"
 
 @runtime_checkable
 class ConstantEncoder(Protocol):
-    """What features are of: the `constant` part of an encoder."""
+    """The `constant` part of an encoder, which computes features."""
 
     @property
     def config(self) -> dict[str, Any]:
-        """What decides its output, parameters apart."""
+        """The settings that decide its output, besides its parameters."""
 
     def __call__(self, images: Tensor) -> Tensor:
         """Features (B, L, D) of uint8 images (B, 3, S, S)."""
 
     def folded(self) -> "ConstantEncoder":
-        """A copy for inference that gives the same in less time."""
+        """A faster copy for inference with the same output."""
 
     def state_dict(self) -> dict[str, Tensor]:
         """Its parameters and buffers."""
@@ -68,7 +68,7 @@ class FeatureCache:
             whole = False
         if not whole:
             raise InputError(f"{self.folder}: holds no features, or not all of them; {REMEDY}")
-        # The index names photos as seen from the folder, so that it holds from wherever it is read.
+        # The index holds paths relative to the folder, so they are valid in any working directory.
         root = place(self.folder)
         places = (os.path.normpath(f"{root}/{image}") for image in sizes)
         self._rows = {image: row for row, image in enumerate(places)}
@@ -88,12 +88,12 @@ class FeatureCache:
     def check(
         self, encoder: ConstantEncoder, preprocessing: Preprocessing, images: Sequence[Path]
     ) -> None:
-        """See that these are the features of `images` by this encoder.
+        """Check that these are the features of `images` by this encoder.
 
         Args:
             encoder: the `constant` part of an Encoder.
             preprocessing: how a photo becomes an image.
-            images: paths of photos; the folder may know more.
+            images: paths of photos; the folder may hold features of more.
 
         Raises:
             InputError: they are of another encoder, other weights, another preprocessing or other
@@ -118,7 +118,7 @@ class FeatureCache:
 
 
 def fingerprint(encoder: ConstantEncoder, preprocessing: Preprocessing) -> str:
-    """Changes with the encoder's architecture and parameters and with the preprocessing."""
+    """A hash of the encoder's architecture and parameters and of the preprocessing."""
     digest = hashlib.sha256()
     digest.update(repr(sorted(_described(encoder.config | {"weights": None}).items())).encode())
     digest.update(repr(sorted(_described(preprocessing.config).items())).encode())
@@ -129,17 +129,17 @@ def fingerprint(encoder: ConstantEncoder, preprocessing: Preprocessing) -> str:
 
 
 def _described(config: dict[str, Any]) -> dict[str, Any]:
-    """A config by its class's bare name: a class that moves keeps its features."""
+    """A config with the bare name of its class, so that a class that moves keeps its features."""
     return config | {"class": bare_name(config["class"])} if "class" in config else config
 
 
 def place(path: Path) -> str:
-    """The absolute path, however it was given."""
+    """The absolute path, as text."""
     return os.path.normpath(path.absolute())
 
 
 def has_changed(image: Path, size: int) -> bool:
-    """Whether a photo's file has another size than it had. A missing file has not changed."""
+    """Whether a photo's file no longer has this size in bytes. A missing file has not changed."""
     try:
         return image.stat().st_size != size
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Photos: any image file that Pillow reads becomes RGB, or one clear line says why not."""
+"""Reads photos of any format that Pillow supports as RGB, with one-line errors."""
 
 import ctypes
 import os
@@ -17,7 +17,7 @@ from PIL import ExifTags, Image, UnidentifiedImageError
 from captioning.data.megapixels import MAX_PIXELS
 from captioning.data.photo_limits import (
     MAX_FILE,
-    ROOM,
+    MEMORY,
     MeteredFile,
     PhotoSizeError,
     check_header,
@@ -31,17 +31,17 @@ FORMATS = ("bmp", "gif", "jfif", "jpe", "jpeg", "jpg", "pgm", "png", "ppm", "tif
 IMAGE_SUFFIXES = frozenset(f".{name}" for name in FORMATS)
 
 BLOCK = 2**26
-"""Bytes of the pieces in which Pillow takes memory for pixels.
+"""Bytes of the blocks in which Pillow allocates pixels.
 
-glibc gives pieces above 32 MB back to the system as soon as they are free. Of Pillow's own, 16 MB,
-every thread keeps what its largest photo took.
+glibc returns blocks above 32 MB to the system as soon as they are free. With Pillow's default of
+16 MB, every thread would keep as much memory as its largest photo took.
 """
 
 if "PILLOW_BLOCK_SIZE" not in os.environ:
     Image.core.set_block_size(BLOCK)
 
-# libtiff prints what it thinks of damaged files, without their names, beside the error that Pillow
-# raises. A Pillow that brings it along in another way keeps it talking.
+# libtiff prints errors about damaged files, without their names, besides the error that Pillow
+# raises. This silences it, unless a build of Pillow bundles it in another way.
 with suppress(OSError, AttributeError):
     _libtiff = ctypes.CDLL(Image.core.__file__)
     _libtiff.TIFFSetErrorHandler(None)
@@ -65,26 +65,26 @@ TURNS = {
 
 @dataclass(frozen=True)
 class Upload:
-    """A photo in memory that came from somebody who is not to be trusted.
+    """A photo in memory, from an untrusted client.
 
     Attributes:
-        name: what errors call it.
+        name: its name in errors.
         data: the bytes of its file.
-        max_pixels: of more it is refused by what its header says, before it is decoded.
+        max_pixels: a larger one is refused by its header, before it is decoded.
     """
 
     name: str
     data: bytes
     max_pixels: int
 
-    # No others: Pillow would run Ghostscript on PostScript.
+    # No other formats: Pillow would run Ghostscript on PostScript.
     formats: ClassVar = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 
     def __str__(self) -> str:
         return self.name
 
     def open(self, mode: str) -> BytesIO:
-        """The bytes as a file, as `Path.open` gives one."""
+        """The bytes as a binary file, like `Path.open`."""
         assert mode == "rb"
         return BytesIO(self.data)
 
@@ -98,8 +98,8 @@ class ReducedImage(NamedTuple):
         image: as `read_image` gives it, at reduced size.
         size: width and height of the photo in pixels of the file, upright.
         reduction: pixels of the file per pixel of the image: 1, 2, 4 or 8.
-        origin: left and top edge of the photo in pixels of the image. Outermost pixels reach
-            beyond the photo where its size is no multiple of the reduction.
+        origin: left and top edge of the photo in pixels of the image. If the photo's size is not
+            a multiple of the reduction, the outermost pixels reach beyond the photo.
     """
 
     image: Image.Image
@@ -109,14 +109,14 @@ class ReducedImage(NamedTuple):
 
 
 def read_image(path: str | Path | Upload, max_pixels: int = MAX_PIXELS) -> Image.Image:
-    """The photo in 8-bit RGB, upright as its EXIF orientation says, transparency laid on white.
+    """The photo in 8-bit RGB, turned upright by its EXIF orientation, transparency laid on white.
 
-    16-bit and floating-point greys are scaled to 0..255; of an animation it is the first frame.
+    16-bit and floating-point greys are scaled to 0..255; an animation gives its first frame.
     Safe to call from several threads.
 
     Args:
         path: the file, or an upload.
-        max_pixels: of more it is refused by what its header says; an upload has its own limit.
+        max_pixels: a larger photo is refused by its header; an upload has its own limit.
 
     Raises:
         InputError: the file is missing, a folder, no regular file, empty, no image, or damaged.
@@ -129,14 +129,14 @@ def read_image(path: str | Path | Upload, max_pixels: int = MAX_PIXELS) -> Image
 def read_reduced(
     path: str | Path | Upload, side: int, max_pixels: int = MAX_PIXELS
 ) -> ReducedImage:
-    """The photo as `read_image` gives it, but of a large JPEG fewer pixels in much less time.
+    """The photo as `read_image` gives it, but large JPEGs are decoded at reduced size, much faster.
 
-    libjpeg-turbo, which Pillow's wheels bring along, decodes a JPEG at 1/2, 1/4 or 1/8 of its size
-    by leaving high frequencies out. torchvision.io decodes as fast, but only whole photos.
+    libjpeg-turbo, which Pillow's wheels include, decodes a JPEG at 1/2, 1/4 or 1/8 of its size by
+    leaving out high frequencies. torchvision.io decodes as fast, but only at full size.
 
     Args:
         path: the file, or an upload.
-        side: neither width nor height become smaller than this by the reduction.
+        side: the reduction keeps width and height at or above this.
         max_pixels: as `read_image`.
 
     Raises:
@@ -151,7 +151,7 @@ def read_reduced(
 def opened(
     path: str | Path | Upload, side: int | None, max_pixels: int = MAX_PIXELS
 ) -> Iterator[ReducedImage]:
-    """The photo for the length of a block, in which it counts among what is decoded at once.
+    """The photo as `read_reduced` gives it, whose memory is reserved until the block ends.
 
     Args:
         path: as `read_reduced`.
@@ -194,7 +194,7 @@ def _read(
         raise PhotoSizeError(f"{path}: too many pixels to be safe; scale the photo down") from None
     except MemoryError:
         raise PhotoSizeError(f"{path}: takes more memory than there is; scale it down") from None
-    except Exception as error:  # on damaged files Pillow's plugins raise nearly anything
+    except Exception as error:  # Pillow's plugins raise nearly anything on damaged files
         if isinstance(error, OSError) and error.strerror:
             raise as_input_error(error, str(path), "cannot be read") from None
         reason = " ".join(str(error).split()) or type(error).__name__
@@ -204,11 +204,11 @@ def _read(
 
 
 def _file(path: Path | Upload) -> MeteredFile:
-    """The file, of which nothing has been read; opening a pipe would wait for its writer."""
+    """The opened file. Pipes are refused, since opening one would wait for its writer."""
     if isinstance(path, Upload):
         return MeteredFile(path.open("rb"), str(path))
     if "\0" in str(path):
-        raise InputError(f"{path}: no path, for it holds a NUL; check the path")
+        raise InputError(f"{path}: not a path, since it holds a NUL; check the path")
     mode = path.stat().st_mode
     if stat.S_ISDIR(mode):
         raise InputError(f"{path}: a folder, not a photo; give the path of an image file")
@@ -232,18 +232,18 @@ def _decoded(
     width, height = image.size
     drafted = None if side is None else image.draft(None, (side, side))
     reduction = width / drafted[1][2] if drafted else 1.0  # exact: the box is not rounded
-    held.enter_context(ROOM.of(decoding_bytes(image, width * height)))
+    held.enter_context(MEMORY.reserve(decoding_bytes(image, width * height)))
     image.load()
-    # What some formats' headers do not tell, pixels do.
+    # Some formats give their final size only after decoding.
     check_pixels(image, str(path), max_pixels, remedy)
     try:
         orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
-    except Exception:  # the pixels are whole: damaged EXIF data only loses the orientation
+    except Exception:  # damaged EXIF data only loses the orientation
         orientation = 1
     image = rgb(image)
     if orientation in TURNS:
         image = image.transpose(TURNS[orientation])
-    # As stored, the last pixels of a row and of a column are those that reach beyond the photo.
+    # In stored order, only the last pixel of a row or column may reach beyond the photo.
     beyond = (-width % reduction / reduction, -height % reduction / reduction)
     if orientation in SIDEWAYS:
         width, height = height, width
@@ -256,8 +256,8 @@ def _decoded(
 class _Quiet:
     """Silences warnings while any thread is inside.
 
-    `warnings.catch_warnings` alone swaps a global list: two threads that leave in the order in
-    which they entered would restore the wrong one, and warnings would stay off for ever.
+    `warnings.catch_warnings` swaps a global list. If two threads left in the order in which they
+    entered, they would restore the wrong list, and warnings would stay off for ever.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""How many pixels a photo may have; imports nothing heavy, for the sake of the options."""
+"""Limits on the pixels of a photo; light to import, since command-line options need it."""
 
 from typing import Annotated
 
@@ -6,10 +6,10 @@ from captioning.errors import InputError
 from captioning.numbers import Range, shown, unmet_requirement
 
 MEGAPIXELS = 100.0
-"""Of more a photo is refused unless a call says otherwise; most cameras stay below it."""
+"""The default limit of a photo in megapixels; most cameras stay below it."""
 
 MOST_MEGAPIXELS = 178.0
-"""What can be allowed at most: Pillow's own limit against decompression bombs."""
+"""The largest limit: Pillow's own against decompression bombs."""
 
 PhotoMegapixels = Annotated[float, Range(0, round(MOST_MEGAPIXELS), above=True)]
 
@@ -17,7 +17,7 @@ MAX_PIXELS = int(MEGAPIXELS * 1_000_000)
 
 
 def pixels_of(megapixels: PhotoMegapixels) -> int:
-    """The limit in pixels that an option, a config or a call gives in millions.
+    """A limit in pixels, from the megapixels of an option, a config or a call.
 
     Raises:
         InputError: it is not above 0 and at most `MOST_MEGAPIXELS`.

@@ -1,4 +1,4 @@
-"""What a photo may cost before any of its pixels is decoded: in pixels, memory and time."""
+"""Limits on the pixels, memory and time of a photo, checked before it is decoded."""
 
 import io
 import threading
@@ -11,31 +11,31 @@ from captioning.data.megapixels import MAX_PIXELS
 from captioning.errors import InputError
 
 MAX_SIDE = 65_535
-"""Pixels of width or height. JPEG has no more; Pillow keeps a pointer for each row."""
+"""The most pixels of width or height: JPEG's maximum. Pillow keeps a pointer for each row."""
 
 BYTES_PER_PIXEL = 10
-"""What decoding may take for each pixel of the limit; a plain photo takes 8, itself and a copy."""
+"""Memory for decoding per pixel of the limit; a plain photo takes 8, itself and a copy."""
 
-# WebP's animation decoder keeps two canvases and hands over a third. The others have no bound that
-# their headers tell; what they took in measurements.
+# WebP's animation decoder keeps two canvases and returns a third. The headers of the other formats
+# give no bound; these are measured.
 FORMAT_BYTES = {"AVIF": 20, "HEIF": 20, "JPEG2000": 30, "WEBP": 20}
 FORMATS = frozenset({"BMP", "DIB", "GIF", "JPEG", "MPO", "PNG", "PPM", "TIFF", *FORMAT_BYTES})
-"""Pillow's names of what is decoded. Others run programs (EPS), unpack without a limit (FITS)."""
+"""The supported formats by Pillow's names. Others run programs (EPS) or unpack anything (FITS)."""
 
 MAX_TILE = 32_000_000
-"""Pixels of a TIFF's tile, which is decoded whole, however small the photo is."""
+"""The most pixels of a TIFF's tile, which is decoded whole, however small the photo is."""
 
 MAX_SCANS = 100
-"""Scans of a progressive JPEG, as libtiff has it; each goes over all pixels and may have no data.
+"""The most scans of a progressive JPEG, libtiff's limit; encoders write about 10.
 
-Encoders write about 10.
+Each scan costs a pass over all pixels, even without data.
 """
 
 MAX_TEXT, MAX_COMMENTS = 16_000_000, 100
-"""Bytes and comments of a PNM in text, which Pillow reads number by number, in Python."""
+"""The most bytes and comments of a PNM in text, which Pillow parses slowly, in Python."""
 
 MAX_READS, MAX_HEADER, MAX_FILE = 2_000_000, 256_000_000, 1_000_000_000
-"""Calls that read from a photo's file, bytes before its pixels, and bytes in all."""
+"""The most reads of a photo's file, bytes before its pixels, and bytes in all."""
 
 
 class PhotoSizeError(InputError):
@@ -43,13 +43,13 @@ class PhotoSizeError(InputError):
 
 
 class MeteredFile(io.BufferedReader):
-    """A photo's file that ends the patience with endless headers and with reading bit by bit.
+    """A photo's file with limits on the size of its header and on the number of reads.
 
     Args:
         raw: an unbuffered file, or bytes in memory.
-        name: what errors call it.
-        max_reads: calls that read.
-        max_header: bytes before the pixels.
+        name: its name in errors.
+        max_reads: the most calls of `read`.
+        max_header: the most bytes before the pixels.
     """
 
     def __init__(
@@ -66,10 +66,10 @@ class MeteredFile(io.BufferedReader):
         self.is_header_read = False
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """As any file.
+        """Read bytes, as any file does.
 
         Raises:
-            PhotoSizeError: the photo's header is too long or the file in too many pieces.
+            PhotoSizeError: the photo's header is too long, or the file takes too many reads.
         """
         self._reads += 1
         if self._reads > self._max_reads:
@@ -90,19 +90,19 @@ class MeteredFile(io.BufferedReader):
 def check_header(
     image: Image.Image, file: MeteredFile, name: str, max_pixels: int, remedy: str
 ) -> None:
-    """See from a photo's header, and at most a look through its file, that it may be decoded.
+    """Check a photo's limits by its header and, for some formats, a scan of its file.
 
     Args:
         image: as `PIL.Image.open` gives it, not yet decoded.
-        file: from which it is read; left where it was.
-        name: what errors call it.
+        file: the image's file; its position is restored.
+        name: the photo's name in errors.
         max_pixels: the most pixels.
-        remedy: what an error says to do about too many of them.
+        remedy: the error's advice about too many pixels.
 
     Raises:
         PhotoSizeError: it has more pixels or a longer side, or decoding takes too much memory or
             time.
-        InputError: it is in a format in which no photo is read.
+        InputError: its format is not supported.
     """
     if image.format not in FORMATS:
         raise InputError(f"{name}: {image.format} files are not read; convert it to JPEG or PNG")
@@ -128,10 +128,10 @@ def check_header(
 
 
 def check_pixels(image: Image.Image, name: str, max_pixels: int, remedy: str) -> None:
-    """See that a photo has no more pixels than it may have, on no side and in no costly format.
+    """Check the limits on a photo's pixels, on each side and on memory for its format.
 
     Raises:
-        PhotoSizeError: it has.
+        PhotoSizeError: it is over a limit.
     """
     width, height = image.size
     if width * height > max_pixels:
@@ -141,7 +141,7 @@ def check_pixels(image: Image.Image, name: str, max_pixels: int, remedy: str) ->
         )
     if max(width, height) > MAX_SIDE:
         raise PhotoSizeError(
-            f"{name}: {width} x {height} pixels, of which no side may have more than {MAX_SIDE}; "
+            f"{name}: {width} x {height} pixels; neither side may have more than {MAX_SIDE}; "
             "scale the photo down"
         )
     most = max(max_pixels, MAX_PIXELS) * BYTES_PER_PIXEL
@@ -153,11 +153,11 @@ def check_pixels(image: Image.Image, name: str, max_pixels: int, remedy: str) ->
 
 
 def decoding_bytes(image: Image.Image, pixels: int) -> int:
-    """Memory that it takes, at most, to decode a photo and bring it to RGB.
+    """An upper bound of the bytes that it takes to decode a photo and convert it to RGB.
 
     Args:
-        image: a photo, not yet decoded, perhaps to be decoded with fewer pixels.
-        pixels: those of the file.
+        image: a photo, not yet decoded; it may be set to decode at reduced size.
+        pixels: of the file.
     """
     decoded = image.size[0] * image.size[1]
     if image.info.get("progressive"):  # all coefficients are kept, 16 bits each
@@ -170,13 +170,13 @@ def decoding_bytes(image: Image.Image, pixels: int) -> int:
     return FORMAT_BYTES.get(image.format or "", 8) * decoded
 
 
-class Room:
-    """Memory for photos that several threads decode at once; who finds none waits, in order.
+class MemoryBudget:
+    """A memory budget for threads that decode photos; threads without room wait in order.
 
-    A photo larger than all of it is decoded alone.
+    A photo larger than the whole budget is decoded alone.
 
     Args:
-        total: bytes.
+        total: the budget in bytes.
     """
 
     def __init__(self, total: int) -> None:
@@ -186,7 +186,7 @@ class Room:
         self._turn = threading.Lock()
 
     @contextmanager
-    def of(self, size: int) -> Iterator[None]:
+    def reserve(self, size: int) -> Iterator[None]:
         """Reserve this many bytes until the block ends."""
         with self._turn, self._freed:
             self._freed.wait_for(lambda: not self._taken or self._taken + size <= self._total)
@@ -199,12 +199,12 @@ class Room:
                 self._freed.notify()
 
 
-ROOM = Room(MAX_PIXELS * BYTES_PER_PIXEL)
-"""What all threads of a process share."""
+MEMORY = MemoryBudget(MAX_PIXELS * BYTES_PER_PIXEL)
+"""The budget that all threads of a process share."""
 
 
 def _count(file: MeteredFile, mark: bytes, enough: int) -> int:
-    """How often a mark occurs in a file, counted until that is more than enough."""
+    """How often a mark occurs in a file; stops counting beyond `enough`."""
     file.seek(0)
     found, last = 0, b""
     while found <= enough and (block := file.read(1 << 20)):

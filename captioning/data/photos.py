@@ -1,4 +1,4 @@
-"""The photos that paths, folders and lists stand for, in order, however many there are."""
+"""Finds the photos of paths, folders and lists, in order and in constant memory."""
 
 import heapq
 import os
@@ -10,10 +10,10 @@ from captioning.data.images import IMAGE_SUFFIXES
 from captioning.errors import InputError
 
 LONGEST_LINE = 65_536
-"""Bytes of a line of a list; no system has longer paths."""
+"""The most bytes of a line of a list; no system has longer paths."""
 
 AT_A_TIME = 50_000
-"""Names kept in memory at a time; a larger folder is read once for each such part."""
+"""Names kept in memory at a time; a folder with more is listed several times."""
 
 
 def find_photos(
@@ -21,18 +21,18 @@ def find_photos(
 ) -> Iterator[Path]:
     """The photos, one after another; memory does not grow with their number.
 
-    A folder stands for the images in it and below it, sorted by the parts of their paths, without
-    hidden files and without what links to folders lead to. Every other path is kept as it is, also
-    a missing one, so that reading it tells what is wrong.
+    A folder gives the images in it and below it, sorted by the parts of their paths. Hidden files
+    are skipped, and links to folders are not followed. Every other path is kept as it is, even a
+    missing one, so that reading it raises the error.
 
     Args:
         paths: photos and folders.
-        listed: a text file of further photos, one path a line; empty lines are left out.
+        listed: a text file of further photos, one path a line; empty lines are skipped.
         at_a_time: names of a folder kept in memory.
 
     Raises:
-        InputError: a folder holds no images or cannot be read, or the list cannot be, or a line of
-            it is no path.
+        InputError: a folder holds no images, a folder or the list cannot be read, or a line of the
+            list is no path.
     """
     for path in map(Path, paths):
         if os.path.isdir(path):  # noqa: PTH112 - a Path raises where a name is too long
@@ -103,7 +103,7 @@ def _photos_of_list(file: Path) -> Iterator[Path]:
                         f"{file}: line {number} holds a NUL, which no path has; "
                         "give a text file of one path a line"
                     )
-                # File names are bytes: those that are no UTF-8 must come through as they are.
+                # File names are bytes, and those that are not UTF-8 must stay unchanged.
                 if path := line.decode("utf-8", "surrogateescape").rstrip("\r\n"):
                     yield Path(path)
     except FileNotFoundError:

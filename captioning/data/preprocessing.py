@@ -17,7 +17,7 @@ from captioning.data.megapixels import MAX_PIXELS
 from captioning.numbers import ImageSize
 
 MARGIN = 7 / 8
-"""While training with augmentation, the side of a random crop over the photo's short side."""
+"""Range of the side of a random crop, as a fraction of the photo's short side (augmentation)."""
 
 
 class View(NamedTuple):
@@ -37,15 +37,15 @@ class View(NamedTuple):
 class Preprocessing(Configurable):
     """A square crop of a photo at its own aspect ratio.
 
-    Large JPEGs are decoded at reduced size, always with at least twice the pixels that the image
-    needs along each side, so that it is the antialiased resizing that decides how it looks.
+    Large JPEGs are decoded at reduced size, but always with at least twice the image's pixels along
+    each side, so that the antialiased resizing decides the result.
 
     Args:
         size: S, side of the square in pixels.
 
     Attributes:
-        max_pixels: of more a photo's file is refused. Not an argument: what is read of a photo
-            does not depend on it, so features and checkpoints do not either.
+        max_pixels: larger photos are refused. Not an argument, since the image does not depend on
+            it and so it does not belong in features and checkpoints.
     """
 
     def __init__(self, size: ImageSize = 224) -> None:
@@ -98,7 +98,7 @@ class Preprocessing(Configurable):
 
 
 class MirroredPreprocessing(Preprocessing):
-    """The same square, left and right exchanged; for training.
+    """The same square, mirrored left to right; for training.
 
     Args:
         size: S, side of the square in pixels.

@@ -1,4 +1,4 @@
-"""Work that every process of a training does at the same time, such as the ranks of DDP."""
+"""Collective steps of distributed processes, such as the ranks of DDP."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -11,23 +11,23 @@ Result = TypeVar("Result")
 
 
 def process_and_count() -> tuple[int, int]:
-    """Which process this is, counted from 0 over all machines, and how many there are."""
+    """The rank of this process over all machines, from 0, and the number of processes."""
     if not (distributed.is_available() and distributed.is_initialized()):
         return 0, 1
     return distributed.get_rank(), distributed.get_world_size()
 
 
 def run_on_all_ranks(step: Callable[[], Result]) -> list[Result]:
-    """Do a step in every process and wait for all; each gets the results of all, in order.
+    """Run a step on every rank, wait for all, and gather the results of all, in rank order.
 
-    What fails in one process fails in all, so that none waits for one that has given up.
+    A failure on one rank raises on all, so that no rank waits for one that has stopped.
 
     Args:
-        step: its results can be pickled.
+        step: the step; its result must be picklable.
 
     Raises:
-        InputError: the step failed in another process, for this reason.
-        Exception: whatever the step raised in this one.
+        InputError: the step failed on another rank, for this reason.
+        Exception: whatever the step raised on this one.
     """
     result: Any = None
     failure: Exception | None = None
@@ -50,9 +50,9 @@ def run_on_all_ranks(step: Callable[[], Result]) -> list[Result]:
 
 
 def decided_by_first_rank(decide: Callable[[], Result]) -> Result:
-    """What the first process decides, in all of them.
+    """The result of a function that only the first rank calls, returned on all ranks.
 
     Raises:
-        InputError: it could not decide, for this reason.
+        InputError: the function failed, for this reason.
     """
     return run_on_all_ranks(lambda: decide() if process_and_count()[0] == 0 else None)[0]  # type: ignore[return-value]

@@ -1,11 +1,11 @@
-"""What a data set holds, whatever format it came in."""
+"""The records of a data set, the same for every file format."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 MOST_CAPTIONS = 10_000
-"""Of one image. Data sets have 5, or 50 for the study of scores; a million take hours to score."""
+"""The most captions of one image. Data sets have 5 or 50; scoring a million would take hours."""
 
 
 @dataclass(frozen=True)

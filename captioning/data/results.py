@@ -1,4 +1,4 @@
-"""Captions in files of JSON, without their photos: anybody's results, and references."""
+"""Results and references in JSON files, without their photos."""
 
 from collections import defaultdict
 from pathlib import Path
@@ -10,7 +10,7 @@ from captioning.errors import InputError
 from captioning.untrusted import read_json
 
 MAX_RESULTS_BYTES = 256 * 1024**2
-"""Of a file of results. A caption for each of COCO's 164,000 photos takes 15 MB."""
+"""The most bytes of a results file. Captions for all of COCO's 164,000 photos take 15 MB."""
 
 RESULTS_REMEDY = "expected COCO's results format (a list of objects with image_id and caption)"
 REFERENCES_REMEDY = (
@@ -40,11 +40,11 @@ def read_results(path: str | Path) -> dict[int | str, str]:
 
 
 def read_references(path: str | Path) -> dict[int | str, tuple[str, ...]]:
-    """The captions that people wrote, by image id; empty ones are left out.
+    """The reference captions by image id; empty ones are left out.
 
     Args:
-        path: a file of COCO's annotations, or in the format of Karpathy's ``dataset_coco.json``,
-            of which all splits are read.
+        path: a file of COCO's annotations, or in the format of Karpathy's ``dataset_coco.json``
+            (all splits are read).
 
     Raises:
         InputError: the file is missing or malformed, or has no captions or too many of one image.

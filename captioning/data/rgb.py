@@ -1,4 +1,4 @@
-"""Decoded photos of any kind as 8-bit RGB, in strips where that saves memory."""
+"""Converts decoded photos of any mode to 8-bit RGB, in strips where that saves memory."""
 
 from collections.abc import Callable, Iterator
 
@@ -6,17 +6,17 @@ import numpy as np
 from PIL import Image
 
 STRIP = 1 << 20
-"""Pixels that are converted at a time by ways that need several copies."""
+"""Pixels converted at a time by conversions that need several copies."""
 
 
 def rgb(image: Image.Image, strip: int = STRIP) -> Image.Image:
     """A copy in RGB, transparency laid on white, and wide greys scaled to 0..255.
 
-    It has nothing of the metadata. Beside the photo and its copy little memory is needed.
+    Metadata is dropped. The conversion needs little memory besides the photo and its copy.
 
     Args:
         image: the decoded photo.
-        strip: pixels that are converted at a time; they change no result.
+        strip: pixels converted at a time; the result does not depend on it.
     """
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
         white = _white(image, strip)
@@ -59,13 +59,13 @@ def _white(image: Image.Image, strip: int) -> float:
     """The value of white in an image of one wide channel."""
     if image.mode.startswith("I;16"):
         return 65535.0
-    # Integers come from 16-bit files; floats have no agreed white, so the largest value tells it.
+    # Integers come from 16-bit files; floats have no agreed white, so it follows from the maximum.
     whites = (1.0, 255.0, 65535.0) if image.mode == "F" else (65535.0,)
     largest = max(float(_values(part).max()) for _, part in _strips(image, strip))
     return next((white for white in whites if white >= largest), largest)
 
 
 def _grey(image: Image.Image, white: float) -> Image.Image:
-    """An image of one wide channel as 8 bits; Pillow's own conversion clips all above 255."""
+    """An image of one wide channel as 8 bits; Pillow's own conversion clips values above 255."""
     values = _values(image)
     return Image.fromarray(np.rint(values.clip(0, white) * (255 / white)).astype(np.uint8))

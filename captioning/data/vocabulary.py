@@ -1,4 +1,4 @@
-"""Words: how tokens become ids, and ids words."""
+"""The vocabulary, which maps words to ids and back."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ class Vocabulary:
 
     Args:
         words: the words in the order of their ids, the first one getting id 4.
-        tokenizer: which tokenizer cuts captions into these words.
+        tokenizer: the tokenizer that splits captions into these words.
     """
 
     def __init__(self, words: Sequence[str], tokenizer: TokenizerName = "ptb") -> None:
@@ -31,7 +31,8 @@ class Vocabulary:
     ) -> "Vocabulary":
         """The words that occur at least `min_count` times, the most frequent first.
 
-        Brackets, which the evaluation takes for words, are none that a caption should have.
+        Brackets are left out: the evaluation counts them as words, but a caption should not have
+        them.
         """
         cut = tokenizer(name)
         counts = Counter(word for caption in captions for word in cut(caption))

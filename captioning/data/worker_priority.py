@@ -1,13 +1,13 @@
-"""Processes that read photos beside the one that computes."""
+"""The scheduling priority of DataLoader workers."""
 
 import os
 
 
 def lower_priority(worker: int) -> None:
-    """Let the process that computes go first; a `worker_init_fn` of torch's DataLoader.
+    """Lower a worker's priority below the training process's; a DataLoader `worker_init_fn`.
 
-    A step's threads wait for each other at every layer, so a reader that takes the core of one of
-    them holds up all. On two cores training becomes a third faster this way, and the reader still
-    has enough: it goes on whenever the step waits for it.
+    A training step's threads synchronise at every layer, so a worker that takes one thread's core
+    delays them all. On two cores this makes training a third faster. Workers still get enough
+    time, since they run whenever the step waits for data.
     """
     os.nice(10)

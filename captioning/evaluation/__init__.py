@@ -1,1 +1,1 @@
-"""A model against a data set: its captions of a split, their scores, and where it looked."""
+"""Evaluates a model on a data set: captions of a split, their scores, and grounding."""

@@ -9,25 +9,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from captioning.data.tokens import tokenize
+from captioning.data.tokens import tokens, words_of
 from captioning.errors import InputError
 from captioning.files import write_json
 from captioning.metrics import registry
 from captioning.metrics.bootstrap import LEVEL, Interval, intervals
 from captioning.metrics.scores import Scorer, Scores
 from captioning.metrics.variety import COUNTS, variety
-from captioning.metrics.words import generated_words
+from captioning.metrics.words import generated_tokens, scored
+from captioning.progress_bar import stage
 
 
 @dataclass(frozen=True)
 class Report:
-    """How good captions are, how sure that is, and how varied they are.
+    """Scores of captions with confidence intervals, and statistics of their variety.
 
     Attributes:
         captions: one caption per image, by image id.
-        scores: what each metric found; per-image values are in the order of the captions.
-        statistics: how many, how long and how varied the captions are; see
-            `captioning.metrics.variety`.
+        scores: the scores of each metric; per-image values are in the order of the captions.
+        statistics: number, length and variety of the captions; see `captioning.metrics.variety`.
     """
 
     captions: Mapping[Any, str]
@@ -35,6 +35,7 @@ class Report:
     statistics: Mapping[str, float]
 
     @classmethod
+    @stage("scoring the captions")
     def of(
         cls,
         captions: Mapping[Any, str],
@@ -48,10 +49,10 @@ class Report:
 
         Args:
             captions: one caption per image.
-            references: what people wrote of each image; images without a caption are ignored.
-            scorers: the metrics; those that are always computed if none.
-            training: the captions that the model was trained on, where they are known.
-            vocabulary: the words that the model knows, where they are known.
+            references: the reference captions of each image; images without a caption are ignored.
+            scorers: the metrics; the default ones if none.
+            training: the captions that the model was trained on, if known.
+            vocabulary: the model's words, if known.
             further: other scores of these captions.
 
         Raises:
@@ -67,36 +68,36 @@ class Report:
                 )
         if scorers is None:
             scorers = registry.scorers().values()
-        candidates = [generated_words(caption) for caption in captions.values()]
-        written = [[tokenize(reference) for reference in references[image]] for image in captions]
+        candidates = [generated_tokens(caption) for caption in captions.values()]
+        written = [list(map(tokens, references[image])) for image in captions]
         return cls(
             captions,
-            (*(scorer(candidates, written) for scorer in scorers), *further),
-            variety(candidates, training, vocabulary),
+            (*(scored(scorer, candidates, written) for scorer in scorers), *further),
+            variety([words_of(candidate) for candidate in candidates], training, vocabulary),
         )
 
     @cached_property
     def corpus(self) -> dict[str, float]:
-        """The scores of all captions together."""
+        """The scores of the whole corpus."""
         return {name: value for scores in self.scores for name, value in scores.corpus.items()}
 
     @cached_property
     def images(self) -> dict[str, NDArray[np.float64]]:
-        """The scores of every caption by itself, (images,) each."""
+        """The scores of each caption, (images,) for every metric."""
         return {name: values for scores in self.scores for name, values in scores.images.items()}
 
     @cached_property
     def intervals(self) -> dict[str, Interval]:
-        """Where the scores of all captions lie; computed when it is first asked for."""
+        """The confidence intervals of the corpus scores, computed on first use."""
         return intervals(self.scores, len(self.captions))
 
     @property
     def summary(self) -> dict[str, float]:
-        """The scores of all captions together, and the statistics."""
+        """The corpus scores and the statistics."""
         return {**self.corpus, **self.statistics}
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, as plain values: scores with intervals, statistics, and every image."""
+        """The whole report as plain values: scores with intervals, statistics, and every image."""
         columns = {name: values.tolist() for name, values in self.images.items()}
         return {
             "interval": LEVEL,
@@ -115,7 +116,7 @@ class Report:
     def write(self, folder: str | Path) -> None:
         """Write captions.json, in COCO's results format, scores.json and report.json.
 
-        The scores are the summary alone; the report has their intervals and every image's scores.
+        scores.json holds the summary; report.json also has intervals and every image's scores.
         """
         results = [
             {"image_id": image, "caption": caption} for image, caption in self.captions.items()

@@ -66,6 +66,11 @@ class World:
         return self.folder / "results.json"
 
     @property
+    def ratings(self) -> Path:
+        """Somebody's ratings of those captions."""
+        return self.folder / "ratings.csv"
+
+    @property
     def words(self) -> Path:
         """Which words name which category."""
         return self.folder / "words.json"
@@ -105,6 +110,8 @@ class World:
             for entry in references["annotations"]
         }
         self.results.write_text(json.dumps(list(results.values())))
+        rows = [f"{image},a blue star,{image % 3}" for image in results]
+        self.ratings.write_text("\n".join(["image,caption,rating", *rows]) + "\n")
         instances = json.loads(
             self.references.with_name(
                 self.references.name.replace("captions", "instances")

@@ -74,7 +74,7 @@ def test_some_of_the_photos_may_be_asked_for(photos: list[Path], folder: Path) -
     assert photos[2] in cached(folder, photos[2:])
 
 
-def test_features_serve_where_the_photos_are_gone(photos: list[Path], folder: Path) -> None:
+def test_features_can_be_used_without_the_photos(photos: list[Path], folder: Path) -> None:
     cached(folder, photos)
     photos[0].unlink()
     assert photos[0] in cached(folder, photos)

@@ -117,7 +117,7 @@ def test_a_large_jpeg_is_reduced_as_long_as_its_short_side_stays_large_enough(
     assert image.size == (640 // reduction, 320 // reduction)
 
 
-def test_a_jpeg_that_is_not_reduced_is_the_same_as_ever(tmp_path: Path) -> None:
+def test_a_small_jpeg_is_read_like_any_photo(tmp_path: Path) -> None:
     Image.effect_noise((99, 99), 80).save(tmp_path / "small.jpg")
     image = read_reduced(tmp_path / "small.jpg", 50).image
     assert image.tobytes() == read_image(tmp_path / "small.jpg").tobytes()
@@ -197,7 +197,7 @@ def test_a_bad_file_is_one_line_with_its_name_and_a_remedy(
     assert "\n" not in str(caught.value)
 
 
-def test_libtiff_does_not_talk_of_damaged_files(
+def test_libtiff_prints_nothing_about_damaged_files(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     Image.effect_noise((64, 64), 50).save(tmp_path / "photo.tif", compression="tiff_lzw")

@@ -14,7 +14,13 @@ from PIL import Image
 
 from captioning.data.images import read_image, read_reduced
 from captioning.data.megapixels import MAX_PIXELS, MEGAPIXELS, MOST_MEGAPIXELS, pixels_of
-from captioning.data.photo_limits import MAX_SCANS, MAX_SIDE, MeteredFile, PhotoSizeError, Room
+from captioning.data.photo_limits import (
+    MAX_SCANS,
+    MAX_SIDE,
+    MemoryBudget,
+    MeteredFile,
+    PhotoSizeError,
+)
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.rgb import rgb
 from captioning.errors import InputError
@@ -62,7 +68,7 @@ def test_no_side_may_be_so_long_that_a_pointer_for_each_row_fills_the_memory(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "tall.png").write_bytes(header(1, MAX_SIDE + 1))
-    with pytest.raises(PhotoSizeError, match=f"no side may have more than {MAX_SIDE}"):
+    with pytest.raises(PhotoSizeError, match=f"neither side may have more than {MAX_SIDE}"):
         read_image(tmp_path / "tall.png")
 
 
@@ -91,7 +97,7 @@ def test_a_limit_that_cannot_be_is_refused(megapixels: float) -> None:
         pixels_of(megapixels)
 
 
-def test_the_limit_that_is_most_stays_within_pillows_own() -> None:
+def test_the_largest_limit_stays_within_pillows_own() -> None:
     assert Image.MAX_IMAGE_PIXELS is not None
     assert pixels_of(MEGAPIXELS) < pixels_of(MOST_MEGAPIXELS) < 2 * Image.MAX_IMAGE_PIXELS
 
@@ -133,25 +139,27 @@ with ThreadPoolExecutor(threads) as pool:
 def test_a_photo_takes_at_most_ten_bytes_per_pixel(tmp_path: Path, mode: str) -> None:
     path, pixels = tmp_path / "photo.tif", 3000 * 3000
     Image.new(mode, (3000, 3000)).save(path, compression="tiff_deflate")
-    told = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", PEAK, str(path)], capture_output=True, check=True, text=True
     )
     unit = 1 if sys.platform == "darwin" else 1024
-    assert int(told.stdout) * unit < 10 * pixels + 20e6
+    assert int(done.stdout) * unit < 10 * pixels + 20e6
 
 
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is told by Linux")
+@pytest.mark.skipif(
+    not Path("/proc/self/statm").exists(), reason="memory is reported by Linux only"
+)
 def test_threads_keep_no_memory_of_large_photos(tmp_path: Path) -> None:
     # Each thread's 72 MB, as photo and copy, would stay with it.
     path, threads = tmp_path / "photo.png", 6
     Image.new("RGBA", (3000, 3000)).save(path, compress_level=1)
-    told = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", KEPT, str(path), str(threads)],
         capture_output=True,
         check=True,
         text=True,
     )
-    assert int(told.stdout) < threads * 72e6 / 2
+    assert int(done.stdout) < threads * 72e6 / 2
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "I;16", "I", "F", "P"])
@@ -237,13 +245,13 @@ def test_a_large_header_is_given_up() -> None:
 
 
 def test_photos_wait_for_room_and_one_that_is_larger_than_all_of_it_is_alone() -> None:
-    room, entered = Room(10), threading.Event()
+    memory, entered = MemoryBudget(10), threading.Event()
 
     def large() -> None:
-        with room.of(25):
+        with memory.reserve(25):
             entered.set()
 
-    with room.of(4), room.of(6):
+    with memory.reserve(4), memory.reserve(6):
         waiting = threading.Thread(target=large)
         waiting.start()
         assert not entered.wait(0.05)

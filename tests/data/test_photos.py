@@ -29,7 +29,7 @@ def test_the_order_is_that_of_sorted_paths_however_few_names_are_kept(
     assert list(find_photos([tmp_path], at_a_time=at_a_time)) == sorted(tmp_path.rglob("*.jpg"))
 
 
-def test_what_links_to_folders_lead_to_is_left_out_and_links_to_photos_are_not(
+def test_links_to_photos_are_followed_and_links_to_folders_are_not(
     tmp_path: Path,
 ) -> None:
     touched(tmp_path, "photos/1.jpg", "elsewhere/2.jpg")
@@ -92,7 +92,7 @@ def test_a_device_given_as_a_list_is_an_error() -> None:
     ],
     ids=["long", "NUL"],
 )
-def test_a_line_that_is_no_path_is_told_by_its_number(
+def test_a_line_that_is_no_path_is_named_by_its_number(
     tmp_path: Path, line: bytes, message: str
 ) -> None:
     (tmp_path / "list.txt").write_bytes(b"a.jpg\n" + line + b"\nb.jpg\n")

@@ -49,12 +49,12 @@ def test_the_view_is_the_middle_square_of_a_tall_photo() -> None:
 
 
 @pytest.mark.parametrize("size", PHOTOS.values(), ids=PHOTOS)
-def test_the_crop_tells_where_the_pixels_come_from(size: tuple[int, int]) -> None:
+def test_the_crop_is_where_the_pixels_come_from(size: tuple[int, int]) -> None:
     assert_crop_tells_the_place(Preprocessing(32)(ramp(size)))
 
 
 @pytest.mark.parametrize("size", PHOTOS.values(), ids=PHOTOS)
-def test_the_crop_of_a_training_view_tells_where_the_pixels_come_from(
+def test_the_crop_of_a_training_view_is_where_the_pixels_come_from(
     size: tuple[int, int],
 ) -> None:
     for seed in range(5):

@@ -7,7 +7,7 @@ import pytest
 from captioning.data.ranks import decided_by_first_rank, process_and_count, run_on_all_ranks
 
 
-def test_one_process_is_together_with_itself() -> None:
+def test_a_single_process_is_rank_zero_of_one() -> None:
     assert process_and_count() == (0, 1)
     assert run_on_all_ranks(lambda: 3) == [3]
     assert decided_by_first_rank(lambda: None) is None

@@ -231,7 +231,7 @@ def test_a_caption_set_without_captions_is_one_line(coco: Path) -> None:
     assert_one_line(lambda: Coco(coco).read("val"), str(coco), "'val' has no captions; add some")
 
 
-def test_an_unknown_split_is_told_which_there_are(coco: Path) -> None:
+def test_an_unknown_split_is_an_error_that_lists_the_splits(coco: Path) -> None:
     assert_one_line(
         lambda: Coco(coco).read("tset"), f"{coco} has no split 'tset'; it has train, val"
     )
@@ -261,7 +261,7 @@ def test_a_single_file_is_recognised_by_itself_and_by_its_folder(
     assert isinstance(reader_for(tmp_path / name), expected)
 
 
-def test_what_is_no_data_set_is_told_which_layouts_are_understood(tmp_path: Path) -> None:
+def test_an_unknown_layout_is_an_error_that_lists_the_known_ones(tmp_path: Path) -> None:
     assert_one_line(lambda: reader_for(tmp_path), str(tmp_path), "COCO", "Karpathy", "captions.csv")
     assert_one_line(lambda: reader_for(tmp_path / "absent"), "absent: no such folder")
 

@@ -64,7 +64,7 @@ def test_an_ensemble_has_the_runners_up_of_its_mean(
     torch.testing.assert_close(others.probabilities[:, :, :3], expected[:, :, :3])
 
 
-def test_a_caption_tells_them_for_each_word_when_asked(captioner: Captioner) -> None:
+def test_a_caption_has_runners_up_for_each_word_on_request(captioner: Captioner) -> None:
     search = BeamSearch(3, max_length=5)
     for found in captioner.candidates(PHOTOS, search, runners_up=2):
         for caption in found:

@@ -21,7 +21,7 @@ from captioning.search import BeamSearch, Greedy, Sampling, Search
         (Sampling, {"top_p": 1.1}),
     ],
 )
-def test_a_limit_that_makes_no_sense_is_told_in_one_line(
+def test_a_limit_out_of_range_is_an_error_of_one_line(
     kind: type[Search], options: dict[str, Any]
 ) -> None:
     with pytest.raises(InputError, match=str(next(iter(options.values())))) as error:

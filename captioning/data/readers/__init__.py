@@ -1,4 +1,4 @@
-"""Readers: one for each format that data sets come in."""
+"""Readers of data sets, one for each file format."""
 
 from pathlib import Path
 
@@ -22,14 +22,14 @@ __all__ = [
 
 
 def reader_for(root: str | Path, objects: bool = True) -> Reader:
-    """The reader for what lies at `root`, chosen by the names of the files there.
+    """The reader of the data set at `root`, chosen by its file names.
 
     Args:
         root: the folder of a data set.
         objects: whether to read boxes and masks too, where there are any.
 
     Raises:
-        InputError: nothing is there, or no format that is understood.
+        InputError: the folder does not exist, or is in no known format.
     """
     root = Path(root)
     if not root.exists():

@@ -18,7 +18,7 @@ CAPTIONS_REMEDY = "expected COCO's captions format (images with id, annotations 
 INSTANCES_REMEDY = "expected COCO's instances format (annotations with bbox and category_id)"
 
 MAX_PIXELS = 1_000_000
-"""How far a box may reach: no side of a photo that can be decoded is as long."""
+"""The largest coordinate of a box; longer than any side of a photo that can be decoded."""
 
 
 class Coco(Reader):
@@ -30,10 +30,10 @@ class Coco(Reader):
 
     Args:
         root: the folder of the data set.
-        images: folder of the images, or of one folder per split; found below `root` by itself
-            where it is ``<split><year>`` or ``images``.
+        images: folder of the images, or of one folder per split; by default ``<split><year>`` or
+            ``images`` below `root`.
         annotations: folder of the JSON files; by default ``annotations`` below `root`.
-        year: the release to read where the folder has several, such as 2017.
+        year: the release to read if the folder has several, such as 2017.
         objects: whether to read boxes and masks, which take gigabytes of memory for all of COCO.
     """
 
@@ -161,7 +161,7 @@ def _objects(file: Path) -> dict[int | str, tuple[ImageObject, ...]]:
 
 
 def _is_place(value: Any) -> bool:
-    """Whether it is a number of pixels, which NaN and a number of 400 digits are not."""
+    """Whether it is a valid coordinate; NaN and a number of 400 digits are not."""
     return isinstance(value, int | float) and -MAX_PIXELS <= value <= MAX_PIXELS
 
 

@@ -1,4 +1,4 @@
-"""Values out of files that may not be what they claim to be."""
+"""Typed access to values from files that may be malformed."""
 
 from pathlib import Path
 from reprlib import Repr
@@ -6,7 +6,7 @@ from typing import Any
 
 from captioning.errors import InputError
 
-_LIMITED = Repr()  # a value may be millions of values, or brackets in brackets
+_LIMITED = Repr()  # a value may be huge or deeply nested
 _LIMITED.maxlevel, _LIMITED.maxdict = 3, 8
 
 NAMES = {dict: "an object", list: "a list", str: "text", int: "a whole number"}
@@ -20,7 +20,7 @@ def field(entry: Any, key: str, *types: type, source: Path | str, remedy: str) -
         key: name of the value.
         types: any of dict, list, str and int.
         source: the file, and place in it, that the error names.
-        remedy: what the error tells to do.
+        remedy: the error's advice.
 
     Raises:
         InputError: `entry` is no object, has no such key, or a value of another type.
@@ -37,6 +37,6 @@ def field(entry: Any, key: str, *types: type, source: Path | str, remedy: str) -
 
 
 def short(value: Any) -> str:
-    """What a message shows of a value: at most 60 characters."""
+    """A value as messages show it, in at most 60 characters."""
     text = " ".join(_LIMITED.repr(value).split())
     return text if len(text) <= 60 else f"{text[:57]}..."

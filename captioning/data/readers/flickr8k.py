@@ -1,6 +1,7 @@
 """Flickr8k's own text files."""
 
 from collections import defaultdict
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
@@ -21,7 +22,7 @@ class Flickr8k(Reader):
     """Flickr8k as it is distributed: its text files, and the photos in a folder beside them.
 
     The id of an image is its file name without the suffix. Captions of images that belong to no
-    split are left out in silence: the original file has such.
+    split are skipped without a report, since the original file has some.
 
     Args:
         root: the folder that holds ``Flickr8k.token.txt``.
@@ -48,7 +49,7 @@ class Flickr8k(Reader):
 
     def _load(self, split: str) -> Contents:
         file = self.root / LISTS[split]
-        # A name that is listed twice is one image all the same.
+        # A name may be listed twice.
         lines = map(str.strip, text_of(file).splitlines())
         names = list(dict.fromkeys(filter(None, lines)))
         usual = (self.root / "Images", self.root / "Flicker8k_Dataset")
@@ -62,17 +63,25 @@ class Flickr8k(Reader):
     @cached_property
     def _captions(self) -> dict[str, list[str]]:
         """The captions of each file name, in the order of the file."""
-        file = self.root / TOKENS
         captions = defaultdict(list)
-        for number, line in enumerate(text_of(file).split("\n"), start=1):
-            if not line.strip():
-                continue
-            key, tab, caption = line.partition("\t")
-            name, hash_sign, _ = key.rpartition("#")
-            if not tab or not hash_sign:
-                raise InputError(
-                    f"{file}: line {number} is {line[:40]!r}; "
-                    "expected a file name, #, a number, a tab and the caption"
-                )
-            captions[name].append(caption.strip())
+        for name, caption in numbered_captions(self.root / TOKENS):
+            captions[name.rpartition("#")[0]].append(caption)
         return dict(captions)
+
+
+def numbered_captions(file: Path) -> Iterator[tuple[str, str]]:
+    """Each caption of a file like ``Flickr8k.token.txt``, with its name, such as ``a.jpg#0``.
+
+    Raises:
+        InputError: the file cannot be read or is malformed.
+    """
+    for number, line in enumerate(text_of(file).split("\n"), start=1):
+        if not line.strip():
+            continue
+        name, tab, caption = line.partition("\t")
+        if not tab or "#" not in name:
+            raise InputError(
+                f"{file}: line {number} is {line[:40]!r}; "
+                "expected a file name, #, a number, a tab and the caption"
+            )
+        yield name, caption.strip()

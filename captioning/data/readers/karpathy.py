@@ -19,8 +19,8 @@ class Karpathy(OneFileReader):
 
     Args:
         root: the folder that holds the one ``dataset_*.json``, or the path of that file.
-        images: folder of the images, or of the folders that the file names (train2014, ...);
-            found by itself where it is the folder of the file or one of the usual names in it.
+        images: folder of the images, or of the folders that the file names (train2014, ...); by
+            default the folder of the file, or one of the usual names in it.
     """
 
     @classmethod

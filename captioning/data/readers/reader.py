@@ -1,4 +1,4 @@
-"""The promise that every reader of a data set keeps."""
+"""The interface of readers of data sets."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -9,11 +9,12 @@ from pathlib import Path
 from captioning.data.records import MOST_CAPTIONS, Record
 from captioning.errors import InputError
 from captioning.numbers import Checked
+from captioning.progress_bar import stage
 
 SPLITS = ("train", "val", "test")
 
 LONGEST = 200
-"""Characters of a list of splits in a message: a broken file may have a split for every image."""
+"""The most characters of a list of splits in a message; a broken file may have thousands."""
 
 
 @dataclass(frozen=True)
@@ -21,8 +22,8 @@ class Problem:
     """One thing that is wrong with a data set.
 
     Attributes:
-        kind: what is wrong, in the plural, as a report lists it ("empty captions").
-        name: the one image or caption that has it.
+        kind: the problem's heading in a report, in the plural ("empty captions").
+        name: the image or caption that has the problem.
     """
 
     kind: str
@@ -31,11 +32,11 @@ class Problem:
 
 @dataclass(frozen=True)
 class Contents:
-    """What the files say about one split.
+    """The contents of one split.
 
     Attributes:
         records: images with their captions.
-        problems: what the files have beside that: left out of `records`, and why.
+        problems: what was left out of `records`, and why.
     """
 
     records: list[Record]
@@ -60,11 +61,11 @@ class Reader(Checked, ABC):
     @property
     @abstractmethod
     def splits(self) -> tuple[str, ...]:
-        """The splits that are there: train, val and test in this order, then any others."""
+        """The available splits: train, val and test in this order, then any others."""
 
     @abstractmethod
     def _load(self, split: str) -> Contents:
-        """One of `splits` as the files have it, images without captions included."""
+        """The unfiltered contents of one of `splits`, including images without captions."""
 
     def read(self, split: str) -> list[Record]:
         """The images of a split that have captions; empty captions are left out.
@@ -79,8 +80,9 @@ class Reader(Checked, ABC):
             )
         return records
 
+    @stage("reading the captions")
     def contents(self, split: str) -> Contents:
-        """What `read` gives, and the problems that made it leave things out.
+        """The records that `read` returns, and the problems of those that it leaves out.
 
         Raises:
             InputError: there is no such split, a file is malformed, or an image has too many
@@ -105,11 +107,11 @@ class Reader(Checked, ABC):
 
 
 class OneFileReader(Reader):
-    """A data set one file of which holds the captions of all splits.
+    """A data set with the captions of all splits in one file.
 
     Args:
         root: the folder that holds the file, or its path.
-        images: folder of the images; where none is given, the reader finds it.
+        images: folder of the images; found by the reader if none.
     """
 
     def __init__(self, root: str | Path, images: str | Path | None = None) -> None:
@@ -127,7 +129,7 @@ class OneFileReader(Reader):
     @cached_property
     @abstractmethod
     def records(self) -> dict[str, list[Record]]:
-        """The records of each split; kept, since a large file takes seconds to parse."""
+        """The records of each split; cached, since a large file takes seconds to parse."""
 
 
 def in_order(splits: Iterable[str]) -> tuple[str, ...]:
@@ -140,7 +142,7 @@ def folder_of(names: Iterable[str], candidates: Iterable[Path], source: Path) ->
     """The first of the `candidates` that holds an image of the given `names`.
 
     Raises:
-        InputError: none does; the message names `source`, the file that lists the images.
+        InputError: none of them does; the message names `source`, the file that lists the images.
     """
     names, candidates = list(names), list(dict.fromkeys(candidates))
     for folder in candidates:

@@ -4,7 +4,7 @@ import csv
 import hashlib
 import io
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
@@ -25,14 +25,14 @@ class CaptionTable(OneFileReader):
     """Your own photos, with ``captions.csv`` or ``captions.jsonl`` beside them.
 
     The table has the columns file_name (relative to the photos' folder) and caption, and a row for
-    each caption, so a photo may have several. A column split says where a photo belongs; without
-    one, a photo's place follows from its name alone, so it stays when others are added.
+    each caption, so a photo may have several. An optional column split assigns photos to splits;
+    without it, a hash of a photo's name decides, so photos keep their split when others are added.
 
     Args:
         root: the folder that holds the table, or the path of the table.
         images: folder of the photos; by default the folder of the table.
-        val_fraction: share of the photos for validation, from 0 to below 1, where there is no
-            column split. Two photos are enough for both splits to have one.
+        val_fraction: share of the photos for validation, from 0 to below 1, if there is no column
+            split. Unless it is 0, each split gets at least one of two or more photos.
     """
 
     def __init__(
@@ -94,23 +94,37 @@ def _place(name: str) -> float:
 
 
 def _csv_rows(file: Path) -> Iterator[Row]:
+    for place, entry in csv_entries(file, ("file_name", "caption")):
+        yield _row(entry, place)
+
+
+def csv_entries(file: str | Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
+    """The rows of a CSV file by its columns, each with the place that messages name.
+
+    Args:
+        file: its first line names its columns.
+        columns: that it must have.
+
+    Raises:
+        InputError: the file cannot be read, lacks a column, or is malformed.
+    """
     reader = csv.DictReader(
         io.StringIO(text_of(file), newline=""), strict=True, skipinitialspace=True
     )
     try:
-        columns = reader.fieldnames or ()
-        for column in ("file_name", "caption"):
-            if column not in columns:
+        found = reader.fieldnames or ()
+        for column in columns:
+            if column not in found:
                 raise InputError(
-                    f"{file}: no column {column!r}; its first line must be file_name,caption"
+                    f"{file}: no column {column!r}; its first line must be {','.join(columns)}"
                 )
         for entry in reader:
             if None in entry or None in entry.values():
                 raise InputError(
-                    f"{file}: line {reader.line_num} has not the {len(columns)} values of the "
+                    f"{file}: line {reader.line_num} has not the {len(found)} values of the "
                     'first line; put a caption with commas in double quotes, "so, for example"'
                 )
-            yield _row(entry, f"{file}: line {reader.line_num}")
+            yield f"{file}: line {reader.line_num}", entry
     except csv.Error as error:
         raise InputError(
             f"{file}: line {reader.line_num} is not CSV ({error}); "

@@ -1,4 +1,4 @@
-"""Whether a model looks at what it names: attention against boxes and masks."""
+"""Grounding: a model's attention against the boxes and masks of the objects that it names."""
 
 from captioning.evaluation.grounding.grounding_report import GroundingReport
 from captioning.evaluation.grounding.lexicon import Lexicon, Mention

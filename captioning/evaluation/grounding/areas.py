@@ -1,4 +1,4 @@
-"""Parts of a photo, such as a box or a mask, measured over the cells of the attention's grid."""
+"""Boxes and masks, measured over the cells of the attention's grid."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ Box = tuple[float, float, float, float]
 """Left, top, width and height in pixels of the photo."""
 
 MAX_OBJECTS = 1_000
-"""Of one category in one photo: their edges cut it into four times the square of that."""
+"""The most objects of a category in a photo; n boxes cut it into up to 4 n^2 rectangles."""
 
 
 @dataclass(frozen=True)
 class Area:
-    """A part of a photo: some of the rectangles into which two rows of edges cut it.
+    """A part of a photo, as a set of rectangles between horizontal and vertical edges.
 
     Attributes:
         x: edges from left to right, in pixels of the photo.
         y: edges from top to bottom.
-        inside: which of the rectangles between them belong to the part.
+        inside: whether each rectangle between the edges belongs to the part.
     """
 
     x: Float[np.ndarray, "x_edges"]
@@ -33,7 +33,7 @@ class Area:
 
     @classmethod
     def of_boxes(cls, boxes: Sequence[Box]) -> "Area":
-        """What lies in any of the boxes."""
+        """The union of the boxes."""
         left, top, width, height = np.array(boxes, dtype=np.float64).T
         right, bottom = left + width, top + height
         x, y = np.unique([left, right]), np.unique([top, bottom])
@@ -46,7 +46,7 @@ class Area:
 
     @classmethod
     def of_mask(cls, mask: Bool[np.ndarray, "H W"]) -> "Area":
-        """What lies in the pixels of a mask."""
+        """The pixels of a mask."""
         height, width = mask.shape
         return cls(np.arange(width + 1.0), np.arange(height + 1.0), mask)
 
@@ -54,7 +54,7 @@ class Area:
         """The share of each cell's rectangle that lies in this part of the photo.
 
         Args:
-            crop: what the model saw.
+            crop: the part of the photo that the model saw.
             grid: rows and columns of the cells, which cover the crop.
         """
         left, top, across, down = crop
@@ -74,13 +74,13 @@ class Area:
 
 @dataclass(frozen=True)
 class Place:
-    """Where the objects of one category are in what a model sees.
+    """The place of a category's objects in the crop that a model sees.
 
     Attributes:
-        boxes: of the objects that the crop shows a part of.
+        boxes: of the objects that are partly inside the crop.
         in_box: the share of each cell that lies in any of the boxes.
-        box_holds: whether each cell's centre does.
-        in_mask: the share of each cell that lies in any of the masks; None where an object has no
+        box_holds: whether each cell's centre lies in any of the boxes.
+        in_mask: the share of each cell that lies in any of the masks; None if an object has no
             mask.
     """
 
@@ -97,14 +97,14 @@ class Place:
         crop: Box,
         grid: tuple[int, int],
     ) -> "Place | None":
-        """The place of objects; None where the crop shows nothing of them.
+        """The place of objects; None if all of them are outside the crop.
 
-        Of an object with a mask it is the mask of which the crop must show something.
+        An object with a mask is inside if a part of its mask is, not just of its box.
 
         Args:
             objects: of one category.
             size: width and height of the photo in pixels.
-            crop: what the model sees of the photo.
+            crop: the part of the photo that the model sees.
             grid: rows and columns of the cells, which cover the crop.
 
         Raises:
@@ -123,7 +123,7 @@ class Place:
             own = Area.of_boxes([found.box]) if mask is None else Area.of_mask(mask)
             if own.shares(crop, (1, 1)) > 0:
                 seen.append(found.box)
-                if mask is not None:  # all of them at once would fill the memory
+                if mask is not None:  # one at a time, since all at once would fill the memory
                     masks, union = masks + 1, mask if union is None else union | mask
         if not seen:
             return None
@@ -145,7 +145,7 @@ def _centres(start: float, extent: float, cells: int) -> Float[np.ndarray, "cell
 def _overlaps(
     edges: Float[np.ndarray, "edges"], others: Float[np.ndarray, "others"]
 ) -> Float[np.ndarray, "cells parts"]:
-    """How much of each interval between `others` lies in each interval between `edges`."""
+    """The length of the overlap of each interval between `others` with each between `edges`."""
     ends = np.minimum(edges[1:, None], others[None, 1:])
     starts = np.maximum(edges[:-1, None], others[None, :-1])
     return np.maximum(ends - starts, 0.0)

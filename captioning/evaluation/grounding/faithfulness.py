@@ -1,4 +1,4 @@
-"""Whether a model needs the regions that it attends to: hide them, and see what a word loses.
+"""Faithfulness of attention by occlusion: how much a word's probability drops without regions.
 
 Shapes: B images, L regions, S words with BOS, P phrases, V vocabulary.
 """
@@ -15,13 +15,13 @@ from captioning.models.decoder import Decoder
 from captioning.search.search import NEVER
 
 HIDDEN = 0.5
-"""The attention that the hidden regions hold together, or a little more."""
+"""The share of attention that the hidden regions hold, at least."""
 
 DRAWS = 3
-"""Random sets of regions that are hidden for each phrase."""
+"""The number of random sets of regions that are hidden for each phrase."""
 
 ROWS = 128
-"""Phrases with hidden regions that pass the decoder at a time; a memory of some 100 MB."""
+"""Phrases with hidden regions that the decoder computes at a time; they take about 100 MB."""
 
 
 def occlusion_drops(
@@ -32,19 +32,19 @@ def occlusion_drops(
     weights: Float[Tensor, "P L"],
     generator: torch.Generator,
 ) -> list[OcclusionDrops]:
-    """What each phrase's probability is, and how it falls where regions are hidden.
+    """Each phrase's probability, and its drop when regions are hidden.
 
-    The words before the phrase are given, and the regions are hidden from the first of them on, so
-    that what the state remembers of a hidden region does not stand in for it. Hidden are the fewest
-    of the most attended regions that hold `HIDDEN` of the attention, and as many random ones.
+    The words before the phrase are given. Regions are hidden from the caption's first word on, so
+    that the decoder's state holds nothing of them. Hidden are the fewest most attended regions that
+    hold `HIDDEN` of the attention and, as the baseline, as many random ones.
 
     Args:
         decoder: the model's.
         annotations: of the images.
         tokens: the caption of each image from BOS on, PAD after its end.
-        phrases: the image, and the start and stop of the phrase in the caption's words.
+        phrases: for each phrase the image, and start and stop in the caption's words.
         weights: each phrase's attention.
-        generator: of the random regions, on the CPU.
+        generator: draws the random regions, on the CPU.
     """
     if not phrases:
         return []
@@ -73,7 +73,7 @@ def occlusion_drops(
 
 
 def _most_attended(weights: Float[Tensor, "P L"]) -> Bool[Tensor, "P L"]:
-    """The fewest regions that hold `HIDDEN` of the attention together, but never all of them."""
+    """The fewest regions that hold `HIDDEN` of the attention in total, but never all regions."""
     largest, order = weights.sort(dim=1, descending=True, stable=True)
     chosen = largest.cumsum(dim=1) - largest < HIDDEN
     chosen[:, -1] = False
@@ -87,7 +87,7 @@ def _probabilities(
     phrases: Sequence[tuple[int, int, int]],
     mask: Bool[Tensor, "P L"],
 ) -> Float[Tensor, "P"]:
-    """The probability of all words of each phrase together, given the words before it.
+    """The joint probability of each phrase's words, given the words before it.
 
     Args:
         decoder: the model's.

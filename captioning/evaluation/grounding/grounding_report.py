@@ -1,4 +1,4 @@
-"""All that is found out about where a model looks: as numbers, as a table, and in a file."""
+"""The grounding report: as numbers, as a table, and in a file."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -37,8 +37,8 @@ class Named(NamedTuple):
     """The objects that one caption names.
 
     Attributes:
-        mentions: how many times it names one.
-        absent: the words that name nothing which is in the picture.
+        mentions: how many mentions of objects it has.
+        absent: the mentioned words whose objects are not in the picture.
     """
 
     mentions: int
@@ -46,7 +46,7 @@ class Named(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """A score, and where it lies with a probability of `LEVEL` were the images drawn again."""
+    """A score with its bootstrap confidence interval at `LEVEL`, over images."""
 
     value: float
     interval: Interval
@@ -54,13 +54,13 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Group:
-    """The looks of one word, or of all.
+    """The scores of one word's looks, or of all looks.
 
     Attributes:
         name: the word.
-        looks: how many there are.
-        scores: estimates by name; a measure of another attention than the model's has the
-            attention's name behind its own.
+        looks: the number of looks.
+        scores: estimates by name; for a baseline's attention, the name is the measure's followed by
+            the baseline's.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Group:
     scores: dict[str, Estimate]
 
     def value(self, name: str) -> float:
-        """A score without its interval; NaN where there is none, such as the mass in no mask."""
+        """A score without its interval; NaN if undefined, as mass in mask is without masks."""
         return self.scores[name].value if name in self.scores else np.nan
 
     def as_json(self) -> dict[str, Any]:
@@ -78,11 +78,11 @@ class Group:
 
 @dataclass(frozen=True)
 class GroundingReport:
-    """Whether a model looks at what it names, whether it is there, and whether looking matters.
+    """Grounding, hallucination and faithfulness of a model's captions.
 
     Attributes:
-        looks: one for every mention of an object that is in what the model sees.
-        named: what the caption of every image names.
+        looks: one for every mention of an object that the model's crop shows.
+        named: the objects that each image's caption names.
     """
 
     looks: Sequence[Look]
@@ -90,12 +90,12 @@ class GroundingReport:
 
     @cached_property
     def all(self) -> Group:
-        """All looks together."""
+        """The scores of all looks."""
         return _group("all", self.looks)
 
     @cached_property
     def words(self) -> list[Group]:
-        """The looks of each word, the most frequent first."""
+        """The scores of each word's looks, the most frequent word first."""
         names = Counter(look.mention.name for look in self.looks)
         return [
             _group(name, [look for look in self.looks if look.mention.name == name])
@@ -117,17 +117,17 @@ class GroundingReport:
 
     @property
     def absent(self) -> Counter[str]:
-        """The words that named nothing in the picture, and how often."""
+        """The words whose objects are not in the picture, with their counts."""
         return Counter(word for named in self.named for word in named.absent)
 
     @cached_property
     def whereabouts(self) -> dict[str, float]:
-        """What helps to find out why a model misses.
+        """Diagnostics of why a model misses.
 
-        The share of looks whose box holds a cell's centre at all, which bounds the pointing game
-        from above; the share of misses that are one cell off; and from the centre of the box to
-        the attention's centre of mass, the mean over objects that are alone of their kind, in
-        cells. What is not defined, such as shares of no misses, is missing.
+        The share of looks whose box holds any cell's centre, which is an upper bound of the
+        pointing game; the share of misses that are one cell off; and the mean offset in cells from
+        the centre of the box to the attention's centre of mass, over objects that are the only one
+        of their category. Undefined values, such as shares of no misses, are left out.
         """
         misses = [look for look in self.looks if look.scores[MODEL][POINTING] == 0]
         offsets = [offset for look in self.looks if (offset := look.offset) is not None]
@@ -142,15 +142,15 @@ class GroundingReport:
         return found
 
     def ranked(self) -> list[Look]:
-        """One look of every image, its best, from the largest gain over uniform on."""
+        """The best look of every image, in order of decreasing gain over uniform attention."""
         return _one_per_image(sorted(self.looks, key=lambda look: -look.gain))
 
     def ranked_worst(self) -> list[Look]:
-        """One look of every image, its worst, from the smallest gain over uniform on."""
+        """The worst look of every image, in order of increasing gain over uniform attention."""
         return _one_per_image(sorted(self.looks, key=lambda look: look.gain))
 
     def as_json(self) -> dict[str, Any]:
-        """Everything, as plain values, every look too; what is not defined is missing."""
+        """The whole report as plain values, including every look; undefined values are left out."""
         return {
             "images": len(self.named),
             "interval": LEVEL,
@@ -166,12 +166,12 @@ class GroundingReport:
         }
 
     def write(self, path: str | Path) -> None:
-        """Write everything as JSON."""
+        """Write the whole report as JSON."""
         write_json(path, self.as_json())
 
     @property
     def summary(self) -> dict[str, float]:
-        """The scores of all looks together, and the shares of what is not there."""
+        """The scores of all looks, and the shares of hallucinations."""
         estimates = {**self.all.scores, **self.hallucination}
         return {name: estimate.value for name, estimate in estimates.items()} | self.whereabouts
 
@@ -181,11 +181,11 @@ def _group(name: str, looks: Sequence[Look]) -> Group:
 
 
 def _pairs(looks: Sequence[Look]) -> dict[str, Pair]:
-    """What is summed over the images that have such looks."""
+    """Numerators and denominators of the scores, for every image with such looks."""
     _, images = np.unique([str(look.image_id) for look in looks], return_inverse=True)
 
     def pair(values: Sequence[float]) -> Pair:
-        """The sum and the number of those values that are known, of each image."""
+        """The sum and the number of the known values of each image."""
         column = np.array(values, dtype=np.float64)
         known = ~np.isnan(column)
         return (
@@ -209,7 +209,7 @@ def _pairs(looks: Sequence[Look]) -> dict[str, Pair]:
 
 
 def _with_intervals(pairs: dict[str, Pair]) -> dict[str, Estimate]:
-    """The ratios that are defined."""
+    """The defined ratios, with their intervals."""
     ratios = Ratios.of_pairs(pairs)
     if not ratios.pairs:
         return {}
@@ -232,7 +232,7 @@ def _estimates(scores: dict[str, Estimate]) -> dict[str, Any]:
 
 
 def _defined(interval: Interval) -> dict[str, float]:
-    """The interval's ends; none where a resample had no such score, which JSON could not hold."""
+    """The interval's ends; none if a resample had no such score, since JSON has no NaN."""
     return {} if np.isnan(interval.low) else interval._asdict()
 
 

@@ -1,4 +1,4 @@
-"""Which words of a caption name which category of objects."""
+"""Finds the words of a caption that name categories of objects."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,9 +19,9 @@ class Mention(NamedTuple):
 
     Attributes:
         name: the words as written.
-        category: what they name.
-        start: the first of the words in the caption.
-        stop: the place after the last of them.
+        category: the category that they name.
+        start: index of the first word in the caption.
+        stop: index after the last word.
     """
 
     name: str
@@ -33,19 +33,19 @@ class Mention(NamedTuple):
 class Lexicon:
     """The words that name each category, in singular and plural.
 
-    A regular plural, of the last word, needs no entry of its own: buses, puppies, shelves, firemen
-    and potatoes, but not mice.
+    Regular plurals of the last word need no entry: buses, puppies, shelves, firemen and potatoes,
+    but not mice.
 
     Args:
-        categories: for each category the words that name it, of one word or several; the
-            category's own name is one of them only where it is listed.
-        others: words that name no category although a part of them would, such as "dog house".
+        categories: for each category the names, of one word or several, that stand for it; the
+            category's own name must be listed to count.
+        others: names of other things that contain a category's name, such as "dog house".
     """
 
     def __init__(self, categories: Mapping[str, Iterable[str]], others: Iterable[str] = ()) -> None:
         listed: list[tuple[str | None, Iterable[str]]] = [*categories.items(), (None, others)]
         self.categories = frozenset(categories)
-        # What is listed comes after all plurals: no plural takes the place of a listed name.
+        # Listed names come after all plurals, so that no plural replaces a listed name.
         names = [(name, category) for category, named in listed for name in named]
         plurals = [(plural, category) for name, category in names for plural in _plurals(name)]
         self._categories = {tuple(name.split()): category for name, category in plurals + names}
@@ -55,9 +55,9 @@ class Lexicon:
     def coco(cls) -> "Lexicon":
         """COCO's 80 categories by everyday words.
 
-        That such words must stand for categories is from Rohrbach et al. 2018 ("Object
-        Hallucination in Image Captioning"); the words are this project's. "Orange" alone is left
-        out, since captions mean the colour by it.
+        The idea of mapping such words to categories is from Rohrbach et al. 2018 ("Object
+        Hallucination in Image Captioning"); the words are this project's. Only "orange" is left
+        out, since captions use it for the colour.
         """
         return cls.load(COCO)
 
@@ -80,14 +80,14 @@ class Lexicon:
 
     @classmethod
     def of(cls, categories: Iterable[str]) -> "Lexicon":
-        """COCO's where all categories are of COCO; otherwise they are named by their own names."""
+        """COCO's lexicon if all categories are COCO's; else one of the categories' own names."""
         categories, coco = set(categories), cls.coco()
         if categories <= coco.categories:
             return coco
         return cls({category: (category.lower(),) for category in categories})
 
     def mentions(self, words: Sequence[str]) -> list[Mention]:
-        """What the words of a caption name, from left to right; of overlapping names the longest.
+        """The mentions in a caption, from left to right; the longest of overlapping names counts.
 
         Args:
             words: in lower case, as `captioning.data.tokens.tokenize` gives them.
@@ -113,11 +113,11 @@ class Lexicon:
 
 
 def _plurals(name: str) -> list[str]:
-    """All that the regular plural of a name's last word may be; what is no word does no harm.
+    """Candidates for the regular plural of a name's last word; a few non-words do no harm.
 
-    WordNet's rules lead from plurals to lemmas and are gone through the other way around. NLTK has
-    them without WordNet's data. Stems would be no better: they make skis of skiing, an orange of
-    the colour, and a performer of every act.
+    WordNet's rules map plurals to lemmas and are applied in reverse. NLTK has them without
+    WordNet's data. Stemming would be no better: it would confuse skis with skiing, officers with
+    offices, and performers with performing.
     """
     from nltk.corpus.reader.wordnet import NOUN, WordNetCorpusReader  # takes half a second
 

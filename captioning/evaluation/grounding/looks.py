@@ -1,9 +1,9 @@
-"""Where a model looked while it named an object, measured against the object's place.
+"""Looks: the attention while a model named an object, measured against the object's place.
 
 The pointing game is from Zhang et al. 2016 ("Top-down Neural Attention by Excitation Backprop"),
 without its tolerance of 15 pixels; the mass in a box or mask is the attention correctness of Liu
-et al. 2017 ("Attention Correctness in Neural Image Captioning"). Each stands beside what two
-attentions get that have not seen the photo: a uniform one, and a Gaussian in the middle.
+et al. 2017 ("Attention Correctness in Neural Image Captioning"). Two baselines that do not depend
+on the photo are measured as well: uniform attention, and a centred Gaussian.
 """
 
 from collections.abc import Mapping
@@ -29,12 +29,12 @@ Weights = Float[np.ndarray, "rows columns"]
 
 
 class OcclusionDrops(NamedTuple):
-    """How probable a mention's words were, and what hiding regions took from that.
+    """The probability of a mention's words, and its drop when regions are hidden.
 
     Attributes:
         probability: of the words, given the photo and all words before them.
-        attended: by how much it falls without the most attended regions.
-        random: by how much it falls without equally many random regions, on average.
+        attended: the drop without the most attended regions.
+        random: the mean drop without equally many random regions, the baseline.
     """
 
     probability: float
@@ -44,18 +44,18 @@ class OcclusionDrops(NamedTuple):
 
 @dataclass(frozen=True)
 class Look:
-    """Where the model looked while it wrote the words that name an object which is there.
+    """The attention while the model wrote the words that name an object in the photo.
 
     Attributes:
         image_id: of the record.
         image: path of the photo.
-        mention: the words, and what they name.
-        weights: attention over the grid of cells; the mean of its maps where a mention has several
-            words, since it is all of them that name the object.
-        place: where the objects are that may be meant.
-        crop: what the model saw of the photo, in its pixels; the cells cover it.
+        mention: the words, and the category that they name.
+        weights: attention over the grid of cells; for a mention of several words, the mean of their
+            maps, since all of them name the object.
+        place: the place of the category's objects.
+        crop: the part of the photo that the model saw, in pixels; the cells cover it.
         size: width and height of the photo in pixels.
-        drops: what hiding regions does; None where that was not tried.
+        drops: the drops by occlusion; None if they were not computed.
     """
 
     image_id: int | str
@@ -69,7 +69,7 @@ class Look:
 
     @cached_property
     def scores(self) -> Mapping[str, dict[str, float]]:
-        """By the name of the attention, the measures by name; the mass in no mask is NaN."""
+        """For each attention by name, its measures by name; NaN for masks if there are none."""
         return {
             MODEL: _scores(self.weights, self.place),
             UNIFORM: _scores(uniform(self.weights.shape), self.place),
@@ -78,12 +78,12 @@ class Look:
 
     @property
     def gain(self) -> float:
-        """By how much more attention lies in the box than a uniform one has there."""
+        """The attention in the box, minus that of uniform attention."""
         return self.scores[MODEL][IN_BOX] - self.scores[UNIFORM][IN_BOX]
 
     @property
     def is_near(self) -> bool:
-        """Whether a maximum lies on or beside a cell that counts in the pointing game."""
+        """Whether a maximum is on or next to a cell that counts as a hit in the pointing game."""
         windows = sliding_window_view(np.pad(self.place.box_holds, 1), (3, 3))
         return pointing(self.weights, np.asarray(windows.any(axis=(2, 3)))) > 0
 
@@ -91,7 +91,7 @@ class Look:
     def offset(self) -> tuple[float, float] | None:
         """From the centre of the box to the attention's centre of mass, right and down, in cells.
 
-        Of the box counts what the crop shows. None where the mention may mean several objects.
+        The box is clipped to the crop. None if there are several objects of the category.
         """
         if len(self.place.boxes) != 1:
             return None
@@ -109,10 +109,9 @@ class Look:
 
 
 def pointing(weights: Weights, holds: Bool[np.ndarray, "rows columns"]) -> float:
-    """Whether the centre of the cell with the largest weight is inside, as 1 or 0.
+    """The pointing game: 1 if the centre of the cell with the largest weight is inside, else 0.
 
-    Where several cells have the largest weight it is the share of them, which is how often one
-    drawn from them would be inside.
+    If several cells tie for the largest weight, the share of them that is inside.
     """
     return float(holds[weights == weights.max()].mean())
 
@@ -129,7 +128,7 @@ def uniform(grid: tuple[int, ...]) -> Weights:
 
 def gaussian(grid: tuple[int, ...]) -> Weights:
     """A normal density of `SIGMA` around the middle of the crop, summing to one."""
-    # In whole numbers, so that cells as far from the middle weigh exactly the same.
+    # In whole numbers, so that cells at equal distances from the middle have equal weights.
     vertical, horizontal = (
         np.exp(-0.5 * ((2 * np.arange(cells) + 1 - cells) / (2 * cells * SIGMA)) ** 2)
         for cells in grid

@@ -1,7 +1,7 @@
-"""COCO's ``segmentation``, which is looked through before anything is made of it.
+"""Decodes COCO's ``segmentation`` after checking it.
 
-pycocotools reads and writes beyond its memory where run lengths do not fit their size, so it gets
-polygons only, and those only after a look at their coordinates.
+pycocotools reads and writes out of bounds if run lengths do not fit their size, so it gets only
+polygons, with checked coordinates.
 """
 
 from typing import Any
@@ -12,13 +12,13 @@ from jaxtyping import Bool
 from captioning.errors import InputError
 
 MAX_RUNS = 4_000_000
-"""Run lengths, or characters of compressed ones. COCO's longest masks have some thousand."""
+"""The most run lengths, or characters of compressed ones. COCO's longest have some thousand."""
 
 MAX_OUTLINE = 2_000_000
-"""Pixels along all polygons of an object, of which pycocotools takes 80 bytes each."""
+"""The most pixels along an object's polygons; pycocotools takes 80 bytes for each."""
 
 MAX_CHARACTERS = 7
-"""Of a compressed run length: 35 bits."""
+"""The most characters of a compressed run length: 35 bits."""
 
 REMEDY = "leave it out, or write it as COCO does"
 
@@ -83,11 +83,11 @@ def _filled(polygons: list[Any], width: int, height: int) -> Bool[np.ndarray, "H
 
 
 def _checked(runs: list[Any], pixels: int) -> list[int]:
-    """The run lengths, which make up the pixels.
+    """The run lengths, if their sum is the number of pixels.
 
     Raises:
-        InputError: they make up more or fewer.
-        ValueError: they are too many, or no lengths.
+        InputError: their sum is another.
+        ValueError: they are too many, or not lengths.
     """
     if len(runs) > MAX_RUNS or not all(type(run) is int and run >= 0 for run in runs):
         raise ValueError
@@ -97,14 +97,14 @@ def _checked(runs: list[Any], pixels: int) -> list[int]:
 
 
 def _runs(characters: str | bytes) -> list[int]:
-    """The run lengths that COCO's compression has made characters of.
+    """Decompress COCO's run lengths.
 
-    A length is written five bits a character, the lowest first, and from the fourth one on as the
-    difference from the last but one.
+    A length is encoded with five bits per character, lowest first. From the fourth length on, the
+    difference from the last but one is encoded.
 
     Raises:
-        TypeError: it is no text.
-        ValueError: it is none of that compression, or too long.
+        TypeError: the value is not text.
+        ValueError: the text is not such an encoding, or is too long.
     """
     if len(characters) > MAX_RUNS:
         raise ValueError

@@ -1,4 +1,4 @@
-"""A model's captions against the objects that are in the photos."""
+"""Measures the grounding of a model's captions in the photos' objects."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -9,7 +9,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
-from tqdm import tqdm
 
 from captioning.captioner import Captioner
 from captioning.data.preprocessing import View
@@ -23,10 +22,11 @@ from captioning.evaluation.grounding.grounding_report import GroundingReport, Na
 from captioning.evaluation.grounding.lexicon import Lexicon
 from captioning.evaluation.grounding.looks import Look
 from captioning.inference.batches import cut, read_ahead
+from captioning.progress_bar import ProgressBar
 
 
 class _Forced(NamedTuple):
-    """What a model attends to while it is made to write given captions.
+    """The attention of a model under teacher forcing of given captions.
 
     Attributes:
         annotations: of the images.
@@ -51,18 +51,18 @@ def ground(
 ) -> GroundingReport:
     """Test each word that names a category against the objects of that category.
 
-    The model writes the given captions once more, so that its attention is known whoever found
-    them. An object counts as there where the crop that the model sees shows a part of it. Not there
-    is what is neither annotated nor named by any of the image's references (Rohrbach et al. 2018);
-    what only people named has no place, and is not tested. What hiding regions does is left out for
-    an ensemble whose members' grids differ.
+    The captions are scored by teacher forcing, so that attention is known whatever search found
+    them. An object is present if the model's crop shows a part of it. A mention is a hallucination
+    if its category is neither annotated nor named by any of the image's references (Rohrbach et al.
+    2018). If only references name it, its place is unknown and it is not tested. Occlusion is left
+    out for ensembles whose members' grids differ.
 
     Args:
         captioner: the model.
         records: images, with their objects.
-        captions: what it wrote of each image.
-        lexicon: which words name which category; by default the one for the records' objects.
-        batch_size: images at a time.
+        captions: the model's caption of each image.
+        lexicon: maps words to categories; by default the one for the records' objects.
+        batch_size: images per batch.
         seed: of the random regions that are hidden.
 
     Raises:
@@ -72,7 +72,7 @@ def ground(
     generator = torch.Generator().manual_seed(seed)
     looks: list[Look] = []
     named: list[Named] = []
-    with tqdm(total=len(records), desc="ground", unit="image", leave=False, disable=None) as bar:
+    with ProgressBar("ground", "images", total=len(records)) as bar:
         for part, views in _read(captioner, records, batch_size):
             forced = _forced(captioner, views, [captions[record.image_id] for record in part])
             found = []
@@ -106,10 +106,10 @@ def _read(
 
 @torch.no_grad()
 def _forced(captioner: Captioner, views: Sequence[View], captions: Sequence[str]) -> _Forced:
-    """The model made to write the captions."""
+    """The model's attention under teacher forcing of the captions."""
     images = torch.stack([view.pixels for view in views]).to(captioner.device)
     annotations = captioner.encode(images)
-    # Word by word as they are looked up, whatever tokenizer the model learnt its words by.
+    # Tokenized as for the lexicon, whatever tokenizer the model was trained with.
     ids = [torch.tensor(captioner.vocabulary.ids(tokenize(caption))) for caption in captions]
     tokens = pad_sequence(ids, batch_first=True, padding_value=PAD).to(captioner.device)
     _, weights = captioner.decoder(annotations, tokens[:, None, :-1])
@@ -131,7 +131,7 @@ def _looks(
     maps: Float[np.ndarray, "T rows columns"],
     lexicon: Lexicon,
 ) -> tuple[Named, list[Look]]:
-    """What a caption names, and where the model looked for what is there."""
+    """The objects that a caption names, and the looks of those that are present."""
     mentions = lexicon.mentions(words)
     people_named = {
         mention.category
@@ -156,7 +156,7 @@ def _looks(
 
 
 def _place(record: Record, category: str, view: View, grid: tuple[int, ...]) -> Place | None:
-    """Where a category's objects are in what the model sees; None where it sees none."""
+    """The place of a category's objects in the model's crop; None if it shows none."""
     objects: list[ImageObject] = [thing for thing in record.objects if thing.name == category]
     try:
         return Place.of(objects, view.size, view.crop, (grid[0], grid[1])) if objects else None
@@ -171,9 +171,9 @@ def _tried(
     looks: Sequence[tuple[int, Look]],
     generator: torch.Generator,
 ) -> list[Look]:
-    """The looks, each with its image in the batch, with what hiding regions does."""
+    """The looks, each given with its image's index in the batch, with their occlusion drops."""
     regions = forced.annotations.shape[1]
-    if not looks or forced.weights.shape[2] != regions:  # of an ensemble whose grids differ
+    if not looks or forced.weights.shape[2] != regions:  # an ensemble with different grids
         return [look for _, look in looks]
     weights = np.stack([look.weights for _, look in looks]).reshape(len(looks), regions)
     found = occlusion_drops(

@@ -1,4 +1,4 @@
-"""Scores of a corpus that are sums over its images divided by sums over its images."""
+"""Corpus scores that are ratios of sums over images."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,22 +9,22 @@ from numpy.typing import NDArray
 from captioning.metrics.scores import Scores
 
 Pair = tuple[NDArray[np.float64], NDArray[np.float64]]
-"""What is divided and what divides it, each (images,)."""
+"""Numerators and denominators, each (images,)."""
 
 
 @dataclass(frozen=True)
 class Ratios(Scores):
-    """Ratios of sums, such as means over words of which images have different numbers.
+    """Ratios of sums, such as means over words when images have different numbers of words.
 
     Attributes:
-        pairs: by name, what is divided and what divides it.
+        pairs: numerators and denominators by name.
     """
 
     pairs: Mapping[str, Pair]
 
     @classmethod
     def of_pairs(cls, pairs: Mapping[str, Pair]) -> "Ratios":
-        """The ratios that are defined: those whose divisor is not zero in all images."""
+        """The defined ratios, whose denominator is not zero in all images."""
         known = {name: pair for name, pair in pairs.items() if pair[1].any()}
         return cls(
             {name: float(top.sum() / bottom.sum()) for name, (top, bottom) in known.items()},
@@ -33,13 +33,13 @@ class Ratios(Scores):
         )
 
     def resampled(self, counts: NDArray[np.integer]) -> dict[str, NDArray[np.float64]]:
-        """The ratios of corpora that are drawn from the images.
+        """The ratios of bootstrap resamples.
 
         Args:
-            counts: (R, images), how often each of R corpora has each image.
+            counts: (R, images), how often each of R resamples has each image.
 
         Returns:
-            For every name the ratios of the corpora, (R,); NaN where one is not defined.
+            For every name the ratios of the resamples, (R,); NaN where undefined.
         """
         return {
             name: _divided(counts @ top, counts @ bottom)

@@ -23,11 +23,11 @@ from captioning.metrics.bootstrap import LEVEL
 from captioning.terminal import printable
 
 WORDS = 20
-"""Words in the table; the file has all."""
+"""The most words in the table; the file has all."""
 
 
 def table(report: GroundingReport) -> str:
-    """A line for all words and one for each of the most frequent, then what else is known."""
+    """A line for all words, one for each of the most frequent, then the remaining results."""
     if not report.looks:
         return "\n".join(["no word names an object that is there", *_hallucination(report)])
     rows = [_row(group) for group in (report.all, *report.words[:WORDS])]
@@ -55,7 +55,7 @@ def table(report: GroundingReport) -> str:
 
 
 def _row(group: Group) -> tuple[str, str]:
-    """The name, and the numbers in columns that stand below the header's."""
+    """The name, and the numbers aligned with the header's columns."""
     parts = [f"{group.looks:>5}"]
     for measure in MEASURES:
         names = [measure if source == MODEL else f"{measure}, {source}" for source in SOURCES]

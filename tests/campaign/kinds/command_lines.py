@@ -23,6 +23,7 @@ POOLS = {
     "--split": ("val", "train", "test", "", "nowhere", "val\n", "../val", "\x1b[2J"),
     # What is right there takes other machines, other processes, or as long as one asks for.
     "--num-nodes": ("0", "-1", "1", "nan", "x", "", str(10**20)),
+    "--processes": ("0", "-1", "1", "nan", "x", "", str(10**20)),
     "--devices": ("0", "-1", "1", "nan", "x", "", str(10**20)),
     "--trainer.num_nodes": ("0", "-1", "1", "nan", "x", "", "null"),
     "--trainer.devices": ("0", "-1", "1", "nan", "x", "", "null", "[0, 0]", str(10**20)),
@@ -50,7 +51,8 @@ def _case(world: World, number: int, random: Random, folder: Path) -> Case:
 
 
 def _steps(arguments: list[str], folder: Path, given: Given) -> Steps:
-    outcome = yield Call(arguments, interrupt_at="http://" if "serve" in arguments else None)
+    address = "http://" if {"demo", "serve"} & set(arguments) else None
+    outcome = yield Call(arguments, interrupt_at=address)
     return [
         *judge.faults(outcome, folder, inputs=len(arguments), silent="check" in arguments),
         *judge.half_written(folder),
@@ -70,9 +72,12 @@ def _base(command: str, world: World) -> list[str]:
     return {
         "caption": [str(world.photos[0]), *model],
         "check": [str(world.shapes)],
+        "demo": ["--no-browser"],
         "evaluate": ["--data", str(world.shapes), *model, "--out", "out", "--limit", "2"],
+        "export": ["out", *model],
         "features": ["--config", str(world.frozen), "--data.features", "out"],
         "ground": ["--data", str(world.shapes), *model, "--out", "out", "--limit", "2"],
+        "judge": [str(world.ratings), "--references", str(world.references)],
         "score": [str(world.results), str(world.references)],
         "serve": [*model, "--host", "127.0.0.1", "--port", "0"],
         "shapes": ["out", "--train", "2", "--val", "1", "--test", "1", "--pixels", "32"],

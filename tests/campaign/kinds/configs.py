@@ -290,6 +290,7 @@ MORE_NUMBERS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("trainer",): ("limit_val_batches", "limit_train_batches", "gradient_clip_val", "devices"),
     ("early_stopping",): ("patience", "min_delta", "divergence_threshold"),
     ("validation_table",): ("images",),
+    ("validation_page",): ("images",),
     ("model", "decoder", "init_args"): ("dropout", "hidden_dim", "embedding_dim"),
     ("model", "encoder", "init_args"): ("trainable_stages", "grid"),
     ("model", "search", "init_args"): ("width", "max_length", "min_length", "length_penalty"),

@@ -32,6 +32,7 @@ def _commands(world: World, folder: str) -> dict[str, list[str]]:
     model = ["--model", str(world.model)]
     photos = list(map(str, world.photos[:3]))
     scored = ["score", str(world.results), str(world.references)]
+    judged = ["judge", str(world.ratings), "--references", str(world.references)]
     return {
         "train": [
             *("train", "--config", str(world.config), "--overwrite"),
@@ -43,6 +44,7 @@ def _commands(world: World, folder: str) -> dict[str, list[str]]:
         "features": ["features", "--config", str(world.frozen), "--data.features", folder],
         "report": [*scored, "--json", f"{folder}/report.json"],
         "frequencies": [*scored, "--save-frequencies", f"{folder}/frequencies.npz"],
+        "judged": [*judged, "--json", f"{folder}/judge.json", "--plot", f"{folder}/judge.png"],
         "evaluate": ["evaluate", "--data", str(world.shapes), *model, "--out", folder],
         "ground": ["ground", "--data", str(world.shapes), *model, "--out", folder],
         "shapes": ["shapes", folder, "--train", "3", "--val", "2", "--test", "1"],

@@ -58,7 +58,7 @@ def test_a_decoder_that_ignores_its_context_loses_nothing(annotations: Tensor) -
         assert found[1:] == pytest.approx((0, 0), abs=1e-12)
 
 
-def test_hiding_the_one_region_that_matters_takes_all_it_gave() -> None:
+def test_occluding_the_one_region_that_matters_removes_its_whole_effect() -> None:
     annotations = torch.zeros(1, 100, 5, dtype=torch.double)
     annotations[0, 1, 0] = 3.0
     tokens = torch.tensor([[BOS, 4, EOS]])
@@ -97,7 +97,9 @@ def test_the_fewest_regions_that_hold_half_of_the_attention_are_hidden(
     assert found.attended == pytest.approx(shares[0] - shares[1])
 
 
-def test_phrases_together_are_as_phrases_alone(decoder: LSTMDecoder, annotations: Tensor) -> None:
+def test_a_batch_of_phrases_equals_its_phrases_one_by_one(
+    decoder: LSTMDecoder, annotations: Tensor
+) -> None:
     weights, shared = peaked(6), generator()
     together = occlusion_drops(decoder, annotations, TOKENS, PHRASES, weights, generator())
     alone = [
@@ -118,7 +120,7 @@ def test_what_follows_a_phrase_does_not_matter(decoder: LSTMDecoder, annotations
     assert pair[0] == pytest.approx(pair[1])
 
 
-def test_never_are_all_regions_hidden(decoder: LSTMDecoder, annotations: Tensor) -> None:
+def test_at_least_one_region_is_never_hidden(decoder: LSTMDecoder, annotations: Tensor) -> None:
     one = annotations[:, :1]
     weights = torch.ones(len(PHRASES), 1, dtype=torch.double)
     for found in occlusion_drops(decoder, one, TOKENS, PHRASES, weights, generator()):

@@ -64,7 +64,7 @@ def test_the_words_are_of_cocos_own_80_categories(shared_data: Path) -> None:
     assert Lexicon.coco().categories == categories
 
 
-def test_every_category_is_named_by_its_own_name_but_for_the_colour() -> None:
+def test_every_category_is_named_by_its_own_name_except_orange() -> None:
     coco = Lexicon.coco()
     unnamed = [name for name in coco.categories if named(name, coco) != [(name, name)]]
     assert unnamed == ["orange"]

@@ -66,7 +66,7 @@ def test_the_mass_of_uniform_attention_is_the_boxs_share_of_the_crop(grid: tuple
     assert found[MODEL] == found[UNIFORM]
 
 
-def test_of_equal_maxima_the_share_that_is_inside_counts() -> None:
+def test_tied_maxima_score_their_share_that_is_inside() -> None:
     weights = np.array([[0.4, 0.1], [0.1, 0.4]])
     assert pointing(weights, np.array([[True, True], [False, False]])) == 0.5
 
@@ -115,7 +115,7 @@ def test_the_mass_in_no_mask_is_not_a_number() -> None:
     assert np.isnan(dataclasses.replace(found, place=unmasked).scores[MODEL][IN_MASK])
 
 
-def test_the_offset_tells_in_cells_how_far_attention_lies_from_the_box() -> None:
+def test_the_offset_is_the_distance_of_attention_from_the_box_in_cells() -> None:
     weights = np.zeros((4, 4))
     weights[2, 0] = 1
     assert look(weights, (30, 20, 20, 20)).offset == pytest.approx((-1, 1))

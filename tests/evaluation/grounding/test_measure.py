@@ -43,7 +43,7 @@ def test_looks_are_where_the_search_looked(captioner: Captioner, record: Record)
         assert (look.crop, look.size) == (caption.crop, caption.size)
 
 
-def test_words_of_one_name_look_where_they_look_on_average(
+def test_a_mention_of_several_words_has_their_mean_attention(
     captioner: Captioner, record: Record
 ) -> None:
     lexicon = Lexicon({"circle": ["red circle"]})
@@ -108,15 +108,13 @@ def test_batches_give_the_same_as_images_one_by_one(
     assert reports[0].summary == pytest.approx(reports[1].summary, abs=1e-5)
 
 
-def test_what_hiding_regions_does_is_part_of_the_report(
-    captioner: Captioner, record: Record
-) -> None:
+def test_occlusion_drops_are_part_of_the_report(captioner: Captioner, record: Record) -> None:
     report = grounded(captioner, record, "a red circle")
     assert 0 < report.summary[PROBABILITY] <= 1
     assert {ATTENDED, RANDOM} <= report.summary.keys()
 
 
-def test_an_ensemble_of_different_grids_is_grounded_without_hiding_regions(
+def test_an_ensemble_of_different_grids_is_grounded_without_occlusion(
     captioner: Captioner, record: Record
 ) -> None:
     finer = Captioner(

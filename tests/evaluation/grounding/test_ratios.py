@@ -13,7 +13,7 @@ def test_the_corpuss_ratio_is_of_sums_and_no_mean_of_ratios() -> None:
     np.testing.assert_array_equal(ratios.images["hits"], [0.75, np.nan, 1.0])
 
 
-def test_a_corpus_that_has_every_image_as_often_has_the_same_ratio() -> None:
+def test_a_resample_with_every_image_equally_often_has_the_same_ratio() -> None:
     ratios = Ratios.of_pairs({"hits": (HITS, TRIES)})
     found = ratios.resampled(np.array([[2, 2, 2], [1, 0, 4], [0, 1, 0]]))["hits"]
     np.testing.assert_allclose(found, [4 / 5, 7 / 8, np.nan])
