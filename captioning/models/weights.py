@@ -4,6 +4,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 import torch
 from torch import Tensor, nn
@@ -55,6 +56,8 @@ def downloaded(address: str, download: Callable[[], Any]) -> Any:
     try:
         return download()
     except Exception as error:  # of the network, of the disk, or of a file that is cut short
+        if isinstance(error, HTTPError):
+            error.close()  # it holds the connection
         reason = " ".join(str(error).split())
         raise InputError(
             f"{address}: cannot be downloaded ({reason}); "

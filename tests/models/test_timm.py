@@ -5,6 +5,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 import torch
@@ -141,6 +142,9 @@ def test_a_download_of_timms_that_fails_is_one_line(
     with pytest.raises(InputError, match=f"the weights of {TINY}: cannot be downloaded") as error:
         CNNEncoder(f"timm/{TINY}", "DEFAULT")
     assert "\n" not in str(error.value)
+    answer = error.value.__context__
+    assert isinstance(answer, HTTPError)
+    assert answer.closed  # or its connection stays open
 
 
 def test_timm_missing_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
