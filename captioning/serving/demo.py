@@ -31,7 +31,9 @@ scenes = APIRouter()
 
 
 @scenes.get(
-    "/scenes/{number}", response_class=Response, responses={200: {"content": {"image/png": {}}}}
+    "/scenes/{number}",
+    response_class=Response,
+    responses={200: {"content": {"image/png": {}}}, 422: {"description": "no such scene"}},
 )
 def scene(number: Annotated[int, Path(ge=0, lt=MOST)]) -> Response:
     """The picture of a drawn scene; a number always gives the same one."""

@@ -6,6 +6,7 @@ from string import Template
 from typing import Any
 
 from captioning.serving.page import asset
+from captioning.viewing import viewer
 
 
 def docs(schema: dict[str, Any], address: str) -> str:
@@ -22,7 +23,10 @@ def docs(schema: dict[str, Any], address: str) -> str:
         for part in _operation(f"{method.upper()} {path}", operation, schema)
     ]
     return Template(asset("docs.html")).substitute(
-        style=asset("page.css"), address=escape(address), operations="\n".join(operations)
+        view_style=viewer.asset("viewer.css"),
+        style=asset("page.css"),
+        address=escape(address),
+        operations="\n".join(operations),
     )
 
 
@@ -31,10 +35,11 @@ def _operation(title: str, operation: dict[str, Any], schema: dict[str, Any]) ->
     yield f"<h2><code>{escape(title)}</code></h2><p>{escape(operation['description'])}</p>"
     for content in operation.get("requestBody", {}).get("content", {}).values():
         yield from _fields("Field", content["schema"], schema)
-    for status, response in operation["responses"].items():
-        for content in response.get("content", {}).values():
-            if status == "200":
-                yield from _fields("Answer", content["schema"], schema)
+    for kind, content in operation["responses"]["200"].get("content", {}).items():
+        if "schema" in content:
+            yield from _fields("Answer", content["schema"], schema)
+        else:
+            yield f"<p>Answer: <code>{escape(kind)}</code></p>"
     refusals = [
         (status, "", response["description"])
         for status, response in operation["responses"].items()

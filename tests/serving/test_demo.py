@@ -49,6 +49,12 @@ def test_a_number_always_gives_the_same_scene(demo: str) -> None:
         assert (image.format, image.size) == ("PNG", (PIXELS, PIXELS))
 
 
+def test_the_docs_say_what_a_scene_is_answered_as(demo: str) -> None:
+    page = httpx.get(f"{demo}/docs").text
+    assert "GET /scenes/{number}" in page
+    assert "image/png" in page
+
+
 @pytest.mark.parametrize("number", ["-1", "1000000", "one"])
 def test_a_scene_that_is_not_there_is_refused_in_a_sentence(demo: str, number: str) -> None:
     answer = httpx.get(f"{demo}/scenes/{number}")
