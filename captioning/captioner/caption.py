@@ -1,5 +1,6 @@
 """A caption of a photo, with probabilities and attention weights."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -7,6 +8,8 @@ from typing import Any, NamedTuple
 from jaxtyping import Float
 from PIL.Image import Image
 from torch import Tensor
+
+from captioning.maps import ATTENTION
 
 
 class RunnerUp(NamedTuple):
@@ -28,8 +31,9 @@ class Caption:
     Attributes:
         words: the T words, without begin and end marks.
         probabilities: each word's probability given the photo and the words before it.
-        weights: attention over the grid of regions while each word was written, rows from top to
-            bottom, each (rows, columns) map summing to one.
+        weights: the map of each word over the grid of regions, rows from top to bottom, each (rows,
+            columns) map summing to one: attention while the word was written, unless another map
+            was asked for.
         score: the search's score of the caption: the sum of the log probabilities of its words
             and its end mark, divided by their number raised to the length penalty.
         crop: left, top, width and height, in pixels of the upright photo, of the part that the
@@ -37,6 +41,8 @@ class Caption:
         size: width and height of the upright photo in pixels.
         runners_up: for each word its most probable alternatives, the best first; empty unless
             requested.
+        map_name: which map `weights` are, by its name in `captioning.maps`.
+        further_maps: maps to compare, by name, each on a grid of its own; empty unless requested.
         photo: the captioned photo as it was given, so that a notebook can show it; None if it was
             a view, since captioning many photos must not keep them in memory.
     """
@@ -48,6 +54,8 @@ class Caption:
     crop: tuple[float, float, float, float]
     size: tuple[int, int]
     runners_up: tuple[tuple[RunnerUp, ...], ...] = ()
+    map_name: str = ATTENTION
+    further_maps: Mapping[str, Float[Tensor, "T _ _"]] = field(default_factory=dict)
     photo: str | Path | Image | None = field(default=None, compare=False, repr=False)
 
     @property

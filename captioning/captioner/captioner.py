@@ -9,16 +9,18 @@ import torch
 from jaxtyping import Float
 from PIL.Image import Image
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from captioning.captioner.caption import Caption, RunnerUp
 from captioning.captioner.ensemble_decoder import EnsembleDecoder
 from captioning.configurable import build
 from captioning.data.images import Upload
 from captioning.data.preprocessing import Preprocessing, View
-from captioning.data.vocabulary import EOS, PAD, Vocabulary
+from captioning.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from captioning.errors import InputError
 from captioning.kernels import accelerated, accelerated_search, on_by_default
 from captioning.kernels.packing import packed_weights
+from captioning.maps import ATTENTION, Reading, word_maps
 from captioning.models.decoder import Decoder
 from captioning.models.encoder import Encoder
 from captioning.numbers import shown
@@ -166,6 +168,7 @@ class Captioner(nn.Module):
         photos: Sequence[str | Path | Image | View],
         search: Search | None = None,
         runners_up: int = 0,
+        maps: Sequence[str] = (ATTENTION,),
     ) -> list[list[Caption]]:
         """All captions that the search found for each photo, the best first.
 
@@ -174,9 +177,11 @@ class Captioner(nn.Module):
             search: how words are chosen; the captioner's own if none.
             runners_up: how many alternatives to report for each word; above zero, they cost one
                 more pass over the captions.
+            maps: the maps of each word by their names in `captioning.maps`; the first becomes the
+                captions' `weights`, the others `further_maps`.
 
         Raises:
-            InputError: a photo cannot be read, or the model's numbers overflow.
+            InputError: a photo cannot be read, the model's numbers overflow, or it has no such map.
         """
         views = [photo if isinstance(photo, View) else self.view(photo) for photo in photos]
         if not views:
@@ -193,11 +198,11 @@ class Captioner(nn.Module):
                     self.fast_decoder, annotations, decoded.tokens, runners_up
                 )
             others = Alternatives(*(part.cpu() for part in others))
+        of_words = self._maps(maps, images, annotations, decoded)
         decoded = Decoded(*(part.cpu() for part in decoded))
-        grid = self.encoder.grid(images.shape[2], images.shape[3])
         return [
             [
-                self._caption(photo, view, grid, decoded, others, (b, n))
+                self._caption(photo, view, of_words, decoded, others, (b, n))
                 for n in range(decoded.tokens.shape[1])
                 if not decoded.scores[b, n].isneginf()
             ]
@@ -209,30 +214,50 @@ class Captioner(nn.Module):
         photos: Sequence[str | Path | Image | View],
         search: Search | None = None,
         runners_up: int = 0,
+        maps: Sequence[str] = (ATTENTION,),
     ) -> list[Caption]:
         """The best caption of each photo; see `candidates`."""
-        return [found[0] for found in self.candidates(photos, search, runners_up)]
+        return [found[0] for found in self.candidates(photos, search, runners_up, maps)]
+
+    def _maps(
+        self, names: Sequence[str], images: Tensor, annotations: Tensor, decoded: Decoded
+    ) -> dict[str, Float[Tensor, "B N T _ _"]]:
+        """The maps of all words by name; attention as the search had it."""
+        read = F.pad(decoded.tokens, (1, 0), value=BOS)
+        reading = Reading(self.encoder, self.decoder, images, annotations, read)
+        return {
+            name: (
+                decoded.weights.float().unflatten(3, reading.grid)
+                if name == ATTENTION
+                else word_maps(name, reading).float()
+            ).cpu()
+            for name in names
+        }
 
     def _caption(
         self,
         photo: str | Path | Image | View,
         view: View,
-        grid: tuple[int, int],
+        of_words: dict[str, Float[Tensor, "B N T _ _"]],
         decoded: Decoded,
         others: Alternatives | None,
         place: tuple[int, int],
     ) -> Caption:
         """One caption of a search, by the indices of image and caption."""
-        tokens, weights = decoded.tokens[place], decoded.weights[place]
+        tokens = decoded.tokens[place]
         length = int(((tokens != PAD) & (tokens != EOS)).sum())
+        maps = {name: found[place][:length] for name, found in of_words.items()}
+        shown, *further = maps
         return Caption(
             words=self.vocabulary.decode(tokens.tolist()),
             probabilities=tuple(decoded.log_probs[place][:length].exp().tolist()),
-            weights=weights[:length].float().unflatten(1, grid),
+            weights=maps[shown],
             score=decoded.scores[place].item(),
             crop=view.crop,
             size=view.size,
             runners_up=() if others is None else self._runners_up(others, place, length),
+            map_name=shown,
+            further_maps={name: maps[name] for name in further},
             photo=None if isinstance(photo, View) else photo,
         )
 

@@ -214,11 +214,14 @@ class FrozenStages(nn.Module):
         return folded(self)
 
 
-@torch.no_grad()
 def _begun(
     images: UInt8[Tensor, "B 3 H W"], mean: Tensor, std: Tensor, stages: nn.ModuleList
 ) -> Float[Tensor, "B C rows columns"]:
-    """What frozen stages make of images."""
+    """What frozen stages make of images.
+
+    Since frozen parameters ask for no gradient, none is recorded, unless somebody asks for that of
+    a feature map (`captioning.maps`).
+    """
     features = (images - mean) / std
     features = features.contiguous(memory_format=torch.channels_last)
     for stage in stages:

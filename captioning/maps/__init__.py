@@ -1,0 +1,55 @@
+"""Maps of a word: which regions of the photo a model wrote it from.
+
+Several ways to tell, by one interface: `word_maps` of a name in `MAPS`. They need no more than the
+promise that every encoder and decoder keeps, and the plain model computes them.
+"""
+
+from collections.abc import Sequence
+
+from captioning.errors import InputError
+from captioning.maps.attention_maps import AttentionMap, AttentionNormMap, NextAttentionMap
+from captioning.maps.gradient_maps import FineGradCAM, GradCAM, GradientMap
+from captioning.maps.occlusion_maps import OcclusionMap, OcclusionNormMap
+from captioning.maps.reading import Reading
+from captioning.maps.word_map import Maps, WordMap
+
+ATTENTION = "attention"
+"""The map that is shown unless another one is asked for."""
+
+MAPS: dict[str, WordMap] = {
+    ATTENTION: AttentionMap(),
+    "attention-norm": AttentionNormMap(),
+    "next-attention": NextAttentionMap(),
+    "gradient": GradientMap(),
+    "grad-cam": GradCAM(),
+    "fine-grad-cam": FineGradCAM(),
+    "occlusion": OcclusionMap(),
+    "occlusion-norm": OcclusionNormMap(),
+}
+"""All maps by name."""
+
+
+def word_maps(name: str, reading: Reading) -> Maps:
+    """The map of every word of the captions that a model has read.
+
+    Args:
+        name: one of `MAPS`.
+        reading: photos, and the captions that the model reads.
+
+    Raises:
+        InputError: there is no map of this name, or none of this model.
+    """
+    if name not in MAPS:
+        raise InputError(f"unknown map {name!r}; choose from {', '.join(MAPS)}")
+    try:
+        return MAPS[name](reading)
+    except InputError as error:
+        raise InputError(f"map {name}: {error}") from None
+
+
+def known_maps(names: Sequence[str]) -> tuple[str, ...]:
+    """The names, each once; the attention's if there are none."""
+    return tuple(dict.fromkeys(names)) or (ATTENTION,)
+
+
+__all__ = ["ATTENTION", "MAPS", "Maps", "Reading", "WordMap", "known_maps", "word_maps"]
