@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 MOST_CAPTIONS = 10_000
 """The most captions of one image. Data sets have 5 or 50; scoring a million would take hours."""
@@ -23,6 +23,20 @@ class ImageObject:
     mask: Any = None
 
 
+class Phrase(NamedTuple):
+    """Words of a caption that somebody has connected with objects.
+
+    Attributes:
+        name: of the objects.
+        start: index of the first word, as `captioning.data.tokens.tokenize` counts them.
+        stop: index after the last word.
+    """
+
+    name: str
+    start: int
+    stop: int
+
+
 @dataclass(frozen=True)
 class Record:
     """One image with its reference captions.
@@ -32,9 +46,12 @@ class Record:
         image_id: the id that the data set uses, and that results files refer to.
         captions: reference captions as written by people, not tokenized.
         objects: annotated objects, empty where the data set has none.
+        phrases: for each caption, the phrases that name objects; empty where the data set does not
+            tell, so that words have to be looked up.
     """
 
     image: Path
     image_id: int | str
     captions: tuple[str, ...]
     objects: tuple[ImageObject, ...] = ()
+    phrases: tuple[tuple[Phrase, ...], ...] = ()

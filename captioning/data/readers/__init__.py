@@ -4,6 +4,7 @@ from pathlib import Path
 
 from captioning.data.readers.coco import Coco
 from captioning.data.readers.flickr8k import Flickr8k
+from captioning.data.readers.flickr30k_entities import Flickr30kEntities
 from captioning.data.readers.karpathy import Karpathy
 from captioning.data.readers.reader import Contents, Problem, Reader
 from captioning.data.readers.table import CaptionTable
@@ -14,6 +15,7 @@ __all__ = [
     "Coco",
     "Contents",
     "Flickr8k",
+    "Flickr30kEntities",
     "Karpathy",
     "Problem",
     "Reader",
@@ -34,12 +36,16 @@ def reader_for(root: str | Path, objects: bool = True) -> Reader:
     root = Path(root)
     if not root.exists():
         raise InputError(f"{root}: no such folder; check the path")
-    readers: tuple[type[Reader], ...] = (Coco, Flickr8k, Karpathy, CaptionTable)
+    for annotated in (Coco, Flickr30kEntities):
+        if annotated.recognises(root):
+            return annotated(root, objects=objects)
+    readers: tuple[type[Reader], ...] = (Flickr8k, Karpathy, CaptionTable)
     for reader in readers:
         if reader.recognises(root):
-            return Coco(root, objects=objects) if reader is Coco else reader(root)
+            return reader(root)
     raise InputError(
         f"{root}: not a data set that is understood; expected annotations/captions_*.json (COCO), "
-        "dataset_*.json (Karpathy), Flickr8k.token.txt (Flickr8k), or captions.csv or "
+        "dataset_*.json (Karpathy), Flickr8k.token.txt (Flickr8k), Sentences and Annotations "
+        "(Flickr30k Entities), or captions.csv or "
         "captions.jsonl with file_name and caption (your own photos)"
     )

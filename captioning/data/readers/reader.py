@@ -94,13 +94,15 @@ class Reader(Checked, ABC):
         loaded = self._load(split)
         records, problems = [], list(loaded.problems)
         for record in loaded.records:
-            captions = tuple(caption for caption in record.captions if caption.strip())
+            kept = [number for number, text in enumerate(record.captions) if text.strip()]
+            captions = tuple(record.captions[number] for number in kept)
+            phrases = tuple(record.phrases[number] for number in kept if record.phrases)
             name = str(record.image)
             if len(captions) > MOST_CAPTIONS:
                 raise InputError(f"{name}: more than {MOST_CAPTIONS:,} captions; leave some out")
             problems += [Problem("empty captions", name)] * (len(record.captions) - len(captions))
             if captions:
-                records.append(replace(record, captions=captions))
+                records.append(replace(record, captions=captions, phrases=phrases))
             else:
                 problems.append(Problem("images without captions", name))
         return Contents(records, problems)

@@ -1,0 +1,140 @@
+"""Flickr30k Entities' own files: sentences with marked phrases, and boxes in XML.
+
+Plummer et al. 2015, "Flickr30k Entities: Collecting Region-to-Phrase Correspondences for Richer
+Image-to-Sentence Models".
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+from captioning.data.readers.reader import SPLITS, Contents, Reader, folder_of, in_order
+from captioning.data.records import ImageObject, Phrase, Record
+from captioning.data.tokens import tokenize
+from captioning.errors import InputError
+from captioning.untrusted import text_of
+
+SENTENCES, ANNOTATIONS = "Sentences", "Annotations"
+FOLDERS = ("flickr30k-images", "flickr30k_images", "images", "Images")
+
+PHRASE = re.compile(r"\[/EN#(\d+)((?:/[^\s/\]]+)+) ([^\[\]]+)\]")
+"""A phrase in a sentence: ``[/EN#3/people A man]``."""
+
+MAX_BYTES = 2**20
+"""The most bytes of one image's sentences or boxes. The data set's have a few thousand."""
+
+
+class Flickr30kEntities(Reader):
+    """Flickr30k Entities as it is distributed, the photos in a folder beside its own.
+
+    Each object's name is the number that its phrases have in all sentences of the image, and a
+    record's `phrases` tell where they stand. So captions that a model writes name no objects here:
+    only the references do.
+
+    Args:
+        root: the folder that holds ``Sentences``, ``Annotations``, and ``train.txt``, ``val.txt``
+            or ``test.txt``, the lists of images.
+        images: folder of the photos; by default ``flickr30k-images`` or ``images`` in `root`.
+        objects: whether to read boxes.
+    """
+
+    def __init__(
+        self, root: str | Path, images: str | Path | None = None, objects: bool = True
+    ) -> None:
+        super().__init__(root)
+        self.images = None if images is None else Path(images)
+        self.objects = objects
+
+    @classmethod
+    def recognises(cls, root: Path) -> bool:
+        """Whether ``Sentences`` and ``Annotations`` are there."""
+        return (root / SENTENCES).is_dir() and (root / ANNOTATIONS).is_dir()
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The splits that have a list of images."""
+        found = in_order(split for split in SPLITS if (self.root / f"{split}.txt").is_file())
+        if not found:
+            raise InputError(
+                f"{self.root}: no list of images; put train.txt, val.txt or test.txt there"
+            )
+        return found
+
+    def _load(self, split: str) -> Contents:
+        file = self.root / f"{split}.txt"
+        lines = map(str.strip, text_of(file).splitlines())
+        names = list(dict.fromkeys(filter(None, lines)))
+        usual = [self.root / folder for folder in FOLDERS]
+        photos = [f"{name}.jpg" for name in names]
+        folder = folder_of(photos, usual if self.images is None else [self.images], source=file)
+        return Contents([self._record(name, folder) for name in names], [])
+
+    def _record(self, name: str, folder: Path) -> Record:
+        file = self.root / SENTENCES / f"{name}.txt"
+        lines = filter(str.strip, text_of(file, MAX_BYTES).splitlines())
+        read = [_sentence(line, file) for line in lines]
+        file = self.root / ANNOTATIONS / f"{name}.xml"
+        objects = tuple(_boxes(file)) if self.objects else ()
+        return Record(
+            folder / f"{name}.jpg",
+            name,
+            tuple(caption for caption, _ in read),
+            objects,
+            tuple(phrases for _, phrases in read),
+        )
+
+
+def _sentence(line: str, file: Path) -> tuple[str, tuple[Phrase, ...]]:
+    """A sentence without its marks, and its phrases."""
+    caption, phrases, end = "", [], 0
+    for found in PHRASE.finditer(line):
+        caption += line[end : found.start()]
+        start = len(tokenize(caption))
+        caption += found[3]
+        phrases.append(Phrase(found[1], start, len(tokenize(caption))))
+        end = found.end()
+    caption += line[end:]
+    if "[/EN#" in caption:
+        raise InputError(f"{file}: {line[:60]!r}; expected phrases such as [/EN#3/people A man]")
+    words = tokenize(caption)
+    # Numbers of words before and after a phrase are right unless a token goes across its end.
+    return caption.strip(), tuple(
+        phrase for phrase in phrases if phrase.start < phrase.stop <= len(words)
+    )
+
+
+def _boxes(file: Path) -> Iterator[ImageObject]:
+    """The boxes of an image, one for each phrase that a box belongs to.
+
+    Raises:
+        InputError: the file cannot be read, or is malformed.
+    """
+    text = text_of(file, MAX_BYTES)
+    if "<!" in text.replace("<!--", ""):
+        raise InputError(f"{file}: has a document type; give the data set's own files")
+    try:
+        root = ElementTree.fromstring(text)
+    except ElementTree.ParseError as error:
+        raise InputError(f"{file}: no XML ({error}); download it again") from None
+    for thing in root.iter("object"):
+        box = thing.find("bndbox")
+        if box is None:
+            continue  # a scene, or what nobody could draw a box around
+        edges = [_number(box, edge, file) for edge in ("xmin", "ymin", "xmax", "ymax")]
+        left, top, right, bottom = edges
+        if right < left or bottom < top:
+            raise InputError(f"{file}: a box ends before it begins: {edges}; correct it")
+        for name in thing.findall("name"):
+            # Pixels are counted from one, and the last one belongs to the box.
+            yield ImageObject(
+                (name.text or "").strip(),
+                (left - 1.0, top - 1.0, right - left + 1.0, bottom - top + 1.0),
+            )
+
+
+def _number(box: ElementTree.Element, edge: str, file: Path) -> int:
+    text = (box.findtext(edge) or "").strip()
+    if not re.fullmatch(r"-?\d{1,6}", text):
+        raise InputError(f"{file}: {edge} of a box is {text[:40]!r}; expected a number of pixels")
+    return int(text)

@@ -1,0 +1,98 @@
+"""The reader of Flickr30k Entities, on small files in its format."""
+
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from captioning.data.readers import Flickr30kEntities, reader_for
+from captioning.data.records import ImageObject, Phrase
+from captioning.data.tokens import tokenize
+from captioning.errors import InputError
+
+SENTENCES = """\
+[/EN#1/people Two young guys] with [/EN#3/bodyparts/other shaggy , wild hair] \
+look at [/EN#5/scene the yard] .
+[/EN#1/people The guys] don't see [/EN#0/notvisual what] is there .
+"""
+BOXES = """<annotation>
+  <filename>36979.jpg</filename>
+  <size><width>60</width><height>40</height><depth>3</depth></size>
+  <object><name>1</name><bndbox><xmin>1</xmin><ymin>11</ymin><xmax>20</xmax><ymax>40</ymax></bndbox></object>
+  <object><name>1</name><name>3</name>
+    <bndbox><xmin>31</xmin><ymin>5</ymin><xmax>50</xmax><ymax>10</ymax></bndbox></object>
+  <object><name>5</name><scene>1</scene><nobndbox>0</nobndbox></object>
+</annotation>"""
+
+
+@pytest.fixture
+def entities(tmp_path: Path) -> Path:
+    """One image of the validation split."""
+    for folder in ("Sentences", "Annotations", "flickr30k-images"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "val.txt").write_text("36979\n36979\n")
+    (tmp_path / "Sentences/36979.txt").write_text(SENTENCES)
+    (tmp_path / "Annotations/36979.xml").write_text(BOXES)
+    Image.effect_noise((60, 40), 50).convert("RGB").save(tmp_path / "flickr30k-images/36979.jpg")
+    return tmp_path
+
+
+def test_sentences_lose_their_marks_and_phrases_are_counted_in_words(entities: Path) -> None:
+    reader = reader_for(entities)
+    assert isinstance(reader, Flickr30kEntities)
+    assert reader.splits == ("val",)
+    [record] = reader.read("val")
+    assert record.image_id == "36979"
+    assert record.captions == (
+        "Two young guys with shaggy , wild hair look at the yard .",
+        "The guys don't see what is there .",
+    )
+    assert record.phrases == (
+        (Phrase("1", 0, 3), Phrase("3", 4, 7), Phrase("5", 9, 11)),
+        (Phrase("1", 0, 2), Phrase("0", 5, 6)),
+    )
+    assert tokenize(record.captions[0])[4:7] == ["shaggy", "wild", "hair"]
+    assert tokenize(record.captions[1])[5:6] == ["what"]
+
+
+def test_boxes_count_pixels_from_one_and_belong_to_each_of_their_phrases(entities: Path) -> None:
+    [record] = reader_for(entities).read("val")
+    assert record.objects == (
+        ImageObject("1", (0.0, 10.0, 20.0, 30.0)),
+        ImageObject("1", (30.0, 4.0, 20.0, 6.0)),
+        ImageObject("3", (30.0, 4.0, 20.0, 6.0)),
+    )
+    [plain] = reader_for(entities, objects=False).read("val")
+    assert plain.objects == ()
+
+
+def test_an_empty_sentence_does_not_shift_the_phrases(entities: Path) -> None:
+    (entities / "Sentences/36979.txt").write_text(f"[/EN#0/other  ]\n{SENTENCES}")
+    [record] = reader_for(entities).read("val")
+    assert len(record.captions) == len(record.phrases) == 2
+    assert record.phrases[1][0] == Phrase("1", 0, 2)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "error"),
+    [
+        ("Sentences/36979.txt", "[/EN#1/people A man", "expected phrases such as"),
+        ("Annotations/36979.xml", "<annotation>", "no XML"),
+        ("Annotations/36979.xml", "<!DOCTYPE a [<!ENTITY b 'c'>]><a/>", "has a document type"),
+        ("Annotations/36979.xml", BOXES.replace(">20<", ">much<"), "xmax of a box is 'much'"),
+        ("Annotations/36979.xml", BOXES.replace(">20<", ">0<"), "ends before it begins"),
+    ],
+)
+def test_a_malformed_file_is_refused_by_name(
+    entities: Path, file: str, content: str, error: str
+) -> None:
+    (entities / file).write_text(content)
+    with pytest.raises(InputError, match=error) as raised:
+        reader_for(entities).read("val")
+    assert str(entities / file) in str(raised.value)
+
+
+def test_a_missing_list_is_refused(entities: Path) -> None:
+    (entities / "val.txt").unlink()
+    with pytest.raises(InputError, match=r"put train\.txt, val\.txt or test\.txt there"):
+        reader_for(entities).read("val")
