@@ -8,8 +8,13 @@ import pytest
 import wandb
 from PIL import Image
 
-from captioning import load
+from captioning import load, maps
 from captioning.cli import main
+from captioning.cli.options import MAPS
+from captioning.data.readers import Coco
+from captioning.data.tokens import tokenize
+from captioning.evaluation.grounding import Lexicon
+from captioning.evaluation.grounding.measure import categories
 
 Capture = pytest.CaptureFixture[str]
 
@@ -65,7 +70,9 @@ def test_the_report_has_every_image_and_every_mention(ran: Ran) -> None:
 
 def test_the_intervals_contain_the_scores(ran: Ran) -> None:
     scores = [value for value in ran.report["all"].values() if isinstance(value, dict)]
-    assert len(scores) == 14  # three measures of three attentions, two ratios, and three of falls
+    assert (
+        len(scores) == 20
+    )  # three measures and boxes of three attentions, ratios, gains, and four of falls
     for estimate in scores:
         assert estimate["low"] <= estimate["value"] <= estimate["high"]
 
@@ -92,6 +99,39 @@ def test_scores_table_and_pictures_are_in_wandbs_run(ran: Ran) -> None:
     for name in ("scores", "best", "worst"):
         [kept] = ran.folder.glob(f"wandb/offline-run-*/files/media/images/grounding/{name}_*.png")
         assert kept.read_bytes() == (ran.folder / f"{name}.png").read_bytes()
+
+
+def test_several_maps_of_given_captions_are_one_table(
+    checkpoint: Path, shapes_data: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    given = [*arguments(checkpoint, shapes_data, tmp_path), "--references"]
+    assert main([*given, "--map", "next-attention", "--map", "occlusion"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[:3]] == ["map", "next-attention", "occlusion"]
+    found = json.loads((tmp_path / "maps.json").read_text())
+    assert list(found) == ["next-attention", "occlusion"]
+    for name, report in found.items():
+        assert (report["map"], report["captions"]) == (name, "references")
+        assert report["milliseconds"] > 0
+        assert {"deletion", "insertion", "insertion, Gaussian"} < report["all"].keys()
+    references = [
+        caption for record in Coco(shapes_data).read("train") for caption in record.captions
+    ]
+    lexicon = Lexicon.of(categories(Coco(shapes_data).read("train")))
+    named = sum(len(lexicon.mentions(tokenize(caption))) for caption in references)
+    report = found["occlusion"]
+    assert report["all"]["mentions"] + report["unknown"] == named
+    assert json.loads((tmp_path / "grounding.json").read_text())["map"] == "next-attention"
+
+
+def test_all_maps_may_be_asked_for_and_an_unknown_one_is_refused(
+    checkpoint: Path, shapes_data: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    given = [*arguments(checkpoint, shapes_data, tmp_path), "--references", "--limit", "1"]
+    assert main([*given, "--map", "all"]) == 0
+    assert tuple(json.loads((tmp_path / "maps.json").read_text())) == MAPS == tuple(maps.MAPS)
+    assert main([*given, "--map", "lime"]) == 2
+    assert "'lime'" in capsys.readouterr().err
 
 
 def test_a_data_set_without_boxes_is_refused(

@@ -106,7 +106,7 @@ def _grounded(
         return None
     split = reader_for(options.data).read(options.split)
     known = categories(split)
-    if not known:
+    if not known or any(record.phrases for record in split):  # which only its own captions have
         return None
     records = split[: options.limit]
     lexicon = Lexicon.of(known)

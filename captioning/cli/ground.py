@@ -1,10 +1,14 @@
 """`captioning ground`: does a model look at what it names?"""
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from captioning.cli.options import (
+    MAPS,
     Commands,
+    add_maps,
     add_model,
     add_photo_limit,
     add_search,
@@ -13,6 +17,11 @@ from captioning.cli.options import (
 )
 from captioning.errors import InputError
 from captioning.terminal import printable
+
+if TYPE_CHECKING:
+    from captioning.evaluation.grounding import GroundingReport
+
+ALL = "all"
 
 
 def add(commands: Commands) -> None:
@@ -32,6 +41,15 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--out", metavar="DIR", help="where report and pictures go (default: beside the model)"
     )
+    parser.add_argument(
+        "--references",
+        action="store_true",
+        help="let the model read all captions that people wrote, rather than write its own: more "
+        "words to test",
+    )
+    add_maps(
+        parser, "which map of a word is tested; several are compared in one table", (*MAPS, ALL)
+    )
     parser.add_argument("--wandb", action="store_true", help="log the report to W&B too")
     add_model(parser)
     add_photo_limit(parser)
@@ -42,10 +60,11 @@ def add(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the report, and write it with its pictures."""
     from captioning.data.readers import reader_for
-    from captioning.evaluation.grounding import Lexicon, ground, table
+    from captioning.evaluation.grounding import Lexicon, ground_maps, map_table, table
     from captioning.evaluation.grounding.measure import categories
     from captioning.evaluation.split import split_captions
-    from captioning.files import made_folder
+    from captioning.files import made_folder, write_json
+    from captioning.maps import known_maps
     from captioning.viewing.grounding_pictures import save_pictures
 
     split = reader_for(options.data).read(options.split)
@@ -53,6 +72,10 @@ def run(options: argparse.Namespace) -> int:
         raise InputError(
             f"{options.data}: split {options.split!r} has no boxes; "
             "give a data set with instances_*.json in COCO's format"
+        )
+    if any(record.phrases for record in split) and not options.references:
+        raise InputError(
+            f"{options.data}: only its own captions tell which words have boxes; give --references"
         )
     # Categories are those of the whole split, so that a limit does not change them.
     lexicon = Lexicon.load(options.words) if options.words else Lexicon.of(categories(split))
@@ -62,15 +85,32 @@ def run(options: argparse.Namespace) -> int:
         options.out or Path(options.model[0]).parent / f"grounding-{options.split}"
     )
     settings = {"batch_size": options.batch_size, "seed": options.seed}
-    captions = split_captions(captioner, records, search, **settings)
-    assert captions is not None  # this is the only process
-    report = ground(captioner, records, captions, lexicon, **settings)
+    captions = None
+    if not options.references:
+        captions = split_captions(captioner, records, search, **settings)
+        assert captions is not None  # this is the only process
+    maps = MAPS if ALL in options.maps else known_maps(options.maps)
+    several = len(maps) > 1
+    reports = ground_maps(
+        captioner, records, captions, lexicon, **settings, maps=maps, curves=several
+    )
+    report = reports[maps[0]]
     report.write(folder / "grounding.json")
+    if several:
+        write_json(folder / "maps.json", _as_json(reports))
     pictures = save_pictures(report, folder, options.max_pixels)
     if options.wandb:
         from captioning.training.grounding_logger import log_grounding
 
         log_grounding(report, pictures, folder, {"data": options.data, "split": options.split})
-    print(table(report))
+    print(map_table(reports) if several else table(report))
     print(printable(folder))
     return 0
+
+
+def _as_json(reports: "Mapping[str, GroundingReport]") -> dict[str, object]:
+    """The scores of several maps, without each mention's."""
+    return {
+        name: {key: value for key, value in report.as_json().items() if key != "mentions"}
+        for name, report in reports.items()
+    }

@@ -61,6 +61,18 @@ Commands = argparse._SubParsersAction
 """The subparsers that commands add themselves to."""
 
 
+MAPS = (
+    "attention",
+    "attention-norm",
+    "next-attention",
+    "gradient",
+    "grad-cam",
+    "fine-grad-cam",
+    "occlusion",
+    "occlusion-norm",
+)
+"""The names in `captioning.maps`, which would take seconds to import."""
+
 positive = option(PositiveCount)
 """A number of at least one, as argparse reads it."""
 
@@ -92,6 +104,19 @@ def add_imports(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="MODULE",
         help="a module of yours, whose classes are needed; may be given again",
+    )
+
+
+def add_maps(parser: argparse.ArgumentParser, what: str, choices: tuple[str, ...] = MAPS) -> None:
+    """Add the option that chooses maps of a word."""
+    parser.add_argument(
+        "--map",
+        dest="maps",
+        action="append",
+        choices=choices,
+        default=[],
+        metavar="NAME",
+        help=f"{what} (default: {MAPS[0]}; may be given again): {', '.join(choices)}",
     )
 
 

@@ -15,7 +15,7 @@ from captioning.captioner.caption import Caption
 from captioning.data.images import read_image
 from captioning.data.megapixels import MAX_PIXELS
 from captioning.evaluation.grounding import GroundingReport, Look
-from captioning.evaluation.grounding.grounding_report import Group
+from captioning.evaluation.grounding.estimates import Group
 from captioning.evaluation.grounding.looks import (
     GAUSSIAN,
     IN_BOX,

@@ -9,71 +9,35 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from captioning.evaluation.grounding.estimates import (
+    Estimate,
+    Group,
+    estimates_json,
+    with_intervals,
+)
+from captioning.evaluation.grounding.f1 import Naming, f1_scores
 from captioning.evaluation.grounding.faithfulness import DRAWS, HIDDEN
-from captioning.evaluation.grounding.looks import (
-    IN_BOX,
-    IN_MASK,
-    MEASURES,
-    MODEL,
-    POINTING,
-    SIGMA,
-    SOURCES,
-    UNIFORM,
-    Look,
-)
-from captioning.evaluation.grounding.ratios import Pair, Ratios
+from captioning.evaluation.grounding.kinds import KINDS
+from captioning.evaluation.grounding.looks import GAUSSIAN, MODEL, OVERLAP, POINTING, SIGMA, Look
 from captioning.files import write_json
-from captioning.metrics.bootstrap import LEVEL, Interval, intervals
-
-TIMES = {measure: f"{measure}, times uniform" for measure in (IN_BOX, IN_MASK)}
-PROBABILITY, ATTENDED, RANDOM = (
-    "probability",
-    "fall without the most attended regions",
-    "fall without random regions",
-)
+from captioning.maps import ATTENTION
+from captioning.metrics.bootstrap import LEVEL
 
 
 class Named(NamedTuple):
-    """The objects that one caption names.
+    """The objects that one image's caption names, or all of its captions.
 
     Attributes:
         mentions: how many mentions of objects it has.
         absent: the mentioned words whose objects are not in the picture.
+        unknown: how many mentions have a word that the model does not know.
+        naming: their categories; None if they are not known.
     """
 
     mentions: int
     absent: tuple[str, ...]
-
-
-class Estimate(NamedTuple):
-    """A score with its bootstrap confidence interval at `LEVEL`, over images."""
-
-    value: float
-    interval: Interval
-
-
-@dataclass(frozen=True)
-class Group:
-    """The scores of one word's looks, or of all looks.
-
-    Attributes:
-        name: the word.
-        looks: the number of looks.
-        scores: estimates by name; for a baseline's attention, the name is the measure's followed by
-            the baseline's.
-    """
-
-    name: str
-    looks: int
-    scores: dict[str, Estimate]
-
-    def value(self, name: str) -> float:
-        """A score without its interval; NaN if undefined, as mass in mask is without masks."""
-        return self.scores[name].value if name in self.scores else np.nan
-
-    def as_json(self) -> dict[str, Any]:
-        """The number of looks, and the scores with their intervals."""
-        return {"mentions": self.looks, **_estimates(self.scores)}
+    unknown: int = 0
+    naming: Naming | None = None
 
 
 @dataclass(frozen=True)
@@ -82,23 +46,53 @@ class GroundingReport:
 
     Attributes:
         looks: one for every mention of an object that the model's crop shows.
-        named: the objects that each image's caption names.
+        named: the objects that each image's captions name.
+        map_name: which map of a word was tested, by its name in `captioning.maps`.
+        references: whether the model read the references, rather than its own captions.
+        milliseconds: what a map costs for each word that was read; None if nobody measured it.
     """
 
     looks: Sequence[Look]
     named: Sequence[Named]
+    map_name: str = ATTENTION
+    references: bool = False
+    milliseconds: float | None = None
 
     @cached_property
     def all(self) -> Group:
         """The scores of all looks."""
-        return _group("all", self.looks)
+        return Group.of("all", self.looks)
+
+    @cached_property
+    def kinds(self) -> list[Group]:
+        """The scores of the looks at each kind of object; see `KINDS`."""
+        return [
+            Group.of(name, [look for look in self.looks if belongs(look)])
+            for name, belongs in KINDS.items()
+        ]
+
+    @cached_property
+    def f1(self) -> dict[str, float]:
+        """F1_all and F1_loc of Zhou et al. 2019, and of the Gaussian; none for references."""
+        namings = [named.naming for named in self.named if named.naming is not None]
+        if self.references or not namings:
+            return {}
+        gaussian = f1_scores(self.looks, namings, GAUSSIAN)
+        return f1_scores(self.looks, namings, MODEL) | {
+            f"{name}, {GAUSSIAN}": value for name, value in gaussian.items()
+        }
+
+    @property
+    def unknown(self) -> int:
+        """How many mentions have a word that the model does not know; they are not tested."""
+        return sum(named.unknown for named in self.named)
 
     @cached_property
     def words(self) -> list[Group]:
         """The scores of each word's looks, the most frequent word first."""
         names = Counter(look.mention.name for look in self.looks)
         return [
-            _group(name, [look for look in self.looks if look.mention.name == name])
+            Group.of(name, [look for look in self.looks if look.mention.name == name])
             for name, _ in sorted(names.items(), key=lambda item: (-item[1], item[0]))
         ]
 
@@ -106,14 +100,16 @@ class GroundingReport:
     def hallucination(self) -> dict[str, Estimate]:
         """CHAIR of Rohrbach et al. 2018: the share of mentions (CHAIR-i) and captions (CHAIR-s).
 
-        CHAIR-i is missing where no caption names anything.
+        CHAIR-i is missing where no caption names anything, and both for references.
         """
+        if self.references:
+            return {}
         absent = np.array([len(named.absent) for named in self.named], dtype=np.float64)
         mentions = np.array([named.mentions for named in self.named], dtype=np.float64)
         naming = mentions > 0
         captions = (np.sign(absent), np.ones_like(absent))
         by_mention = (absent[naming], mentions[naming])
-        return _with_intervals({"CHAIR-i": by_mention}) | _with_intervals({"CHAIR-s": captions})
+        return with_intervals({"CHAIR-i": by_mention}) | with_intervals({"CHAIR-s": captions})
 
     @property
     def absent(self) -> Counter[str]:
@@ -153,12 +149,23 @@ class GroundingReport:
         """The whole report as plain values, including every look; undefined values are left out."""
         return {
             "images": len(self.named),
+            "captions": "references" if self.references else "generated",
+            "map": self.map_name,
+            "milliseconds": self.milliseconds,
             "interval": LEVEL,
-            "settings": {"Gaussian's sigma": SIGMA, "attention hidden": HIDDEN, "draws": DRAWS},
+            "settings": {
+                "Gaussian's sigma": SIGMA,
+                "attention hidden": HIDDEN,
+                "draws": DRAWS,
+                "overlap": OVERLAP,
+            },
             "all": self.all.as_json(),
+            "kinds": {group.name: group.as_json() for group in self.kinds},
+            "F1": self.f1,
+            "unknown": self.unknown,
             "words": {group.name: group.as_json() for group in self.words},
             "hallucination": {
-                **_estimates(self.hallucination),
+                **estimates_json(self.hallucination),
                 "words": dict(self.absent.most_common()),
             },
             "whereabouts": self.whereabouts,
@@ -173,49 +180,10 @@ class GroundingReport:
     def summary(self) -> dict[str, float]:
         """The scores of all looks, and the shares of hallucinations."""
         estimates = {**self.all.scores, **self.hallucination}
-        return {name: estimate.value for name, estimate in estimates.items()} | self.whereabouts
-
-
-def _group(name: str, looks: Sequence[Look]) -> Group:
-    return Group(name, len(looks), _with_intervals(_pairs(looks)) if looks else {})
-
-
-def _pairs(looks: Sequence[Look]) -> dict[str, Pair]:
-    """Numerators and denominators of the scores, for every image with such looks."""
-    _, images = np.unique([str(look.image_id) for look in looks], return_inverse=True)
-
-    def pair(values: Sequence[float]) -> Pair:
-        """The sum and the number of the known values of each image."""
-        column = np.array(values, dtype=np.float64)
-        known = ~np.isnan(column)
-        return (
-            np.bincount(images, np.where(known, column, 0)).astype(np.float64),
-            np.bincount(images, known).astype(np.float64),
-        )
-
-    pairs = {
-        measure if source == MODEL else f"{measure}, {source}": pair(
-            [look.scores[source][measure] for look in looks]
-        )
-        for measure in MEASURES
-        for source in SOURCES
-    }
-    for measure, name in TIMES.items():
-        pairs[name] = (pairs[measure][0], pairs[f"{measure}, {UNIFORM}"][0])
-    tried = [look.drops or (np.nan,) * 3 for look in looks]
-    for name, column in zip((PROBABILITY, ATTENDED, RANDOM), zip(*tried, strict=True), strict=True):
-        pairs[name] = pair(column)
-    return pairs
-
-
-def _with_intervals(pairs: dict[str, Pair]) -> dict[str, Estimate]:
-    """The defined ratios, with their intervals."""
-    ratios = Ratios.of_pairs(pairs)
-    if not ratios.pairs:
-        return {}
-    number = len(next(iter(ratios.pairs.values()))[0])
-    found = intervals([ratios], number)
-    return {name: Estimate(value, found[name]) for name, value in ratios.corpus.items()}
+        return {name: estimate.value for name, estimate in estimates.items()} | {
+            **self.f1,
+            **self.whereabouts,
+        }
 
 
 def _one_per_image(looks: Sequence[Look]) -> list[Look]:
@@ -225,27 +193,19 @@ def _one_per_image(looks: Sequence[Look]) -> list[Look]:
     return list(first.values())
 
 
-def _estimates(scores: dict[str, Estimate]) -> dict[str, Any]:
-    return {
-        name: {"value": value, **_defined(interval)} for name, (value, interval) in scores.items()
-    }
-
-
-def _defined(interval: Interval) -> dict[str, float]:
-    """The interval's ends; none if a resample had no such score, since JSON has no NaN."""
-    return {} if np.isnan(interval.low) else interval._asdict()
-
-
 def _as_json(look: Look) -> dict[str, Any]:
     scores: dict[str, Any] = {
         source: {name: value for name, value in measures.items() if not np.isnan(value)}
         for source, measures in look.scores.items()
     }
-    hidden = {} if look.drops is None else {"falls": look.drops._asdict()}
+    hidden: dict[str, Any] = {} if look.drops is None else {"falls": look.drops._asdict()}
+    if look.areas:
+        hidden["areas"] = {source: found._asdict() for source, found in look.areas.items()}
     return {
         "image_id": look.image_id,
         "word": look.mention.name,
         "category": look.mention.category,
+        "caption": look.caption,
         "start": look.mention.start,
         **scores,
         **hidden,

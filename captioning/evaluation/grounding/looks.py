@@ -7,7 +7,7 @@ on the photo are measured as well: uniform attention, and a centred Gaussian.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -17,15 +17,32 @@ from jaxtyping import Bool, Float
 from numpy.lib.stride_tricks import sliding_window_view
 
 from captioning.evaluation.grounding.areas import Box, Place
+from captioning.evaluation.grounding.boxes import box_of, largest_overlap
 from captioning.evaluation.grounding.lexicon import Mention
 
 SIGMA = 0.25
 """Standard deviation of the Gaussian baseline along each axis, in sides of the crop."""
 
+OVERLAP = 0.5
+"""The intersection over union above which two boxes are the same thing."""
+
 POINTING, IN_BOX, IN_MASK = MEASURES = ("pointing", "mass in box", "mass in mask")
 MODEL, UNIFORM, GAUSSIAN = SOURCES = ("model", "uniform", "Gaussian")
+RANDOM = "random"
 
 Weights = Float[np.ndarray, "rows columns"]
+
+
+class Areas(NamedTuple):
+    """Areas under the curves of a mention's probability, over a width of one.
+
+    Attributes:
+        deletion: while the regions are hidden, the most relevant first; low is good.
+        insertion: while they are shown, the most relevant first; high is good.
+    """
+
+    deletion: float
+    insertion: float
 
 
 class OcclusionDrops(NamedTuple):
@@ -34,12 +51,14 @@ class OcclusionDrops(NamedTuple):
     Attributes:
         probability: of the words, given the photo and all words before them.
         attended: the drop without the most attended regions.
-        random: the mean drop without equally many random regions, the baseline.
+        random: the mean drop without equally many random regions, a baseline.
+        centred: the drop without the regions in the middle that hold as much of the Gaussian.
     """
 
     probability: float
     attended: float
     random: float
+    centred: float
 
 
 @dataclass(frozen=True)
@@ -50,12 +69,15 @@ class Look:
         image_id: of the record.
         image: path of the photo.
         mention: the words, and the category that they name.
-        weights: attention over the grid of cells; for a mention of several words, the mean of their
-            maps, since all of them name the object.
+        weights: attention over the grid of cells, or another map of the word; for a mention of
+            several words, the mean of their maps, since all of them name the object.
         place: the place of the category's objects.
         crop: the part of the photo that the model saw, in pixels; the cells cover it.
         size: width and height of the photo in pixels.
         drops: the drops by occlusion; None if they were not computed.
+        caption: which of the image's captions it is from.
+        areas: areas under the deletion and insertion curves, of the map, of the Gaussian and of
+            regions in random order; empty if they were not computed.
     """
 
     image_id: int | str
@@ -66,15 +88,55 @@ class Look:
     crop: Box
     size: tuple[int, int]
     drops: OcclusionDrops | None = None
+    caption: int = 0
+    areas: Mapping[str, Areas] = field(default_factory=dict)
+
+    @cached_property
+    def maps(self) -> Mapping[str, Weights]:
+        """The map, and those of the two baselines on its grid."""
+        grid = self.weights.shape
+        return {MODEL: self.weights, UNIFORM: uniform(grid), GAUSSIAN: gaussian(grid)}
 
     @cached_property
     def scores(self) -> Mapping[str, dict[str, float]]:
         """For each attention by name, its measures by name; NaN for masks if there are none."""
+        return {source: _scores(weights, self.place) for source, weights in self.maps.items()}
+
+    @cached_property
+    def localised(self) -> Mapping[str, float]:
+        """For each attention by name, 1 if the box around its maximum fits an object's, else 0.
+
+        It does where the intersection is more than `OVERLAP` of the union.
+        """
         return {
-            MODEL: _scores(self.weights, self.place),
-            UNIFORM: _scores(uniform(self.weights.shape), self.place),
-            GAUSSIAN: _scores(gaussian(self.weights.shape), self.place),
+            source: float(
+                largest_overlap(box_of(weights, self.crop), self.place.boxes, self.crop) > OVERLAP
+            )
+            for source, weights in self.maps.items()
         }
+
+    @property
+    def covers_middle(self) -> bool:
+        """Whether one of the boxes holds the middle of the crop, where a Gaussian always points."""
+        left, top, across, down = self.crop
+        x, y = left + across / 2, top + down / 2
+        return any(
+            a <= x < a + width and b <= y < b + height for a, b, width, height in self.place.boxes
+        )
+
+    @property
+    def size_share(self) -> float:
+        """The share of the crop that the boxes cover."""
+        return float(self.place.in_box.mean())
+
+    @property
+    def distance(self) -> float:
+        """From the middle of the crop to the centre of mass of the boxes, in sides of the crop."""
+        shares = self.place.in_box / self.place.in_box.sum()
+        rows, columns = shares.shape
+        across = shares.sum(axis=0) @ ((np.arange(columns) + 0.5) / columns - 0.5)
+        down = shares.sum(axis=1) @ ((np.arange(rows) + 0.5) / rows - 0.5)
+        return float(np.hypot(across, down))
 
     @property
     def gain(self) -> float:

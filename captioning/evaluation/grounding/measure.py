@@ -1,91 +1,158 @@
-"""Measures the grounding of a model's captions in the photos' objects."""
+"""Measures the grounding of captions in the photos' objects, by one map of a word or by several.
 
+Shapes: B images, N captions per image, C = B N captions, L regions, T words.
+"""
+
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
+from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from captioning.captioner import Captioner
 from captioning.data.preprocessing import View
-from captioning.data.records import ImageObject, Record
+from captioning.data.records import Record
 from captioning.data.tokens import tokenize
 from captioning.data.vocabulary import PAD
 from captioning.errors import InputError
-from captioning.evaluation.grounding.areas import Place
-from captioning.evaluation.grounding.faithfulness import occlusion_drops
+from captioning.evaluation.grounding.curves import areas
+from captioning.evaluation.grounding.faithfulness import Phrase, occlusion_drops
 from captioning.evaluation.grounding.grounding_report import GroundingReport, Named
 from captioning.evaluation.grounding.lexicon import Lexicon
-from captioning.evaluation.grounding.looks import Look
+from captioning.evaluation.grounding.looks import GAUSSIAN, MODEL, RANDOM, Areas, Look, gaussian
+from captioning.evaluation.grounding.mentions import ImageMentions
 from captioning.inference.batches import cut, read_ahead
+from captioning.maps import ATTENTION, Reading, word_maps
 from captioning.progress_bar import ProgressBar
 
+Captions = Mapping[int | str, str]
 
-class _Forced(NamedTuple):
-    """The attention of a model under teacher forcing of given captions.
+
+@dataclass(frozen=True)
+class _Batch:
+    """Captions that the model reads, and what they name.
 
     Attributes:
-        annotations: of the images.
-        tokens: the captions from BOS on, PAD after their end.
-        weights: attention while each word was written.
-        grid: rows and columns of the R regions.
+        reading: the captions, padded to the same number for every image.
+        images: of each image what its captions name.
     """
 
-    annotations: Float[Tensor, "B L D"]
-    tokens: Int[Tensor, "B S"]
-    weights: Float[Tensor, "B T R"]
-    grid: tuple[int, int]
+    reading: Reading
+    images: Sequence[ImageMentions]
+
+    @property
+    def has_regions(self) -> bool:
+        """Whether regions can be hidden: not for an ensemble with different grids."""
+        rows, columns = self.reading.grid
+        return self.reading.annotations.shape[1] == rows * columns
+
+    @property
+    def words(self) -> int:
+        """How many words are read, ends included."""
+        return int((self.reading.tokens[..., 1:] != PAD).sum())
 
 
 def ground(
     captioner: Captioner,
     records: Sequence[Record],
-    captions: Mapping[int | str, str],
+    captions: Captions | None = None,
     lexicon: Lexicon | None = None,
     batch_size: int = 16,
     seed: int = 0,
+    map_name: str = ATTENTION,
 ) -> GroundingReport:
     """Test each word that names a category against the objects of that category.
 
     The captions are scored by teacher forcing, so that attention is known whatever search found
     them. An object is present if the model's crop shows a part of it. A mention is a hallucination
     if its category is neither annotated nor named by any of the image's references (Rohrbach et al.
-    2018). If only references name it, its place is unknown and it is not tested. Occlusion is left
-    out for ensembles whose members' grids differ.
+    2018). If only references name it, its place is unknown and it is not tested. A mention with a
+    word that the model does not know is not tested either. Occlusion is left out for ensembles
+    whose members' grids differ.
 
     Args:
         captioner: the model.
         records: images, with their objects.
-        captions: the model's caption of each image.
+        captions: the model's caption of each image; none to let it read all references.
         lexicon: maps words to categories; by default the one for the records' objects.
         batch_size: images per batch.
         seed: of the random regions that are hidden.
+        map_name: the map of a word that is tested, by its name in `captioning.maps`.
 
     Raises:
-        InputError: a photo cannot be read, a mask cannot be decoded, or is of another photo.
+        InputError: a photo cannot be read, a mask cannot be decoded, or is of another photo, or the
+            model has no such map.
+    """
+    settings = (lexicon, batch_size, seed, [map_name], False)
+    return ground_maps(captioner, records, captions, *settings)[map_name]
+
+
+def ground_maps(
+    captioner: Captioner,
+    records: Sequence[Record],
+    captions: Captions | None,
+    lexicon: Lexicon | None,
+    batch_size: int,
+    seed: int,
+    maps: Sequence[str],
+    curves: bool = True,
+) -> dict[str, GroundingReport]:
+    """The reports of several maps of the same words, by the maps' names; see `ground`.
+
+    Args:
+        captioner: the model.
+        records: images, with their objects.
+        captions: the model's caption of each image; none to let it read all references.
+        lexicon: maps words to categories; by default the one for the records' objects.
+        batch_size: images per batch.
+        seed: of the random regions that are hidden.
+        maps: names in `captioning.maps`.
+        curves: also compute deletion and insertion curves, of the baselines too.
     """
     lexicon = lexicon or Lexicon.of(categories(records))
-    generator = torch.Generator().manual_seed(seed)
-    looks: list[Look] = []
+    generators = {name: torch.Generator().manual_seed(seed) for name in maps}
+    orders = torch.Generator().manual_seed(seed)
+    looks: dict[str, list[Look]] = {name: [] for name in maps}
+    seconds = dict.fromkeys(maps, 0.0)
     named: list[Named] = []
+    words = 0
     with ProgressBar("ground", "images", total=len(records)) as bar:
         for part, views in _read(captioner, records, batch_size):
-            forced = _forced(captioner, views, [captions[record.image_id] for record in part])
-            found = []
-            for number, (record, view) in enumerate(zip(part, views, strict=True)):
-                words = tokenize(captions[record.image_id])
-                its_named, its_looks = _looks(
-                    record, view, words, _maps(forced.weights[number], forced.grid), lexicon
-                )
-                named.append(its_named)
-                found += [(number, look) for look in its_looks]
-            looks += _tried(captioner, forced, found, generator)
+            batch = _batch(captioner, part, views, captions, lexicon)
+            named += [image.named for image in batch.images]
+            words += batch.words
+            baselines: list[dict[str, Areas]] | None = None
+            for name in maps:
+                began = time.perf_counter()
+                weights = word_maps(name, batch.reading)
+                seconds[name] += time.perf_counter() - began
+                found = _looks(batch, weights)
+                if not found or not batch.has_regions:
+                    looks[name] += [look for _, look in found]
+                    continue
+                relevance = _by_regions(batch, [look for _, look in found])
+                phrases = [phrase for phrase, _ in found]
+                its_looks = _with_drops(batch, found, relevance, generators[name])
+                if curves:
+                    baselines = baselines or _baselines(batch, phrases, orders)
+                    own = _areas(batch, phrases, relevance[:, None])
+                    its_looks = [
+                        replace(look, areas={MODEL: of_map, **others})
+                        for look, [of_map], others in zip(its_looks, own, baselines, strict=True)
+                    ]
+                looks[name] += its_looks
             bar.update(len(part))
-    return GroundingReport(looks, named)
+    return {
+        name: GroundingReport(
+            looks[name], named, name, captions is None, 1000 * seconds[name] / max(words, 1)
+        )
+        for name in maps
+    }
 
 
 def categories(records: Iterable[Record]) -> set[str]:
@@ -105,83 +172,107 @@ def _read(
 
 
 @torch.no_grad()
-def _forced(captioner: Captioner, views: Sequence[View], captions: Sequence[str]) -> _Forced:
-    """The model's attention under teacher forcing of the captions."""
+def _batch(
+    captioner: Captioner,
+    records: Sequence[Record],
+    views: Sequence[View],
+    given: Captions | None,
+    lexicon: Lexicon,
+) -> _Batch:
+    """What the model reads, by the plain code, and what the captions name."""
     images = torch.stack([view.pixels for view in views]).to(captioner.device)
-    annotations = captioner.encode(images)
     # Tokenized as for the lexicon, whatever tokenizer the model was trained with.
-    ids = [torch.tensor(captioner.vocabulary.ids(tokenize(caption))) for caption in captions]
-    tokens = pad_sequence(ids, batch_first=True, padding_value=PAD).to(captioner.device)
-    _, weights = captioner.decoder(annotations, tokens[:, None, :-1])
-    grid = captioner.encoder.grid(images.shape[2], images.shape[3])
-    return _Forced(annotations, tokens, weights[:, 0], grid)
-
-
-def _maps(
-    weights: Float[Tensor, "T R"], grid: tuple[int, int]
-) -> Float[np.ndarray, "T rows columns"]:
-    maps: Float[np.ndarray, "T rows columns"] = weights.double().cpu().unflatten(1, grid).numpy()
-    return maps
+    generated = [None if given is None else tokenize(given[record.image_id]) for record in records]
+    captions = [
+        [tokenize(caption) for caption in record.captions] if words is None else [words]
+        for record, words in zip(records, generated, strict=True)
+    ]
+    most = max(1, *map(len, captions))
+    padded = [[*its_captions, *[[]] * (most - len(its_captions))] for its_captions in captions]
+    ids = [torch.tensor(captioner.vocabulary.ids(words)) for its in padded for words in its]
+    tokens = pad_sequence(ids, batch_first=True, padding_value=PAD).unflatten(0, (-1, most))
+    reading = Reading(
+        captioner.encoder,
+        captioner.decoder,
+        images,
+        captioner.encode(images),
+        tokens.to(captioner.device),
+    )
+    known = frozenset(captioner.vocabulary.words)
+    return _Batch(
+        reading,
+        [
+            ImageMentions.of(record, view, words, lexicon, known)
+            for record, view, words in zip(records, views, generated, strict=True)
+        ],
+    )
 
 
 def _looks(
-    record: Record,
-    view: View,
-    words: Sequence[str],
-    maps: Float[np.ndarray, "T rows columns"],
-    lexicon: Lexicon,
-) -> tuple[Named, list[Look]]:
-    """The objects that a caption names, and the looks of those that are present."""
-    mentions = lexicon.mentions(words)
-    people_named = {
-        mention.category
-        for caption in record.captions
-        for mention in lexicon.mentions(tokenize(caption))
-    }
-    places = {
-        category: _place(record, category, view, maps.shape[1:])
-        for category in {mention.category for mention in mentions}
-    }
-    looks, absent = [], []
-    for mention in mentions:
-        place = places[mention.category]
-        if place is not None:
-            weights = maps[mention.start : mention.stop].mean(axis=0)
-            looks.append(
-                Look(record.image_id, record.image, mention, weights, place, view.crop, view.size)
-            )
-        elif mention.category not in people_named:
-            absent.append(mention.name)
-    return Named(len(mentions), tuple(absent)), looks
+    batch: _Batch, weights: Float[Tensor, "B N T rows columns"]
+) -> list[tuple[Phrase, Look]]:
+    """A look for each mention of an object that is there, and its place among the C captions."""
+    maps = weights.double().cpu().numpy()
+    captions = maps.shape[1]
+    return [
+        (
+            (number * captions + caption, mention.start, mention.stop),
+            image.look(caption, mention, maps[number, caption]),
+        )
+        for number, image in enumerate(batch.images)
+        for caption, mention in image.tested
+    ]
 
 
-def _place(record: Record, category: str, view: View, grid: tuple[int, ...]) -> Place | None:
-    """The place of a category's objects in the model's crop; None if it shows none."""
-    objects: list[ImageObject] = [thing for thing in record.objects if thing.name == category]
-    try:
-        return Place.of(objects, view.size, view.crop, (grid[0], grid[1])) if objects else None
-    except InputError as error:
-        raise InputError(f"{record.image}: {category}: {error}") from None
+def _by_regions(batch: _Batch, looks: Sequence[Look]) -> Float[Tensor, "P L"]:
+    """Each look's map over the attention's regions, whatever grid it has itself."""
+    weights = torch.from_numpy(np.stack([look.weights for look in looks]))
+    if weights.shape[1:] != batch.reading.grid:
+        weights = F.adaptive_avg_pool2d(weights[:, None], batch.reading.grid)[:, 0]
+        weights = weights / weights.sum(dim=(1, 2), keepdim=True)
+    annotations = batch.reading.annotations
+    return weights.flatten(1).to(annotations.device, annotations.dtype)
 
 
 @torch.no_grad()
-def _tried(
-    captioner: Captioner,
-    forced: _Forced,
-    looks: Sequence[tuple[int, Look]],
+def _with_drops(
+    batch: _Batch,
+    found: Sequence[tuple[Phrase, Look]],
+    relevance: Float[Tensor, "P L"],
     generator: torch.Generator,
 ) -> list[Look]:
-    """The looks, each given with its image's index in the batch, with their occlusion drops."""
-    regions = forced.annotations.shape[1]
-    if not looks or forced.weights.shape[2] != regions:  # an ensemble with different grids
-        return [look for _, look in looks]
-    weights = np.stack([look.weights for _, look in looks]).reshape(len(looks), regions)
-    found = occlusion_drops(
-        captioner.decoder,
-        forced.annotations,
-        forced.tokens,
-        [(number, look.mention.start, look.mention.stop) for number, look in looks],
-        torch.from_numpy(weights).to(captioner.device, forced.weights.dtype),
+    """The looks with their occlusion drops."""
+    drops = occlusion_drops(
+        batch.reading.decoder,
+        *_captions(batch),
+        [phrase for phrase, _ in found],
+        relevance,
+        batch.reading.grid,
         generator,
     )
-    return [replace(look, drops=each) for (_, look), each in zip(looks, found, strict=True)]
+    return [replace(look, drops=each) for (_, look), each in zip(found, drops, strict=True)]
+
+
+def _baselines(
+    batch: _Batch, phrases: Sequence[Phrase], generator: torch.Generator
+) -> list[dict[str, Areas]]:
+    """The areas of the Gaussian in the middle, and of regions in random order."""
+    middle = torch.from_numpy(gaussian(batch.reading.grid)).flatten()
+    noise = torch.rand(len(phrases), len(middle), generator=generator, dtype=middle.dtype)
+    maps = torch.stack([middle.expand_as(noise), noise], dim=1)
+    found = _areas(batch, phrases, maps.to(batch.reading.annotations.device))
+    return [{GAUSSIAN: centred, RANDOM: at_random} for centred, at_random in found]
+
+
+@torch.no_grad()
+def _areas(
+    batch: _Batch, phrases: Sequence[Phrase], maps: Float[Tensor, "P M L"]
+) -> list[list[Areas]]:
+    return areas(batch.reading.decoder, *_captions(batch), phrases, maps)
+
+
+def _captions(batch: _Batch) -> tuple[Float[Tensor, "C L D"], Tensor]:
+    """The annotation vectors and the tokens of each caption."""
+    reading = batch.reading
+    repeated = reading.annotations.repeat_interleave(reading.tokens.shape[1], dim=0)
+    return repeated, reading.tokens.flatten(0, 1)

@@ -2,20 +2,20 @@
 
 import math
 
-from captioning.evaluation.grounding.grounding_report import (
-    ATTENDED,
-    PROBABILITY,
-    RANDOM,
+from captioning.evaluation.grounding.estimates import (
+    FALLS,
+    GAINS,
+    LOCALISED,
     TIMES,
     Estimate,
-    GroundingReport,
     Group,
+    named,
 )
+from captioning.evaluation.grounding.grounding_report import GroundingReport
 from captioning.evaluation.grounding.looks import (
     IN_BOX,
     IN_MASK,
     MEASURES,
-    MODEL,
     POINTING,
     SOURCES,
 )
@@ -27,10 +27,11 @@ WORDS = 20
 
 
 def table(report: GroundingReport) -> str:
-    """A line for all words, one for each of the most frequent, then the remaining results."""
+    """A line for all words, each kind of object and the most frequent words, then the rest."""
     if not report.looks:
         return "\n".join(["no word names an object that is there", *_hallucination(report)])
-    rows = [_row(group) for group in (report.all, *report.words[:WORDS])]
+    filled = [group for group in report.kinds if group.looks]
+    rows = [_row(group) for group in (report.all, *filled, *report.words[:WORDS])]
     width = max(len(row[0]) for row in rows)
     lines = [
         f"{'':{width}} {'':>5}  {POINTING:>22}  {IN_BOX:>28}  {IN_MASK:>28}",
@@ -45,11 +46,15 @@ def table(report: GroundingReport) -> str:
         lines += [f"and {left} rarer words"] if left > 0 else []
     scores = report.all.scores
     lines.append("")
-    for name in (*MEASURES, *TIMES.values(), PROBABILITY, ATTENDED, RANDOM):
+    for name in (*MEASURES, *GAINS.values(), *TIMES.values(), LOCALISED, *FALLS):
         if name in scores:
             lines.append(_line(name, scores[name]))
     lines += _hallucination(report)
-    lines += [f"{name:<44}{value:>8.3f}" for name, value in report.whereabouts.items()]
+    plain = {**report.f1, **report.whereabouts}
+    lines += [f"{name:<44}{value:>8.3f}" for name, value in plain.items()]
+    if report.unknown:
+        lines.append(f"{'not tested, as the model lacks their words':<44}{report.unknown:>8}")
+    lines.append(f"map of a word: {report.map_name}")
     lines.append(f"intervals: {LEVEL * 100:.0f} %, were the images drawn again")
     return "\n".join(lines)
 
@@ -58,7 +63,7 @@ def _row(group: Group) -> tuple[str, str]:
     """The name, and the numbers aligned with the header's columns."""
     parts = [f"{group.looks:>5}"]
     for measure in MEASURES:
-        names = [measure if source == MODEL else f"{measure}, {source}" for source in SOURCES]
+        names = [named(measure, source) for source in SOURCES]
         numbers = [
             _number(group.value(name), size) for name, size in zip(names, (5, 7, 8), strict=True)
         ]

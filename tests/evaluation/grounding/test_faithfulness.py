@@ -53,9 +53,11 @@ class Naming(Blind):
 
 
 def test_a_decoder_that_ignores_its_context_loses_nothing(annotations: Tensor) -> None:
-    for found in occlusion_drops(Blind(5, 8), annotations, TOKENS, PHRASES, peaked(6), generator()):
+    for found in occlusion_drops(
+        Blind(5, 8), annotations, TOKENS, PHRASES, peaked(6), (2, 3), generator()
+    ):
         assert found.probability > 0
-        assert found[1:] == pytest.approx((0, 0), abs=1e-12)
+        assert found[1:] == pytest.approx((0, 0, 0), abs=1e-12)
 
 
 def test_occluding_the_one_region_that_matters_removes_its_whole_effect() -> None:
@@ -63,7 +65,7 @@ def test_occluding_the_one_region_that_matters_removes_its_whole_effect() -> Non
     annotations[0, 1, 0] = 3.0
     tokens = torch.tensor([[BOS, 4, EOS]])
     [found] = occlusion_drops(
-        Naming(5, 8), annotations, tokens, [(0, 0, 1)], peaked(100)[:1], generator()
+        Naming(5, 8), annotations, tokens, [(0, 0, 1)], peaked(100)[:1], (10, 10), generator()
     )
     # Of eight words PAD, BOS and UNK are never generated.
     whole, without = torch.tensor([3.0, 0.0]).double().exp().unbind()
@@ -75,7 +77,7 @@ def test_occluding_the_one_region_that_matters_removes_its_whole_effect() -> Non
 def test_the_probability_of_a_phrase_is_that_of_its_words_in_turn(
     decoder: LSTMDecoder, annotations: Tensor
 ) -> None:
-    found = occlusion_drops(decoder, annotations, TOKENS, PHRASES, peaked(6), generator())
+    found = occlusion_drops(decoder, annotations, TOKENS, PHRASES, peaked(6), (2, 3), generator())
     logits, _ = decoder(annotations, TOKENS[:, None, :-1])
     logits[..., [PAD, BOS, 3]] = -torch.inf
     shares = logits[:, 0].softmax(dim=-1)
@@ -87,7 +89,9 @@ def test_the_fewest_regions_that_hold_half_of_the_attention_are_hidden(
     decoder: LSTMDecoder, annotations: Tensor
 ) -> None:
     weights = torch.tensor([[0.1, 0.3, 0.1, 0.1, 0.3, 0.1]], dtype=torch.double)
-    [found] = occlusion_drops(decoder, annotations, TOKENS, [(2, 0, 1)], weights, generator())
+    [found] = occlusion_drops(
+        decoder, annotations, TOKENS, [(2, 0, 1)], weights, (2, 3), generator()
+    )
     mask = torch.tensor([[True, False, True, True, False, True]])
     shares = []
     for seen in (None, mask):
@@ -101,9 +105,11 @@ def test_a_batch_of_phrases_equals_its_phrases_one_by_one(
     decoder: LSTMDecoder, annotations: Tensor
 ) -> None:
     weights, shared = peaked(6), generator()
-    together = occlusion_drops(decoder, annotations, TOKENS, PHRASES, weights, generator())
+    together = occlusion_drops(decoder, annotations, TOKENS, PHRASES, weights, (2, 3), generator())
     alone = [
-        occlusion_drops(decoder, annotations, TOKENS, [phrase], weights[n : n + 1], shared)[0]
+        occlusion_drops(decoder, annotations, TOKENS, [phrase], weights[n : n + 1], (2, 3), shared)[
+            0
+        ]
         for n, phrase in enumerate(PHRASES)
     ]
     for one, other in zip(together, alone, strict=True):
@@ -114,7 +120,9 @@ def test_what_follows_a_phrase_does_not_matter(decoder: LSTMDecoder, annotations
     changed = TOKENS.clone()
     changed[0, 2:] = torch.tensor([7, EOS, PAD, PAD])
     pair = [
-        occlusion_drops(decoder, annotations, tokens, PHRASES[:1], peaked(6)[:1], generator())[0]
+        occlusion_drops(
+            decoder, annotations, tokens, PHRASES[:1], peaked(6)[:1], (2, 3), generator()
+        )[0]
         for tokens in (TOKENS, changed)
     ]
     assert pair[0] == pytest.approx(pair[1])
@@ -123,15 +131,17 @@ def test_what_follows_a_phrase_does_not_matter(decoder: LSTMDecoder, annotations
 def test_at_least_one_region_is_never_hidden(decoder: LSTMDecoder, annotations: Tensor) -> None:
     one = annotations[:, :1]
     weights = torch.ones(len(PHRASES), 1, dtype=torch.double)
-    for found in occlusion_drops(decoder, one, TOKENS, PHRASES, weights, generator()):
-        assert found[1:] == pytest.approx((0, 0), abs=1e-12)
+    for found in occlusion_drops(decoder, one, TOKENS, PHRASES, weights, (1, 1), generator()):
+        assert found[1:] == pytest.approx((0, 0, 0), abs=1e-12)
 
 
 def test_random_regions_are_drawn_several_times_by_the_seed(
     decoder: LSTMDecoder, annotations: Tensor
 ) -> None:
     found = [
-        occlusion_drops(decoder, annotations, TOKENS, PHRASES, peaked(6), generator(seed))[0]
+        occlusion_drops(decoder, annotations, TOKENS, PHRASES, peaked(6), (2, 3), generator(seed))[
+            0
+        ]
         for seed in (0, 0, 1)
     ]
     assert DRAWS > 1

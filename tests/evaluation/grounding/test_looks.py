@@ -7,6 +7,7 @@ import pytest
 from captioning.data.records import ImageObject
 from captioning.evaluation.grounding import Look, Mention
 from captioning.evaluation.grounding.areas import Place
+from captioning.evaluation.grounding.kinds import KINDS
 from captioning.evaluation.grounding.looks import (
     GAUSSIAN,
     IN_BOX,
@@ -136,3 +137,34 @@ def test_near_is_a_maximum_on_or_beside_a_cell_that_counts(column: int, is_near:
     weights = np.zeros((4, 4))
     weights[1, column] = 1
     assert look(weights, (50, 40, 20, 20)).is_near == is_near
+
+
+def test_a_box_that_fits_is_localised_and_one_that_does_not_is_not() -> None:
+    weights = np.zeros((4, 4))
+    weights[1:3, 2:] = 0.25  # 50 to 90 and 20 to 60 in pixels of the photo
+    assert look(weights, (50, 20, 40, 40)).localised == {MODEL: 1, UNIFORM: 0, GAUSSIAN: 0}
+    assert look(weights, (50, 20, 40, 19)).localised[MODEL] == 0
+    assert look(weights, (0, 0, 100, 80)).localised[UNIFORM] == 1
+
+
+def test_kinds_are_by_the_middle_the_size_and_the_distance_of_the_boxes() -> None:
+    # By hand: the crop's middle is at (50, 40), its side 80.
+    corner = look(some_weights(), (10, 0, 20, 20))
+    assert not corner.covers_middle
+    assert corner.size_share == pytest.approx(1 / 16)
+    assert corner.distance == pytest.approx(3 / 8 * 2**0.5)
+    pair = look(some_weights(), (10, 0, 20, 20), (70, 60, 20, 20))
+    assert not pair.covers_middle
+    assert pair.distance == pytest.approx(0)
+    whole = look(some_weights(), (0, 0, 100, 80))
+    assert whole.covers_middle
+    assert whole.size_share == 1
+    assert [name for name, kind in KINDS.items() if kind(corner)] == [
+        "not in the middle",
+        "medium",
+        "far, from 1/4",
+    ]
+    assert [name for name, kind in KINDS.items() if kind(whole)] == [
+        "large, from 1/4",
+        "near, below 1/8",
+    ]

@@ -10,12 +10,20 @@ from captioning.captioner import Captioner
 from captioning.captioner.ensemble import ensemble
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.readers import Coco
-from captioning.data.records import ImageObject, Record
+from captioning.data.records import ImageObject, Phrase, Record
 from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
-from captioning.evaluation.grounding import GroundingReport, Lexicon, ground, table
-from captioning.evaluation.grounding.grounding_report import ATTENDED, PROBABILITY, RANDOM
-from captioning.evaluation.grounding.looks import MODEL, UNIFORM
+from captioning.evaluation.grounding import (
+    GroundingReport,
+    Lexicon,
+    Mention,
+    ground,
+    ground_maps,
+    map_table,
+    table,
+)
+from captioning.evaluation.grounding.estimates import AT_RANDOM, ATTENDED, PROBABILITY
+from captioning.evaluation.grounding.looks import GAUSSIAN, MODEL, RANDOM, UNIFORM
 from captioning.models import AdditiveAttention, LSTMDecoder
 
 KINDS = Lexicon({kind: [kind] for kind in ("circle", "square", "triangle", "star", "cross")})
@@ -111,7 +119,7 @@ def test_batches_give_the_same_as_images_one_by_one(
 def test_occlusion_drops_are_part_of_the_report(captioner: Captioner, record: Record) -> None:
     report = grounded(captioner, record, "a red circle")
     assert 0 < report.summary[PROBABILITY] <= 1
-    assert {ATTENDED, RANDOM} <= report.summary.keys()
+    assert {ATTENDED, AT_RANDOM} <= report.summary.keys()
 
 
 def test_an_ensemble_of_different_grids_is_grounded_without_occlusion(
@@ -142,7 +150,7 @@ def test_the_report_of_captions_that_name_nothing_says_so(
     report = grounded(captioner, record, "a red")
     assert table(report).startswith("no word names an object that is there")
     assert report.as_json()["all"] == {"mentions": 0}
-    assert report.summary == {"CHAIR-s": 0}
+    assert report.summary == {"CHAIR-s": 0, "F1_all": 0, "F1_all, Gaussian": 0}
 
 
 def test_the_report_as_json_holds_no_value_that_json_lacks(
@@ -175,3 +183,95 @@ def test_a_mask_of_another_photo_is_refused_by_name(captioner: Captioner, record
 def test_an_unreadable_photo_is_refused_by_name(captioner: Captioner, record: Record) -> None:
     with pytest.raises(InputError, match=r"gone\.jpg: no such file"):
         grounded(captioner, dataclasses.replace(record, image=Path("gone.jpg")), "a circle")
+
+
+def test_without_captions_the_model_reads_all_references(
+    captioner: Captioner, record: Record
+) -> None:
+    given = dataclasses.replace(record, captions=("a circle", "a red", "red circle a square"))
+    other = dataclasses.replace(record, image_id=8, captions=())
+    report = ground(captioner, [given, other], None, KINDS)
+    assert report.references
+    found = [(look.image_id, look.caption, look.mention.start) for look in report.looks]
+    assert found == [(7, 0, 1), (7, 2, 1)]
+    for look, text in zip(report.looks, ("a circle", "red circle a square"), strict=True):
+        [alone] = grounded(captioner, record, text).looks
+        np.testing.assert_allclose(look.weights, alone.weights, atol=1e-6)
+        assert look.drops is not None
+        assert alone.drops is not None
+        assert look.drops.attended == pytest.approx(alone.drops.attended, abs=1e-5)
+    assert not report.hallucination
+    assert not report.f1
+
+
+def test_words_that_the_model_does_not_know_are_counted_and_not_tested(
+    captioner: Captioner, record: Record
+) -> None:
+    lexicon = Lexicon({"circle": ["circle", "disc"]})
+    given = dataclasses.replace(record, captions=("a disc a circle", "a disc"))
+    report = ground(captioner, [given], None, lexicon)
+    assert [look.mention.name for look in report.looks] == ["circle"]
+    assert report.unknown == 2
+    assert "as the model lacks their words" in table(report)
+
+
+def test_several_maps_are_tested_on_the_same_words(captioner: Captioner, record: Record) -> None:
+    names = ["attention", "occlusion", "fine-grad-cam"]
+    given = dataclasses.replace(record, captions=("a circle", "a red circle"))
+    reports = ground_maps(captioner, [given], None, KINDS, 16, 0, names)
+    assert list(reports) == names
+    for name, report in reports.items():
+        alone = ground(captioner, [given], None, KINDS, map_name=name)
+        assert report.map_name == alone.map_name == name
+        assert [look.mention for look in report.looks] == [look.mention for look in alone.looks]
+        for look, other in zip(report.looks, alone.looks, strict=True):
+            np.testing.assert_allclose(look.weights, other.weights, atol=1e-6)
+            assert look.drops == pytest.approx(other.drops)
+            assert set(look.areas) == {MODEL, GAUSSIAN, RANDOM}
+            assert not other.areas
+    assert reports["fine-grad-cam"].looks[0].weights.shape == (8, 8)
+    lines = map_table(reports).splitlines()
+    assert [line.split()[0] for line in lines[1:7]] == [*names, "Gaussian", "uniform", "random"]
+    assert json.dumps([report.as_json() for report in reports.values()], allow_nan=False)
+
+
+def test_the_table_of_maps_of_captions_that_name_nothing_says_so(
+    captioner: Captioner, record: Record
+) -> None:
+    reports = ground_maps(captioner, [record], {7: "a red"}, KINDS, 16, 0, ["attention"])
+    assert map_table(reports) == "no word names an object that is there"
+
+
+def test_a_gain_is_the_difference_and_its_interval_that_of_paired_resamples(
+    captioner: Captioner, record: Record, shapes_records: list[Record]
+) -> None:
+    others = [dataclasses.replace(each, captions=("a circle",)) for each in shapes_records]
+    report = ground(captioner, [*others, record], None, KINDS)
+    scores = report.all.scores
+    gain = scores["mass in box, minus Gaussian"]
+    expected = scores["mass in box"].value - scores["mass in box, Gaussian"].value
+    assert gain.value == pytest.approx(expected)
+    # By hand: means over images drawn again, the same for both attentions.
+    looks = {look.image_id: look.scores for look in report.looks}
+    gains = [each[MODEL]["mass in box"] - each[GAUSSIAN]["mass in box"] for each in looks.values()]
+    drawn = np.random.default_rng(1).choice(gains, size=(20_000, len(gains)))
+    low, high = np.percentile(drawn.mean(axis=1), [2.5, 97.5])
+    assert gain.interval.low == pytest.approx(low, abs=0.02)
+    assert gain.interval.high == pytest.approx(high, abs=0.02)
+
+
+def test_phrases_that_name_their_objects_are_tested_by_their_last_words(
+    captioner: Captioner, record: Record
+) -> None:
+    things = (
+        ImageObject("1", (0.0, 0.0, 24.0, 48.0)),
+        ImageObject("1", (30.0, 0.0, 9.0, 9.0)),
+        ImageObject("2", (0.0, 0.0, 9.0, 9.0)),
+    )
+    phrases = ((Phrase("1", 0, 2), Phrase("7", 3, 4)), (Phrase("2", 2, 4),))
+    captions = ("two circle near it", "see the red square")
+    given = dataclasses.replace(record, captions=captions, objects=things, phrases=phrases)
+    report = ground(captioner, [given])
+    # Nobody has drawn a box around 7.
+    found = [(look.mention, look.caption, len(look.place.boxes)) for look in report.looks]
+    assert found == [(Mention("circle", "1", 1, 2), 0, 2), (Mention("square", "2", 3, 4), 1, 1)]
