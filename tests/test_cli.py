@@ -116,6 +116,34 @@ def test_overlays_are_one_picture_per_photo_also_for_equal_names(
     assert (folder / "a.png").read_bytes() != (folder / "a-2.png").read_bytes()
 
 
+def test_another_map_is_drawn_and_a_page_compares_several(
+    checkpoint: Path, photos: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    command = ["caption", str(photos), "--model", str(checkpoint)]
+    for name in ("attention", "occlusion"):
+        assert main([*command, "--overlay", str(tmp_path / name), "--map", name]) == 0
+    drawn = [(tmp_path / name / "a.png").read_bytes() for name in ("attention", "occlusion")]
+    assert drawn[0] != drawn[1]
+    both = ["--map", "grad-cam", "--map", "attention"]
+    assert main([*command, "--html", str(tmp_path / "pages"), *both]) == 0
+    page = (tmp_path / "pages" / "a.html").read_text()
+    [shown] = re.findall(r"data-attention-view>(.*?)</script>", page)
+    for caption in json.loads(shown)["captions"]:
+        assert [caption["map"], *(other["map"] for other in caption["further"])] == both[1::2]
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [([], "give --overlay or --html too"), (["--out", "shards"], "--map is for printed captions")],
+)
+def test_a_map_without_a_picture_is_refused(
+    checkpoint: Path, photos: Path, capsys: Capture, given: list[str], error: str
+) -> None:
+    command = ["caption", str(photos), "--model", str(checkpoint), "--map", "occlusion"]
+    assert main([*command, *given]) == 2
+    assert error in capsys.readouterr().err
+
+
 def test_pages_show_all_captions_of_a_photo_and_alternatives_to_each_word(
     checkpoint: Path, photos: Path, tmp_path: Path, capsys: Capture
 ) -> None:

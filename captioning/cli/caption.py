@@ -7,6 +7,7 @@ from pathlib import Path
 
 from captioning.cli.options import (
     Commands,
+    add_maps,
     add_model,
     add_photo_limit,
     add_processes,
@@ -44,6 +45,7 @@ def add(commands: Commands) -> None:
         metavar="DIR",
         help="write a page per photo to see word by word where the model looked, in any browser",
     )
+    add_maps(parser, "which map of a word --overlay draws; --html lets one compare several")
     bulk = parser.add_argument_group("bulk captioning", "for more photos than a screen can show")
     bulk.add_argument(
         "--out",
@@ -83,9 +85,12 @@ def _print_captions(options: argparse.Namespace, most_photos: int) -> int:
     from captioning.data.images import opened
     from captioning.data.photos import find_photos
     from captioning.inference.batches import candidates, json_line
+    from captioning.maps import known_maps
     from captioning.progress_bar import say
     from captioning.viewing.names import picture_names
 
+    if options.maps and not (options.overlay or options.html):
+        raise UsageError("--map is for pictures; give --overlay or --html too")
     photos = list(islice(find_photos(options.photos, options.list), most_photos + 1))
     if len(photos) > most_photos:
         raise UsageError(f"more than {most_photos:,} photos; give --out, for bulk captioning")
@@ -100,6 +105,7 @@ def _print_captions(options: argparse.Namespace, most_photos: int) -> int:
         search,
         options.batch_size,
         runners_up=RUNNERS_UP if pages else 0,
+        maps=known_maps(options.maps),
     ):
         if isinstance(found, InputError):
             say(f"captioning: {found}")
@@ -130,8 +136,8 @@ def _write_shards(options: argparse.Namespace) -> int:
     from captioning.inference.run_work import results
     from captioning.inference.shards import Shards
 
-    if options.overlay or options.html:
-        name = "--overlay" if options.overlay else "--html"
+    if options.overlay or options.html or options.maps:
+        name = "--overlay" if options.overlay else "--html" if options.html else "--map"
         raise UsageError(f"{name} is for printed captions; leave out either it or --out")
     processes = processes_of(options)
     photos = PhotoStream(options.photos, options.list)

@@ -14,6 +14,7 @@ from captioning.captioner.caption import Caption
 from captioning.captioner.captioner import Captioner
 from captioning.data.preprocessing import View
 from captioning.errors import InputError
+from captioning.maps import ATTENTION
 from captioning.progress_bar import ProgressBar
 from captioning.search.search import Search
 from captioning.terminal import printable_json
@@ -74,10 +75,11 @@ def found_captions(
     views: Sequence[View | InputError],
     search: Search | None = None,
     runners_up: int = 0,
+    maps: Sequence[str] = (ATTENTION,),
 ) -> list[list[Caption] | InputError]:
     """All captions of each readable photo, and the error of each unreadable one."""
     good = [view for view in views if isinstance(view, View)]
-    found = iter(captioner.candidates(good, search, runners_up))
+    found = iter(captioner.candidates(good, search, runners_up, maps))
     return [view if isinstance(view, InputError) else next(found) for view in views]
 
 
@@ -96,6 +98,7 @@ def candidates(
     batch_size: int = 16,
     progress: bool = True,
     runners_up: int = 0,
+    maps: Sequence[str] = (ATTENTION,),
 ) -> Iterator[tuple[Path, list[Caption] | InputError]]:
     """Each photo with its captions, the best first, or with its error, in order.
 
@@ -106,11 +109,12 @@ def candidates(
         batch_size: photos per batch.
         progress: report progress on stderr.
         runners_up: how many alternatives to report for each word.
+        maps: the maps of each word, the first to be shown; see `Captioner.candidates`.
     """
     bar = ProgressBar("captioning", "photos", total=len(photos), shown=progress and len(photos) > 1)
     with bar, captioner.prepared() if len(photos) > batch_size else nullcontext():
         for _, paths, views in read_ahead(captioner, enumerate(cut(photos, batch_size))):
-            found = found_captions(captioner, views, search, runners_up)
+            found = found_captions(captioner, views, search, runners_up, maps)
             yield from zip(paths, found, strict=True)
             bar.update(len(paths))
 
