@@ -83,12 +83,91 @@ const attentionView = (() => {
   const pixels = (colours) => new Uint32Array(Uint8ClampedArray.from(colours.flat()).buffer);
   const PIXELS = { heat: pixels(heat), spotlight: pixels(spotlight) };
 
+  /* What the maps of `captioning.maps` are called. */
+  const NAMES = {
+    "attention": "Attention",
+    "attention-norm": "Attention \u00d7 norm",
+    "next-attention": "Attention after the word",
+    "gradient": "Gradient \u00d7 input",
+    "grad-cam": "Grad-CAM",
+    "fine-grad-cam": "Grad-CAM, finer",
+    "occlusion": "Occlusion",
+    "occlusion-norm": "Occlusion \u00d7 attention \u00d7 norm",
+  };
+  const mapsOf = (caption) => [caption, ...(caption.further ?? [])];
+  const nameOf = ({ map }) => NAMES[map] ?? map;
+
+  /* The photo with a map of each word laid over it. */
+  class Pane {
+    constructor({ photo, size, crop }) {
+      const [left, top, width, height] = crop;
+      this.canvas = make("canvas", { "aria-hidden": "true" });
+      this.image = make("img", { src: photo, draggable: "false" });
+      const seen = make("div", { class: "seen" }, this.canvas);
+      const places = { left: left / size[0], top: top / size[1],
+        width: width / size[0], height: height / size[1] };
+      for (const [name, share] of Object.entries(places)) seen.style[name] = `${100 * share}%`;
+      this.stage = make("div", { class: "stage" }, this.image, seen);
+      this.stage.style.setProperty("--shape", size[0] / size[1]);
+      this.stage.style.aspectRatio = `${size[0]} / ${size[1]}`;
+      this.label = make("figcaption", { class: "note" });
+      this.root = make("figure", {}, this.stage);
+    }
+
+    /* Show the words of a map: `source` has its name, its grid, and each word's weights. */
+    choose(source, text) {
+      const { rows, columns, words } = source;
+      this.source = source;
+      this.image.alt = text;
+      this.label.textContent = nameOf(source);
+      this.canvas.width = columns * Math.max(4, Math.round(SIDE / columns));
+      this.canvas.height = rows * Math.max(4, Math.round(SIDE / rows));
+      this.maps = words.map(() => null);
+      this.shown = null;
+    }
+
+    /* Fade from the map that is on the canvas to a word's. */
+    draw(index, mode) {
+      cancelAnimationFrame(this.frame);
+      const map = this.map(index);
+      const from = this.shown;
+      const isStill = !from || from === map ||
+        matchMedia("(prefers-reduced-motion: reduce)").matches;
+      const began = performance.now();
+      const step = (now) => {
+        const part = isStill ? 1 : Math.min(Math.max((now - began) / FADE, 0), 1);
+        this.shown = part === 1 ? map : map.map((value, i) => from[i] + part * (value - from[i]));
+        this.paint(this.shown, mode);
+        if (part < 1) this.frame = requestAnimationFrame(step);
+      };
+      step(began);
+    }
+
+    map(index) {
+      const { words, rows, columns } = this.source;
+      this.maps[index] ??= smooth(
+        words[index].weights, rows, columns, this.canvas.height, this.canvas.width);
+      return this.maps[index];
+    }
+
+    paint(map, mode) {
+      const context = this.canvas.getContext("2d");
+      const picture = context.createImageData(this.canvas.width, this.canvas.height);
+      const colours = PIXELS[mode];
+      const painted = new Uint32Array(picture.data.buffer);
+      for (let i = 0; i < map.length; i += 1) painted[i] = colours[Math.round(255 * map[i])];
+      context.putImageData(picture, 0, 0);
+    }
+  }
+
   class View {
     constructor(element, data, keys) {
       this.data = data;
       this.pinned = null; // the word chosen by focus, click, tap or play
       this.hovered = null; // the word under the mouse, which goes first
       this.mode = "heat";
+      this.chosen = 0; // the map that is shown
+      this.compared = -1; // the map beside it; none below zero
       this.gone = new AbortController();
       this.group = `attention-view-${(serial += 1)}`;
       this.build();
@@ -104,17 +183,10 @@ const attentionView = (() => {
     }
 
     build() {
-      const { title, photo, size, crop, captions } = this.data;
-      const [left, top, width, height] = crop;
-      this.canvas = make("canvas", { "aria-hidden": "true" });
-      this.image = make("img", { src: photo, draggable: "false" });
-      const seen = make("div", { class: "seen" }, this.canvas);
-      const places = { left: left / size[0], top: top / size[1],
-        width: width / size[0], height: height / size[1] };
-      for (const [name, share] of Object.entries(places)) seen.style[name] = `${100 * share}%`;
-      this.stage = make("div", { class: "stage" }, this.image, seen);
-      this.stage.style.setProperty("--shape", size[0] / size[1]);
-      this.stage.style.aspectRatio = `${size[0]} / ${size[1]}`;
+      const { title, size, crop, captions } = this.data;
+      const [, , width, height] = crop;
+      this.panes = [new Pane(this.data), new Pane(this.data)];
+      this.stages = make("div", { class: "stages" }, this.panes[0].root);
       const isWhole = width > 0.99 * size[0] && height > 0.99 * size[1];
 
       this.line = make("p", { class: "words", role: "group", dir: "auto",
@@ -135,18 +207,41 @@ const attentionView = (() => {
         this.note = make("p", { class: "note" }));
       this.framed = isWhole ? "" : " The model saw the framed part of the photo.";
 
-      const picture = make("div", { class: "picture" }, this.stage, this.line);
+      const picture = make("div", { class: "picture" }, this.stages, this.line);
       const panel = make("div", { class: "panel" }, this.details,
         make("div", { class: "controls" },
           make("div", { class: "row" }, this.player,
             make("fieldset", { class: "modes" }, make("legend", { class: "hidden" }, "Show as"),
               ...modes)),
-          make("label", { class: "strength" }, make("span", {}, "Opacity"), this.strength)),
+          make("label", { class: "strength" }, make("span", {}, "Opacity"), this.strength),
+          ...this.mapChoosers()),
         legend);
       if (captions.length > 1) panel.append(this.chooser());
       this.root = make("div", { class: isWhole ? "attention-view whole" : "attention-view" });
       if (title) this.root.append(make("h1", {}, title));
       this.root.append(make("div", { class: "columns" }, picture, panel));
+    }
+
+    /* Where there are several maps: which one is shown, and which one beside it. */
+    mapChoosers() {
+      const maps = mapsOf(this.data.captions[0]);
+      if (maps.length < 2) return [];
+      const chooser = (label, first, changed) => {
+        const options = maps.map((source, index) => make("option", { value: index },
+          nameOf(source)));
+        const select = make("select", {}, ...first, ...options);
+        select.addEventListener("change", () => {
+          changed(Number(select.value));
+          this.choose(this.data.captions.indexOf(this.caption), this.pinned);
+        });
+        return make("label", { class: "map" }, make("span", {}, label), select);
+      };
+      this.panes.forEach((pane) => pane.root.append(pane.label));
+      return [
+        chooser("Map", [], (index) => { this.chosen = index; }),
+        chooser("Beside it", [make("option", { value: -1 }, "nothing")],
+          (index) => { this.compared = index; }),
+      ];
     }
 
     /* A choice between several captions of the photo. */
@@ -168,7 +263,7 @@ const attentionView = (() => {
       const { signal } = this.gone;
       this.player.addEventListener("click", () => this.toggle());
       this.strength.addEventListener("input", () => this.render());
-      this.stage.addEventListener("click", () => this.clear());
+      this.stages.addEventListener("click", () => this.clear());
       this.line.addEventListener("pointerleave", () => { this.hovered = null; this.render(); });
       keys.addEventListener("keydown", (event) => this.key(event), { signal });
       // A button is pressed when the space bar goes up, which here means play.
@@ -204,20 +299,27 @@ const attentionView = (() => {
       }
     }
 
-    /* Show another caption. */
-    choose(index) {
+    /* Show another caption, or other maps of the same one. */
+    choose(index, pinned = null) {
       this.stop();
-      this.pinned = this.hovered = null;
+      this.pinned = pinned;
+      this.hovered = null;
       this.caption = this.data.captions[index];
-      const { words, rows, columns } = this.caption;
-      this.even = 1 / (rows * columns);
-      this.note.textContent = "Attention per region, scaled to each word\u2019s maximum; " +
+      const { words } = this.caption;
+      const maps = mapsOf(this.caption);
+      const source = maps[this.chosen];
+      this.even = 1 / (source.rows * source.columns);
+      this.note.textContent = `${nameOf(source)} per region, scaled to each word\u2019s maximum; ` +
         `the mark is an even spread, ${percent(this.even)}.${this.framed}`;
-      this.image.alt = this.caption.caption;
-      this.canvas.width = columns * Math.max(4, Math.round(SIDE / columns));
-      this.canvas.height = rows * Math.max(4, Math.round(SIDE / rows));
-      this.maps = words.map(() => null);
-      this.shown = null;
+      this.panes[0].choose(source, this.caption.caption);
+      const [, beside] = this.panes;
+      if (this.compared < 0) {
+        beside.root.remove();
+      } else {
+        beside.choose(maps[this.compared], this.caption.caption);
+        this.stages.append(beside.root);
+      }
+      this.stages.classList.toggle("compared", this.compared >= 0);
       this.words = words.map(({ word, probability }, place) => {
         const bar = make("span", { class: "bar" });
         bar.style.setProperty("--share", probability);
@@ -292,12 +394,14 @@ const attentionView = (() => {
       const scale = COLOURS[this.mode].filter((_, level) => level % 15 === 0)
         .map(([red, green, blue, opacity]) => `rgb(${red} ${green} ${blue} / ${opacity / 255})`);
       this.scale.style.backgroundImage = `linear-gradient(to right, ${scale.join(", ")})`;
-      const peak = index === null ? null : this.caption.words[index].peak;
+      const peak = index === null ? null : this.panes[0].source.words[index].peak;
       this.peak.textContent = peak === null ? "max" : percent(peak);
       this.scale.classList.toggle("marked", peak !== null);
       this.scale.style.setProperty("--mark", peak === null ? 0 : Math.min(this.even / peak, 1));
       this.tell(index);
-      if (index !== null) this.draw(this.map(index));
+      if (index === null) return;
+      const shown = this.compared < 0 ? this.panes.slice(0, 1) : this.panes;
+      for (const pane of shown) pane.draw(index, this.mode);
     }
 
     /* The word's probability and those of its runners-up. */
@@ -323,38 +427,6 @@ const attentionView = (() => {
         make("p", { class: "note" }, others.length ? "Next word, and what else it might have been"
           : "Next word"),
         make("ol", {}, ...entries));
-    }
-
-    map(index) {
-      const { words, rows, columns } = this.caption;
-      this.maps[index] ??= smooth(
-        words[index].weights, rows, columns, this.canvas.height, this.canvas.width);
-      return this.maps[index];
-    }
-
-    /* Fade from the map that is on the canvas to another one. */
-    draw(map) {
-      cancelAnimationFrame(this.frame);
-      const from = this.shown;
-      const isStill = !from || from === map ||
-        matchMedia("(prefers-reduced-motion: reduce)").matches;
-      const began = performance.now();
-      const step = (now) => {
-        const part = isStill ? 1 : Math.min(Math.max((now - began) / FADE, 0), 1);
-        this.shown = part === 1 ? map : map.map((value, i) => from[i] + part * (value - from[i]));
-        this.paint(this.shown);
-        if (part < 1) this.frame = requestAnimationFrame(step);
-      };
-      step(began);
-    }
-
-    paint(map) {
-      const context = this.canvas.getContext("2d");
-      const picture = context.createImageData(this.canvas.width, this.canvas.height);
-      const colours = PIXELS[this.mode];
-      const painted = new Uint32Array(picture.data.buffer);
-      for (let i = 0; i < map.length; i += 1) painted[i] = colours[Math.round(255 * map[i])];
-      context.putImageData(picture, 0, 0);
     }
   }
 

@@ -41,7 +41,8 @@ def data(
     """The view's data as plain JSON values.
 
     A word's weights are one byte per region, row by row from the top, as base64: 255 is the word's
-    maximum, which is given as `peak`.
+    maximum, which is given as `peak`. A caption names the map that they are, `map`; `further` has
+    the maps to compare, each with its name and grid, and weights and peak of each word.
 
     Args:
         photo: the upright photo, with the size that the captions name.
@@ -116,11 +117,17 @@ def asset(name: str) -> str:
 
 def _caption(caption: Caption) -> dict[str, Any]:
     entry = caption.as_json()
-    _, rows, columns = caption.weights.shape
-    for word, weights in zip(entry["words"], caption.weights, strict=True):
-        word["peak"] = weights.max().item()
-        word["weights"] = _bytes(weights)
-    return entry | {"rows": rows, "columns": columns}
+    shown = _map(caption.map_name, caption.weights)
+    for word, weights in zip(entry["words"], shown.pop("words"), strict=True):
+        word |= weights
+    further = [_map(name, maps) for name, maps in caption.further_maps.items()]
+    return entry | shown | ({"further": further} if further else {})
+
+
+def _map(name: str, maps: Float[Tensor, "T rows columns"]) -> dict[str, Any]:
+    """A map of every word, with its name and its grid."""
+    words = [{"peak": weights.max().item(), "weights": _bytes(weights)} for weights in maps]
+    return {"map": name, "rows": maps.shape[1], "columns": maps.shape[2], "words": words}
 
 
 def _bytes(weights: Float[Tensor, "rows columns"]) -> str:

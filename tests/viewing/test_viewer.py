@@ -68,6 +68,20 @@ def test_weights_take_one_byte_per_region() -> None:
         np.testing.assert_allclose(found, weights, atol=word["peak"] / 500)
 
 
+def test_a_caption_names_its_map_and_holds_the_others_on_their_own_grids() -> None:
+    assert "further" not in viewer.data(photo(), [caption("a", "dog")])["captions"][0]
+    finer = torch.rand(2, 6, 8, generator=torch.Generator().manual_seed(1))
+    given = caption("a", "dog", map_name="occlusion", further_maps={"fine-grad-cam": finer})
+    [found] = viewer.data(photo(), [given])["captions"]
+    assert (found["map"], found["rows"], found["columns"]) == ("occlusion", 3, 4)
+    [other] = found["further"]
+    assert (other["map"], other["rows"], other["columns"]) == ("fine-grad-cam", 6, 8)
+    for word, weights in zip(other["words"], finer, strict=True):
+        levels = np.frombuffer(base64.b64decode(word["weights"]), dtype=np.uint8)
+        shares = levels.reshape(6, 8) / 255 * word["peak"]
+        np.testing.assert_allclose(shares, weights, atol=word["peak"] / 500)
+
+
 def test_words_come_with_probabilities_and_runners_up() -> None:
     [found] = viewer.data(photo(), [caption("dog")])["captions"]
     [word] = found["words"]

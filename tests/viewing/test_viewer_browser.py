@@ -227,3 +227,74 @@ def test_a_page_mounts_one_caption_after_the_other(browser: Any) -> None:
         page.evaluate(mount, viewer.data(photo, [caption(words)]))
         assert page.locator(".words .word").all_inner_texts() == list(words)
     page.close()
+
+
+@pytest.fixture(params=["light", "dark"])
+def maps_page(request: pytest.FixtureRequest, browser: Any, tmp_path: Path) -> Iterator[Any]:
+    """The view of a caption with three maps, on a phone, in either theme."""
+    weights = caption().weights
+    further = {
+        "occlusion": weights.flip(2),
+        "fine-grad-cam": torch.eye(64)[:4].unflatten(1, (8, 8)),
+    }
+    shown = caption(further_maps=further)
+    viewer.save(Image.new("RGB", SIZE, "grey"), [shown], tmp_path / "maps.html", "maps")
+    context = browser.new_context(
+        reduced_motion="reduce", viewport={"width": 360, "height": 640}, color_scheme=request.param
+    )
+    page = context.new_page()
+    page.set_default_timeout(10_000)
+    page.goto((tmp_path / "maps.html").as_uri())
+    yield page
+    context.close()
+
+
+def brightest(page: Any, pane: int) -> float:
+    """Where on a pane's canvas the map is the brightest, from its left edge, as a share of it."""
+    script = """canvas => {
+      const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+      const light = data.filter((_, i) => i % 4 === 0);
+      return (light.indexOf(Math.max(...light)) % canvas.width + 0.5) / canvas.width;
+    }"""
+    return page.locator("canvas").nth(pane).evaluate(script)
+
+
+def test_a_map_is_chosen_and_named_by_keyboard_alone(maps_page: Any) -> None:
+    maps_page.keyboard.press("ArrowRight")
+    assert brightest(maps_page, 0) < 0.5
+    maps_page.get_by_role("combobox", name="Map").focus()
+    maps_page.keyboard.press("ArrowDown")
+    assert chosen(maps_page) == "0"  # the word stays
+    assert brightest(maps_page, 0) > 0.5
+    assert maps_page.locator("figcaption").all_inner_texts() == ["Occlusion"]
+    assert "Occlusion per region" in maps_page.locator(".legend .note").inner_text()
+    assert "6.3%" in maps_page.locator(".legend .note").inner_text()
+    maps_page.keyboard.press("ArrowDown")
+    assert "1.6%" in maps_page.locator(".legend .note").inner_text()  # of its own finer grid
+
+
+def test_two_maps_stand_side_by_side_on_a_phone(maps_page: Any) -> None:
+    assert maps_page.locator("canvas").count() == 1
+    maps_page.get_by_role("combobox", name="Beside it").focus()
+    maps_page.keyboard.press("ArrowDown")
+    maps_page.keyboard.press("ArrowDown")
+    maps_page.keyboard.press("Shift+Tab")  # leaves the choice, where keys are the words' again
+    word(maps_page, 0).focus()
+    assert maps_page.locator("figcaption").all_inner_texts() == ["Attention", "Occlusion"]
+    left, right = (maps_page.locator(".stage").nth(pane).bounding_box() for pane in (0, 1))
+    assert left["y"] == right["y"]
+    assert left["x"] + left["width"] < right["x"]
+    assert maps_page.evaluate("document.documentElement.scrollWidth") == 360
+    assert brightest(maps_page, 0) < 0.5 < brightest(maps_page, 1)
+    maps_page.get_by_role("combobox", name="Beside it").select_option("nothing")
+    assert maps_page.locator("canvas").count() == 1
+
+
+def test_names_of_maps_can_be_read_in_both_themes(maps_page: Any) -> None:
+    script = """node => {
+      const style = getComputedStyle(node);
+      return [style.color, style.backgroundColor].map((colour) =>
+        colour.match(/\\d+/g).slice(0, 3).reduce((sum, part) => sum + Number(part), 0));
+    }"""
+    ink, paper = maps_page.get_by_role("combobox", name="Map").evaluate(script)
+    assert abs(ink - paper) > 400
