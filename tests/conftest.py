@@ -20,11 +20,23 @@ from captioning.data.records import Record
 from captioning.data.shapes import write_shapes
 from captioning.data.vocabulary import Vocabulary
 from captioning.integrity import checksum
-from captioning.models import AdditiveAttention, CNNEncoder, DotProductAttention, LSTMDecoder
+from captioning.models import (
+    AdditiveAttention,
+    ArgmaxHardAttention,
+    CNNEncoder,
+    DotProductAttention,
+    HardAttention,
+    LSTMDecoder,
+)
 
 torch.set_num_threads(1)  # tensors are tiny here; more threads wait for each other on busy cores
 
-ATTENTIONS: dict[str, Any] = {"additive": AdditiveAttention, "dot product": DotProductAttention}
+ATTENTIONS: dict[str, Any] = {
+    "additive": AdditiveAttention,
+    "dot product": DotProductAttention,
+    "hard": HardAttention,
+    "arg-max": ArgmaxHardAttention,
+}
 
 
 @pytest.fixture(scope="session")
@@ -121,7 +133,7 @@ def vocabulary() -> Vocabulary:
 
 @pytest.fixture(params=ATTENTIONS)
 def decoder(request: pytest.FixtureRequest) -> LSTMDecoder:
-    """A tiny decoder of either attention, of decided opinions, in double precision."""
+    """A tiny decoder of each attention, of decided opinions, in double precision."""
     torch.manual_seed(1)
     decoder = LSTMDecoder(
         annotation_dim=5,

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from torch import distributed
+from jaxtyping import Float
+from torch import Tensor, distributed
 
 from captioning.errors import InputError
 
@@ -56,3 +57,11 @@ def decided_by_first_rank(decide: Callable[[], Result]) -> Result:
         InputError: the function failed, for this reason.
     """
     return run_on_all_ranks(lambda: decide() if process_and_count()[0] == 0 else None)[0]  # type: ignore[return-value]
+
+
+def sum_over_ranks(numbers: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+    """The sums of numbers over all ranks, which all must call this."""
+    if process_and_count()[1] > 1:
+        numbers = numbers.clone()
+        distributed.all_reduce(numbers)
+    return numbers

@@ -4,15 +4,18 @@ from captioning.models.attention import AdditiveAttention, Attention, DotProduct
 from captioning.models.backbones import BACKBONES
 from captioning.models.decoder import Decoder
 from captioning.models.encoder import CNNEncoder, Encoder
+from captioning.models.hard_attention import ArgmaxHardAttention, HardAttention
 from captioning.models.lstm import LSTMDecoder
 
 __all__ = [
     "BACKBONES",
     "AdditiveAttention",
+    "ArgmaxHardAttention",
     "Attention",
     "CNNEncoder",
     "Decoder",
     "DotProductAttention",
     "Encoder",
+    "HardAttention",
     "LSTMDecoder",
 ]

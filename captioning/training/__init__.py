@@ -2,6 +2,7 @@
 
 from captioning.training.averaging import ExponentialAverage
 from captioning.training.objectives import CrossEntropy, Objective
+from captioning.training.sampled_bound import SampledBound
 from captioning.training.self_critical import SelfCritical
 
-__all__ = ["CrossEntropy", "ExponentialAverage", "Objective", "SelfCritical"]
+__all__ = ["CrossEntropy", "ExponentialAverage", "Objective", "SampledBound", "SelfCritical"]

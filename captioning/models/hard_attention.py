@@ -1,0 +1,92 @@
+"""Hard attention: one region per word (Xu et al. 2015, section 4.1).
+
+Shapes: B images, N captions (queries) per image, L regions, D annotation width, Q query width,
+A attention width.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from captioning.models.attention import AdditiveAttention, Attended, masked_softmax
+
+
+@dataclass
+class Draws:
+    """The regions that a hard attention has drawn, word by word.
+
+    Attributes:
+        expected: images that get the expected context instead.
+        log_probs: for every word, log p(s | a) of the region drawn; zero for images in `expected`.
+    """
+
+    expected: Bool[Tensor, "B"]
+    log_probs: list[Float[Tensor, "B N"]] = field(default_factory=list)
+
+
+class HardAttention(AdditiveAttention):
+    """Draws one region from the weights; the context is its annotation vector (eq. 8-9).
+
+    It draws within `drawing` alone, which `captioning.training.SampledBound` uses to learn the
+    weights. Everywhere else, as in a search, the context is the expectation under the weights
+    (eq. 13), so that captions do not depend on chance.
+    """
+
+    _draws: Draws | None = None
+
+    @contextmanager
+    def drawing(self, expected: Bool[Tensor, "B"]) -> Iterator[Draws]:
+        """A block in which every query draws a region from torch's generator.
+
+        Args:
+            expected: images whose contexts are expectations in the block, too.
+        """
+        self._draws = Draws(expected)
+        try:
+            yield self._draws
+        finally:
+            self._draws = None
+
+    def attend(
+        self,
+        query: Float[Tensor, "B N Q"],
+        keys: Float[Tensor, "B L A"],
+        annotations: Float[Tensor, "B L D"],
+        mask: Bool[Tensor, "B L"] | None = None,
+    ) -> Attended:
+        """The weights, and as context one annotation vector or the expected one."""
+        weights = masked_softmax(self.scores(query, keys), mask)
+        looks = self.undrawn(weights) if self._draws is None else self._drawn(weights, self._draws)
+        return Attended(looks.to(annotations.dtype) @ annotations, weights)
+
+    def undrawn(self, weights: Float[Tensor, "B N L"]) -> Float[Tensor, "B N L"]:
+        """How much of each region is in the context where no region is drawn."""
+        return weights
+
+    def draw(self, weights: Float[Tensor, "B N L"]) -> Int[Tensor, "B N"]:
+        """A region for every query, drawn by its weight (eq. 8)."""
+        return weights.detach().flatten(0, 1).multinomial(1).view(weights.shape[:2])
+
+    def _drawn(self, weights: Float[Tensor, "B N L"], draws: Draws) -> Float[Tensor, "B N L"]:
+        regions = self.draw(weights)
+        tiny = torch.finfo(weights.dtype).tiny
+        log_probs = weights.gather(2, regions[..., None]).squeeze(2).clamp_min(tiny).log()
+        draws.log_probs.append(log_probs.masked_fill(draws.expected[:, None], 0.0))
+        one = F.one_hot(regions, weights.shape[2]).to(weights)
+        return torch.where(draws.expected[:, None, None], weights, one)
+
+
+class ArgmaxHardAttention(HardAttention):
+    """Hard attention that looks at the region of the largest weight where it does not draw.
+
+    An arg-max has no gradient: only `captioning.training.SampledBound` trains this attention.
+    """
+
+    def undrawn(self, weights: Float[Tensor, "B N L"]) -> Float[Tensor, "B N L"]:
+        """One for the region of the largest weight, the first one of equals."""
+        return F.one_hot(weights.argmax(dim=2), weights.shape[2]).to(weights)

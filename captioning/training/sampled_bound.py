@@ -1,0 +1,128 @@
+"""How hard attention is learnt: the sampled lower bound (Xu et al. 2015, section 4.1).
+
+Shapes: B images, N captions per image, T words, L regions, D annotation width, V vocabulary.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from captioning.captioner import Captioner
+from captioning.data.dataset import Batch
+from captioning.data.ranks import sum_over_ranks
+from captioning.data.records import Record
+from captioning.data.vocabulary import PAD
+from captioning.errors import InputError
+from captioning.models import Decoder, HardAttention
+from captioning.numbers import Importance, Share, ShareBelowOne
+from captioning.training.objectives import Loss, Objective
+
+
+class SampledBound(Objective, nn.Module):
+    """Maximises the lower bound sum_s p(s | a) log p(y | s, a) over the regions s (eq. 10).
+
+    For every word one region is drawn. The gradient of a caption is that of its log-likelihood,
+    plus `reward` times how much that exceeds a baseline times the gradient of log p(s | a), plus
+    `entropy` times that of the weights' entropy (eq. 12 and the rule that follows it). A share of
+    the images, drawn anew in every batch, gets the expected contexts of soft attention instead.
+
+    The baseline is a moving average of the log-likelihoods of captions with drawn regions; it is
+    saved with checkpoints, and the same on all ranks.
+
+    Args:
+        reward: lambda_r; with 1, no entropy and no expected contexts the gradient's expectation is
+            exactly that of the bound (eq. 11).
+        entropy: lambda_e, for each word.
+        expected: share of the images that get expected contexts.
+        decay: what is kept of the baseline at each batch.
+
+    Raises:
+        InputError: a number is out of its range.
+    """
+
+    baseline: Float[Tensor, ""]
+
+    def __init__(
+        self,
+        reward: Importance = 1.0,
+        entropy: Importance = 0.002,
+        expected: Share = 0.5,
+        decay: ShareBelowOne = 0.9,
+    ) -> None:
+        super().__init__()
+        self.reward = reward
+        self.entropy = entropy
+        self.expected = expected
+        self.decay = decay
+        self.register_buffer("baseline", torch.zeros(()))
+
+    def prepare(self, records: Sequence[Record]) -> None:
+        """There is nothing to find out."""
+
+    def __call__(
+        self, captioner: Captioner, annotations: Float[Tensor, "B L D"], batch: Batch
+    ) -> Loss:
+        """Minus the bound of a batch, in nats; to be divided by its words.
+
+        Raises:
+            InputError: the decoder has no hard attention.
+        """
+        decoder, targets = captioner.fast_decoder, batch.tokens[..., 1:]
+        expected = torch.rand(len(annotations), device=annotations.device) < self.expected
+        with hard_attention(decoder).drawing(expected) as draws:
+            memory = decoder.remember(annotations)
+            logits, weights = decoder.teacher_forcing(memory, batch.tokens[..., :-1])
+        real = targets != PAD
+        likelihoods = log_likelihoods(logits, targets)  # log p(y | s, a)
+        drawn = (torch.stack(draws.log_probs, dim=2) * real).sum(dim=2)  # log p(s | a)
+        entropy = (entropies(weights) * real).sum()
+        advantages = (likelihoods.detach() - self.baseline) * real.any(dim=2)
+        # What is subtracted is equal, so the loss is minus the bound; its gradient is not.
+        rewarded = self.reward * advantages * (drawn - drawn.detach())
+        total = -(likelihoods + rewarded).sum() - self.entropy * entropy
+        self._follow(likelihoods.detach()[~expected], real.any(dim=2)[~expected])
+        figures: dict[str, float | Tensor] = {
+            "baseline": self.baseline.clone(),
+            "entropy": entropy.detach() / real.sum(),
+        }
+        return Loss(total, real.sum(), figures)
+
+    def _follow(self, likelihoods: Float[Tensor, "b N"], exists: Bool[Tensor, "b N"]) -> None:
+        """Move the baseline towards the mean over the captions of all ranks."""
+        total = (likelihoods * exists).sum().float()
+        total, count = sum_over_ranks(torch.stack([total, exists.sum().float()])).unbind()
+        if count:
+            self.baseline.lerp_((total / count).to(self.baseline), 1 - self.decay)
+
+
+def hard_attention(decoder: Decoder) -> HardAttention:
+    """The decoder's hard attention.
+
+    Raises:
+        InputError: it has none, or several.
+    """
+    found = [module for module in decoder.modules() if isinstance(module, HardAttention)]
+    if len(found) != 1:
+        raise InputError(
+            f"SampledBound: the decoder has {len(found)} hard attentions; give one, by "
+            "model.decoder.init_args.attention captioning.models.HardAttention"
+        )
+    return found[0]
+
+
+def log_likelihoods(
+    logits: Float[Tensor, "B N T V"], targets: Int[Tensor, "B N T"]
+) -> Float[Tensor, "B N"]:
+    """The log-likelihood of every caption, in nats; PAD does not count."""
+    precise = logits.to(torch.promote_types(logits.dtype, torch.float32)).flatten(0, 2)
+    of_words = F.cross_entropy(precise, targets.flatten(), ignore_index=PAD, reduction="none")
+    return -of_words.view(targets.shape).sum(dim=2)
+
+
+def entropies(weights: Float[Tensor, "B N T L"]) -> Float[Tensor, "B N T"]:
+    """The entropy of every word's attention, in nats."""
+    # A region without weight has no entropy, and no gradient that is not a number.
+    return -(weights * weights.clamp_min(torch.finfo(weights.dtype).tiny).log()).sum(dim=3)

@@ -1,0 +1,258 @@
+"""The sampled bound against the bound itself, by enumeration of all regions of all words."""
+
+import itertools
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from captioning.captioner import Captioner
+from captioning.data.dataset import Batch
+from captioning.data.vocabulary import BOS, EOS, PAD
+from captioning.errors import InputError
+from captioning.models import HardAttention, LSTMDecoder
+from captioning.training import SampledBound
+from captioning.training.objectives import Loss
+from tests.training.conftest import Train, assert_same_training, interrupt_at, saved
+
+REGIONS, WORDS = 3, 3
+PATHS = list(itertools.product(range(REGIONS), repeat=WORDS))
+"""All regions that the words of a caption may look at."""
+
+TOKENS = torch.tensor([[[BOS, 4, 5, EOS]]])
+BATCH = Batch(torch.empty(0), TOKENS, [])
+
+
+class Prescribed(HardAttention):
+    """Looks where it is told instead of drawing."""
+
+    path: Iterator[int]
+
+    def draw(self, weights: Tensor) -> Tensor:
+        return torch.full(weights.shape[:2], next(self.path))
+
+
+def captioner_of(captioner: Captioner, kind: type[HardAttention]) -> Captioner:
+    """The captioner with a tiny decoder in double precision, for annotation vectors of width 5."""
+    torch.manual_seed(1)
+    decoder = LSTMDecoder(5, 8, 4, 4, 3, attention=kind, dropout=0.0)
+    for parameter in decoder.parameters():
+        torch.nn.init.normal_(parameter, std=0.7)
+    captioner.decoder = decoder.double()
+    return captioner
+
+
+@pytest.fixture
+def hard(captioner: Captioner) -> Captioner:
+    return captioner_of(captioner, HardAttention)
+
+
+@pytest.fixture
+def seen() -> Tensor:
+    """One image of three regions."""
+    generator = torch.Generator().manual_seed(2)
+    return torch.randn(1, REGIONS, 5, dtype=torch.double, generator=generator)
+
+
+def objective(**options: float) -> SampledBound:
+    return SampledBound(**({"expected": 0.0, "entropy": 0.0} | options)).double()
+
+
+def along(
+    path: tuple[int, ...], captioner: Captioner, seen: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Both log-probabilities and the entropy of one path: log p(y | s, a), log p(s | a), H."""
+    decoder = captioner.decoder
+    memory = decoder.remember(seen)
+    state = decoder.start(memory, 1)
+    likelihood, chosen, entropy = torch.zeros(3, dtype=torch.double).unbind()
+    with decoder.attention.drawing(torch.tensor([False])):
+        decoder.attention.path = iter(path)
+        for word, following, region in zip(TOKENS[0, 0], TOKENS[0, 0, 1:], path, strict=False):
+            step = decoder.step(word.view(1, 1), state, memory)
+            state, weights = step.state, step.weights[0, 0]
+            likelihood = likelihood + step.logits[0, 0].log_softmax(-1)[following]
+            chosen = chosen + weights[region].log()
+            entropy = entropy - (weights * weights.log()).sum()
+    return likelihood, chosen, entropy
+
+
+def gradient(of: Tensor, captioner: Captioner) -> Tensor:
+    parts = torch.autograd.grad(of, list(captioner.decoder.parameters()), allow_unused=True)
+    return torch.cat(
+        [
+            torch.zeros_like(parameter).flatten() if part is None else part.flatten()
+            for part, parameter in zip(parts, captioner.decoder.parameters(), strict=True)
+        ]
+    )
+
+
+def estimate(
+    path: tuple[int, ...], captioner: Captioner, seen: Tensor, learnt: SampledBound
+) -> tuple[Loss, Tensor]:
+    """The objective's loss of a path, and its gradient; the baseline stays."""
+    captioner.decoder.attention.path = iter(path)
+    before = learnt.baseline.clone()
+    loss = learnt(captioner, seen, BATCH)
+    learnt.baseline.copy_(before)
+    return loss, gradient(loss.total, captioner)
+
+
+@pytest.mark.parametrize("baseline", [0.0, -7.0])
+@pytest.mark.parametrize("entropy", [0.0, 0.3])
+def test_the_expected_gradient_is_that_of_the_bound(
+    captioner: Captioner, seen: Tensor, baseline: float, entropy: float
+) -> None:
+    captioner_of(captioner, Prescribed)
+    learnt = objective(entropy=entropy)
+    learnt.baseline.fill_(baseline)
+    exact, expected, total = torch.zeros(()), torch.zeros(()), 0.0
+    for path in PATHS:
+        likelihood, chosen, entropies = along(path, captioner, seen)
+        # Of the entropies, eq. 12 has only the gradient along the path.
+        bound = chosen.exp() * likelihood + entropy * chosen.exp().detach() * entropies
+        exact = exact - gradient(bound, captioner)
+        expected = expected + chosen.exp().detach() * (estimate(path, captioner, seen, learnt)[1])
+        total += chosen.exp().item()
+    assert total == pytest.approx(1.0)
+    torch.testing.assert_close(expected, exact, rtol=1e-10, atol=1e-10)
+
+
+def test_the_mean_gradient_of_many_draws_is_that_of_the_bound(
+    captioner: Captioner, seen: Tensor
+) -> None:
+    captioner_of(captioner, Prescribed)
+    exact = torch.zeros(())
+    for path in PATHS:
+        likelihood, chosen, _ = along(path, captioner, seen)
+        exact = exact - gradient(chosen.exp() * likelihood, captioner)
+    parameters = captioner.decoder.state_dict()
+    captioner_of(captioner, HardAttention).decoder.load_state_dict(parameters)
+    count = 20_000
+    many = Batch(torch.empty(0), TOKENS.expand(1, count, -1), [])
+    torch.manual_seed(0)
+    mean = gradient(objective()(captioner, seen, many).total / count, captioner)
+    assert (mean - exact).norm() < 0.03 * exact.norm()
+
+
+def test_a_good_baseline_lowers_the_variance_of_the_gradient(
+    captioner: Captioner, seen: Tensor
+) -> None:
+    captioner_of(captioner, Prescribed)
+    variances = []
+    paths = [along(path, captioner, seen) for path in PATHS]
+    probabilities = torch.stack([chosen for _, chosen, _ in paths]).exp().detach()
+    mean_likelihood = sum(p * path[0].item() for p, path in zip(probabilities, paths, strict=True))
+    for baseline in (0.0, float(mean_likelihood)):
+        learnt = objective()
+        learnt.baseline.fill_(baseline)
+        gradients = torch.stack([estimate(path, captioner, seen, learnt)[1] for path in PATHS])
+        mean = probabilities @ gradients
+        variances.append((probabilities @ (gradients - mean).square()).sum().item())
+    assert variances[1] < variances[0] / 2
+
+
+def test_the_loss_is_minus_the_bound(captioner: Captioner, seen: Tensor) -> None:
+    captioner_of(captioner, Prescribed)
+    path = PATHS[5]
+    likelihood, _, entropies = along(path, captioner, seen)
+    loss, _ = estimate(path, captioner, seen, objective(entropy=0.3))
+    assert loss.total.item() == pytest.approx(-(likelihood + 0.3 * entropies).item())
+    assert loss.divisor == 3
+    assert loss.figures["entropy"].item() == pytest.approx(entropies.item() / 3)
+
+
+def test_with_expected_contexts_alone_it_is_soft_attentions_likelihood(
+    hard: Captioner, seen: Tensor
+) -> None:
+    soft, _ = hard.decoder.cross_entropy(hard.decoder.remember(seen), TOKENS)
+    learnt = objective(expected=1.0)
+    total = learnt(hard, seen, BATCH).total
+    torch.testing.assert_close(total, soft)
+    torch.testing.assert_close(gradient(total, hard), gradient(soft, hard))
+    assert learnt.baseline == 0  # it is of captions with drawn regions
+
+
+def test_the_baseline_is_a_moving_average_of_captions_log_likelihoods(
+    hard: Captioner, seen: Tensor
+) -> None:
+    tokens = torch.cat([TOKENS, torch.tensor([[[BOS, 6, EOS, PAD]]]), torch.full_like(TOKENS, PAD)])
+    batch = Batch(torch.empty(0), tokens, [])
+    learnt = objective()
+    expected = 0.0
+    for _ in range(3):
+        total = learnt(hard, seen.expand(3, -1, -1), batch).total.item()
+        expected = 0.9 * expected + 0.1 * (-total / 2)  # an image without a caption counts nothing
+        assert learnt.baseline.item() == pytest.approx(expected)
+
+
+def test_padding_neither_counts_nor_spoils_the_gradient(hard: Captioner, seen: Tensor) -> None:
+    padded = torch.cat([TOKENS, torch.full((1, 1, 2), PAD)], dim=2)
+    results = []
+    for tokens in (TOKENS, padded):
+        torch.manual_seed(0)
+        loss = objective(entropy=0.3)(hard, seen, Batch(torch.empty(0), tokens, []))
+        results.append((loss.total, gradient(loss.total, hard)))
+    torch.testing.assert_close(results[1], results[0])
+
+
+def test_a_region_without_weight_spoils_no_gradient(hard: Captioner, seen: Tensor) -> None:
+    hard.decoder.attention.energy.weight.data *= 1e4
+    loss = objective(entropy=0.3)(hard, seen, BATCH)
+    assert gradient(loss.total, hard).isfinite().all()
+
+
+def test_a_decoder_without_hard_attention_is_refused(captioner: Captioner) -> None:
+    seen = torch.randn(1, 4, captioner.encoder.annotation_dim)
+    with pytest.raises(InputError, match=r"attention captioning\.models\.HardAttention"):
+        SampledBound()(captioner, seen, BATCH)
+
+
+OPTIONS = (
+    *("--model.decoder.init_args.attention", "captioning.models.HardAttention"),
+    *("--model.objective", "captioning.training.SampledBound"),
+)
+
+
+def test_the_baseline_resumes_with_the_training(
+    trained: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = trained("whole", *OPTIONS)
+    with monkeypatch.context() as patch:
+        interrupt_at(4, patch)
+        with pytest.raises(KeyboardInterrupt):
+            trained("parts", *OPTIONS, "--save_every", "0")
+    parts = trained("parts", *OPTIONS, "--resume")
+    assert saved(parts)["state_dict"]["objective.baseline"] < 0
+    assert_same_training(whole, parts)
+
+
+PROGRAM = """
+import sys
+import torch
+from torch import distributed
+from captioning.training import SampledBound
+
+rank = int(sys.argv[1])
+distributed.init_process_group("gloo", init_method=sys.argv[2], rank=rank, world_size=2)
+objective = SampledBound()
+exists = torch.tensor([[[True, True]], [[False, True]]][rank])
+objective._follow(torch.tensor([[[-3.0, -6.0]], [[-100.0, -9.0]]][rank]), exists)
+print(f"{objective.baseline.item():.4f}")
+distributed.destroy_process_group()
+"""
+
+
+def test_the_baseline_is_the_same_on_all_ranks(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", PROGRAM]
+    both = [
+        subprocess.Popen(
+            [*command, str(rank), f"file://{tmp_path}/meeting"], stdout=subprocess.PIPE, text=True
+        )
+        for rank in range(2)
+    ]
+    assert [process.communicate()[0].strip() for process in both] == ["-0.6000"] * 2
