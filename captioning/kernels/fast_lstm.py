@@ -25,6 +25,9 @@ from captioning.models.attention import masked_softmax
 from captioning.models.decoder import Decoder, Memory, State
 from captioning.models.lstm import LSTMDecoder, LSTMMemory, mean_annotation
 
+OPEN = 100.0
+"""A bias by which the gate beta is one to the last bit, in every precision."""
+
 KNOWN_LAYERS = (nn.Linear, nn.Embedding, nn.Dropout, nn.ReLU, nn.Sequential)
 
 
@@ -97,12 +100,15 @@ class FastLSTM(Decoder):
     def start(self, memory: Memory, n: int) -> State:
         """The plain decoder's state, and the index of the caption that each caption continues."""
         mean = mean_annotation(memory)
+        origin = torch.zeros(len(mean), n, dtype=torch.long, device=mean.device)
+        if not self.plain.start_from_mean:
+            return self.plain.start(memory, n) | {"origin": origin}
         precision = torch.promote_types(mean.dtype, torch.float32)
         cell = layer(self.plain.initial_cell, mean).to(precision)
         return {
             "hidden": layer(self.plain.initial_hidden, mean).tanh().expand(-1, n, -1),
             "cell": cell.tanh().expand(-1, n, -1),
-            "origin": torch.zeros(len(mean), n, dtype=torch.long, device=mean.device),
+            "origin": origin,
         }
 
     def step(self, tokens: Int[Tensor, "B N"], state: State, memory: Memory) -> ActiveStep:
@@ -120,14 +126,17 @@ class FastLSTM(Decoder):
         queries = shared.rows.by_image(layer(plain.attention.query, query))
         weights = masked_softmax(self.attention.scores(queries, memory.prepared_keys), memory.mask)
         context = shared.rows.in_rows(weights.to(memory.annotations.dtype) @ memory.annotations)
-        context = layer(plain.beta, hidden).sigmoid() * context
+        if plain.scalar_gate:
+            context = layer(plain.beta, hidden).sigmoid() * context
         before = layer(plain.hidden_gates, hidden)
         before += layer(plain.context_gates, context)
         gates = self._word_gates(read, words)
         gates += shared.expand(before)
         after = lstm_cell(gates, cell)
         hidden = after.hidden.to(before.dtype)
-        projected = shared.expand(layer(plain.output_context, context))
+        projected = None
+        if plain.deep_output:
+            projected = shared.expand(layer(plain.output_context, context))
         logits = layer(plain.output, self._deep(words, hidden, projected))
         captions = torch.arange(tokens.shape[1], device=tokens.device)
         state = {
@@ -203,13 +212,17 @@ class FastLSTM(Decoder):
         precision = memory.annotations.dtype
         embedded = self._dropout(plain.embedding(words.tokens)).to(precision)
         query = plain.attention.query
-        by_hidden, by_word = query.weight.split(
-            [plain.beta.in_features, query.in_features - plain.beta.in_features], dim=1
-        )
+        width = plain.hidden_gates.in_features
+        by_hidden, by_word = query.weight.split([width, query.in_features - width], dim=1)
+        beta, beta_bias = query.weight.new_zeros(1, width), query.weight.new_full((1,), OPEN)
+        if plain.scalar_gate:
+            beta, beta_bias = plain.beta.weight, plain.beta.bias
         # Gates and deep output are linear in the contexts, and contexts in the annotation vectors.
         # So if there are fewer annotation vectors than words, they are projected instead of the
         # contexts.
-        of_contexts = [plain.context_gates.weight, plain.output_context.weight]
+        of_contexts = [plain.context_gates.weight]
+        if plain.deep_output:
+            of_contexts.append(plain.output_context.weight)
         values = memory.annotations
         context_gate: Tensor | None = of_contexts[0].to(precision)
         has_fewer_regions = values.shape[:2].numel() < len(words.tokens)
@@ -224,24 +237,28 @@ class FastLSTM(Decoder):
             values=values,
             query=by_hidden.to(precision),
             gate=plain.hidden_gates.weight.to(precision),
-            beta=plain.beta.weight.to(precision),
-            beta_bias=plain.beta.bias.to(precision),
+            beta=beta.to(precision),
+            beta_bias=beta_bias.to(precision),
             context_gate=context_gate,
         )
         hidden, contexts, weights = (
             words.without_padding(part) for part in recur(self.attention, words, memory.mask, parts)
         )
-        projected = contexts if has_fewer_regions else layer(plain.output_context, contexts)
+        projected = None
+        if plain.deep_output:
+            projected = contexts if has_fewer_regions else layer(plain.output_context, contexts)
         return self._deep(words.without_padding(embedded), hidden, projected), weights
 
     def _deep(
         self,
         words: Float[Tensor, "r m"],
         hidden: Float[Tensor, "r H"],
-        projected: Float[Tensor, "r m"],
+        projected: Float[Tensor, "r m"] | None,
     ) -> Float[Tensor, "r m"]:
         """The input of the output layer L_o: E y + L_h h + L_z z of eq. 7, given L_z z."""
         by_hidden = layer(self.plain.output_hidden, self._dropout(hidden))
+        if projected is None:  # without the deep output
+            return self._dropout(by_hidden)
         return self._dropout(words + by_hidden + projected)
 
     def _dropout(self, x: Float[Tensor, "r X"]) -> Float[Tensor, "r X"]:

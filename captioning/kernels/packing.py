@@ -32,7 +32,8 @@ def packed_weights(decoder: nn.Module) -> AbstractContextManager[None]:
 def _large_layers(decoder: nn.Module) -> Iterator[nn.Linear]:
     for module in decoder.modules():
         if isinstance(module, LSTMDecoder):
+            parts = dict(module.named_modules())
             for name in LAYERS:
-                layer = module.get_submodule(name)
+                layer = parts.get(name)  # ablations lack some
                 if type(layer) is nn.Linear:
                     yield layer

@@ -35,7 +35,8 @@ class LSTMDecoder(Decoder):
     scores the next word from word embedding, hidden state and context together (eq. 7).
 
     The defaults are the paper's model; `projection_dim`, the dropout of annotations and
-    `tie_embeddings` help on small data sets.
+    `tie_embeddings` help on small data sets. `scalar_gate`, `deep_output` and `start_from_mean`,
+    when false, take a part of the paper's model away, to see what it is worth.
 
     Args:
         annotation_dim: D, width of an annotation vector.
@@ -52,6 +53,10 @@ class LSTMDecoder(Decoder):
         query_with_word: the attention's query is the hidden state and the last word. By default it
             is the hidden state alone (eq. 4), which has not read that word yet. After "a small red"
             the model then knows which object to look at before it names its shape.
+        scalar_gate: beta gates the context; without, the context counts in full.
+        deep_output: words are scored from embedding, hidden state and context; without, from the
+            hidden state alone.
+        start_from_mean: the first state comes from the mean annotation vector; without, it is zero.
     """
 
     def __init__(
@@ -67,6 +72,9 @@ class LSTMDecoder(Decoder):
         annotation_dropout: ShareBelowOne = 0.0,
         tie_embeddings: bool = False,
         query_with_word: bool = False,
+        scalar_gate: bool = True,
+        deep_output: bool = True,
+        start_from_mean: bool = True,
     ) -> None:
         super().__init__(annotation_dim, vocab_size)
         width = projection_dim or annotation_dim
@@ -79,17 +87,24 @@ class LSTMDecoder(Decoder):
         )
         self.embedding = nn.Embedding(vocab_size, embedding_dim, padding_idx=PAD)  # E
         self.query_with_word = query_with_word
+        self.scalar_gate = scalar_gate
+        self.deep_output = deep_output
+        self.start_from_mean = start_from_mean
         query_dim = hidden_dim + embedding_dim if query_with_word else hidden_dim
         self.attention = attention(query_dim, width, attention_dim)
-        self.beta = nn.Linear(hidden_dim, 1)
-        self.initial_hidden = nn.Linear(width, hidden_dim)
-        self.initial_cell = nn.Linear(width, hidden_dim)
+        # A layer that is taken away must not be there: DDP waits for every parameter's gradient.
+        if scalar_gate:
+            self.beta = nn.Linear(hidden_dim, 1)
+        if start_from_mean:
+            self.initial_hidden = nn.Linear(width, hidden_dim)
+            self.initial_cell = nn.Linear(width, hidden_dim)
         # The matrix of eq. 1 in three parts: the four gates i, f, g, o from each of its inputs.
         self.word_gates = nn.Linear(embedding_dim, 4 * hidden_dim)
         self.hidden_gates = nn.Linear(hidden_dim, 4 * hidden_dim, bias=False)
         self.context_gates = nn.Linear(width, 4 * hidden_dim, bias=False)
         self.output_hidden = nn.Linear(hidden_dim, embedding_dim, bias=False)  # L_h
-        self.output_context = nn.Linear(width, embedding_dim, bias=False)  # L_z
+        if deep_output:
+            self.output_context = nn.Linear(width, embedding_dim, bias=False)  # L_z
         self.output = nn.Linear(embedding_dim, vocab_size)  # L_o
         self.dropout = nn.Dropout(dropout)
         self._initialise()
@@ -115,6 +130,9 @@ class LSTMDecoder(Decoder):
         mean = mean_annotation(memory)
         # At least in single precision, also under autocast: the cell is a running sum.
         precision = torch.promote_types(mean.dtype, torch.float32)
+        if not self.start_from_mean:
+            zeros = mean.new_zeros(len(mean), n, self.hidden_gates.in_features)
+            return {"hidden": zeros, "cell": zeros.to(precision)}
         return {
             "hidden": self.initial_hidden(mean).tanh().expand(-1, n, -1),
             "cell": self.initial_cell(mean).to(precision).tanh().expand(-1, n, -1),
@@ -129,10 +147,13 @@ class LSTMDecoder(Decoder):
         context, weights = self.attention(  # eq. 4-6, 13
             query, memory.keys, memory.annotations, memory.mask
         )
-        context = self.beta(h).sigmoid() * context  # section 4.2.1
+        if self.scalar_gate:
+            context = self.beta(h).sigmoid() * context  # section 4.2.1
         gates = self.word_gates(word) + self.hidden_gates(h) + self.context_gates(context)
         h, c = lstm_cell(gates, c)  # eq. 1-3
-        deep = word + self.output_hidden(self.dropout(h)) + self.output_context(context)
+        deep = self.output_hidden(self.dropout(h))
+        if self.deep_output:
+            deep = word + deep + self.output_context(context)
         logits = self.output(self.dropout(deep))  # eq. 7
         return Step(logits, weights, {"hidden": h, "cell": c})
 

@@ -1,5 +1,7 @@
 """The kernels of searches against the plain ones."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
@@ -25,13 +27,21 @@ every_search = pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES
 
 
 @every_search
-@pytest.mark.parametrize("query_with_word", [False, True])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"query_with_word": True},
+        {"scalar_gate": False, "deep_output": False, "start_from_mean": False},
+    ],
+    ids=["paper", "query with word", "ablations"],
+)
 @pytest.mark.parametrize("attention", [AdditiveAttention, DotProductAttention])
 def test_captions_and_scores_are_those_of_the_plain_search(
-    search: Search, query_with_word: bool, attention: type[Attention]
+    search: Search, options: dict[str, Any], attention: type[Attention]
 ) -> None:
     torch.manual_seed(0)
-    decoder = LSTMDecoder(5, 30, 6, 7, 4, attention, query_with_word=query_with_word)
+    decoder = LSTMDecoder(5, 30, 6, 7, 4, attention, **options)
     for parameter in decoder.double().eval().parameters():
         torch.nn.init.normal_(parameter, std=0.8)
     annotations = torch.randn(IMAGES, 4, 5, dtype=torch.double)

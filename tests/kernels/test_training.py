@@ -62,6 +62,10 @@ def gradients(loss: Tensor, decoder: LSTMDecoder, annotations: Tensor) -> dict[s
         {"query_with_word": True},
         {"projection_dim": 6},
         {"tie_embeddings": True, "query_with_word": True},
+        {"scalar_gate": False},
+        {"deep_output": False},
+        {"start_from_mean": False},
+        {"scalar_gate": False, "deep_output": False, "start_from_mean": False},
     ],
     ids=str,
 )

@@ -139,6 +139,51 @@ def test_the_gate_is_one_number_per_word(decoder: LSTMDecoder) -> None:
     assert decoder.beta(torch.zeros(3, 2, 7, dtype=torch.double)).shape == (3, 2, 1)
 
 
+def ablated(**options: bool) -> LSTMDecoder:
+    torch.manual_seed(1)
+    decoder = LSTMDecoder(5, 8, 6, 7, 4, **options)
+    for parameter in decoder.parameters():
+        nn.init.normal_(parameter, std=0.7)
+    return decoder.double().eval()
+
+
+def test_without_the_gate_the_context_counts_in_full(
+    decoder: LSTMDecoder, annotations: Tensor
+) -> None:
+    nn.init.zeros_(decoder.beta.weight)
+    nn.init.constant_(decoder.beta.bias, 1e3)  # open
+    without = LSTMDecoder(5, 8, 6, 7, 4, type(decoder.attention), scalar_gate=False).double().eval()
+    parameters = decoder.state_dict()
+    without.load_state_dict({n: p for n, p in parameters.items() if not n.startswith("beta")})
+    torch.testing.assert_close(without(annotations, TOKENS), decoder(annotations, TOKENS))
+
+
+def test_without_the_deep_output_the_hidden_state_alone_scores_words(annotations: Tensor) -> None:
+    decoder = ablated(deep_output=False)
+    _, logits, following = after_one_word(decoder, annotations)
+    expected = decoder.output(following[0] @ decoder.output_hidden.weight.T)
+    torch.testing.assert_close(logits, expected)
+
+
+def test_without_the_mean_the_first_state_is_zero(annotations: Tensor) -> None:
+    decoder = ablated(start_from_mean=False)
+    for part in decoder.start(decoder.remember(annotations), 2).values():
+        assert part.equal(torch.zeros(3, 2, 7, dtype=torch.double))
+
+
+@pytest.mark.parametrize("option", ["scalar_gate", "deep_output", "start_from_mean"])
+def test_an_ablated_decoder_has_no_parameter_without_a_gradient(
+    option: str, annotations: Tensor
+) -> None:
+    decoder = ablated(**{option: False})
+    whole = {name for name, _ in LSTMDecoder(5, 8, 6, 7, 4).named_parameters()}
+    assert {name for name, _ in decoder.named_parameters()} < whole
+    decoder(annotations, TOKENS)[0].logsumexp(-1).sum().backward()
+    for name, parameter in decoder.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().max() > 1e-12, name
+
+
 def test_a_closed_gate_hides_the_image(decoder: LSTMDecoder, annotations: Tensor) -> None:
     nn.init.zeros_(decoder.beta.weight)
     nn.init.constant_(decoder.beta.bias, -1e3)
