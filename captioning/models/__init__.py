@@ -6,6 +6,7 @@ from captioning.models.decoder import Decoder
 from captioning.models.encoder import CNNEncoder, Encoder
 from captioning.models.hard_attention import ArgmaxHardAttention, HardAttention
 from captioning.models.lstm import LSTMDecoder
+from captioning.models.text_encoder import TextEncoder
 
 __all__ = [
     "BACKBONES",
@@ -18,4 +19,5 @@ __all__ = [
     "Encoder",
     "HardAttention",
     "LSTMDecoder",
+    "TextEncoder",
 ]

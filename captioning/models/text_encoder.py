@@ -1,0 +1,81 @@
+"""Annotation vectors of words, so that decoders translate (Bahdanau et al. 2015, section 3.2).
+
+Shapes: B sentences, L source words, D annotation width, V source vocabulary.
+"""
+
+from typing import Literal, NamedTuple
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from captioning.configurable import Configurable
+from captioning.data.vocabulary import PAD
+from captioning.numbers import ShareBelowOne, VocabularySize, Width
+
+
+class EncodedText(NamedTuple):
+    """What a decoder remembers of sentences: ``decoder.remember(*encoder(tokens))``.
+
+    Attributes:
+        annotations: an annotation vector for every source word; zero at PAD.
+        mask: True for words, False for padding.
+    """
+
+    annotations: Float[Tensor, "B L D"]
+    mask: Bool[Tensor, "B L"]
+
+
+class TextEncoder(Configurable, nn.Module):
+    """A bi-directional RNN over source words (Bahdanau et al. 2015, section 3.2).
+
+    The annotation vector of a word is the forward state, which has read all words up to it, beside
+    the backward state, which has read all words from it on. Sentences of a batch do not see each
+    other's padding.
+
+    Args:
+        vocab_size: V, special tokens included.
+        embedding_dim: width of a word embedding.
+        hidden_dim: width of each direction, half of D.
+        cell: of the RNN.
+        dropout: of word embeddings and annotation vectors.
+
+    Attributes:
+        annotation_dim: D, width of an annotation vector.
+    """
+
+    def __init__(
+        self,
+        vocab_size: VocabularySize,
+        embedding_dim: Width = 256,
+        hidden_dim: Width = 256,
+        cell: Literal["gru", "lstm"] = "gru",
+        dropout: ShareBelowOne = 0.0,
+    ) -> None:
+        super().__init__()
+        self.annotation_dim = 2 * hidden_dim
+        self.embedding = nn.Embedding(vocab_size, embedding_dim, padding_idx=PAD)
+        kind = nn.GRU if cell == "gru" else nn.LSTM
+        self.rnn = kind(embedding_dim, hidden_dim, batch_first=True, bidirectional=True)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, tokens: Int[Tensor, "B L"]) -> EncodedText:
+        """Annotation vectors of sentences, and where they have words.
+
+        Args:
+            tokens: source words; PAD after the last one.
+
+        Raises:
+            ValueError: a sentence has no word, or PAD before a word.
+        """
+        mask = tokens != PAD
+        if not mask[:, 0].all() or (mask[:, 1:] & ~mask[:, :-1]).any():
+            raise ValueError("every sentence needs at least one word, and PAD after its last one")
+        embedded = self.dropout(self.embedding(tokens))
+        packed = pack_padded_sequence(
+            embedded, mask.sum(dim=1).cpu(), batch_first=True, enforce_sorted=False
+        )
+        annotations, _ = pad_packed_sequence(
+            self.rnn(packed)[0], batch_first=True, total_length=tokens.shape[1]
+        )
+        return EncodedText(self.dropout(annotations), mask)

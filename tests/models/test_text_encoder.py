@@ -1,0 +1,111 @@
+import pytest
+import torch
+from torch import Tensor, nn
+
+from captioning.configurable import build
+from captioning.data.vocabulary import BOS, EOS, PAD
+from captioning.kernels import accelerated
+from captioning.models import LSTMDecoder, TextEncoder
+from captioning.search import BeamSearch, Greedy, Search
+from tests.conftest import ATTENTIONS
+
+SENTENCES = torch.tensor([[4, 5, 6, 7], [8, 4, PAD, PAD], [5, PAD, PAD, PAD]])
+TARGETS = torch.tensor([[[BOS, 4, 5, EOS]], [[BOS, 6, EOS, PAD]], [[BOS, 7, 7, EOS]]])
+CELLS = {"gru": (nn.GRU, nn.GRUCell), "lstm": (nn.LSTM, nn.LSTMCell)}
+
+
+@pytest.fixture(params=CELLS)
+def encoder(request: pytest.FixtureRequest) -> TextEncoder:
+    torch.manual_seed(0)
+    return TextEncoder(9, 3, 4, cell=request.param).double().eval()
+
+
+@pytest.fixture(params=ATTENTIONS)
+def decoder(request: pytest.FixtureRequest) -> LSTMDecoder:
+    """A decoder of each attention, for annotation vectors of width 8."""
+    torch.manual_seed(1)
+    decoder = LSTMDecoder(8, 8, 6, 7, 4, ATTENTIONS[request.param])
+    for parameter in decoder.parameters():
+        nn.init.normal_(parameter, std=0.7)
+    return decoder.double().eval()
+
+
+def test_an_annotation_is_the_forward_state_beside_the_backward_one(encoder: TextEncoder) -> None:
+    annotations, mask = encoder(SENTENCES)
+    assert annotations.shape == (3, 4, encoder.annotation_dim) == (3, 4, 8)
+    assert mask.sum(dim=1).tolist() == [4, 2, 1]
+    for sentence, found, real in zip(SENTENCES, annotations, mask, strict=True):
+        words = encoder.embedding(sentence[real])
+        forward = read(encoder, words, "l0")
+        backward = read(encoder, words.flip(0), "l0_reverse").flip(0)
+        torch.testing.assert_close(found[real], torch.cat([forward, backward], dim=1))
+        assert (found[~real] == 0).all()
+
+
+def read(encoder: TextEncoder, words: Tensor, direction: str) -> Tensor:
+    """The states of one direction, by torch's cell, word by word."""
+    cell = CELLS[encoder.config["cell"]][1](3, 4).double()
+    cell.load_state_dict(
+        {name: getattr(encoder.rnn, f"{name}_{direction}") for name in cell.state_dict()}
+    )
+    state, states = None, []
+    for word in words:
+        state = cell(word[None], state)
+        states.append(state[0] if isinstance(state, tuple) else state)
+    return torch.cat(states)
+
+
+def test_a_batch_equals_its_sentences_one_by_one(encoder: TextEncoder) -> None:
+    together, mask = encoder(SENTENCES)
+    for sentence, found, real in zip(SENTENCES, together, mask, strict=True):
+        alone, _ = encoder(sentence[real][None])
+        torch.testing.assert_close(found[real], alone[0])
+
+
+@pytest.mark.parametrize(
+    "tokens", [[[PAD, PAD]], [[4, 5], [PAD, PAD]], [[PAD, 4]], [[4, PAD, 5]]], ids=str
+)
+def test_a_sentence_without_words_or_with_a_gap_is_refused(
+    encoder: TextEncoder, tokens: list[list[int]]
+) -> None:
+    with pytest.raises(ValueError, match="PAD after its last one"):
+        encoder(torch.tensor(tokens))
+
+
+def test_a_config_builds_the_same_encoder(encoder: TextEncoder) -> None:
+    other = build(encoder.config).double()
+    other.load_state_dict(encoder.state_dict())
+    assert other(SENTENCES).annotations.equal(encoder(SENTENCES).annotations)
+
+
+@pytest.mark.parametrize(
+    "search", [Greedy(max_length=6), BeamSearch(3, max_length=6)], ids=["greedy", "beam"]
+)
+def test_a_translated_batch_equals_its_sentences_one_by_one(
+    encoder: TextEncoder, decoder: LSTMDecoder, search: Search
+) -> None:
+    together = search(decoder, decoder.remember(*encoder(SENTENCES)))
+    for b, sentence in enumerate(SENTENCES):
+        real = sentence != PAD
+        alone = search(decoder, decoder.remember(*encoder(sentence[real][None])))
+        length = alone.tokens.shape[2]
+        assert together.tokens[b, :, :length].equal(alone.tokens[0])
+        torch.testing.assert_close(together.scores[b], alone.scores[0])
+        torch.testing.assert_close(together.weights[b, :, :length, : real.sum()], alone.weights[0])
+        assert (together.weights[b, ..., real.sum() :] == 0).all()
+
+
+def test_the_loss_reaches_every_parameter_of_the_encoder_and_kernels_agree(
+    encoder: TextEncoder, decoder: LSTMDecoder
+) -> None:
+    if decoder.config["attention"]["class_name"].endswith("ArgmaxHardAttention"):
+        pytest.skip("a choice has no gradient")
+    gradients = []
+    for reader in (decoder, accelerated(decoder)):
+        encoder.zero_grad()
+        loss, _ = reader.cross_entropy(reader.remember(*encoder(SENTENCES)), TARGETS)
+        loss.backward()
+        gradients.append([loss, *(parameter.grad for parameter in encoder.parameters())])
+    for plain, fast in zip(*gradients, strict=True):
+        assert plain.abs().max() > 1e-12
+        torch.testing.assert_close(fast, plain, rtol=1e-10, atol=1e-10)
