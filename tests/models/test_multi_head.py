@@ -1,0 +1,209 @@
+"""Multi-head attention against PyTorch's, with the same parameters."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from captioning.errors import InputError
+from captioning.models.attention_masks import causal_mask, length_mask, padding_mask
+from captioning.models.multi_head import MultiHead, attention_weights, fused_context
+
+ROWS, QUERIES, KEYS, WIDTH, HEADS = 3, 4, 4, 6, 2
+
+
+def numbers(*shape: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, dtype=torch.double, generator=generator).requires_grad_()
+
+
+def some_of_each_query() -> Tensor:
+    """An arbitrary mask that shows each query something."""
+    mask = torch.rand(ROWS, QUERIES, KEYS, generator=torch.Generator().manual_seed(1)) < 0.5
+    mask[..., 0] |= ~mask.any(dim=-1)
+    return mask
+
+
+PADDING = torch.tensor([[True] * 4, [True, False, True, False], [True] + [False] * 3])
+MASKS: dict[str, Tensor | None] = {
+    "all": None,
+    "padding": padding_mask(PADDING),
+    "causal": causal_mask(QUERIES),
+    "of each query": some_of_each_query(),
+    "lengths of rows": length_mask(torch.tensor([4, 1, 2]), KEYS),
+    "lengths of queries": length_mask(
+        torch.tensor([[1, 2, 3, 4], [4, 1, 1, 2], [3, 3, 4, 1]]), KEYS
+    ),
+    "padding and causal": PADDING[:, None] & causal_mask(QUERIES),
+}
+every_mask = pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
+
+
+def ours_and_torchs(
+    key_dim: int = WIDTH, value_dim: int = WIDTH
+) -> tuple[MultiHead, nn.MultiheadAttention]:
+    torch.manual_seed(0)
+    theirs = nn.MultiheadAttention(
+        WIDTH, HEADS, kdim=key_dim, vdim=value_dim, batch_first=True, dtype=torch.double
+    )
+    for parameter in theirs.parameters():
+        nn.init.normal_(parameter)
+    ours = MultiHead(WIDTH, HEADS, key_dim, value_dim).double()
+    ours.load_state_dict(as_ours(theirs, dict(theirs.named_parameters())))
+    return ours, theirs
+
+
+def as_ours(theirs: nn.MultiheadAttention, values: dict[str, Any]) -> dict[str, Tensor]:
+    """PyTorch's parameters, or their gradients, by our names."""
+    names = "query", "key", "value"
+    if theirs.in_proj_weight is None:
+        weights = [values[f"{name[0]}_proj_weight"] for name in names]
+    else:
+        weights = values["in_proj_weight"].chunk(3)
+    found = {f"{name}.weight": weight for name, weight in zip(names, weights, strict=True)}
+    biases = values["in_proj_bias"].chunk(3)
+    found |= {f"{name}.bias": bias for name, bias in zip(names, biases, strict=True)}
+    return found | {f"output.{part}": values[f"out_proj.{part}"] for part in ("weight", "bias")}
+
+
+def exact(found: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+
+
+@every_mask
+@pytest.mark.parametrize("with_weights", [True, False], ids=["weights", "fused"])
+@pytest.mark.parametrize("dims", [(WIDTH, WIDTH), (5, 7)], ids=["one width", "any widths"])
+def test_it_is_torchs(mask: Tensor | None, with_weights: bool, dims: tuple[int, int]) -> None:
+    ours, theirs = ours_and_torchs(*dims)
+    inputs = [numbers(ROWS, QUERIES, WIDTH), *(numbers(ROWS, KEYS, dim, seed=2) for dim in dims)]
+    context, weights = ours(*inputs, mask, with_weights)
+    hidden = None if mask is None else ~mask.expand(ROWS, QUERIES, KEYS)
+    expected, expected_weights = theirs(
+        *inputs,
+        attn_mask=None if hidden is None else hidden.repeat_interleave(HEADS, dim=0),
+        need_weights=with_weights,
+        average_attn_weights=False,
+    )
+    exact(context, expected)
+    assert (weights is None) == (not with_weights)
+    if weights is not None:
+        exact(weights, expected_weights)
+    goal = numbers(*context.shape, seed=3).detach()
+    parameters = dict(ours.named_parameters())
+    ours_gradients = torch.autograd.grad((context * goal).sum(), [*inputs, *parameters.values()])
+    names, values = zip(*theirs.named_parameters(), strict=True)
+    gradients = torch.autograd.grad((expected * goal).sum(), [*inputs, *values])
+    for found, wanted in zip(ours_gradients[:3], gradients[:3], strict=True):
+        exact(found, wanted)
+    by_name = as_ours(theirs, dict(zip(names, gradients[3:], strict=True)))
+    for name, found in zip(parameters, ours_gradients[3:], strict=True):
+        exact(found, by_name[name])
+
+
+@every_mask
+def test_it_is_the_formula_written_out(mask: Tensor | None) -> None:
+    queries, keys = numbers(ROWS, HEADS, QUERIES, 3), numbers(ROWS, HEADS, KEYS, 3, seed=1)
+    values = numbers(ROWS, HEADS, KEYS, 5, seed=2)
+    seen = torch.ones(ROWS, QUERIES, KEYS).bool() if mask is None else mask.expand(ROWS, 4, KEYS)
+    weights = attention_weights(queries, keys, mask)
+    context = fused_context(queries, keys, values, mask)
+    for r in range(ROWS):
+        for h in range(HEADS):
+            for n in range(QUERIES):
+                powers = [
+                    math.exp((queries[r, h, n] @ keys[r, h, key]).item() / math.sqrt(3))
+                    if seen[r, n, key]
+                    else 0.0
+                    for key in range(KEYS)
+                ]
+                expected = torch.tensor(powers, dtype=torch.double) / sum(powers)
+                exact(weights[r, h, n], expected)
+                exact(context[r, h, n], expected @ values[r, h])
+
+
+@pytest.mark.parametrize("with_weights", [True, False], ids=["weights", "fused"])
+def test_a_query_that_may_see_nothing_gets_the_bias_alone(with_weights: bool) -> None:
+    ours, _ = ours_and_torchs()
+    inputs = numbers(ROWS, QUERIES, WIDTH), numbers(ROWS, KEYS, WIDTH, seed=1)
+    mask = length_mask(torch.tensor([[4, 0, 2, 3], [0, 0, 0, 0], [1, 2, 3, 4]]), KEYS)
+    context, weights = ours(*inputs, mask=mask, with_weights=with_weights)
+    blind = ~mask.any(dim=-1)
+    exact(context[blind], ours.output.bias.expand(5, -1))
+    if weights is not None:
+        assert (weights.transpose(1, 2)[blind] == 0).all()
+    gradients = torch.autograd.grad(context.square().sum(), [*inputs, *ours.parameters()])
+    assert all(gradient.isfinite().all() for gradient in gradients)
+    assert (gradients[0][blind] == 0).all()
+    assert (gradients[1][1] == 0).all()
+
+
+def test_what_is_masked_changes_nothing() -> None:
+    ours, _ = ours_and_torchs()
+    query, keys = numbers(ROWS, QUERIES, WIDTH), numbers(ROWS, KEYS, WIDTH, seed=1)
+    other = keys.where(PADDING[:, :, None], 1e3)
+    for with_weights in (True, False):
+        first, second = (
+            ours(query, each, mask=padding_mask(PADDING), with_weights=with_weights).context
+            for each in (keys, other)
+        )
+        exact(first, second)
+
+
+@pytest.mark.parametrize("large", [1e5, -1e5])
+def test_large_scores_give_weights_and_no_nan(large: float) -> None:
+    queries = torch.full((1, 1, 1, 1), large)
+    weights = attention_weights(queries, torch.ones(1, 1, 4, 1), MASKS["padding"][1:2])
+    assert weights.flatten().tolist() == [0.5, 0.0, 0.5, 0.0]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.half])
+def test_weights_have_single_precision_at_least(dtype: torch.dtype) -> None:
+    queries, keys = (numbers(1, 2, 50, 4, seed=seed).to(dtype) for seed in (0, 1))
+    weights = attention_weights(queries, keys, causal_mask(50))
+    assert weights.dtype == torch.float32
+    torch.testing.assert_close(weights.sum(dim=-1), torch.ones(1, 2, 50))
+
+
+@pytest.mark.parametrize("with_weights", [True, False], ids=["weights", "fused"])
+def test_dropout_acts_on_the_weights_in_training_only(with_weights: bool) -> None:
+    torch.manual_seed(0)
+    heads = MultiHead(WIDTH, HEADS, dropout=0.25).double()
+    query = numbers(ROWS, QUERIES, WIDTH)
+    keys = numbers(ROWS, KEYS, WIDTH, seed=1)
+    expected = heads.eval()(query, keys, with_weights=with_weights)
+    exact(expected.context, heads(query, keys).context)
+    heads.train()
+    drawn = [heads(query, keys, with_weights=with_weights) for _ in range(3000)]
+    assert not drawn[0].context.equal(drawn[1].context)
+    mean = torch.stack([each.context for each in drawn]).mean(dim=0)
+    torch.testing.assert_close(mean, expected.context, rtol=0, atol=0.05)
+    if with_weights:
+        assert expected.weights is not None
+        exact(drawn[0].weights, expected.weights)
+
+
+def test_queries_keys_values_and_output_have_any_widths() -> None:
+    heads = MultiHead(
+        3, heads=2, key_dim=5, value_dim=7, width=4, value_width=6, output_dim=9
+    ).double()
+    context, weights = heads(
+        numbers(2, 1, 3), numbers(2, 8, 5), numbers(2, 8, 7), with_weights=True
+    )
+    assert context.shape == (2, 1, 9)
+    assert weights.shape == (2, 2, 1, 8)
+
+
+@pytest.mark.parametrize("widths", [{"width": 8}, {"width": 9, "value_width": 8}])
+def test_a_width_that_the_heads_do_not_divide_is_refused(widths: dict[str, int]) -> None:
+    with pytest.raises(InputError, match="8 cannot be divided among 3 heads; give a divisor of 8"):
+        MultiHead(6, 3, **widths)
+
+
+def test_masks_say_what_may_be_seen() -> None:
+    assert causal_mask(3).int().tolist() == [[[1, 0, 0], [1, 1, 0], [1, 1, 1]]]
+    assert causal_mask(2, 4).int().tolist() == [[[1, 1, 1, 0], [1, 1, 1, 1]]]
+    assert length_mask(torch.tensor([0, 2]), 3).int().tolist() == [[[0, 0, 0]], [[1, 1, 0]]]
+    assert length_mask(torch.tensor([[0, 2]]), 3).int().tolist() == [[[0, 0, 0], [1, 1, 0]]]
+    assert padding_mask(None) is None
