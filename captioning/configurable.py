@@ -91,6 +91,11 @@ def _kind(name: Any) -> type[Configurable]:
     raise UnknownClassError(f"needs the class {shown(name)}, which is not known here; {remedy}")
 
 
+def _names_class(value: Any) -> bool:
+    """Whether an argument stands for a class; other dicts are options by name."""
+    return isinstance(value, dict) and "class_name" in value
+
+
 def _is_ours(module: str) -> bool:
     return module.partition(".")[0] == PACKAGE
 
@@ -105,7 +110,7 @@ def build(config: Any, **overrides: Any) -> Any:
     if not isinstance(config, dict) or not all(isinstance(name, str) for name in config):
         raise InputError(f"no part of a model is described by {shown(config)}")
     arguments = {
-        name: _kind(value.get("class_name")) if isinstance(value, dict) else value
+        name: _kind(value["class_name"]) if _names_class(value) else value
         for name, value in (config | overrides).items()
         if name != "class"
     }

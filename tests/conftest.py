@@ -3,9 +3,10 @@ import io
 import resource
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import torch
@@ -24,12 +25,17 @@ from captioning.models import (
     AdditiveAttention,
     ArgmaxHardAttention,
     CNNEncoder,
+    Decoder,
     DotProductAttention,
     HardAttention,
     LSTMDecoder,
+    MultiHeadAttention,
+    TransformerDecoder,
 )
 
 torch.set_num_threads(1)  # tensors are tiny here; more threads wait for each other on busy cores
+
+AnyDecoder = TypeVar("AnyDecoder", bound=Decoder)
 
 ATTENTIONS: dict[str, Any] = {
     "additive": AdditiveAttention,
@@ -37,6 +43,22 @@ ATTENTIONS: dict[str, Any] = {
     "hard": HardAttention,
     "arg-max": ArgmaxHardAttention,
 }
+
+LSTM = partial(LSTMDecoder, embedding_dim=6, hidden_dim=7, attention_dim=4)
+TRANSFORMER = partial(TransformerDecoder, width=6, layers=2, heads=2, inner_width=7)
+REGIONS: dict[str, Any] = {"region_layers": 1, "grid_columns": 3}
+TWO_HEADS: dict[str, Any] = {"attention_options": {"heads": 2}}
+DECODERS: dict[str, Callable[[int, int], Decoder]] = {
+    "additive": LSTM,
+    "dot product": partial(LSTM, attention=DotProductAttention),
+    "hard": partial(LSTM, attention=HardAttention),
+    "arg-max": partial(LSTM, attention=ArgmaxHardAttention),
+    "multi-head": partial(LSTM, attention=MultiHeadAttention, **TWO_HEADS),
+    "region encoder": partial(LSTM, region_heads=1, **REGIONS),
+    "transformer": TRANSFORMER,
+    "transformer as published": partial(TRANSFORMER, norm_first=False, **REGIONS),
+}
+"""Every decoder, from the width of annotation vectors and the size of the vocabulary."""
 
 
 @pytest.fixture(scope="session")
@@ -131,21 +153,25 @@ def vocabulary() -> Vocabulary:
     return Vocabulary(["a", "red", "circle", "square"])
 
 
-@pytest.fixture(params=ATTENTIONS)
-def decoder(request: pytest.FixtureRequest) -> LSTMDecoder:
-    """A tiny decoder of each attention, of decided opinions, in double precision."""
-    torch.manual_seed(1)
-    decoder = LSTMDecoder(
-        annotation_dim=5,
-        vocab_size=8,
-        embedding_dim=6,
-        hidden_dim=7,
-        attention_dim=4,
-        attention=ATTENTIONS[request.param],
-    )
-    for parameter in decoder.parameters():
+def decided(made: AnyDecoder) -> AnyDecoder:
+    """The decoder with large random parameters, of decided opinions, in double precision."""
+    for parameter in made.parameters():
         torch.nn.init.normal_(parameter, std=0.7)
-    return decoder.double().eval()
+    return made.double().eval()
+
+
+@pytest.fixture(params=DECODERS)
+def decoder(request: pytest.FixtureRequest) -> Decoder:
+    """A tiny decoder of every kind, of decided opinions, in double precision."""
+    torch.manual_seed(1)
+    return decided(DECODERS[request.param](5, 8))
+
+
+@pytest.fixture(params=ATTENTIONS)
+def lstm(request: pytest.FixtureRequest) -> LSTMDecoder:
+    """The paper's decoder of either attention, in the same way."""
+    torch.manual_seed(1)
+    return decided(LSTM(5, 8, attention=ATTENTIONS[request.param]))
 
 
 @pytest.fixture

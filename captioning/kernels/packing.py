@@ -32,8 +32,7 @@ def packed_weights(decoder: nn.Module) -> AbstractContextManager[None]:
 def _large_layers(decoder: nn.Module) -> Iterator[nn.Linear]:
     for module in decoder.modules():
         if isinstance(module, LSTMDecoder):
-            parts = dict(module.named_modules())
-            for name in LAYERS:
-                layer = parts.get(name)  # ablations lack some
-                if type(layer) is nn.Linear:
+            layers = dict(module.named_modules())
+            for name in LAYERS:  # ablations lack some; an attention may have no single query
+                if type(layer := layers.get(name)) is nn.Linear:
                     yield layer

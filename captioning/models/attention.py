@@ -4,6 +4,8 @@ Shapes: B images, N captions (queries) per image, L regions, D annotation width,
 A attention width.
 """
 
+import inspect
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -11,7 +13,13 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from captioning.configurable import Configurable
-from captioning.numbers import AnnotationWidth, Width
+from captioning.errors import InputError
+from captioning.models.attention_masks import padding_mask
+from captioning.models.multi_head import KeysValues, MultiHead, reported
+from captioning.numbers import AnnotationWidth, Heads, ShareBelowOne, Width
+
+Option = bool | int | float | str | None
+"""What a configuration may give an attention beside its widths."""
 
 
 class Attended(NamedTuple):
@@ -40,11 +48,20 @@ def masked_softmax(
     Raises:
         ValueError: an image has no region to attend to.
     """
+    check_every_image_has_a_region(mask)
     if mask is not None:
-        if not mask.any(dim=1).all():
-            raise ValueError("every image needs at least one region that may be attended")
         scores = scores.masked_fill(~mask[:, None], float("-inf"))
     return scores.softmax(dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
+
+
+def check_every_image_has_a_region(mask: Bool[Tensor, "B L"] | None) -> None:
+    """Nothing, where each image has a region that may be attended.
+
+    Raises:
+        ValueError: an image has none.
+    """
+    if mask is not None and not mask.any(dim=1).all():
+        raise ValueError("every image needs at least one region that may be attended")
 
 
 class Attention(Configurable, nn.Module):
@@ -123,3 +140,89 @@ class DotProductAttention(Attention):
     ) -> Float[Tensor, "B N L"]:
         """Dot products divided by the square root of A."""
         return self.query(query) @ keys.transpose(1, 2) / keys.shape[-1] ** 0.5
+
+
+class MultiHeadAttention(Attention):
+    """Several scaled dot products at once, each in a space of its own (Vaswani et al. 2017).
+
+    The context is no mean of annotation vectors but of their projections, one mean for each head,
+    mixed by an output layer to the width of an annotation vector.
+
+    Args:
+        query_dim: Q, width of a query.
+        annotation_dim: D, width of an annotation vector.
+        attention_dim: A, width of the keys of all heads together.
+        heads: how many; a divisor of A.
+        dropout: of the weights.
+        map_head: the head whose weights are reported, counted from 1; the mean of all if none.
+
+    Raises:
+        InputError: A cannot be divided among the heads, or there is no such head.
+    """
+
+    def __init__(
+        self,
+        query_dim: AnnotationWidth,
+        annotation_dim: AnnotationWidth,
+        attention_dim: Width,
+        heads: Heads = 8,
+        dropout: ShareBelowOne = 0.0,
+        map_head: Heads | None = None,
+    ) -> None:
+        nn.Module.__init__(self)  # key and query are those of the heads
+        self.heads = MultiHead(
+            query_dim,
+            heads,
+            key_dim=annotation_dim,
+            width=attention_dim,
+            output_dim=annotation_dim,
+            dropout=dropout,
+        )
+        if map_head is not None and map_head > heads:
+            raise InputError(f"map_head: there are {heads}; give a number from 1 to {heads}")
+        self.map_head = map_head
+
+    def project(self, annotations: Float[Tensor, "B L D"]) -> Float[Tensor, "B L A2"]:
+        """Keys and values, side by side."""
+        return torch.cat(self.heads.project(annotations), dim=2)
+
+    def attend(
+        self,
+        query: Float[Tensor, "B N Q"],
+        keys: Float[Tensor, "B L A2"],
+        annotations: Float[Tensor, "B L D"],
+        mask: Bool[Tensor, "B L"] | None = None,
+    ) -> Attended:
+        """The mixed contexts of all heads, and the reported weights."""
+        check_every_image_has_a_region(mask)
+        projected = KeysValues(*keys.chunk(2, dim=2))
+        context, weights = self.heads.attend(query, projected, padding_mask(mask), True)
+        assert weights is not None
+        return Attended(context, reported(weights, self.map_head))
+
+
+def with_options(
+    kind: type[Attention],
+    options: Mapping[str, Option],
+    query_dim: int,
+    annotation_dim: int,
+    attention_dim: int,
+) -> Attention:
+    """An attention with arguments beyond the widths that every attention takes.
+
+    Args:
+        kind: of attention.
+        options: its other arguments.
+        query_dim: Q.
+        annotation_dim: D.
+        attention_dim: A.
+
+    Raises:
+        InputError: it takes no such option, or the value makes no sense.
+    """
+    widths = query_dim, annotation_dim, attention_dim
+    try:
+        inspect.signature(kind).bind(*widths, **options)
+    except TypeError as error:
+        raise InputError(f"attention_options: {kind.__name__}: {error}") from None
+    return kind(*widths, **options)  # type: ignore[arg-type]

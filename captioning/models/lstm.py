@@ -11,9 +11,18 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from captioning.data.vocabulary import PAD
-from captioning.models.attention import AdditiveAttention, Attention
+from captioning.models.attention import AdditiveAttention, Attention, Option, with_options
 from captioning.models.decoder import Decoder, Memory, State, Step
-from captioning.numbers import AnnotationWidth, ShareBelowOne, VocabularySize, Width
+from captioning.models.region_encoder import RegionEncoder
+from captioning.numbers import (
+    AnnotationWidth,
+    Grid,
+    Heads,
+    OptionalLayers,
+    ShareBelowOne,
+    VocabularySize,
+    Width,
+)
 
 
 @dataclass(frozen=True)
@@ -45,6 +54,8 @@ class LSTMDecoder(Decoder):
         hidden_dim: H, width of the LSTM; n in the paper.
         attention_dim: A, width of the attention's space.
         attention: the kind of attention.
+        attention_options: its further arguments by name, such as the heads of several; its own
+            defaults if none.
         projection_dim: width that annotation vectors are projected to (linear, ReLU) before all
             else; none for the paper's raw vectors.
         dropout: of word embeddings and of the deep output.
@@ -57,6 +68,13 @@ class LSTMDecoder(Decoder):
         deep_output: words are scored from embedding, hidden state and context; without, from the
             hidden state alone.
         start_from_mean: the first state comes from the mean annotation vector; without, it is zero.
+        region_layers: of self-attention over the annotation vectors before the first word, see
+            `RegionEncoder`; 0 for none.
+        region_heads: of these layers; a divisor of the annotation vectors' width.
+        grid_columns: columns of the encoder's grid, for these layers; none if it is square.
+
+    Raises:
+        InputError: the attention takes no such option, or heads do not divide a width.
     """
 
     def __init__(
@@ -75,6 +93,10 @@ class LSTMDecoder(Decoder):
         scalar_gate: bool = True,
         deep_output: bool = True,
         start_from_mean: bool = True,
+        attention_options: dict[str, Option] | None = None,
+        region_layers: OptionalLayers = 0,
+        region_heads: Heads = 8,
+        grid_columns: Grid | None = None,
     ) -> None:
         super().__init__(annotation_dim, vocab_size)
         width = projection_dim or annotation_dim
@@ -85,13 +107,24 @@ class LSTMDecoder(Decoder):
             if projection_dim
             else nn.Dropout(annotation_dropout)
         )
+        self.region_encoder = (
+            RegionEncoder(
+                *(width, region_layers, region_heads, 4 * width),
+                dropout=annotation_dropout,
+                grid_columns=grid_columns,
+            )
+            if region_layers
+            else None
+        )
         self.embedding = nn.Embedding(vocab_size, embedding_dim, padding_idx=PAD)  # E
         self.query_with_word = query_with_word
         self.scalar_gate = scalar_gate
         self.deep_output = deep_output
         self.start_from_mean = start_from_mean
         query_dim = hidden_dim + embedding_dim if query_with_word else hidden_dim
-        self.attention = attention(query_dim, width, attention_dim)
+        self.attention = with_options(
+            attention, attention_options or {}, query_dim, width, attention_dim
+        )
         # A layer that is taken away must not be there: DDP waits for every parameter's gradient.
         if scalar_gate:
             self.beta = nn.Linear(hidden_dim, 1)
@@ -123,6 +156,8 @@ class LSTMDecoder(Decoder):
     ) -> LSTMMemory:
         """Projected annotation vectors and their keys."""
         annotations = self.project(annotations)
+        if self.region_encoder is not None:
+            annotations = self.region_encoder(annotations, mask)
         return LSTMMemory(annotations, mask, self.attention.project(annotations))
 
     def start(self, memory: Memory, n: int) -> State:

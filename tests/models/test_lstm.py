@@ -62,60 +62,60 @@ def test_the_last_word_moves_the_attention_only_as_part_of_the_query(
     assert first.equal(second) is not query_with_word
 
 
-def test_regions_behind_the_mask_change_nothing(decoder: LSTMDecoder, annotations: Tensor) -> None:
+def test_regions_behind_the_mask_change_nothing(lstm: LSTMDecoder, annotations: Tensor) -> None:
     padded = torch.cat([annotations, torch.full((3, 2, 5), 1e3, dtype=torch.double)], dim=1)
     mask = torch.tensor([[True] * 6 + [False] * 2] * 3)
-    logits, weights = decoder(padded, TOKENS, mask)
-    expected_logits, expected_weights = decoder(annotations, TOKENS)
+    logits, weights = lstm(padded, TOKENS, mask)
+    expected_logits, expected_weights = lstm(annotations, TOKENS)
     torch.testing.assert_close(logits, expected_logits)
     torch.testing.assert_close(weights[..., :6], expected_weights)
     assert (weights[..., 6:] == 0).all()
 
 
-def test_many_captions_equal_single_ones(decoder: LSTMDecoder, annotations: Tensor) -> None:
-    together, _ = decoder(annotations, TOKENS)
+def test_many_captions_equal_single_ones(lstm: LSTMDecoder, annotations: Tensor) -> None:
+    together, _ = lstm(annotations, TOKENS)
     for n in range(2):
-        alone, _ = decoder(annotations, TOKENS[:, n : n + 1])
+        alone, _ = lstm(annotations, TOKENS[:, n : n + 1])
         torch.testing.assert_close(together[:, n : n + 1], alone)
 
 
 def test_a_word_has_no_influence_on_the_words_before_it(
-    decoder: LSTMDecoder, annotations: Tensor
+    lstm: LSTMDecoder, annotations: Tensor
 ) -> None:
     other = TOKENS.clone()
     other[:, :, 2] = 7
-    first, second = decoder(annotations, TOKENS)[0], decoder(annotations, other)[0]
+    first, second = lstm(annotations, TOKENS)[0], lstm(annotations, other)[0]
     assert first[:, :, :2].equal(second[:, :, :2])
     assert not first[:, :, 2].equal(second[:, :, 2])
 
 
 def after_one_word(
-    decoder: LSTMDecoder, annotations: Tensor
+    lstm: LSTMDecoder, annotations: Tensor
 ) -> tuple[dict[str, Tensor], Tensor, Tensor]:
     """A state that is no longer the initial one, and then logits and state of the next word."""
-    memory = decoder.remember(annotations)
-    state = decoder.step(TOKENS[:, :, 0], decoder.start(memory, 2), memory).state
-    step = decoder.step(TOKENS[:, :, 1], state, memory)
+    memory = lstm.remember(annotations)
+    state = lstm.step(TOKENS[:, :, 0], lstm.start(memory, 2), memory).state
+    step = lstm.step(TOKENS[:, :, 1], state, memory)
     following = step.state
     return state, step.logits, torch.stack([following["hidden"], following["cell"]])
 
 
-def gated_context(decoder: LSTMDecoder, annotations: Tensor, hidden: Tensor) -> Tensor:
+def gated_context(lstm: LSTMDecoder, annotations: Tensor, hidden: Tensor) -> Tensor:
     """Section 4.2.1: the context times sigmoid(f_beta(h)), one number per word."""
-    context, _ = decoder.attention(hidden, decoder.attention.project(annotations), annotations)
-    beta = torch.sigmoid(hidden @ decoder.beta.weight[0] + decoder.beta.bias[0])
+    context, _ = lstm.attention(hidden, lstm.attention.project(annotations), annotations)
+    beta = torch.sigmoid(hidden @ lstm.beta.weight[0] + lstm.beta.bias[0])
     return beta[:, :, None] * context
 
 
-def test_the_recurrence_is_torchs_lstm_cell(decoder: LSTMDecoder, annotations: Tensor) -> None:
+def test_the_recurrence_is_torchs_lstm_cell(lstm: LSTMDecoder, annotations: Tensor) -> None:
     cell = nn.LSTMCell(6 + 5, 7).double()
-    cell.weight_ih.data = torch.cat([decoder.word_gates.weight, decoder.context_gates.weight], 1)
-    cell.weight_hh.data = decoder.hidden_gates.weight
-    cell.bias_ih.data = decoder.word_gates.bias
+    cell.weight_ih.data = torch.cat([lstm.word_gates.weight, lstm.context_gates.weight], 1)
+    cell.weight_hh.data = lstm.hidden_gates.weight
+    cell.bias_ih.data = lstm.word_gates.bias
     cell.bias_hh.data.zero_()
-    state, _, following = after_one_word(decoder, annotations)
-    context = gated_context(decoder, annotations, state["hidden"])
-    words = decoder.embedding(TOKENS[:, :, 1])
+    state, _, following = after_one_word(lstm, annotations)
+    context = gated_context(lstm, annotations, state["hidden"])
+    words = lstm.embedding(TOKENS[:, :, 1])
     expected = cell(
         torch.cat([words, context], dim=-1).flatten(0, 1),
         (state["hidden"].flatten(0, 1), state["cell"].flatten(0, 1)),
@@ -123,20 +123,18 @@ def test_the_recurrence_is_torchs_lstm_cell(decoder: LSTMDecoder, annotations: T
     torch.testing.assert_close(following.flatten(1, 2), torch.stack(expected))
 
 
-def test_the_output_is_equation_7(decoder: LSTMDecoder, annotations: Tensor) -> None:
-    state, logits, following = after_one_word(decoder, annotations)
-    context = gated_context(decoder, annotations, state["hidden"])
-    words = decoder.embedding(TOKENS[:, :, 1])
+def test_the_output_is_equation_7(lstm: LSTMDecoder, annotations: Tensor) -> None:
+    state, logits, following = after_one_word(lstm, annotations)
+    context = gated_context(lstm, annotations, state["hidden"])
+    words = lstm.embedding(TOKENS[:, :, 1])
     deep = (
-        words
-        + following[0] @ decoder.output_hidden.weight.T
-        + context @ decoder.output_context.weight.T
+        words + following[0] @ lstm.output_hidden.weight.T + context @ lstm.output_context.weight.T
     )
-    torch.testing.assert_close(logits, deep @ decoder.output.weight.T + decoder.output.bias)
+    torch.testing.assert_close(logits, deep @ lstm.output.weight.T + lstm.output.bias)
 
 
-def test_the_gate_is_one_number_per_word(decoder: LSTMDecoder) -> None:
-    assert decoder.beta(torch.zeros(3, 2, 7, dtype=torch.double)).shape == (3, 2, 1)
+def test_the_gate_is_one_number_per_word(lstm: LSTMDecoder) -> None:
+    assert lstm.beta(torch.zeros(3, 2, 7, dtype=torch.double)).shape == (3, 2, 1)
 
 
 def ablated(**options: bool) -> LSTMDecoder:
@@ -148,14 +146,14 @@ def ablated(**options: bool) -> LSTMDecoder:
 
 
 def test_without_the_gate_the_context_counts_in_full(
-    decoder: LSTMDecoder, annotations: Tensor
+    lstm: LSTMDecoder, annotations: Tensor
 ) -> None:
-    nn.init.zeros_(decoder.beta.weight)
-    nn.init.constant_(decoder.beta.bias, 1e3)  # open
-    without = LSTMDecoder(5, 8, 6, 7, 4, type(decoder.attention), scalar_gate=False).double().eval()
-    parameters = decoder.state_dict()
+    nn.init.zeros_(lstm.beta.weight)
+    nn.init.constant_(lstm.beta.bias, 1e3)  # open
+    without = LSTMDecoder(5, 8, 6, 7, 4, type(lstm.attention), scalar_gate=False).double().eval()
+    parameters = lstm.state_dict()
     without.load_state_dict({n: p for n, p in parameters.items() if not n.startswith("beta")})
-    torch.testing.assert_close(without(annotations, TOKENS), decoder(annotations, TOKENS))
+    torch.testing.assert_close(without(annotations, TOKENS), lstm(annotations, TOKENS))
 
 
 def test_without_the_deep_output_the_hidden_state_alone_scores_words(annotations: Tensor) -> None:
@@ -184,32 +182,30 @@ def test_an_ablated_decoder_has_no_parameter_without_a_gradient(
         assert parameter.grad.abs().max() > 1e-12, name
 
 
-def test_a_closed_gate_hides_the_image(decoder: LSTMDecoder, annotations: Tensor) -> None:
-    nn.init.zeros_(decoder.beta.weight)
-    nn.init.constant_(decoder.beta.bias, -1e3)
-    memory, other = decoder.remember(annotations), decoder.remember(-annotations)
-    state = decoder.start(memory, 2)
-    seen, hidden = (decoder.step(TOKENS[:, :, 0], state, place) for place in (memory, other))
+def test_a_closed_gate_hides_the_image(lstm: LSTMDecoder, annotations: Tensor) -> None:
+    nn.init.zeros_(lstm.beta.weight)
+    nn.init.constant_(lstm.beta.bias, -1e3)
+    memory, other = lstm.remember(annotations), lstm.remember(-annotations)
+    state = lstm.start(memory, 2)
+    seen, hidden = (lstm.step(TOKENS[:, :, 0], state, place) for place in (memory, other))
     assert seen.logits.equal(hidden.logits)
     assert not seen.weights.equal(hidden.weights)
 
 
 def test_the_first_state_comes_from_the_mean_annotation(
-    decoder: LSTMDecoder, annotations: Tensor
+    lstm: LSTMDecoder, annotations: Tensor
 ) -> None:
-    state = decoder.start(decoder.remember(annotations), n=2)
+    state = lstm.start(lstm.remember(annotations), n=2)
     mean = sum(annotations[:, region] for region in range(6)) / 6
-    for name, layer in (("hidden", decoder.initial_hidden), ("cell", decoder.initial_cell)):
+    for name, layer in (("hidden", lstm.initial_hidden), ("cell", lstm.initial_cell)):
         for n in range(2):
             torch.testing.assert_close(state[name][:, n], torch.tanh(layer(mean)))
 
 
-def test_the_first_state_leaves_masked_regions_out(
-    decoder: LSTMDecoder, annotations: Tensor
-) -> None:
-    state = decoder.start(decoder.remember(annotations, MASK), n=1)
+def test_the_first_state_leaves_masked_regions_out(lstm: LSTMDecoder, annotations: Tensor) -> None:
+    state = lstm.start(lstm.remember(annotations, MASK), n=1)
     mean = torch.stack([annotations[0, :4].mean(0), annotations[1].mean(0), annotations[2, 0]])
-    torch.testing.assert_close(state["cell"][:, 0], torch.tanh(decoder.initial_cell(mean)))
+    torch.testing.assert_close(state["cell"][:, 0], torch.tanh(lstm.initial_cell(mean)))
 
 
 def test_tied_embeddings_are_one_matrix() -> None:
@@ -232,12 +228,12 @@ def test_annotations_are_projected_with_a_relu_before_all_else(annotations: Tens
     assert remembered.min() == 0
 
 
-def test_gradients_reach_every_parameter(decoder: LSTMDecoder, annotations: Tensor) -> None:
-    decoder(annotations, TOKENS)[0].logsumexp(-1).sum().backward()
+def test_gradients_reach_every_parameter(lstm: LSTMDecoder, annotations: Tensor) -> None:
+    lstm(annotations, TOKENS)[0].logsumexp(-1).sum().backward()
     # The key's bias moves all scores of a dot product alike, which softmax does not notice.
-    silent = {"attention.key.bias"} if isinstance(decoder.attention, DotProductAttention) else set()
-    if isinstance(decoder.attention, ArgmaxHardAttention):  # a choice has no gradient
-        silent = {f"attention.{name}" for name, _ in decoder.attention.named_parameters()}
-    for name, parameter in decoder.named_parameters():
+    silent = {"attention.key.bias"} if isinstance(lstm.attention, DotProductAttention) else set()
+    if isinstance(lstm.attention, ArgmaxHardAttention):  # a choice has no gradient
+        silent = {f"attention.{name}" for name, _ in lstm.attention.named_parameters()}
+    for name, parameter in lstm.named_parameters():
         moved = parameter.grad is not None and bool(parameter.grad.abs().max() > 1e-12)
         assert moved == (name not in silent), name

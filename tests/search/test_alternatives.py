@@ -7,14 +7,14 @@ from torch.nn import functional as F
 from captioning.captioner import Captioner
 from captioning.captioner.ensemble import EnsembleDecoder
 from captioning.data.vocabulary import BOS, EOS, PAD, UNK
-from captioning.models import LSTMDecoder
+from captioning.models import Decoder, LSTMDecoder
 from captioning.search import BeamSearch, Greedy
 from captioning.search.alternatives import find_alternatives
 
 PHOTOS = [Image.linear_gradient("L").convert("RGB"), Image.new("RGB", (30, 50), "red")]
 
 
-def stepped(decoder: LSTMDecoder, annotations: Tensor, tokens: Tensor) -> Tensor:
+def stepped(decoder: Decoder, annotations: Tensor, tokens: Tensor) -> Tensor:
     """Probabilities of every token in each place, (B, N, T, V), one step at a time."""
     memory = decoder.remember(annotations)
     state = decoder.start(memory, tokens.shape[1])
@@ -30,7 +30,7 @@ def stepped(decoder: LSTMDecoder, annotations: Tensor, tokens: Tensor) -> Tensor
 
 @pytest.mark.parametrize("k", [1, 3])
 def test_runners_up_are_the_best_other_words_of_plain_steps(
-    decoder: LSTMDecoder, annotations: Tensor, k: int
+    decoder: Decoder, annotations: Tensor, k: int
 ) -> None:
     decoded = BeamSearch(3, max_length=6)(decoder, decoder.remember(annotations))
     others = find_alternatives(decoder, annotations, decoded.tokens, k)
@@ -42,7 +42,7 @@ def test_runners_up_are_the_best_other_words_of_plain_steps(
     assert torch.equal(others.tokens[real], best.indices[..., :k][real])
 
 
-def test_all_that_can_be_generated_sums_to_one(decoder: LSTMDecoder, annotations: Tensor) -> None:
+def test_all_that_can_be_generated_sums_to_one(decoder: Decoder, annotations: Tensor) -> None:
     decoded = Greedy(max_length=5)(decoder, decoder.remember(annotations))
     others = find_alternatives(decoder, annotations, decoded.tokens, 100)
     real = decoded.tokens != PAD
@@ -52,10 +52,8 @@ def test_all_that_can_be_generated_sums_to_one(decoder: LSTMDecoder, annotations
     assert others.tokens.shape[3] == 4  # of eight tokens, three are never generated, one stands
 
 
-def test_an_ensemble_has_the_runners_up_of_its_mean(
-    decoder: LSTMDecoder, annotations: Tensor
-) -> None:
-    other = LSTMDecoder(5, 8, 6, 7, 4, type(decoder.attention)).double().eval()
+def test_an_ensemble_has_the_runners_up_of_its_mean(decoder: Decoder, annotations: Tensor) -> None:
+    other = LSTMDecoder(5, 8, 6, 7, 4).double().eval()
     both = EnsembleDecoder([decoder, other], [slice(None), slice(None)])
     tokens = torch.tensor([4, 6, EOS, PAD]).expand(3, 1, 4)
     others = find_alternatives(both, annotations, tokens, 2)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from captioning.data.vocabulary import BOS, EOS, PAD, UNK
-from captioning.models import LSTMDecoder
+from captioning.models import Decoder
 from captioning.search import BeamSearch, Decoded, Greedy, Sampling, Search
 
 WORDS = range(4, 8)
@@ -22,15 +22,13 @@ every_search = pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES
 
 
 def searched(
-    search: Search, decoder: LSTMDecoder, annotations: Tensor, mask: Tensor | None = None
+    search: Search, decoder: Decoder, annotations: Tensor, mask: Tensor | None = None
 ) -> Decoded:
     torch.manual_seed(0)
     return search(decoder, decoder.remember(annotations, mask))
 
 
-def forced(
-    decoder: LSTMDecoder, annotations: Tensor, tokens: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
+def forced(decoder: Decoder, annotations: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Log probabilities (B, N, T), weights (B, N, T, L) of captions, and True for real tokens.
 
     By teacher forcing, with the words that are never generated left out of the distribution.
@@ -53,7 +51,7 @@ def every_caption(max_length: int) -> Tensor:
     return torch.tensor([[*ended, *endless]])
 
 
-def favouring(decoder: LSTMDecoder, *tokens: int, by: float = 100.0) -> LSTMDecoder:
+def favouring(decoder: Decoder, *tokens: int, by: float = 100.0) -> Decoder:
     """The decoder with the scores of some tokens raised."""
     decoder.output.bias.data[list(tokens)] += by
     return decoder
@@ -64,7 +62,7 @@ def lengths(decoded: Decoded) -> list[int]:
     return ((decoded.tokens != PAD) & (decoded.tokens != EOS)).sum(dim=2).flatten().tolist()
 
 
-def test_a_beam_of_one_is_greedy(decoder: LSTMDecoder, annotations: Tensor) -> None:
+def test_a_beam_of_one_is_greedy(decoder: Decoder, annotations: Tensor) -> None:
     greedy = searched(Greedy(max_length=12), decoder, annotations)
     beam = searched(BeamSearch(1, max_length=12), decoder, annotations)
     assert beam.tokens.equal(greedy.tokens)
@@ -72,7 +70,7 @@ def test_a_beam_of_one_is_greedy(decoder: LSTMDecoder, annotations: Tensor) -> N
 
 
 def test_greedy_takes_the_most_probable_word_each_time(
-    decoder: LSTMDecoder, annotations: Tensor
+    decoder: Decoder, annotations: Tensor
 ) -> None:
     memory = decoder.remember(annotations)
     state, last, expected = decoder.start(memory, 1), torch.full((3, 1), BOS), []
@@ -93,7 +91,7 @@ def test_greedy_takes_the_most_probable_word_each_time(
 @pytest.mark.parametrize("max_length", [3, 4])
 @pytest.mark.parametrize("length_penalty", [0.0, 0.7, 1.0])
 def test_a_wide_beam_is_brute_force(
-    decoder: LSTMDecoder, annotations: Tensor, length_penalty: float, max_length: int
+    decoder: Decoder, annotations: Tensor, length_penalty: float, max_length: int
 ) -> None:
     captions = every_caption(max_length)
     width = captions.shape[1]
@@ -107,14 +105,14 @@ def test_a_wide_beam_is_brute_force(
 
 
 def test_beams_that_cannot_be_filled_score_minus_infinity(
-    decoder: LSTMDecoder, annotations: Tensor
+    decoder: Decoder, annotations: Tensor
 ) -> None:
     scores = searched(BeamSearch(100, max_length=2), decoder, annotations).scores
     assert (scores > -torch.inf).sum(dim=1).tolist() == [4 + 16] * 3
 
 
 def beam_written_out(
-    decoder: LSTMDecoder, annotations: Tensor, search: BeamSearch
+    decoder: Decoder, annotations: Tensor, search: BeamSearch
 ) -> list[tuple[list[int], float]]:
     """The captions of one image and their scores, by a beam search over plain lists."""
 
@@ -139,7 +137,7 @@ def beam_written_out(
 
 @pytest.mark.parametrize("length_penalty", [0.0, 0.7, 1.0])
 def test_a_narrow_beam_is_a_search_written_out(
-    decoder: LSTMDecoder, annotations: Tensor, length_penalty: float
+    decoder: Decoder, annotations: Tensor, length_penalty: float
 ) -> None:
     search = BeamSearch(3, length_penalty, max_length=5)
     found = searched(search, decoder, annotations)
@@ -164,7 +162,7 @@ def test_a_narrow_beam_is_a_search_written_out(
 )
 @pytest.mark.parametrize("mask", [None, MASK], ids=["all regions", "masked"])
 def test_a_batch_equals_its_images_one_by_one(
-    decoder: LSTMDecoder, annotations: Tensor, search: Search, mask: Tensor | None
+    decoder: Decoder, annotations: Tensor, search: Search, mask: Tensor | None
 ) -> None:
     favouring(decoder, EOS, by=2.0)  # so that captions end at different times
     together = searched(search, decoder, annotations, mask)
@@ -180,7 +178,7 @@ def test_a_batch_equals_its_images_one_by_one(
 
 @every_search
 def test_pad_bos_and_unk_are_never_generated(
-    decoder: LSTMDecoder, annotations: Tensor, search: Search
+    decoder: Decoder, annotations: Tensor, search: Search
 ) -> None:
     decoded = searched(search, favouring(decoder, PAD, BOS, UNK), annotations)
     assert not torch.isin(decoded.tokens, torch.tensor([BOS, UNK])).any()
@@ -190,7 +188,7 @@ def test_pad_bos_and_unk_are_never_generated(
 
 @every_search
 def test_a_caption_that_meets_no_eos_is_returned(
-    decoder: LSTMDecoder, annotations: Tensor, search: Search
+    decoder: Decoder, annotations: Tensor, search: Search
 ) -> None:
     decoded = searched(search, favouring(decoder, EOS, by=-100.0), annotations)
     assert lengths(decoded) == [6] * decoded.scores.numel()
@@ -200,7 +198,7 @@ def test_a_caption_that_meets_no_eos_is_returned(
 @pytest.mark.parametrize("kind", [Greedy, BeamSearch, Sampling])
 @pytest.mark.parametrize("min_length", [0, 1, 4])
 def test_a_caption_does_not_end_before_the_minimum_length(
-    decoder: LSTMDecoder, annotations: Tensor, kind: type[Search], min_length: int
+    decoder: Decoder, annotations: Tensor, kind: type[Search], min_length: int
 ) -> None:
     options: dict[str, Any] = {"min_length": min_length, "max_length": 6}
     search = BeamSearch(1, **options) if kind is BeamSearch else kind(**options)
@@ -211,7 +209,7 @@ def test_a_caption_does_not_end_before_the_minimum_length(
 @pytest.mark.parametrize("kind", [Greedy, BeamSearch, Sampling])
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_no_sequence_of_words_occurs_twice_where_that_is_forbidden(
-    decoder: LSTMDecoder, annotations: Tensor, kind: type[Search], size: int
+    decoder: Decoder, annotations: Tensor, kind: type[Search], size: int
 ) -> None:
     favouring(favouring(decoder, 4, by=10.0), EOS, by=-20.0)
     repeats = []
@@ -226,7 +224,7 @@ def test_no_sequence_of_words_occurs_twice_where_that_is_forbidden(
 
 
 def test_a_caption_ends_where_every_word_is_forbidden(
-    decoder: LSTMDecoder, annotations: Tensor
+    decoder: Decoder, annotations: Tensor
 ) -> None:
     search = Greedy(max_length=9, min_length=9, no_repeat_ngram=1)
     decoded = searched(search, decoder, annotations)
@@ -237,7 +235,7 @@ def test_a_caption_ends_where_every_word_is_forbidden(
 
 @every_search
 def test_scores_are_log_probabilities_under_teacher_forcing(
-    decoder: LSTMDecoder, annotations: Tensor, search: Search
+    decoder: Decoder, annotations: Tensor, search: Search
 ) -> None:
     decoded = searched(search, decoder, annotations)
     log_probs, _, real = forced(decoder, annotations, decoded.tokens)
@@ -248,7 +246,7 @@ def test_scores_are_log_probabilities_under_teacher_forcing(
 
 @every_search
 def test_weights_are_those_of_a_captions_own_path(
-    decoder: LSTMDecoder, annotations: Tensor, search: Search
+    decoder: Decoder, annotations: Tensor, search: Search
 ) -> None:
     decoded = searched(search, decoder, annotations)
     _, weights, real = forced(decoder, annotations, decoded.tokens)
@@ -257,22 +255,18 @@ def test_weights_are_those_of_a_captions_own_path(
 
 @every_search
 def test_the_best_caption_comes_first(
-    decoder: LSTMDecoder, annotations: Tensor, search: Search
+    decoder: Decoder, annotations: Tensor, search: Search
 ) -> None:
     scores = searched(search, decoder, annotations).scores
     assert scores.equal(scores.sort(dim=1, descending=True).values)
 
 
 @every_search
-def test_searching_builds_no_graph(
-    decoder: LSTMDecoder, annotations: Tensor, search: Search
-) -> None:
+def test_searching_builds_no_graph(decoder: Decoder, annotations: Tensor, search: Search) -> None:
     assert not searched(search, decoder, annotations).scores.requires_grad
 
 
-def test_a_beam_that_cannot_be_filled_is_no_caption(
-    decoder: LSTMDecoder, annotations: Tensor
-) -> None:
+def test_a_beam_that_cannot_be_filled_is_no_caption(decoder: Decoder, annotations: Tensor) -> None:
     search = BeamSearch(100, max_length=3)  # of eight tokens four are words
     decoded = search(decoder.eval(), decoder.remember(annotations))
     captions = 4 + 4**2 + 4**3

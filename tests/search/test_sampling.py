@@ -6,19 +6,19 @@ import pytest
 import torch
 from torch import Tensor
 
-from captioning.models import LSTMDecoder
+from captioning.models import Decoder
 from captioning.search import Decoded, Greedy, Sampling, Search
 
 PROBABILITIES = {4: 0.4, 5: 0.3, 6: 0.2, 7: 0.1}
 DRAWN = 8000
 
 
-def searched(search: Search, decoder: LSTMDecoder, annotations: Tensor) -> Decoded:
+def searched(search: Search, decoder: Decoder, annotations: Tensor) -> Decoded:
     torch.manual_seed(0)
     return search(decoder, decoder.remember(annotations))
 
 
-def certain(decoder: LSTMDecoder, probabilities: dict[int, float]) -> LSTMDecoder:
+def certain(decoder: Decoder, probabilities: dict[int, float]) -> Decoder:
     """The decoder, scoring every next word by the same probabilities."""
     decoder.output.weight.data.zero_()
     decoder.output.bias.data.fill_(-torch.inf)
@@ -27,14 +27,14 @@ def certain(decoder: LSTMDecoder, probabilities: dict[int, float]) -> LSTMDecode
     return decoder
 
 
-def test_sampling_the_best_word_only_is_greedy(decoder: LSTMDecoder, annotations: Tensor) -> None:
+def test_sampling_the_best_word_only_is_greedy(decoder: Decoder, annotations: Tensor) -> None:
     greedy = searched(Greedy(max_length=9), decoder, annotations)
     sampled = searched(Sampling(2, top_k=1, max_length=9), decoder, annotations)
     for n in range(2):
         assert sampled.tokens[:, n].equal(greedy.tokens[:, 0])
 
 
-def frequencies(decoder: LSTMDecoder, annotations: Tensor, **options: Any) -> dict[int, float]:
+def frequencies(decoder: Decoder, annotations: Tensor, **options: Any) -> dict[int, float]:
     """How often each word is drawn among many one-word captions."""
     search = Sampling(captions=DRAWN, max_length=1, **options)
     drawn = searched(search, certain(decoder, PROBABILITIES), annotations[:1]).tokens.flatten()
@@ -43,7 +43,7 @@ def frequencies(decoder: LSTMDecoder, annotations: Tensor, **options: Any) -> di
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
 def test_words_are_drawn_by_their_probability(
-    decoder: LSTMDecoder, annotations: Tensor, temperature: float
+    decoder: Decoder, annotations: Tensor, temperature: float
 ) -> None:
     tempered = {token: p ** (1 / temperature) for token, p in PROBABILITIES.items()}
     expected = {token: p / sum(tempered.values()) for token, p in tempered.items()}
@@ -56,20 +56,20 @@ def test_words_are_drawn_by_their_probability(
     [(0.01, {4}), (0.39, {4}), (0.5, {4, 5}), (0.75, {4, 5, 6}), (0.95, {4, 5, 6, 7})],
 )
 def test_top_p_keeps_the_fewest_words_of_that_mass(
-    decoder: LSTMDecoder, annotations: Tensor, top_p: float, nucleus: set[int]
+    decoder: Decoder, annotations: Tensor, top_p: float, nucleus: set[int]
 ) -> None:
     mass = sum(PROBABILITIES[token] for token in nucleus)
     expected = {token: PROBABILITIES[token] / mass for token in nucleus}
     assert frequencies(decoder, annotations, top_p=top_p) == pytest.approx(expected, abs=0.02)
 
 
-def test_top_k_keeps_the_best_words(decoder: LSTMDecoder, annotations: Tensor) -> None:
+def test_top_k_keeps_the_best_words(decoder: Decoder, annotations: Tensor) -> None:
     drawn = frequencies(decoder, annotations, top_k=2)
     assert drawn == pytest.approx({4: 4 / 7, 5: 3 / 7}, abs=0.02)
 
 
 def test_samples_repeat_themselves_by_seed_and_differ_within_one(
-    decoder: LSTMDecoder, annotations: Tensor
+    decoder: Decoder, annotations: Tensor
 ) -> None:
     first, again = (searched(Sampling(5), decoder, annotations) for _ in range(2))
     assert first.tokens.equal(again.tokens)

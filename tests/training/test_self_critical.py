@@ -21,6 +21,7 @@ from captioning.models.decoder import Decoder, Memory, State, Step
 from captioning.search import Decoded
 from captioning.training import SelfCritical
 from captioning.training.self_critical import advantages, self_critical_loss, words
+from tests.conftest import DECODERS, decided
 
 A, B = 4, 5
 """The two words of the vocabulary."""
@@ -48,13 +49,11 @@ class Unconditional(Decoder):
         return Step(self.scores.expand(*tokens.shape, -1), weights, state)
 
 
-@pytest.fixture
-def decoder() -> LSTMDecoder:
-    torch.manual_seed(1)
-    decoder = LSTMDecoder(5, 6, embedding_dim=6, hidden_dim=7, attention_dim=4)
-    for parameter in decoder.parameters():
-        torch.nn.init.normal_(parameter, std=0.7)
-    return decoder.double().eval()
+@pytest.fixture(params=DECODERS)
+def decoder(request: pytest.FixtureRequest) -> Decoder:
+    """A tiny decoder of every kind with random parameters, that knows two words."""
+    torch.manual_seed(0)
+    return decided(DECODERS[request.param](5, 6))
 
 
 def probabilities(decoder: Decoder, annotations: Tensor) -> Tensor:
@@ -93,7 +92,7 @@ def test_the_gradient_of_a_rewarded_sample_by_hand() -> None:
     torch.testing.assert_close(found, torch.tensor([0, 0, end, 0, word, word]))
 
 
-def test_the_expected_gradient_is_that_of_the_expected_reward(decoder: LSTMDecoder) -> None:
+def test_the_expected_gradient_is_that_of_the_expected_reward(decoder: Decoder) -> None:
     annotations = torch.randn(1, 3, 5, dtype=torch.double)
     rewards = torch.tensor([0.3, 2.0, -1.0, 0.0, 0.7, 4.0, 1.0]).double()
     parameters = list(decoder.parameters())
@@ -113,7 +112,7 @@ def test_the_expected_gradient_is_that_of_the_expected_reward(decoder: LSTMDecod
         torch.testing.assert_close(found_, wanted)
 
 
-def test_samples_follow_the_probabilities_that_are_trained(decoder: LSTMDecoder) -> None:
+def test_samples_follow_the_probabilities_that_are_trained(decoder: Decoder) -> None:
     annotations = torch.randn(1, 3, 5, dtype=torch.double)
     torch.manual_seed(0)
     sampling = SelfCritical(samples=5000, max_length=2).sampling

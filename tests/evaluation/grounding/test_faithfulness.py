@@ -75,7 +75,7 @@ def test_occluding_the_one_region_that_matters_removes_its_whole_effect() -> Non
 
 
 def test_the_probability_of_a_phrase_is_that_of_its_words_in_turn(
-    decoder: LSTMDecoder, annotations: Tensor
+    decoder: Decoder, annotations: Tensor
 ) -> None:
     found = occlusion_drops(decoder, annotations, TOKENS, PHRASES, peaked(6), (2, 3), generator())
     logits, _ = decoder(annotations, TOKENS[:, None, :-1])
@@ -86,7 +86,7 @@ def test_the_probability_of_a_phrase_is_that_of_its_words_in_turn(
 
 
 def test_the_fewest_regions_that_hold_half_of_the_attention_are_hidden(
-    decoder: LSTMDecoder, annotations: Tensor
+    decoder: Decoder, annotations: Tensor
 ) -> None:
     weights = torch.tensor([[0.1, 0.3, 0.1, 0.1, 0.3, 0.1]], dtype=torch.double)
     [found] = occlusion_drops(
@@ -102,7 +102,7 @@ def test_the_fewest_regions_that_hold_half_of_the_attention_are_hidden(
 
 
 def test_a_batch_of_phrases_equals_its_phrases_one_by_one(
-    decoder: LSTMDecoder, annotations: Tensor
+    decoder: Decoder, annotations: Tensor
 ) -> None:
     weights, shared = peaked(6), generator()
     together = occlusion_drops(decoder, annotations, TOKENS, PHRASES, weights, (2, 3), generator())
@@ -116,7 +116,7 @@ def test_a_batch_of_phrases_equals_its_phrases_one_by_one(
         assert one == pytest.approx(other)
 
 
-def test_what_follows_a_phrase_does_not_matter(decoder: LSTMDecoder, annotations: Tensor) -> None:
+def test_what_follows_a_phrase_does_not_matter(decoder: Decoder, annotations: Tensor) -> None:
     changed = TOKENS.clone()
     changed[0, 2:] = torch.tensor([7, EOS, PAD, PAD])
     pair = [
@@ -128,15 +128,15 @@ def test_what_follows_a_phrase_does_not_matter(decoder: LSTMDecoder, annotations
     assert pair[0] == pytest.approx(pair[1])
 
 
-def test_at_least_one_region_is_never_hidden(decoder: LSTMDecoder, annotations: Tensor) -> None:
+def test_at_least_one_region_is_never_hidden(lstm: LSTMDecoder, annotations: Tensor) -> None:
     one = annotations[:, :1]
     weights = torch.ones(len(PHRASES), 1, dtype=torch.double)
-    for found in occlusion_drops(decoder, one, TOKENS, PHRASES, weights, (1, 1), generator()):
+    for found in occlusion_drops(lstm, one, TOKENS, PHRASES, weights, (1, 1), generator()):
         assert found[1:] == pytest.approx((0, 0, 0), abs=1e-12)
 
 
 def test_random_regions_are_drawn_several_times_by_the_seed(
-    decoder: LSTMDecoder, annotations: Tensor
+    decoder: Decoder, annotations: Tensor
 ) -> None:
     found = [
         occlusion_drops(decoder, annotations, TOKENS, PHRASES, peaked(6), (2, 3), generator(seed))[

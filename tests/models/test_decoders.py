@@ -1,0 +1,164 @@
+"""The promise, kept by every decoder that there is."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from captioning.captioner.ensemble_decoder import EnsembleDecoder
+from captioning.configurable import build
+from captioning.data.vocabulary import BOS, EOS, PAD
+from captioning.models import Decoder, DotProductAttention, LSTMDecoder, MultiHeadAttention
+from captioning.search import BeamSearch
+
+MASK = torch.tensor([[True] * 4 + [False] * 2, [True] * 6, [True] + [False] * 5])
+TOKENS = torch.tensor([[[BOS, 4, 5, 6], [BOS, 7, 7, EOS]]] * 3)  # (B, N, T) = (3, 2, 4)
+every_mask = pytest.mark.parametrize("mask", [None, MASK], ids=["all regions", "masked"])
+
+
+@every_mask
+def test_forward_equals_steps(decoder: Decoder, annotations: Tensor, mask: Tensor | None) -> None:
+    logits, weights = decoder(annotations, TOKENS, mask)
+    stepped = Decoder.teacher_forcing(decoder, decoder.remember(annotations, mask), TOKENS)
+    assert logits.shape == (3, 2, 4, 8)
+    torch.testing.assert_close(logits, stepped[0], rtol=0, atol=1e-10)
+    torch.testing.assert_close(weights, stepped[1], rtol=0, atol=1e-10)
+
+
+@every_mask
+def test_weights_sum_to_one_over_the_regions_that_may_be_seen(
+    decoder: Decoder, annotations: Tensor, mask: Tensor | None
+) -> None:
+    _, weights = decoder(annotations, TOKENS, mask)
+    torch.testing.assert_close(weights.sum(dim=-1), torch.ones(3, 2, 4, dtype=torch.double))
+    if mask is not None:
+        assert (weights.permute(0, 3, 1, 2)[~mask] == 0).all()
+
+
+def test_regions_behind_the_mask_change_nothing(decoder: Decoder, annotations: Tensor) -> None:
+    other = annotations.where(MASK[:, :, None], 1e3)
+    for first, second in zip(
+        decoder(annotations, TOKENS, MASK), decoder(other, TOKENS, MASK), strict=True
+    ):
+        torch.testing.assert_close(first, second)
+
+
+def test_an_image_without_any_region_is_refused(decoder: Decoder, annotations: Tensor) -> None:
+    with pytest.raises(ValueError, match="at least one region"):
+        decoder(annotations, TOKENS, MASK & torch.tensor([[True], [False], [True]]))
+
+
+def test_many_captions_equal_single_ones(decoder: Decoder, annotations: Tensor) -> None:
+    together, _ = decoder(annotations, TOKENS)
+    for n in range(2):
+        alone, _ = decoder(annotations, TOKENS[:, n : n + 1])
+        torch.testing.assert_close(together[:, n : n + 1], alone)
+
+
+@every_mask
+def test_a_batch_equals_its_images_one_by_one(
+    decoder: Decoder, annotations: Tensor, mask: Tensor | None
+) -> None:
+    together, _ = decoder(annotations, TOKENS, mask)
+    for b in range(3):
+        own = None if mask is None else mask[b : b + 1]
+        alone, _ = decoder(annotations[b : b + 1], TOKENS[b : b + 1], own)
+        torch.testing.assert_close(together[b : b + 1], alone)
+
+
+@every_mask
+def test_memory_keeps_some_of_its_images(
+    decoder: Decoder, annotations: Tensor, mask: Tensor | None
+) -> None:
+    some = torch.tensor([2, 0])
+    kept = decoder.remember(annotations, mask).keep(some)
+    found, _ = decoder.teacher_forcing(kept, TOKENS[some])
+    torch.testing.assert_close(found, decoder(annotations, TOKENS, mask)[0][some])
+
+
+def test_a_word_has_no_influence_on_the_words_before_it(
+    decoder: Decoder, annotations: Tensor
+) -> None:
+    other = TOKENS.clone()
+    other[:, :, 2] = 7
+    first, second = decoder(annotations, TOKENS)[0], decoder(annotations, other)[0]
+    torch.testing.assert_close(first[:, :, :2], second[:, :, :2])
+    assert (first[:, :, 2] - second[:, :, 2]).abs().max() > 1e-6
+
+
+def test_padding_adds_nothing_to_the_loss(decoder: Decoder, annotations: Tensor) -> None:
+    memory = decoder.remember(annotations)
+    padded = torch.nn.functional.pad(TOKENS, (0, 3), value=PAD)
+    expected, _ = decoder.cross_entropy(memory, TOKENS, label_smoothing=0.1)
+    found, _ = decoder.cross_entropy(memory, padded, label_smoothing=0.1)
+    torch.testing.assert_close(found, expected)
+
+
+def test_a_state_can_be_gone_on_with_twice(decoder: Decoder, annotations: Tensor) -> None:
+    memory = decoder.remember(annotations)
+    state = decoder.step(TOKENS[:, :, 0], decoder.start(memory, 2), memory).state
+    first = decoder.step(TOKENS[:, :, 1], state, memory).logits
+    decoder.step(torch.full((3, 2), 6), state, memory)
+    assert decoder.step(TOKENS[:, :, 1], state, memory).logits.equal(first)
+
+
+def test_a_state_has_the_captions_on_its_second_axis(decoder: Decoder, annotations: Tensor) -> None:
+    memory = decoder.remember(annotations)
+    state = decoder.start(memory, 2)
+    for words in TOKENS.unbind(dim=2):
+        assert {part.shape[:2] for part in state.values()} == {(3, 2)}
+        state = decoder.step(words, state, memory).state
+
+
+def test_its_config_builds_the_same_decoder(decoder: Decoder, annotations: Tensor) -> None:
+    again = build(decoder.config).double().eval()
+    again.load_state_dict(decoder.state_dict())
+    assert again(annotations, TOKENS)[0].equal(decoder(annotations, TOKENS)[0])
+
+
+def test_gradients_reach_every_parameter(decoder: Decoder, annotations: Tensor) -> None:
+    decoder(annotations, TOKENS)[0].logsumexp(-1).sum().backward()
+    # A key's bias moves all scores of a dot product alike, which softmax does not notice.
+    of_dot_products = {"self_attention", "cross_attention", "heads"}
+    if isinstance(decoder, LSTMDecoder) and isinstance(decoder.attention, DotProductAttention):
+        of_dot_products.add("attention")
+    for name, parameter in decoder.named_parameters():
+        owner, _, rest = name.rpartition(".key.")
+        silent = rest == "bias" and owner.rpartition(".")[2] in of_dot_products
+        assert parameter.grad is not None, name
+        assert (parameter.grad.abs().max() > 1e-12) == (not silent), name
+
+
+def test_it_is_a_member_of_an_ensemble_with_the_papers_lstm(
+    decoder: Decoder, annotations: Tensor
+) -> None:
+    torch.manual_seed(5)
+    other = LSTMDecoder(5, 8, 6, 7, 4).double().eval()
+    both = EnsembleDecoder([decoder, other], [slice(None)] * 2)
+    found = BeamSearch(4, max_length=5)(both, both.remember(annotations, MASK))
+    alone = BeamSearch(4, max_length=5)(decoder, decoder.remember(annotations, MASK))
+    twice = EnsembleDecoder([decoder, decoder], [slice(None)] * 2)
+    same = BeamSearch(4, max_length=5)(twice, twice.remember(annotations, MASK))
+    assert found.scores.isfinite().all()
+    assert same.tokens.equal(alone.tokens)
+    torch.testing.assert_close(same.scores, alone.scores)
+
+
+def test_one_head_is_the_scaled_dot_product_mixed_by_a_layer(annotations: Tensor) -> None:
+    torch.manual_seed(0)
+    many = MultiHeadAttention(7, 5, 4, heads=1).double()
+    one = DotProductAttention(7, 5, 4).double()
+    heads = many.heads
+    torch.nn.init.zeros_(heads.query.bias)
+    one.load_state_dict(
+        {
+            "query.weight": heads.query.weight,
+            "key.weight": heads.key.weight,
+            "key.bias": heads.key.bias,
+        }
+    )
+    query = torch.randn(3, 2, 7, dtype=torch.double)
+    expected = one(query, one.project(annotations), annotations, MASK)
+    found = many(query, many.project(annotations), annotations, MASK)
+    torch.testing.assert_close(found.weights, expected.weights)
+    mixed = heads.output(heads.value(expected.context))
+    torch.testing.assert_close(found.context, mixed)
