@@ -1,8 +1,18 @@
 """Training: objectives, the Lightning module, and what goes with it."""
 
 from captioning.training.averaging import ExponentialAverage
+from captioning.training.learning_rate import InverseSquareRoot, OneCycle, Schedule
 from captioning.training.objectives import CrossEntropy, Objective
 from captioning.training.sampled_bound import SampledBound
 from captioning.training.self_critical import SelfCritical
 
-__all__ = ["CrossEntropy", "ExponentialAverage", "Objective", "SampledBound", "SelfCritical"]
+__all__ = [
+    "CrossEntropy",
+    "ExponentialAverage",
+    "InverseSquareRoot",
+    "Objective",
+    "OneCycle",
+    "SampledBound",
+    "Schedule",
+    "SelfCritical",
+]

@@ -24,7 +24,7 @@ from captioning.models import Decoder, Encoder
 from captioning.numbers import Checked, LearningRate, Share, WeightDecay
 from captioning.progress_bar import stage
 from captioning.search import Search
-from captioning.training.learning_rate import one_cycle
+from captioning.training.learning_rate import OneCycle, Schedule
 from captioning.training.objectives import CrossEntropy, Objective
 
 
@@ -45,6 +45,7 @@ class CaptioningModule(Checked, pl.LightningModule):
         encoder_learning_rate: highest learning rate of the encoder's trained stages.
         weight_decay: of AdamW.
         warmup: share of the training in which the learning rate rises, before its cosine decay.
+        schedule: how the learning rate changes, in place of `warmup` and the cosine.
 
     Raises:
         InputError: a number is out of its range, or `initial` holds another model.
@@ -63,6 +64,7 @@ class CaptioningModule(Checked, pl.LightningModule):
         encoder_learning_rate: LearningRate = 1e-4,
         weight_decay: WeightDecay = 0.01,
         warmup: Share = 0.1,
+        schedule: Schedule | None = None,
     ) -> None:
         super().__init__()
         encoder.grid(preprocessing.size, preprocessing.size)  # an error where the size is too small
@@ -79,7 +81,7 @@ class CaptioningModule(Checked, pl.LightningModule):
         self.learning_rate = learning_rate
         self.encoder_learning_rate = encoder_learning_rate
         self.weight_decay = weight_decay
-        self.warmup = warmup
+        self.schedule = schedule or OneCycle(warmup)
         self.scores = validation_metrics()
 
     def setup(self, stage: str) -> None:
@@ -147,7 +149,7 @@ class CaptioningModule(Checked, pl.LightningModule):
         ]
 
     def configure_optimizers(self) -> Any:
-        """AdamW, one cycle of the learning rate over the whole training.
+        """AdamW, and a learning rate that follows the schedule step by step.
 
         Raises:
             InputError: the training has no end.
@@ -166,7 +168,7 @@ class CaptioningModule(Checked, pl.LightningModule):
         optimizer = torch.optim.AdamW(parameters, weight_decay=self.weight_decay, fused=fused)
         # Not torch's OneCycleLR: it breaks off where a training resumes with more epochs.
         schedule = torch.optim.lr_scheduler.LambdaLR(
-            optimizer, partial(one_cycle, steps=int(steps), warmup=self.warmup)
+            optimizer, partial(self.schedule, steps=int(steps))
         )
         return {
             "optimizer": optimizer,

@@ -23,6 +23,12 @@ def flickr8k(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def base_of(delta: Path) -> Path:
+    """The configuration that a delta changes: by the first part of its name, or Flickr8k's."""
+    first = delta.with_name(f"{delta.stem.partition('_')[0]}.yaml")
+    return first if first in CONFIGS else delta.with_name("flickr8k.yaml")
+
+
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
 def test_each_configuration_runs(
     config: Path,
@@ -34,8 +40,7 @@ def test_each_configuration_runs(
     monkeypatch.chdir(tmp_path)
     configs = [config]
     if "data" not in yaml.safe_load(config.read_text()):  # a delta
-        own = config.with_name(f"{config.stem.partition('_')[0]}.yaml")  # such as shapes_hard's
-        configs.insert(0, own if own.exists() else config.with_name("flickr8k.yaml"))
+        configs.insert(0, base_of(config))
     whole = yaml.safe_load(configs[0].read_text())
     kind = whole["data"]["reader"]["class_path"].rpartition(".")[2]
     root = {"Coco": shapes_data, "Flickr8k": flickr8k}[kind]
@@ -46,3 +51,25 @@ def test_each_configuration_runs(
     assert train([*given, *smaller, *local, *trial]) is None
     left = {path.name for path in tmp_path.iterdir()}
     assert left == ({"runs"} if whole["data"].get("features") else set())
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.stem)
+def test_a_delta_tells_what_it_is_a_delta_of(config: Path) -> None:
+    text = config.read_text()
+    if "data" not in yaml.safe_load(text):
+        given = f"--config configs/{base_of(config).name} --config configs/{config.name}"
+        assert given in " ".join(text.replace("#", " ").split())
+
+
+def test_the_transformer_for_coco_has_the_sizes_that_its_comment_tells() -> None:
+    text = (CONFIGS[0].parent / "coco_transformer.yaml").read_text()
+    comment = " ".join(line.lstrip("# ") for line in text.splitlines() if line.startswith("#"))
+    model = yaml.safe_load(text)["model"]
+    sizes, objective = model["decoder"]["init_args"], model["objective"]["init_args"]
+    warmup = model["schedule"]["init_args"]["warmup_steps"]
+    assert f"{sizes['layers']} layers over the words and {sizes['region_layers']} over" in comment
+    assert f"width {sizes['width']}, {sizes['heads']} heads, {sizes['inner_width']:,}" in comment
+    assert f"warm-up of {warmup:,} steps" in comment
+    assert f"smoothing of {objective['label_smoothing']}" in comment
+    assert f"({sizes['width']} x {warmup:,}) ^ -0.5" in comment
+    assert model["learning_rate"] == pytest.approx((sizes["width"] * warmup) ** -0.5, rel=0.01)

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from captioning.training.learning_rate import one_cycle
+from captioning.training.learning_rate import InverseSquareRoot, OneCycle, one_cycle
 
 
 @pytest.mark.parametrize("warmup", [0.0, 0.1, 0.5, 1.0])
@@ -19,3 +19,18 @@ def test_the_learning_rate_is_that_of_torchs_one_cycle(warmup: float) -> None:
 
 def test_the_learning_rate_stays_low_beyond_the_last_step() -> None:
     assert one_cycle(30, 20, 0.1) == pytest.approx(one_cycle(19, 20, 0.1))
+
+
+def test_one_cycle_is_a_schedule() -> None:
+    assert [OneCycle(0.3)(step, 20) for step in range(20)] == [
+        one_cycle(step, 20, 0.3) for step in range(20)
+    ]
+
+
+def test_the_inverse_square_root_is_the_papers_formula_over_its_highest_value() -> None:
+    width, warmup = 512, 40
+    paper = [width**-0.5 * min(step**-0.5, step * warmup**-1.5) for step in range(1, 400)]
+    schedule = InverseSquareRoot(warmup)
+    found = [schedule(step, steps=7) for step in range(399)]
+    assert found == pytest.approx([rate / max(paper) for rate in paper])
+    assert max(found) == found[warmup - 1] == 1
