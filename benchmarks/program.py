@@ -25,6 +25,7 @@ from benchmarks.snapshots import found_photos, written_photos
 from benchmarks.start import start_rows
 from benchmarks.tables import tables
 from benchmarks.training import training_rows
+from benchmarks.transformers import transformer_beam_rows, transformer_step_rows
 from captioning.captioner.device import usable_device
 from captioning.cli.options import positive
 from captioning.errors import InputError, UsageError
@@ -34,6 +35,8 @@ ROWS: dict[str, Callable[[Setting], Iterator[Row]]] = {
     "memory": memory_rows,
     "greedy": greedy_rows,
     "beam": beam_rows,
+    "transformer-beam": transformer_beam_rows,
+    "transformer-step": transformer_step_rows,
     "end-to-end": end_to_end_rows,
     "encoding": encoding_rows,
     "reading": reading_rows,

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from captioning.configurable import Configurable
 from captioning.errors import InputError
 from captioning.models.attention_masks import padding_mask
-from captioning.models.multi_head import KeysValues, MultiHead, reported
+from captioning.models.multi_head import KeysValues, MultiHead, head_names, map_of
+from captioning.models.reporting import Reporting
 from captioning.numbers import AnnotationWidth, Heads, ShareBelowOne, Width
 
 Option = bool | int | float | str | None
@@ -64,7 +65,7 @@ def check_every_image_has_a_region(mask: Bool[Tensor, "B L"] | None) -> None:
         raise ValueError("every image needs at least one region that may be attended")
 
 
-class Attention(Configurable, nn.Module):
+class Attention(Reporting, Configurable, nn.Module):
     """Keys once per image, then weights and contexts for any number of queries.
 
     A subclass gives `scores`, or overrides `attend` as a whole; training and search use nothing
@@ -169,8 +170,8 @@ class MultiHeadAttention(Attention):
         dropout: ShareBelowOne = 0.0,
         map_head: Heads | None = None,
     ) -> None:
-        nn.Module.__init__(self)  # key and query are those of the heads
-        self.heads = MultiHead(
+        nn.Module.__init__(self)  # keys and queries are those of `multi_head`
+        self.multi_head = MultiHead(
             query_dim,
             heads,
             key_dim=annotation_dim,
@@ -182,9 +183,28 @@ class MultiHeadAttention(Attention):
             raise InputError(f"map_head: there are {heads}; give a number from 1 to {heads}")
         self.map_head = map_head
 
+    @property
+    def map_names(self) -> tuple[str, ...]:
+        """``mean``, ``head 1``, ``head 2``, ..."""
+        return tuple(head_names(self.multi_head.heads))
+
+    @property
+    def reported_map(self) -> str:
+        """The one whose weights `attend` gives."""
+        return "mean" if self.map_head is None else f"head {self.map_head}"
+
+    def report_map(self, name: str) -> None:
+        """Give the weights of another one from now on.
+
+        Raises:
+            InputError: there is no map of this name.
+        """
+        super().report_map(name)
+        self.map_head = head_names(self.multi_head.heads)[name]
+
     def project(self, annotations: Float[Tensor, "B L D"]) -> Float[Tensor, "B L A2"]:
         """Keys and values, side by side."""
-        return torch.cat(self.heads.project(annotations), dim=2)
+        return torch.cat(self.multi_head.project(annotations), dim=2)
 
     def attend(
         self,
@@ -196,9 +216,9 @@ class MultiHeadAttention(Attention):
         """The mixed contexts of all heads, and the reported weights."""
         check_every_image_has_a_region(mask)
         projected = KeysValues(*keys.chunk(2, dim=2))
-        context, weights = self.heads.attend(query, projected, padding_mask(mask), True)
+        context, weights = self.multi_head.attend(query, projected, padding_mask(mask), True)
         assert weights is not None
-        return Attended(context, reported(weights, self.map_head))
+        return Attended(context, map_of(weights, self.map_head))
 
 
 def with_options(

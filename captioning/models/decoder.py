@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from captioning.configurable import Configurable
 from captioning.models.losses import cross_entropy
+from captioning.models.reporting import Reporting
 from captioning.numbers import AnnotationWidth, VocabularySize
 
 State = dict[str, Tensor]
@@ -73,7 +74,7 @@ class Step:
     state: State
 
 
-class Decoder(Configurable, nn.Module):
+class Decoder(Reporting, Configurable, nn.Module):
     """Writes captions word by word, looking at annotation vectors.
 
     A subclass gives `remember`, `start` and `step`; all else follows from these.

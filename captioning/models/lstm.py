@@ -11,7 +11,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from captioning.data.vocabulary import PAD
-from captioning.models.attention import AdditiveAttention, Attention, Option, with_options
+from captioning.models.attention import (
+    AdditiveAttention,
+    Attention,
+    Option,
+    with_options,
+)
 from captioning.models.decoder import Decoder, Memory, State, Step
 from captioning.models.region_encoder import RegionEncoder
 from captioning.numbers import (
@@ -150,6 +155,24 @@ class LSTMDecoder(Decoder):
         nn.init.zeros_(self.word_gates.bias)
         nn.init.ones_(self.word_gates.bias.detach().chunk(4)[1])  # forget gate: remember at first
         nn.init.zeros_(self.output.bias)
+
+    @property
+    def map_names(self) -> tuple[str, ...]:
+        """Those of the attention."""
+        return self.attention.map_names
+
+    @property
+    def reported_map(self) -> str | None:
+        """What the attention reports."""
+        return self.attention.reported_map
+
+    def report_map(self, name: str) -> None:
+        """Let the attention report another one.
+
+        Raises:
+            InputError: there is no map of this name.
+        """
+        self.attention.report_map(name)
 
     def remember(
         self, annotations: Float[Tensor, "B L D"], mask: Bool[Tensor, "B L"] | None = None

@@ -192,6 +192,11 @@ class MultiHead(nn.Module):
         return self.attend(query, self.project(keys, values), mask, with_weights)
 
 
-def reported(weights: Float[Tensor, "B H *N L"], head: int | None) -> Float[Tensor, "B *N L"]:
+def head_names(heads: int) -> dict[str, int | None]:
+    """What the maps of an attention are called, each with its head; none for the mean of all."""
+    return {"mean": None} | {f"head {head}": head for head in range(1, heads + 1)}
+
+
+def map_of(weights: Float[Tensor, "B H *N L"], head: int | None) -> Float[Tensor, "B *N L"]:
     """The weights of a head, counted from 1; the mean of all if none."""
     return weights.mean(dim=1) if head is None else weights[:, head - 1]

@@ -17,7 +17,7 @@ from captioning.errors import InputError
 from captioning.models.attention import check_every_image_has_a_region
 from captioning.models.attention_masks import causal_mask, padding_mask
 from captioning.models.decoder import Decoder, Memory, State, Step
-from captioning.models.multi_head import KeysValues, reported
+from captioning.models.multi_head import KeysValues, head_names, map_of
 from captioning.models.positions import sinusoids
 from captioning.models.region_encoder import RegionEncoder
 from captioning.models.transformer_layers import DecoderLayer
@@ -126,6 +126,35 @@ class TransformerDecoder(Decoder):
         if tie_embeddings:
             self.output.weight = self.embedding.weight
 
+    @property
+    def _maps(self) -> dict[str, tuple[int, int | None]]:
+        """Layer and head of each map by name."""
+        return {
+            f"layer {layer} {name}": (layer, head)
+            for layer in range(1, len(self.layers) + 1)
+            for name, head in head_names(self.layers[0].cross_attention.heads).items()
+        }
+
+    @property
+    def map_names(self) -> tuple[str, ...]:
+        """The mean and the heads of every layer: ``layer 1 mean``, ``layer 1 head 1``, ..."""
+        return tuple(self._maps)
+
+    @property
+    def reported_map(self) -> str:
+        """The one whose weights a step gives."""
+        chosen = self.map_layer, self.map_head
+        return next(name for name, place in self._maps.items() if place == chosen)
+
+    def report_map(self, name: str) -> None:
+        """Give the weights of another one from now on.
+
+        Raises:
+            InputError: there is no map of this name.
+        """
+        super().report_map(name)
+        self.map_layer, self.map_head = self._maps[name]
+
     def remember(
         self, annotations: Float[Tensor, "B L D"], mask: Bool[Tensor, "B L"] | None = None
     ) -> TransformerMemory:
@@ -150,20 +179,20 @@ class TransformerDecoder(Decoder):
 
     def step(self, tokens: Int[Tensor, "B N"], state: State, memory: Memory) -> Step:
         """Read one word of every caption and score the next."""
-        logits, weights, state = self._read(tokens[:, :, None], state, memory)
-        return Step(logits.squeeze(2), weights.squeeze(2), state)
+        words, weights, state = self._read(tokens[:, :, None], state, memory)
+        return Step(self.output(words).squeeze(2), weights.squeeze(2), state)
 
     def teacher_forcing(
         self, memory: Memory, tokens: Int[Tensor, "B N T"]
     ) -> tuple[Float[Tensor, "B N T V"], Float[Tensor, "B N T L"]]:
         """All words at once: the causal mask hides from each those after it."""
-        logits, weights, _ = self._read(tokens, self.start(memory, tokens.shape[1]), memory)
-        return logits, weights
+        words, weights, _ = self._read(tokens, self.start(memory, tokens.shape[1]), memory)
+        return self.output(words), weights
 
     def _read(
         self, tokens: Int[Tensor, "B N T"], state: State, memory: Memory
-    ) -> tuple[Float[Tensor, "B N T V"], Float[Tensor, "B N T L"], State]:
-        """Logits, weights and state after T more words of every caption."""
+    ) -> tuple[Float[Tensor, "B N T W"], Float[Tensor, "B N T L"], State]:
+        """What the output layer scores, weights, and state after T more words of every caption."""
         assert isinstance(memory, TransformerMemory)
         before, count = state["0.keys"].shape[2], tokens.shape[2]
         words = self._embedded(tokens, before)
@@ -183,9 +212,9 @@ class TransformerDecoder(Decoder):
             )
             after |= {f"{number}.{part}": kept for part, kept in past._asdict().items()}
             if of_heads is not None:
-                weights = reported(of_heads, self.map_head)
+                weights = map_of(of_heads, self.map_head)
         assert weights is not None
-        return self.output(self.norm(words)), weights, after
+        return self.norm(words), weights, after
 
     def _embedded(self, tokens: Int[Tensor, "B N T"], before: int) -> Float[Tensor, "B N T W"]:
         """Word embeddings and positions (Vaswani et al. 2017, sections 3.4 and 3.5)."""

@@ -118,7 +118,7 @@ def test_its_config_builds_the_same_decoder(decoder: Decoder, annotations: Tenso
 def test_gradients_reach_every_parameter(decoder: Decoder, annotations: Tensor) -> None:
     decoder(annotations, TOKENS)[0].logsumexp(-1).sum().backward()
     # A key's bias moves all scores of a dot product alike, which softmax does not notice.
-    of_dot_products = {"self_attention", "cross_attention", "heads"}
+    of_dot_products = {"self_attention", "cross_attention", "multi_head"}
     if isinstance(decoder, LSTMDecoder) and isinstance(decoder.attention, DotProductAttention):
         of_dot_products.add("attention")
     for name, parameter in decoder.named_parameters():
@@ -147,7 +147,7 @@ def test_one_head_is_the_scaled_dot_product_mixed_by_a_layer(annotations: Tensor
     torch.manual_seed(0)
     many = MultiHeadAttention(7, 5, 4, heads=1).double()
     one = DotProductAttention(7, 5, 4).double()
-    heads = many.heads
+    heads = many.multi_head
     torch.nn.init.zeros_(heads.query.bias)
     one.load_state_dict(
         {

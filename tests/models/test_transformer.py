@@ -38,6 +38,41 @@ def test_heads_and_layers_have_maps_of_their_own_and_a_mean(annotations: Tensor)
     assert weights(map_head=2).equal(heads[2][1])
 
 
+def test_a_map_is_chosen_by_its_name(annotations: Tensor) -> None:
+    decoder = made()
+    assert decoder.reported_map == "layer 3 mean"
+    parameters = decoder.state_dict()
+    found = []
+    for head in decoder.map_names:
+        decoder.report_map(head)
+        assert decoder.reported_map == head
+        found.append(decoder(annotations, TOKENS)[1])
+        _, layer, name = head.split(" ", 2)
+        number = None if name == "mean" else int(name.removeprefix("head "))
+        same = made(map_layer=int(layer), map_head=number)
+        same.load_state_dict(parameters)
+        assert found[-1].equal(same(annotations, TOKENS)[1])
+    assert len(found) == 3 * (1 + 2)
+    with pytest.raises(InputError, match="no head 'layer 4 mean'; choose from layer 1 mean, "):
+        decoder.report_map("layer 4 mean")
+
+
+def test_the_lstm_reports_the_heads_of_its_attention(annotations: Tensor) -> None:
+    options: dict[str, Any] = {"attention_options": {"heads": 2, "map_head": 2}}
+    decoder = LSTMDecoder(5, 8, 6, 7, 4, MultiHeadAttention, **options).double().eval()
+    assert decoder.map_names == ("mean", "head 1", "head 2")
+    assert decoder.reported_map == "head 2"
+    found = {}
+    for head in decoder.map_names:
+        decoder.report_map(head)
+        found[head] = decoder(annotations, TOKENS)[1]
+    torch.testing.assert_close(found["mean"], (found["head 1"] + found["head 2"]) / 2)
+    alone = LSTMDecoder(5, 8, 6, 7, 4)
+    assert alone.map_names == ()
+    with pytest.raises(InputError, match="this model has one map of attention alone"):
+        alone.report_map("head 1")
+
+
 def test_which_map_is_reported_changes_no_word(annotations: Tensor) -> None:
     first, second = (made(map_layer=layer)(annotations, TOKENS)[0] for layer in (1, 3))
     torch.testing.assert_close(first, second)
@@ -104,7 +139,7 @@ def test_an_attention_gets_its_options(annotations: Tensor) -> None:
         *(5, 8, 6, 7, 4, MultiHeadAttention), attention_options={"heads": 4, "map_head": 2}
     )
     again = build(decoder.config)
-    assert again.attention.heads.heads == 4
+    assert again.attention.multi_head.heads == 4
     assert again.attention.map_head == 2
 
 
