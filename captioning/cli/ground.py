@@ -42,6 +42,11 @@ def add(commands: Commands) -> None:
         "--out", metavar="DIR", help="where report and pictures go (default: beside the model)"
     )
     parser.add_argument(
+        "--heads",
+        action="store_true",
+        help="score the attention of every head of a model with several, and write heads.json",
+    )
+    parser.add_argument(
         "--references",
         action="store_true",
         help="let the model read all captions that people wrote, rather than write its own: more "
@@ -61,6 +66,7 @@ def run(options: argparse.Namespace) -> int:
     """Print the report, and write it with its pictures."""
     from captioning.data.readers import reader_for
     from captioning.evaluation.grounding import Lexicon, ground_maps, map_table, table
+    from captioning.evaluation.grounding.heads import ground_heads, heads_json, heads_table
     from captioning.evaluation.grounding.measure import categories
     from captioning.evaluation.split import split_captions
     from captioning.files import made_folder, write_json
@@ -81,6 +87,8 @@ def run(options: argparse.Namespace) -> int:
     lexicon = Lexicon.load(options.words) if options.words else Lexicon.of(categories(split))
     records = split[: options.limit]
     captioner, search = model_and_search(options)
+    if options.heads and not captioner.decoder.map_names:
+        raise InputError("this model has one map of attention alone; leave out --heads")
     folder = made_folder(
         options.out or Path(options.model[0]).parent / f"grounding-{options.split}"
     )
@@ -104,6 +112,10 @@ def run(options: argparse.Namespace) -> int:
 
         log_grounding(report, pictures, folder, {"data": options.data, "split": options.split})
     print(map_table(reports) if several else table(report))
+    if options.heads:
+        of_heads = ground_heads(captioner, records, captions, lexicon, **settings)
+        write_json(folder / "heads.json", heads_json(of_heads))
+        print(f"\n{heads_table(of_heads)}")
     print(printable(folder))
     return 0
 

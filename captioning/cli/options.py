@@ -173,6 +173,12 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         help="off: the plain model alone computes, which is slower, with the same results "
         "(default: on, or as CAPTIONING_KERNELS says)",
     )
+    parser.add_argument(
+        "--head",
+        metavar="NAME",
+        help="which map of attention is reported, where a model has several: such as 'head 3' of "
+        "an LSTM, or 'layer 2 head 3' or 'layer 2 mean' of a transformer (default: as trained)",
+    )
 
 
 def add_search(parser: argparse.ArgumentParser) -> None:
@@ -267,6 +273,8 @@ def model_and_search(
     kernels = None if options.kernels is None else options.kernels == "on"
     with stage("loading the model"):
         captioner = load(options.model, device, options.bf16, max_megapixels, kernels)
+    if options.head is not None:
+        captioner.decoder.report_map(options.head)
     torch.manual_seed(options.seed)
     kind = type(captioner.search)
     if options.beam is not None:

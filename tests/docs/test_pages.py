@@ -24,7 +24,10 @@ SHOWN_ONLY = {"index", "serve", "several-processes", "wandb"}
 PHOTOS = ("photo.jpg", "photos/a.jpg", "photos/b.jpg")
 
 SIZES = {
-    "decoder": {"embedding_dim": 8, "hidden_dim": 8, "attention_dim": 8, "projection_dim": 8},
+    "decoder": {
+        **{"embedding_dim": 8, "hidden_dim": 8, "attention_dim": 8, "projection_dim": 8},
+        **{"width": 8, "layers": 2, "heads": 2, "inner_width": 8, "region_layers": 1},
+    },
     "search": {"width": 2, "max_length": 6},
 }
 
@@ -43,7 +46,8 @@ def shrunk(config: dict[str, Any]) -> dict[str, Any]:
         if part in model:
             given = model[part]["init_args"]
             given |= {name: size for name, size in sizes.items() if name in given}
-    model.get("decoder", {}).get("init_args", {})["hidden_dim"] = 8
+    if "LSTM" in model.get("decoder", {}).get("class_path", ""):
+        model["decoder"]["init_args"]["hidden_dim"] = 8
     trainer |= {"max_epochs": 1, "check_val_every_n_epoch": 1, "accelerator": "cpu"}
     return config
 

@@ -1,0 +1,153 @@
+"""A transformer, and an LSTM with several heads, through the commands from training to a page."""
+
+import contextlib
+import io
+import json
+from collections import Counter
+from pathlib import Path
+
+import httpx
+import pytest
+
+from captioning import load
+from captioning.cli import main
+from captioning.data.readers import Coco
+from captioning.data.records import Record
+from tests.serving.test_command import serving
+
+Capture = pytest.CaptureFixture[str]
+
+DECODERS = {
+    "transformer": (
+        "captioning.models.TransformerDecoder",
+        *("width=8", "layers=2", "heads=2", "inner_width=16", "region_layers=1"),
+    ),
+    "heads": (
+        "captioning.models.LSTMDecoder",
+        *("attention=captioning.models.MultiHeadAttention", "attention_options={heads: 2}"),
+        *("region_layers=1", "region_heads=4"),
+    ),
+}
+
+
+@pytest.fixture(scope="module", params=DECODERS)
+def model(
+    request: pytest.FixtureRequest,
+    tiny_config: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """A checkpoint that `captioning train` wrote; not to be changed by a test."""
+    folder = tmp_path_factory.mktemp("run")
+    class_path, *given = DECODERS[request.param]
+    options = [f"--model.decoder.init_args.{argument}" for argument in given]
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(io.StringIO()):
+        patch.setenv("WANDB_MODE", "disabled")
+        train = ["train", "--config", str(tiny_config), "--model.decoder", class_path, *options]
+        assert main([*train, "--trainer.default_root_dir", str(folder)]) == 0
+    return folder / "best.ckpt"
+
+
+@pytest.fixture
+def photos(shapes_records: list[Record]) -> list[str]:
+    return [str(record.image) for record in shapes_records]
+
+
+def told(arguments: list[str], capsys: Capture) -> list[str]:
+    """The lines that a command prints."""
+    capsys.readouterr()
+    assert main([*arguments, "--device", "cpu"]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def test_it_captions_alone_and_together_with_the_papers_lstm(
+    model: Path, checkpoint: Path, photos: list[str], capsys: Capture
+) -> None:
+    for models in ([model], [model, checkpoint]):
+        given = [option for path in models for option in ("--model", str(path))]
+        lines = told(["caption", *photos, "--json", *given], capsys)
+        expected = load([str(path) for path in models]).caption(photos)
+        assert [json.loads(line)["caption"] for line in lines] == [c.text for c in expected]
+
+
+def test_it_is_exported_and_says_the_same(
+    model: Path, photos: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    assert main(["export", "--model", str(model), str(tmp_path / "model.ckpt")]) == 0
+    caption = ["caption", *photos, "--model"]
+    exported = told([*caption, str(tmp_path / "model.ckpt")], capsys)
+    assert exported == told([*caption, str(model)], capsys)
+
+
+def test_it_is_evaluated(model: Path, shapes_data: Path, tmp_path: Path, capsys: Capture) -> None:
+    evaluate = ["evaluate", "--data", str(shapes_data), "--model", str(model)]
+    printed = told([*evaluate, "--out", str(tmp_path)], capsys)
+    assert any(line.startswith("CIDEr") for line in printed)
+    assert json.loads((tmp_path / "grounding.json").read_text())["images"] == 4
+
+
+def test_every_head_is_grounded(
+    model: Path, shapes_data: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    records = Coco(shapes_data).read("train")
+    [(category, _)] = Counter(t.name for r in records for t in r.objects).most_common(1)
+    words = load(model).vocabulary.words  # whatever the tiny model says, it says of this category
+    (tmp_path / "words.json").write_text(json.dumps({"categories": {category: list(words)}}))
+    ground = ["ground", "--model", str(model), "--data", str(shapes_data), "--split", "train"]
+    ground += ["--words", str(tmp_path / "words.json")]
+    printed = told([*ground, "--out", str(tmp_path / "all"), "--heads"], capsys)
+    heads = load(model).decoder.map_names
+    scores = json.loads((tmp_path / "all/heads.json").read_text())
+    assert tuple(scores) == heads
+    assert len(heads) in (3, 6)
+    lines = {head: [line for line in printed if line.startswith(f"{head} ")] for head in heads}
+    assert {len(found) for found in lines.values()} == {1}
+    told([*ground, "--out", str(tmp_path / "one"), "--head", heads[1]], capsys)
+    alone = json.loads((tmp_path / "one/grounding.json").read_text())["all"]
+    assert alone["mass in box"] == scores[heads[1]]["mass in box"]
+    assert alone["mass in box"] != scores[heads[0]]["mass in box"]
+
+
+def test_a_head_that_there_is_not_is_refused(
+    model: Path, checkpoint: Path, photos: list[str], capsys: Capture
+) -> None:
+    caption = ["caption", photos[0], "--device", "cpu", "--model"]
+    assert main([*caption, str(model), "--head", "head 9"]) == 1
+    assert "no head 'head 9'; choose from " in capsys.readouterr().err
+    assert main([*caption, str(checkpoint), "--head", "head 1"]) == 1
+    assert "this model has one map of attention alone" in capsys.readouterr().err
+
+
+def test_a_chosen_head_is_on_the_page_of_a_photo(
+    model: Path, photos: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    pages = []
+    for head in load(model).decoder.map_names[:2]:
+        folder = tmp_path / head
+        caption = ["caption", photos[0], "--model", str(model), "--head", head]
+        said = told([*caption, "--html", str(folder), "--overlay", str(folder)], capsys)
+        pages.append([path.read_bytes() for path in sorted(folder.iterdir())])
+        assert len(pages[-1]) == 2
+    assert all(first != second for first, second in zip(*pages, strict=True))
+    assert said
+
+
+def test_it_serves(model: Path, shapes_data: Path, tmp_path: Path) -> None:
+    photo = Coco(shapes_data).read("val")[0].image.read_bytes()
+    with serving(model, tmp_path / "stderr") as server:
+        answer = httpx.post(f"{server.address}/caption", files={"photo": photo}, timeout=60)
+    assert answer.json()["captions"][0]["words"]
+
+
+def test_self_critical_training_goes_on_from_it(
+    model: Path, tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    decoder = load(model).decoder
+    kind = f"captioning.models.{type(decoder).__name__}"
+    [given] = [arguments for arguments in DECODERS.values() if arguments[0] == kind]
+    options = [f"--model.decoder.init_args.{argument}" for argument in given[1:]]
+    train = ["train", "--config", str(tiny_config), "--model.decoder", kind, *options]
+    train += ["--model.objective", "captioning.training.SelfCritical"]
+    train += ["--model.initial", str(model), "--trainer.max_epochs", "1"]
+    assert main([*train, "--trainer.default_root_dir", str(tmp_path)]) == 0
+    assert load(tmp_path / "best.ckpt").decoder.config == decoder.config
