@@ -89,7 +89,12 @@ def _of_words(
         if not log_probs.requires_grad:
             raise InputError("this decoder gives no gradient; choose attention or occlusion")
         # No word of an image depends on another image, so the sum's gradient is each one's own.
-        for of_word in log_probs.unbind(dim=1):
+        for of_word, is_read in zip(
+            log_probs.unbind(dim=1), reading.is_word.any(dim=0), strict=True
+        ):
+            if not is_read:
+                found.append(torch.zeros_like(vectors[..., 0]))
+                continue
             [gradient] = torch.autograd.grad(
                 of_word.sum(), leaf, retain_graph=True, materialize_grads=True
             )

@@ -41,6 +41,11 @@ class Reading:
         """Rows and columns of the attention's regions."""
         return self.encoder.grid(self.images.shape[2], self.images.shape[3])
 
+    @property
+    def is_word(self) -> Bool[Tensor, "C T"]:
+        """Where a caption, of the C = B N, has a word or its end rather than PAD."""
+        return (self.tokens[..., 1:] != PAD).flatten(0, 1)
+
     def need_one_grid(self) -> None:
         """Make sure that the annotation vectors are the cells of the attention's grid.
 
