@@ -26,7 +26,8 @@ from captioning.evaluation.grounding.looks import (
 from captioning.metrics.bootstrap import LEVEL
 
 HEADER = ("pointing", "off middle", "mass", "times", "box", *CURVES, "fall", "ms/word")
-SIZES = tuple(max(len(title), 5) for title in HEADER)
+SIZES = tuple(max(len(title), 6) for title in HEADER)
+DIGITS = (3, 3, 3, 3, 3, *(4 for _ in CURVES), 4, 1)
 GAIN = "pointing minus Gaussian's"
 
 
@@ -80,8 +81,8 @@ def _numbers(report: GroundingReport, source: str) -> str:
         math.nan if cost is None else cost,
     )
     return " ".join(
-        f"{'-' if math.isnan(value) else f'{value:.3f}':>{size}}"
-        for value, size in zip(values, SIZES, strict=True)
+        f"{'-' if math.isnan(value) else f'{value:.{digits}f}':>{size}}"
+        for value, size, digits in zip(values, SIZES, DIGITS, strict=True)
     )
 
 
