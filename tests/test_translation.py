@@ -1,0 +1,74 @@
+"""The notebook that translates dates: in a few steps, and as a reader runs it."""
+
+import re
+
+import pytest
+from nbformat import NotebookNode
+
+from tests.notebooks import code, committed, complaints, executed, printed, shown
+
+NOTEBOOK = "translation.ipynb"
+KINDS = ["additive", "dot product"]
+
+
+@pytest.fixture(scope="module")
+def short(tmp_path_factory: pytest.TempPathFactory) -> NotebookNode:
+    """The notebook after a training of a few steps."""
+    values = {"STEPS": 40, "PAIRS": 500, "HELD_OUT": 50}
+    return executed(NOTEBOOK, values, tmp_path_factory.mktemp("jupyter"))
+
+
+def cell(notebook: NotebookNode, name: str) -> NotebookNode:
+    [found] = [cell for cell in code(notebook) if cell.get("id") == name]
+    return found
+
+
+def table(notebook: NotebookNode) -> dict[str, list[float]]:
+    """What is told of each kind of attention, in per cent: exact, on its word, by part."""
+    lines = printed(cell(notebook, "answers")).splitlines()[1:]
+    return {
+        line[:12].strip(): [float(number) for number in re.findall(r"([\d.]+)%", line)]
+        for line in lines
+    }
+
+
+def test_the_notebook_is_committed_without_outputs() -> None:
+    for each in code(committed(NOTEBOOK)):
+        assert each.outputs == []
+        assert each.execution_count is None
+
+
+def test_every_cell_runs_once_and_complains_of_nothing(short: NotebookNode) -> None:
+    assert [each.execution_count for each in code(short)] == [*range(1, len(code(short)) + 1)]
+    assert not complaints(short)
+
+
+def test_every_figure_is_shown(short: NotebookNode) -> None:
+    for each in code(short):
+        assert len(shown(each, "image/png")) == each.source.count("plt.subplots("), each.id
+
+
+def test_every_kind_of_attention_learns(short: NotebookNode) -> None:
+    losses = re.findall(r"^(.{12}) .* loss ([\d.]+)$", printed(cell(short, "training")), re.M)
+    assert [name.strip() for name, _ in losses] == KINDS
+    assert all(float(loss) < 2 for _, loss in losses)  # of 2.4 for a guess among eleven
+    assert list(table(short)) == KINDS
+
+
+def test_another_last_word_changes_one_forward_state_and_all_backward_ones(
+    short: NotebookNode,
+) -> None:
+    lines = re.findall(r"forward +([\d.]+) +backward +([\d.]+)", printed(cell(short, "encoder")))
+    forward, backward = zip(*[map(float, line) for line in lines], strict=True)
+    assert max(forward[:-1]) == 0 < forward[-1]
+    assert min(backward) > 0
+
+
+@pytest.mark.slow
+def test_dates_are_translated_and_the_attention_looks_at_the_true_words(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    notebook = executed(NOTEBOOK, {}, tmp_path_factory.mktemp("jupyter"))
+    found = table(notebook)
+    assert min(exact for exact, *_ in found.values()) >= 99
+    assert found["additive"][1] >= 75
