@@ -8,7 +8,7 @@ from nbformat import NotebookNode
 from tests.notebooks import code, committed, complaints, executed, printed, shown
 
 NOTEBOOK = "translation.ipynb"
-KINDS = ["additive", "dot product"]
+KINDS = ["additive", "dot product", "multi-head", "transformer"]
 
 
 @pytest.fixture(scope="module")
