@@ -167,7 +167,7 @@ def test_missing_java_is_an_error_of_one_line(
     files: list[str], capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    assert "METEOR needs Java" in refusal([*files, "--meteor"], capsys)
+    assert "METEOR-Java needs Java" in refusal([*files, "--meteor-java"], capsys)
 
 
 def test_more_captions_of_an_image_than_can_be_scored_are_one_line(

@@ -20,7 +20,7 @@ def add_metrics(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="a further metric, by its name in captioning.metrics.registry",
     )
-    for name, needs in (("METEOR", "Java"), ("SPICE", "Java 8 to 14")):
+    for name, needs in (("METEOR", "pycocoevalcap"), ("SPICE", "Java 8 to 14")):
         metrics.add_argument(
             f"--{name.lower()}",
             dest="metrics",
@@ -28,6 +28,13 @@ def add_metrics(parser: argparse.ArgumentParser) -> None:
             const=name,
             help=f"{name} too, which needs {needs}",
         )
+    metrics.add_argument(
+        "--meteor-java",
+        dest="metrics",
+        action="append_const",
+        const="METEOR-Java",
+        help="METEOR by its authors' program too, to compare with; needs Java",
+    )
     metrics.add_argument(
         "--frequencies",
         metavar="FILE",

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from captioning.errors import UsageError
 from captioning.metrics.bleu import bleu_scores
 from captioning.metrics.cider import cider_scores
-from captioning.metrics.meteor import Meteor
+from captioning.metrics.meteor.scorer import Meteor
+from captioning.metrics.meteor_java import MeteorJava
 from captioning.metrics.rouge import rouge_scores
 from captioning.metrics.scores import Scorer
 from captioning.metrics.spice import Spice
@@ -36,7 +37,8 @@ METRICS: list[Metric] = [
     Metric("BLEU", lambda: bleu_scores),
     Metric("ROUGE-L", lambda: OfTokens(rouge_scores)),
     Metric("CIDEr", lambda: cider_scores),
-    Metric("METEOR", Meteor, needs="Java"),
+    Metric("METEOR", Meteor, needs="pycocoevalcap"),
+    Metric("METEOR-Java", MeteorJava, needs="Java"),
     Metric("SPICE", Spice, needs="Java 8 to 14"),
 ]
 

@@ -12,7 +12,7 @@ from pycocoevalcap.meteor import meteor as coco
 
 from captioning.errors import InputError
 from captioning.metrics.java import java
-from captioning.metrics.meteor import Meteor, MeteorScores
+from captioning.metrics.meteor_java import JavaScores, MeteorJava
 from captioning.metrics.spice import CORENLP, Spice
 
 CANDIDATES = [
@@ -44,21 +44,21 @@ def needs_java() -> None:
 
 
 @pytest.fixture(scope="module")
-def meteor(needs_java: None) -> Meteor:
+def meteor(needs_java: None) -> MeteorJava:
     """The program, started on a machine whose numbers have decimal commas."""
-    meteor = Meteor()
+    meteor = MeteorJava()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAVA_TOOL_OPTIONS", "-Duser.language=de -Duser.country=DE")
-        assert meteor([["a"]], [[["a"]]]).corpus["METEOR"] > 0
+        assert meteor([["a"]], [[["a"]]]).corpus["METEOR-Java"] > 0
     return meteor
 
 
 @pytest.fixture(scope="module")
-def scores(meteor: Meteor) -> MeteorScores:
+def scores(meteor: MeteorJava) -> JavaScores:
     return meteor(words(CANDIDATES), [words(written) for written in REFERENCES])
 
 
-def test_meteor_is_that_of_the_coco_evaluation(scores: MeteorScores) -> None:
+def test_meteor_is_that_of_the_coco_evaluation(scores: JavaScores) -> None:
     program = coco.Meteor()
     try:
         with program.meteor_p:
@@ -68,48 +68,55 @@ def test_meteor_is_that_of_the_coco_evaluation(scores: MeteorScores) -> None:
             )
     finally:
         program.lock = threading.Lock()  # where it failed, its end would wait for this forever
-    assert scores.corpus["METEOR"] == pytest.approx(theirs, rel=1e-12)
-    np.testing.assert_allclose(scores.images["METEOR"], of_images, rtol=1e-12)
+    assert scores.corpus["METEOR-Java"] == pytest.approx(theirs, rel=1e-12)
+    np.testing.assert_allclose(scores.images["METEOR-Java"], of_images, rtol=1e-12)
     assert 0 < theirs < 1
 
 
 def test_the_meteor_of_resampled_corpora_is_that_of_their_captions(
-    meteor: Meteor, scores: MeteorScores
+    meteor: MeteorJava, scores: JavaScores
 ) -> None:
     counts = np.array([[1, 1, 1, 1, 1], [0, 3, 0, 0, 0], [2, 0, 0, 1, 0]])
     written = [words(REFERENCES[number]) for number in (0, 0, 3)]
     drawn = meteor(words([CANDIDATES[number] for number in (0, 0, 3)]), written)
-    assert scores.resampled(counts)["METEOR"] == pytest.approx(
-        [scores.corpus["METEOR"], scores.images["METEOR"][1], drawn.corpus["METEOR"]], rel=1e-12
+    assert scores.resampled(counts)["METEOR-Java"] == pytest.approx(
+        [
+            scores.corpus["METEOR-Java"],
+            scores.images["METEOR-Java"][1],
+            drawn.corpus["METEOR-Java"],
+        ],
+        rel=1e-12,
     )
 
 
 def test_nothing_in_a_caption_is_taken_for_an_end_of_it(
-    meteor: Meteor, scores: MeteorScores
+    meteor: MeteorJava, scores: JavaScores
 ) -> None:
     candidate = ["a", "dog", "is|||", "running\n", "|||", "in", "the", "grass\r\nSCORE"]
     reference = [[*text.split(), "|||"] for text in REFERENCES[0]]
-    [found] = meteor([[*candidate[:-1], "grass\r"]], [reference]).images["METEOR"]
-    assert found == pytest.approx(scores.images["METEOR"][0])
-    assert meteor([candidate], [reference]).corpus["METEOR"] < found
+    [found] = meteor([[*candidate[:-1], "grass\r"]], [reference]).images["METEOR-Java"]
+    assert found == pytest.approx(scores.images["METEOR-Java"][0])
+    assert meteor([candidate], [reference]).corpus["METEOR-Java"] < found
 
 
-def test_the_unknown_word_is_one_word_that_meteor_matches_with_nothing(meteor: Meteor) -> None:
+def test_the_unknown_word_is_one_word_that_meteor_matches_with_nothing(meteor: MeteorJava) -> None:
     reference = [[["a", "<unk>", "dog"]]] * 2
     known, unknown = meteor([["a", "cow", "dog"], ["a", "<unk>", "dog"]], reference).images[
-        "METEOR"
+        "METEOR-Java"
     ]
     assert known == unknown
 
 
 def test_a_java_that_fails_is_one_line(needs_java: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Xnonsense")
-    with pytest.raises(InputError, match=r"^METEOR's Java program failed .*; leave METEOR out$"):
-        Meteor()([["a"]], [[["a"]]])
+    with pytest.raises(
+        InputError, match=r"^METEOR-Java's Java program failed .*; leave METEOR-Java out$"
+    ):
+        MeteorJava()([["a"]], [[["a"]]])
 
 
 def test_the_program_ends_with_its_object(needs_java: None) -> None:
-    meteor = Meteor()
+    meteor = MeteorJava()
     process = meteor._process
     assert process.poll() is None
     del meteor
@@ -120,7 +127,7 @@ def test_the_program_ends_with_its_object(needs_java: None) -> None:
 @pytest.mark.parametrize(
     ("variables", "expected"),
     [
-        ({"PATH": ""}, "METEOR needs Java, and there is no `java` on the PATH; install"),
+        ({"PATH": ""}, "METEOR-Java needs Java, and there is no `java` on the PATH; install"),
         ({"JAVA_HOME": "/nowhere"}, r"there is no `java` in JAVA_HOME \(/nowhere\); install"),
     ],
 )
@@ -131,13 +138,15 @@ def test_missing_java_is_named(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(InputError, match=expected):
-        Meteor()
+        MeteorJava()
 
 
 def test_a_missing_program_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("captioning.metrics.java.find_spec", lambda name: None)
-    with pytest.raises(InputError, match="METEOR needs pycocoevalcap, which brings its program"):
-        Meteor()
+    with pytest.raises(
+        InputError, match="METEOR-Java needs pycocoevalcap, which brings its program"
+    ):
+        MeteorJava()
 
 
 JAVA = """#!{python}

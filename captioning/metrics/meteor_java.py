@@ -1,4 +1,4 @@
-"""METEOR 1.5, by its authors' own program.
+"""METEOR 1.5, by its authors' own program in Java, to compare with.
 
 Denkowski and Lavie, "Meteor Universal: Language Specific Translation Evaluation for Any Target
 Language", WMT 2014, https://aclanthology.org/W14-3348.
@@ -7,26 +7,22 @@ Language", WMT 2014, https://aclanthology.org/W14-3348.
 import subprocess
 import tempfile
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from captioning.data.vocabulary import SPECIAL, UNK
 from captioning.errors import InputError
 from captioning.metrics.java import SETTINGS, java, last_line, program
+from captioning.metrics.meteor.normalization import BAR, generated_text, text_of_words
 from captioning.metrics.scores import Scores
 
-NAME = "METEOR"
-BAR = "|||"  # what separates the parts of a line to the program
-
-# In place of <unk>, which the program would take apart: one word that no reference has.
-UNKNOWN = "unknownword"
+NAME = "METEOR-Java"
 
 
-class Meteor:
+class MeteorJava:
     """Scores captions by METEOR, as the COCO evaluation calls it.
 
     The program starts with the first captions, in some seconds, and ends with this object.
@@ -58,7 +54,7 @@ class Meteor:
 
     def __call__(
         self, candidates: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
-    ) -> "MeteorScores":
+    ) -> "JavaScores":
         """METEOR of captions.
 
         Args:
@@ -69,12 +65,14 @@ class Meteor:
             InputError: the program fails.
         """
         lines = [
-            self._reply(f" {BAR} ".join(["SCORE", *map(_text, written), _generated(candidate)]))
+            self._reply(
+                f" {BAR} ".join(["SCORE", *map(text_of_words, written), generated_text(candidate)])
+            )
             for candidate, written in zip(candidates, references, strict=True)
         ]
         statistics = np.array([[float(number) for number in line.split()] for line in lines])
         images, corpus = self.scores(statistics)
-        return MeteorScores({NAME: corpus}, {NAME: images}, statistics, self)
+        return JavaScores({NAME: corpus}, {NAME: images}, statistics, self)
 
     def scores(self, statistics: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
         """The scores of rows of statistics, and that of their sum.
@@ -112,7 +110,7 @@ class Meteor:
 
 
 @dataclass(frozen=True)
-class MeteorScores(Scores):
+class JavaScores(Scores):
     """METEOR of captions, whose score of a corpus is no mean over images.
 
     Attributes:
@@ -121,7 +119,7 @@ class MeteorScores(Scores):
     """
 
     statistics: NDArray[np.float64]
-    meteor: Meteor
+    meteor: MeteorJava
 
     def resampled(self, counts: NDArray[np.integer]) -> dict[str, NDArray[np.float64]]:
         """METEOR from the summed statistics of corpora that are drawn from the images.
@@ -134,15 +132,6 @@ class MeteorScores(Scores):
         """
         scores, _ = self.meteor.scores(counts @ self.statistics)
         return {NAME: scores}
-
-
-def _text(words: Iterable[str]) -> str:
-    """The words as a part of a line: none may end the part, or the line."""
-    return " ".join(" ".join(words).replace(BAR, " ").split())
-
-
-def _generated(words: Iterable[str]) -> str:
-    return _text(UNKNOWN if word == SPECIAL[UNK] else word for word in words)
 
 
 def _end(process: "subprocess.Popen[str]") -> None:

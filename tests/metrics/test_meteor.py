@@ -1,0 +1,153 @@
+"""METEOR against its authors' program: measured values, and the program itself where it runs."""
+
+import gzip
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from captioning.errors import InputError
+from captioning.metrics.meteor.normalization import normalized
+from captioning.metrics.meteor.paraphrases import LONGEST, Paraphrases, cached
+from captioning.metrics.meteor.scorer import Meteor, MeteorScores
+from captioning.metrics.meteor.word_forms import stem
+from captioning.metrics.meteor_java import MeteorJava
+
+# Caption, references, and what `java -jar meteor-1.5.jar - - -stdio -l en -norm` gives.
+MEASURED: list[tuple[str, list[str], float]] = json.loads(
+    (Path(__file__).parent / "meteor.json").read_text(encoding="utf-8")
+)
+
+
+@pytest.fixture(scope="module")
+def meteor() -> Meteor:
+    pytest.importorskip("pycocoevalcap")
+    return Meteor()
+
+
+def words(captions: list[str]) -> list[list[str]]:
+    return [caption.split() for caption in captions]
+
+
+@pytest.fixture(scope="module")
+def scores(meteor: Meteor) -> MeteorScores:
+    references = [words(written) for _, written, _ in MEASURED]
+    return meteor(words([caption for caption, _, _ in MEASURED]), references)
+
+
+def test_scores_are_those_that_its_program_gave(scores: MeteorScores) -> None:
+    measured = [score for _, _, score in MEASURED]
+    np.testing.assert_allclose(scores.images["METEOR"], measured, rtol=0, atol=1e-9)
+
+
+def test_scores_and_the_corpus_are_those_of_its_program(scores: MeteorScores) -> None:
+    if shutil.which("java") is None:
+        pytest.skip("there is no Java")
+    captions = words([caption for caption, _, _ in MEASURED])
+    program = MeteorJava()(captions, [words(written) for _, written, _ in MEASURED])
+    np.testing.assert_allclose(
+        scores.images["METEOR"], program.images["METEOR-Java"], rtol=0, atol=1e-9
+    )
+    assert scores.corpus["METEOR"] == pytest.approx(program.corpus["METEOR-Java"], abs=1e-8)
+
+
+def test_resampled_corpora_are_scored_from_summed_counts(meteor: Meteor) -> None:
+    candidates = [["a", "dog", "runs"], ["two", "cats"], ["a", "man"]]
+    references = [[["a", "dog", "ran"]], [["two", "cats", "sleep"]], [["a", "woman"]]]
+    scores = meteor(candidates, references)
+    drawn = meteor([candidates[0]] * 2 + [candidates[2]], [references[0]] * 2 + [references[2]])
+    found = scores.resampled(np.array([[1, 1, 1], [2, 0, 1]]))["METEOR"]
+    assert found == pytest.approx([scores.corpus["METEOR"], drawn.corpus["METEOR"]], rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a t-shirt", "a t shirt"),
+        ("n't 's", "n 't ' s"),
+        ("u.s. 1,000 c++", "us 1,000 c + +"),
+        ("mr. a no. 5 ...", "mr. a no . 5 ..."),
+        ("a--b -a - “x” 日本", 'a b -a - " x " 日 本'),
+    ],
+)
+def test_words_are_cut_as_its_program_cuts_them(text: str, expected: str) -> None:
+    assert " ".join(normalized(text)) == expected
+
+
+def test_the_unknown_word_matches_nothing(meteor: Meteor) -> None:
+    scores = meteor([["<unk>"], ["a", "<unk>"]], [[["<unk>"]], [["a", "unk"]]])
+    assert scores.images["METEOR"][0] == 0
+    assert scores.statistics[1, 21] == 1
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [("runs", "run"), ("realization", "realiz"), ("rotationally", "rotat"), ("hoping", "hope")],
+)
+def test_stems_are_those_of_the_snowball_rules(word: str, expected: str) -> None:
+    assert stem(word) == expected
+
+
+def table() -> Paraphrases:
+    """That of `a b` with `c`, and `a` with `b c`."""
+    rows = np.zeros((4, LONGEST), dtype=np.int64)
+    rows[0, :2], rows[1, 0], rows[2, 0], rows[3, :2] = (1, 2), 3, 1, (2, 3)
+    return Paraphrases.of(["a", "b", "c"], rows, np.array([[0, 1], [2, 3]], dtype=np.int32))
+
+
+def test_phrases_are_found_at_every_place_but_not_across_sentences() -> None:
+    found = table().occurrences([["x", "a", "b"], ["a"], ["b", "c", "a", "b"]])
+    assert [[phrase[:2] for phrase in each] for each in found] == [
+        [(1, 1), (2, 1), (1, 2)],
+        [(0, 1)],
+        [(0, 1), (1, 1), (2, 1), (3, 1), (0, 2), (2, 2)],
+    ]
+
+
+def test_a_phrase_has_the_paraphrases_of_the_table() -> None:
+    [[(_, _, a), (_, _, _), (_, _, ab)], [(_, _, c)]] = table().occurrences([["a", "b"], ["c"]])
+    assert table().of_phrase(ab) == {c}
+    assert len(table().of_phrase(a)) == 1
+    assert table().of_phrase(c) == frozenset()
+
+
+def test_the_table_is_kept_and_a_damaged_copy_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    source = tmp_path / "paraphrase-en.gz"
+    with gzip.open(source, "wt") as file:
+        file.write("0.5\na b\nc\n0.25\na\nb c\n")
+    first = Paraphrases.load(source)
+    copy = cached(source)
+    assert copy.parent == tmp_path / "cache/captioning"
+    whole = copy.read_bytes()
+    copy.write_bytes(whole[:100])
+    second = Paraphrases.load(source)
+    for name, values in vars(first).items():
+        np.testing.assert_array_equal(values, getattr(second, name))
+        np.testing.assert_array_equal(values, getattr(Paraphrases.load(source), name))
+    assert len(list(copy.parent.iterdir())) == 1
+
+
+def test_a_damaged_table_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "paraphrase-en.gz").write_bytes(b"not compressed")
+    with pytest.raises(InputError, match=r"paraphrase-en\.gz: damaged; install pycocoevalcap"):
+        Paraphrases.load(tmp_path / "paraphrase-en.gz")
+
+
+def test_without_its_files_one_line_says_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("captioning.metrics.java.find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"METEOR needs pycocoevalcap.*`pip install pycocoeval"):
+        Meteor()
+
+
+def test_nltk_is_not_imported_before_a_stem_is_needed() -> None:
+    script = "import sys, captioning.metrics.meteor.scorer; print('nltk' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "False"
