@@ -121,8 +121,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _as_json(reports: "Mapping[str, GroundingReport]") -> dict[str, object]:
-    """The scores of several maps, without each mention's."""
+    """The scores and costs of several maps, without each mention's scores."""
     return {
-        name: {key: value for key, value in report.as_json().items() if key != "mentions"}
+        name: {"milliseconds": report.milliseconds}
+        | {key: value for key, value in report.as_json().items() if key != "mentions"}
         for name, report in reports.items()
     }

@@ -146,12 +146,14 @@ class GroundingReport:
         return _one_per_image(sorted(self.looks, key=lambda look: look.gain))
 
     def as_json(self) -> dict[str, Any]:
-        """The whole report as plain values, including every look; undefined values are left out."""
+        """The whole report as plain values, including every look; undefined values are left out.
+
+        Times are too: the same model's report is the same file.
+        """
         return {
             "images": len(self.named),
             "captions": "references" if self.references else "generated",
             "map": self.map_name,
-            "milliseconds": self.milliseconds,
             "interval": LEVEL,
             "settings": {
                 "Gaussian's sigma": SIGMA,

@@ -60,10 +60,10 @@ def test_curves_equal_reading_with_what_is_left(decoder: LSTMDecoder, annotation
         assert getattr(found, name) == pytest.approx(expected)
 
 
-def test_an_image_of_one_region_keeps_it(decoder: LSTMDecoder, annotations: Tensor) -> None:
+def test_an_image_of_one_region_keeps_it(lstm: LSTMDecoder, annotations: Tensor) -> None:
     one = annotations[:, :1]
     maps = torch.ones(len(PHRASES), 1, 1, dtype=torch.double)
     mask = torch.ones(len(PHRASES), 1, dtype=torch.bool)
-    whole = probabilities(decoder, one, TOKENS, PHRASES, mask).tolist()
-    for [found], probability in zip(areas(decoder, one, TOKENS, PHRASES, maps), whole, strict=True):
+    whole = probabilities(lstm, one, TOKENS, PHRASES, mask).tolist()
+    for [found], probability in zip(areas(lstm, one, TOKENS, PHRASES, maps), whole, strict=True):
         assert found == pytest.approx((probability, probability))
