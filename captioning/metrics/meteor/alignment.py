@@ -1,16 +1,18 @@
 """The alignment of a caption with a reference: which of the possible matches count.
 
 Denkowski and Lavie 2014, section 2: each word is in one match at most, and of all such alignments
-one is wanted that covers most words, in the fewest chunks. Chunks are runs of matches that are
-adjacent, and in the same order, on both sides. What follows the program instead of the paper:
+one is wanted that covers most words, in the fewest chunks, with the smallest distance. Chunks are
+runs of matches that are adjacent, and in the same order, on both sides. A beam search over the
+words of the reference finds it. What follows the program instead of the paper:
 
 - Matches that share no word with any other, of one word with one, are always in the alignment.
 - The others count by `COVERED` times their words, rounded down on each side, so that a stem, a
   synonym or a paraphrase of one word for one is worth nothing beside a chunk more.
-- Of alignments equal in both, one of most matches counts, and of these the first that is found.
-
-The program breaks some of these ties by a rule that has not been found out, so that 2 % of real
-captions differ (docs/how-to/evaluate.md).
+- The distance, between the positions at which a match starts on either side, is that of the matches
+  an alignment passed over, not of those it has: of several matches at one word, each adds the
+  distance of those before it, and passing over the word adds that of all.
+- A chunk counts when it ends. So of alignments equal in all, one with a chunk that is still open
+  comes before one without, and stays before it.
 """
 
 from operator import itemgetter
@@ -19,19 +21,24 @@ from typing import Any, TypeAlias
 from captioning.metrics.meteor.matching import Match
 
 BEAM = 40
-"""Partial alignments that are kept at each word."""
+"""Partial alignments that are kept at each word, and at the end."""
 
 COVERED = (1, 0.6, 0.8, 0.6)
 """What a word counts that a module covers: the weights of the modules."""
 
-WORDS, CHUNK = 1 << 20, 1 << 10
-"""Parts of the cost of an alignment: words decide first, then chunks, then matches (1 each)."""
+WORDS, CHUNK = 1 << 60, 1 << 40
+"""Parts of the cost of an alignment: words decide first, then chunks, then the distance."""
+
+CLOSED = -1
+"""In place of the caption's next word, where no chunk is open."""
 
 Linked: TypeAlias = tuple[Any, Match] | None
 """A match after others, which are linked likewise."""
 
 Partial: TypeAlias = tuple[int, int, int, int, Linked]
 """Cost, words of the caption in use (bits), next word of either side, and the matches."""
+
+cost_of = itemgetter(0)
 
 
 def align(matches: list[Match], words: int, caption_words: int) -> list[Match]:
@@ -50,18 +57,14 @@ def align(matches: list[Match], words: int, caption_words: int) -> list[Match]:
             uses[word] += 1
         for word in range(match.caption_start, match.caption_start + match.caption_length):
             caption_uses[word] += 1
-    partial: list[Partial] = [(0, 0, 0, 0, None)]
+    partial: list[Partial] = [(0, 0, 0, CLOSED, None)]
     for word, options in enumerate(starting):
-        if not options:
-            continue
-        [first, *others] = options
-        fixed = not others and uses[word] == 1 and caption_uses[first.caption_start] == 1
-        fixed = fixed and first.length == first.caption_length == 1
-        partial = _extended(partial, word, options, fixed)
-        if len(partial) > BEAM:
-            partial = sorted(partial, key=itemgetter(0))[:BEAM]
+        fixed = len(options) == 1 and uses[word] == caption_uses[options[0].caption_start] == 1
+        fixed = fixed and options[0].length == options[0].caption_length == 1
+        # Sorting is stable: paths of one cost keep their order from word to word.
+        partial = _extended(sorted(partial, key=cost_of)[:BEAM], word, options, fixed)
     found: list[Match] = []
-    linked = min(partial, key=itemgetter(0))[4]
+    linked = min(sorted(partial, key=cost_of)[:BEAM], key=_closed)[4]
     while linked is not None:
         linked, match = linked
         found.append(match)
@@ -76,7 +79,7 @@ def _extended(
         (
             match,
             ((1 << match.caption_length) - 1) << match.caption_start,
-            -_covered(match) * WORDS - 1,
+            _covered(match) * WORDS,
             word + match.length,
             match.caption_start + match.caption_length,
         )
@@ -85,19 +88,23 @@ def _extended(
     found: list[Partial] = []
     for path in partial:
         cost, used, following, caption_following, linked = path
-        if following <= word:
-            for match, bits, gain, end, caption_end in choices:
-                if not used & bits:
-                    adjacent = following == word and caption_following == match.caption_start
-                    # What begins both sentences is adjacent to nothing.
-                    chunk = 0 if adjacent and linked is not None else CHUNK
-                    found.append(
-                        (cost + gain + chunk, used | bits, end, caption_end, (linked, match))
-                    )
-            if fixed:
-                continue
-        found.append(path)
+        if following > word:
+            found.append(path)
+            continue
+        closed = _closed(path) - cost
+        for match, bits, gain, end, caption_end in choices:
+            if not used & bits:
+                chunk = 0 if caption_following == match.caption_start else closed
+                found.append((cost + chunk - gain, used | bits, end, caption_end, (linked, match)))
+                cost += abs(word - match.caption_start)
+        if not fixed:
+            found.append((cost + closed, used, following, CLOSED, linked))
     return found
+
+
+def _closed(path: Partial) -> int:
+    """The cost with the chunk that is open."""
+    return path[0] + (0 if path[3] == CLOSED else CHUNK)
 
 
 def _covered(match: Match) -> int:

@@ -1,7 +1,7 @@
 """Which words and phrases of two sentences METEOR may match, and by what."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,7 +35,7 @@ class Sentence(NamedTuple):
     Attributes:
         words: of the text.
         functions: which of them are function words.
-        phrases: the known phrases and beginnings of phrases.
+        phrases: the known phrases and beginnings of phrases, by their first word and length.
         nodes: the numbers of these phrases.
     """
 
@@ -59,7 +59,7 @@ class Matcher:
     def __init__(self, jar: Path, paraphrases: Path) -> None:
         self._forms = WordForms(jar)
         self._table: Paraphrases = loaded(paraphrases)
-        self._paraphrases: dict[int, frozenset[int]] = {}
+        self._paraphrases: dict[int, dict[int, int]] = {}
         self._modules: dict[str, dict[str, tuple[int, ...]]] = defaultdict(dict)
 
     def sentences(self, texts: Sequence[list[str]]) -> list[Sentence]:
@@ -69,14 +69,19 @@ class Matcher:
             Sentence(
                 words,
                 [word in self._forms.function_words for word in words],
-                phrases,
+                sorted(phrases),
                 frozenset(node for _, _, node in phrases),
             )
             for words, phrases in zip(texts, found, strict=True)
         ]
 
     def matches(self, caption: Sentence, reference: Sentence) -> list[Match]:
-        """All matches, by module; those of a module in the order of the reference."""
+        """All matches by module, in an order that decides between alignments equally good.
+
+        Exact matches, stems and synonyms come in the order of the reference, then of the caption.
+        Of paraphrases, those of the reference's phrases come first, then those of the caption's,
+        which are the same pairs in part; those of one phrase come in the order of the table.
+        """
         found: tuple[list[Match], ...] = ([], [], [])
         for start, word in enumerate(reference.words):
             known = self._modules[word]
@@ -101,27 +106,27 @@ class Matcher:
 
     def _phrases(self, caption: Sentence, reference: Sentence) -> list[Match]:
         """The paraphrases, twice where the table has them in both directions."""
-        pairs: list[tuple[int, int]] = []
-        for node in reference.nodes:
-            pairs += [(node, other) for other in self._of(node) & caption.nodes]
-        for node in caption.nodes:
-            pairs += [(other, node) for other in self._of(node) & reference.nodes]
-        if not pairs:
-            return []
-        places = [
-            (place, other)
-            for node, found in pairs
-            for place, phrase in enumerate(reference.phrases)
-            if phrase[2] == node
-            for other, candidate in enumerate(caption.phrases)
-            if candidate[2] == found
-        ]
         return [
-            Match(PARAPHRASE, *reference.phrases[place][:2], *caption.phrases[other][:2])
-            for place, other in sorted(places)
+            *(
+                Match(PARAPHRASE, start, length, caption_start, caption_length)
+                for start, length, caption_start, caption_length in self._pairs(reference, caption)
+            ),
+            *(
+                Match(PARAPHRASE, start, length, caption_start, caption_length)
+                for caption_start, caption_length, start, length in self._pairs(caption, reference)
+            ),
         ]
 
-    def _of(self, node: int) -> frozenset[int]:
+    def _pairs(self, sentence: Sentence, other: Sentence) -> Iterator[tuple[int, int, int, int]]:
+        """Start and length of the phrases of a sentence, and of their paraphrases in another."""
+        for start, length, node in sentence.phrases:
+            known = self._of(node)
+            for paraphrase in sorted(known.keys() & other.nodes, key=known.__getitem__):
+                for other_start, other_length, other_node in other.phrases:
+                    if other_node == paraphrase:
+                        yield start, length, other_start, other_length
+
+    def _of(self, node: int) -> dict[int, int]:
         found = self._paraphrases.get(node)
         if found is None:
             found = self._paraphrases[node] = self._table.of_phrase(node)

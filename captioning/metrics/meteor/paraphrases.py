@@ -45,7 +45,7 @@ class Paraphrases:
             in which the parent of a first word is 0.
         phrases: (P,) ascending, the nodes where a phrase with paraphrases ends.
         starts: (P + 1,) where their paraphrases begin.
-        paraphrases: (pairs,) nodes.
+        paraphrases: (pairs,) nodes, those of a phrase in the order of METEOR's file.
     """
 
     words: NDArray[Any]
@@ -159,12 +159,16 @@ class Paraphrases:
                 found[sentence].append((start, length, node))
         return found
 
-    def of_phrase(self, node: int) -> frozenset[int]:
-        """The nodes of a phrase's paraphrases, of which there are none if it is no phrase."""
+    def of_phrase(self, node: int) -> dict[int, int]:
+        """The nodes of a phrase's paraphrases, and at what place the table has each.
+
+        There are none if it is no phrase.
+        """
         place = int(np.searchsorted(self.phrases, node))
         if place == len(self.phrases) or self.phrases[place] != node:
-            return frozenset()
-        return frozenset(self.paraphrases[self.starts[place] : self.starts[place + 1]].tolist())
+            return {}
+        found = self.paraphrases[self.starts[place] : self.starts[place + 1]].tolist()
+        return {paraphrase: number for number, paraphrase in enumerate(found)}
 
 
 class _Numbered:
