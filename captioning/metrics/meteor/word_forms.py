@@ -5,6 +5,7 @@ import zipfile
 from collections import defaultdict
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import Any
 
 from captioning.errors import InputError
 
@@ -79,7 +80,7 @@ def stem(word: str) -> str:
 
 
 @lru_cache(maxsize=1)
-def _stemmer():  # type: ignore[no-untyped-def]
+def _stemmer() -> Any:  # NLTK ships no types
     from nltk.stem.snowball import EnglishStemmer  # takes half a second
 
     return EnglishStemmer()
