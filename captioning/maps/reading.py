@@ -6,6 +6,7 @@ S - 1 words that are predicted, EOS among them, V vocabulary.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from jaxtyping import Bool, Float, Int, UInt8
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from captioning.data.vocabulary import PAD
 from captioning.errors import InputError
+from captioning.maps.windows import windows
 from captioning.models.decoder import Decoder
 from captioning.models.encoder import Encoder
 from captioning.search.search import generable_log_probs
@@ -92,3 +94,18 @@ class Reading:
         words = self.tokens[..., 1:]
         log_probs = generable_log_probs(logits).gather(-1, words[..., None])[..., 0]
         return torch.where((words != PAD) & log_probs.isfinite(), log_probs, 0.0)
+
+    @cached_property
+    @torch.no_grad()
+    def occlusion_drops(self) -> Float[Tensor, "B N T L"]:
+        """The fall of each word's log probability where the 3 x 3 regions around each are hidden.
+
+        Computed once for all maps of this reading, as it takes a pass for each region.
+        """
+        batch = len(self.annotations)
+        whole = self.word_log_probs(self.annotations)
+        without = [
+            self.word_log_probs(self.annotations, (~window).expand(batch, -1))
+            for window in windows(self.grid).to(self.annotations.device)
+        ]
+        return whole[..., None] - torch.stack(without, dim=-1)

@@ -5,7 +5,7 @@ from torch import Tensor
 from captioning.captioner import Captioner
 from captioning.data.vocabulary import BOS, EOS
 from captioning.maps import Reading, word_maps
-from captioning.maps.occlusion_maps import windows
+from captioning.maps.windows import windows
 from captioning.models import Decoder
 from captioning.models.decoder import Memory, State, Step
 from tests.maps.test_maps import read
@@ -63,6 +63,18 @@ def test_hiding_equals_reading_without_the_regions(captioner: Captioner) -> None
     torch.testing.assert_close(
         found[..., 0, 0] * next_fall, found[..., 0, 1] * fall, atol=1e-5, rtol=1e-3
     )
+
+
+def test_both_maps_by_occlusion_hide_each_region_once(captioner: Captioner) -> None:
+    names = ("occlusion", "occlusion-norm")
+    alone = [word_maps(name, read(captioner)) for name in names]
+    passes: list[int] = []
+    reading = read(captioner)
+    reading.decoder.register_forward_hook(lambda *_: passes.append(1))
+    found = [word_maps(name, reading) for name in names]
+    assert len(passes) == 16 + 1  # each of 16 regions hidden, and none
+    for shared, own in zip(found, alone, strict=True):
+        torch.testing.assert_close(shared, own)
 
 
 def test_windows_are_cut_at_the_edge_and_never_cover_all_regions() -> None:

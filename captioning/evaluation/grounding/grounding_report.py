@@ -49,7 +49,8 @@ class GroundingReport:
         named: the objects that each image's captions name.
         map_name: which map of a word was tested, by its name in `captioning.maps`.
         references: whether the model read the references, rather than its own captions.
-        milliseconds: what a map costs for each word that was read; None if nobody measured it.
+        milliseconds: what a map costs for each word that was read, beyond what an earlier map of
+            the same words has computed; None if nobody measured it.
     """
 
     looks: Sequence[Look]

@@ -55,6 +55,7 @@ def map_table(reports: Mapping[str, GroundingReport]) -> str:
         "times: mass in the box over a uniform map's; box: around the maximum, IoU above 0.5",
         "deletion (low is good), insertion (high): areas under the curves of the probability",
         "fall: of the probability without the regions that hold half of the map",
+        "ms/word: beyond what a line above has computed; maps by occlusion share its passes",
         f"in brackets: {LEVEL * 100:.0f} % of paired resamples of the images",
     ]
     return "\n".join(line.rstrip() for line in lines)
