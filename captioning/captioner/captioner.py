@@ -169,6 +169,7 @@ class Captioner(nn.Module):
         search: Search | None = None,
         runners_up: int = 0,
         maps: Sequence[str] = (ATTENTION,),
+        most: int | None = None,
     ) -> list[list[Caption]]:
         """All captions that the search found for each photo, the best first.
 
@@ -179,6 +180,7 @@ class Captioner(nn.Module):
                 more pass over the captions.
             maps: the maps of each word by their names in `captioning.maps`; the first becomes the
                 captions' `weights`, the others `further_maps`.
+            most: leave out what comes after so many captions, which saves their maps; none for all.
 
         Raises:
             InputError: a photo cannot be read, the model's numbers overflow, or it has no such map.
@@ -191,6 +193,7 @@ class Captioner(nn.Module):
         decoded = self.decode(annotations, search)
         if decoded.scores.isnan().any():
             raise InputError("the model's numbers overflow; give another checkpoint")
+        decoded = Decoded(*(part[:, :most] for part in decoded))
         others = None
         if runners_up:
             with self._search_precision(annotations.device):
@@ -217,7 +220,7 @@ class Captioner(nn.Module):
         maps: Sequence[str] = (ATTENTION,),
     ) -> list[Caption]:
         """The best caption of each photo; see `candidates`."""
-        return [found[0] for found in self.candidates(photos, search, runners_up, maps)]
+        return [found[0] for found in self.candidates(photos, search, runners_up, maps, most=1)]
 
     def _maps(
         self, names: Sequence[str], images: Tensor, annotations: Tensor, decoded: Decoded

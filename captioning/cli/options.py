@@ -107,8 +107,20 @@ def add_imports(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_maps(parser: argparse.ArgumentParser, what: str, choices: tuple[str, ...] = MAPS) -> None:
-    """Add the option that chooses maps of a word."""
+def add_maps(
+    parser: argparse.ArgumentParser,
+    what: str,
+    choices: tuple[str, ...] = MAPS,
+    default: str = MAPS[0],
+) -> None:
+    """Add the option that chooses maps of a word.
+
+    Args:
+        parser: of a command.
+        what: becomes of them.
+        choices: their names.
+        default: what stands for no choice, in words.
+    """
     parser.add_argument(
         "--map",
         dest="maps",
@@ -116,7 +128,7 @@ def add_maps(parser: argparse.ArgumentParser, what: str, choices: tuple[str, ...
         choices=choices,
         default=[],
         metavar="NAME",
-        help=f"{what} (default: {MAPS[0]}; may be given again): {', '.join(choices)}",
+        help=f"{what} (default: {default}; may be given again): {', '.join(choices)}",
     )
 
 

@@ -3,7 +3,14 @@
 import argparse
 from pathlib import Path
 
-from captioning.cli.options import Commands, add_model, add_search, model_and_search
+from captioning.cli.options import (
+    MAPS,
+    Commands,
+    add_maps,
+    add_model,
+    add_search,
+    model_and_search,
+)
 from captioning.errors import UsageError
 from captioning.numbers import (
     Connections,
@@ -15,12 +22,15 @@ from captioning.numbers import (
     option,
 )
 
+OFFERED = "a map of a word that requests may choose; the first for those that choose none"
+
 
 def add(commands: Commands) -> None:
     """Add this command to the parser."""
     parser = commands.add_parser("serve", help="a web page and a JSON API for captions")
     add_model(parser)
     add_search(parser)
+    add_maps(parser, OFFERED, default="all, attention first")
     where = parser.add_argument_group("address")
     where.add_argument(
         "--host",
@@ -104,6 +114,7 @@ def run(options: argparse.Namespace) -> int:
         name = " + ".join(
             "/".join(Path(path).parts[-2:]) for path in options.model
         )  # no whole paths
-        app = application(captioner, search, name, options.batch_size, limits, hosts)
+        offered = tuple(dict.fromkeys(options.maps)) or MAPS
+        app = application(captioner, search, name, options.batch_size, limits, hosts, maps=offered)
         serve(app, captioner, listening, limits)
     return 0

@@ -11,7 +11,7 @@ from captioning.maps.attention_maps import AttentionMap, AttentionNormMap, NextA
 from captioning.maps.gradient_maps import FineGradCAM, GradCAM, GradientMap
 from captioning.maps.occlusion_maps import OcclusionMap, OcclusionNormMap
 from captioning.maps.reading import Reading
-from captioning.maps.word_map import Maps, WordMap
+from captioning.maps.word_map import MapError, Maps, WordMap
 
 ATTENTION = "attention"
 """The map that is shown unless another one is asked for."""
@@ -37,19 +37,25 @@ def word_maps(name: str, reading: Reading) -> Maps:
         reading: photos, and the captions that the model reads.
 
     Raises:
-        InputError: there is no map of this name, or none of this model.
+        MapError: there is no map of this name, or none of this model.
     """
-    if name not in MAPS:
-        raise InputError(f"unknown map {name!r}; choose from {', '.join(MAPS)}")
+    known_maps([name])
     try:
         return MAPS[name](reading)
     except InputError as error:
-        raise InputError(f"map {name}: {error}") from None
+        raise MapError(f"map {name}: {error}") from None
 
 
 def known_maps(names: Sequence[str]) -> tuple[str, ...]:
-    """The names, each once; the attention's if there are none."""
+    """The names, each once; the attention's if there are none.
+
+    Raises:
+        MapError: there is no map of one of them.
+    """
+    for name in names:
+        if name not in MAPS:
+            raise MapError(f"unknown map {name!r}; choose from {', '.join(MAPS)}")
     return tuple(dict.fromkeys(names)) or (ATTENTION,)
 
 
-__all__ = ["ATTENTION", "MAPS", "Maps", "Reading", "WordMap", "known_maps", "word_maps"]
+__all__ = ["ATTENTION", "MAPS", "MapError", "Maps", "Reading", "WordMap", "known_maps", "word_maps"]

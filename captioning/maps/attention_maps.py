@@ -14,6 +14,8 @@ from captioning.maps.word_map import Maps, WordMap, shares
 class AttentionMap(WordMap):
     """The attention while the word was written, computed before the word is known (eq. 4-6)."""
 
+    takes_one_pass = True
+
     @torch.no_grad()
     def __call__(self, reading: Reading) -> Maps:
         """The decoder's weights under teacher forcing."""
@@ -29,6 +31,8 @@ class AttentionNormMap(WordMap):
     heads make of these is left out.
     """
 
+    takes_one_pass = True
+
     @torch.no_grad()
     def __call__(self, reading: Reading) -> Maps:
         """Weights times norms, as shares."""
@@ -38,6 +42,8 @@ class AttentionNormMap(WordMap):
 
 class NextAttentionMap(WordMap):
     """The attention of the step after the word, the first one that has read the word."""
+
+    takes_one_pass = True
 
     @torch.no_grad()
     def __call__(self, reading: Reading) -> Maps:

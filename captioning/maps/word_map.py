@@ -10,14 +10,26 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from captioning.errors import InputError
 from captioning.maps.reading import Reading
 
 Maps: TypeAlias = Float[Tensor, "B N T rows columns"]
 """A map for each word, of shares that sum to one. What stands at PAD means nothing."""
 
 
+class MapError(InputError):
+    """There is no map of this name, or none of this model."""
+
+
 class WordMap(ABC):
-    """A way to tell which regions of the photo a word was written from."""
+    """A way to tell which regions of the photo a word was written from.
+
+    Attributes:
+        takes_one_pass: whether reading a caption once is enough; others take a gradient for each
+            word, or a pass for each region.
+    """
+
+    takes_one_pass = False
 
     @abstractmethod
     def __call__(self, reading: Reading) -> Maps:

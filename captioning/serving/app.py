@@ -1,7 +1,7 @@
 """The server's routes and their handlers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, TypeVar
 
@@ -12,6 +12,7 @@ from starlette.types import ASGIApp
 
 from captioning.captioner import Caption, Captioner
 from captioning.data.images import Upload, read_image
+from captioning.maps import MAPS
 from captioning.search import Search
 from captioning.serving.batching import Batcher
 from captioning.serving.docs import docs
@@ -57,6 +58,7 @@ def application(
     limits: Limits,
     hosts: Hosts = LOOPBACK,
     scenes: APIRouter | None = None,
+    maps: Sequence[str] = tuple(MAPS),
 ) -> ASGIApp:
     """The web page and the JSON API of a model.
 
@@ -68,6 +70,8 @@ def application(
         limits: of requests.
         hosts: the names that the server answers to.
         scenes: an address that draws scenes, which the page then offers; see `serving.demo`.
+        maps: the maps of a word that requests may choose, by their names in `captioning.maps`; the
+            first for requests that choose none.
     """
     batcher = Batcher(captioner, batch_size)
 
@@ -92,7 +96,7 @@ def application(
 
     @app.get("/", include_in_schema=False)
     async def page_of_the_model() -> HTMLResponse:
-        return HTMLResponse(page(name, search, limits, draws_scenes=scenes is not None))
+        return HTMLResponse(page(name, search, limits, maps, draws_scenes=scenes is not None))
 
     @app.get("/docs", include_in_schema=False)
     async def docs_of_the_api(request: Request) -> HTMLResponse:
@@ -120,14 +124,16 @@ def application(
     )
     async def caption(request: Request, form: Annotated[CaptionForm, File()]) -> JSONResponse:
         """Captions of a photo, each word with its probability."""
-        chosen = form.search(search)
+        chosen, chosen_maps = form.search(search), form.maps(maps)
         photo = Upload(_name(form.photo.filename), await form.photo.read(), limits.pixels)
         runners_up = RUNNERS_UP if form.view else 0
-        found = await _unless_gone(request, batcher.candidates(photo, chosen, runners_up))
-        captions = found[: form.captions]
+        captions = await _unless_gone(
+            request, batcher.captions(photo, chosen, form.captions, runners_up, chosen_maps)
+        )
         answer: dict[str, Any] = {"captions": [caption.as_json() for caption in captions]}
         if form.view:
-            answer["view"] = await batcher.in_reader(_view, photo, captions)
+            compares = len(chosen_maps) > 1
+            answer["view"] = await batcher.in_reader(_view, photo, captions, compares)
         return JSONResponse(answer)
 
     return SafeHeaders(HostCheck(gate, hosts))
@@ -155,8 +161,8 @@ async def _departure(request: Request) -> None:
         pass
 
 
-def _view(photo: Upload, captions: list[Caption]) -> dict[str, Any]:
-    return viewer.data(read_image(photo), captions)
+def _view(photo: Upload, captions: list[Caption], compares: bool) -> dict[str, Any]:
+    return viewer.data(read_image(photo), captions, compares=compares)
 
 
 def _name(filename: str | None) -> str:

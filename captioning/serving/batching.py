@@ -11,6 +11,7 @@ from typing import TypeVar
 from captioning.captioner import Caption, Captioner
 from captioning.data.images import Upload
 from captioning.data.preprocessing import View
+from captioning.maps import MAPS
 from captioning.search import Search
 from captioning.serving.memory import give_back
 
@@ -33,21 +34,30 @@ class _Waiting:
     Attributes:
         view: what the model sees of it.
         search: how words are chosen.
+        most: how many captions are wanted.
         runners_up: how many alternatives to report for each word.
+        maps: the maps of each word.
         captions: the future result; cancelled when the client has gone.
         since: when it was queued, in seconds of `monotonic`.
     """
 
     view: View
     search: Search
+    most: int
     runners_up: int
+    maps: tuple[str, ...]
     captions: asyncio.Future[list[Caption]]
     since: float = field(default_factory=monotonic)
 
     @property
-    def kind(self) -> tuple[str, int]:
+    def kind(self) -> tuple[str, int, tuple[str, ...]]:
         """Photos of the same kind can share a batch."""
-        return repr(self.search.config), self.runners_up
+        return repr(self.search.config), self.runners_up, self.maps
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it is a batch by itself, as its maps take so long that others would wait."""
+        return not all(MAPS[name].takes_one_pass for name in self.maps)
 
 
 class Batcher:
@@ -88,10 +98,19 @@ class Batcher:
             for threads in (self._readers, self._model):
                 threads.shutdown(cancel_futures=True)
 
-    async def candidates(self, photo: Upload, search: Search, runners_up: int) -> list[Caption]:
-        """All captions that the search finds, the best first; see `Captioner.candidates`.
+    async def captions(
+        self, photo: Upload, search: Search, most: int, runners_up: int, maps: tuple[str, ...]
+    ) -> list[Caption]:
+        """The captions that the search finds, the best first; see `Captioner.candidates`.
 
         When cancelled, its photo leaves the queue.
+
+        Args:
+            photo: as it was sent.
+            search: how words are chosen.
+            most: how many captions, if the search finds as many.
+            runners_up: how many alternatives to report for each word.
+            maps: the maps of each word, the first to be shown.
 
         Raises:
             InputError: the photo cannot be read.
@@ -103,8 +122,9 @@ class Batcher:
             self._being_read -= 1
             self._news.set()
         captions = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(view, search, runners_up, captions))
-        return await captions
+        self._waiting.append(_Waiting(view, search, most, runners_up, maps, captions))
+        found = await captions
+        return found[:most]
 
     async def in_reader(self, function: Callable[..., Result], *arguments: object) -> Result:
         """The result of a function that reads a photo, called in one of the reader threads."""
@@ -136,9 +156,10 @@ class Batcher:
             if self._waiting:
                 first = self._waiting[0]
                 alike = [photo for photo in self._waiting if photo.kind == first.kind]
-                batch = alike[: self.batch_size]
+                size = 1 if first.is_alone else self.batch_size
+                batch = alike[:size]
                 patience = first.since + PATIENCE - monotonic()
-                if len(batch) == self.batch_size or not self._being_read or patience <= 0:
+                if len(batch) == size or not self._being_read or patience <= 0:
                     self._waiting = [photo for photo in self._waiting if photo not in batch]
                     return batch
             self._news.clear()
@@ -149,6 +170,11 @@ class Batcher:
         if monotonic() > self._tidied + TIDY:
             give_back()
             self._tidied = monotonic()
+        first = batch[0]
         return self.captioner.candidates(
-            [photo.view for photo in batch], batch[0].search, runners_up=batch[0].runners_up
+            [photo.view for photo in batch],
+            first.search,
+            first.runners_up,
+            first.maps,
+            most=max(photo.most for photo in batch),
         )

@@ -1,19 +1,26 @@
 """The fields of a request for captions and of its answer."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import UploadFile
 from pydantic import BaseModel, ConfigDict, Field
 
 from captioning.errors import InputError
+from captioning.maps import ATTENTION, MAPS
+from captioning.numbers import shown
 from captioning.search import BeamSearch, Sampling, Search
 
 MOST_CAPTIONS = 10
 """The most captions of a photo, by beam search or by sampling."""
 
 
+MOST_MAPPED = 3
+"""The most captions of a photo with maps that take more than one pass."""
+
+
 class SettingError(InputError):
-    """Settings of a search that do not go together."""
+    """Settings that do not go together, or that this server does not offer."""
 
 
 class CaptionForm(BaseModel):
@@ -46,6 +53,17 @@ class CaptionForm(BaseModel):
         ),
     ] = None
     view: Annotated[bool, Field(description="Return the attention as well.")] = False
+    map: Annotated[
+        str | None,
+        Field(
+            description="With view=true: which map of each word, by its name: "
+            f"{', '.join(MAPS)}. A server may offer fewer. All but those of attention take long, "
+            f"and are computed for at most {MOST_MAPPED} captions."
+        ),
+    ] = None
+    compare: Annotated[
+        str | None, Field(description="With view=true: another map, to be shown beside it.")
+    ] = None
 
     def search(self, default: Search) -> Search:
         """How words are chosen.
@@ -77,6 +95,32 @@ class CaptionForm(BaseModel):
             )
         return search
 
+    def maps(self, offered: Sequence[str]) -> tuple[str, ...]:
+        """The map of each word that the view shows, and the one beside it, if any.
+
+        Args:
+            offered: the maps to choose from, the first for a request that chooses none.
+
+        Raises:
+            SettingError: a map is not offered, nobody would see it, or it would take too long.
+        """
+        wanted = [name for name in (self.map, self.compare) if name is not None]
+        if not self.view:
+            if wanted:
+                raise SettingError("map and compare are for the view; send view=true with them")
+            return (ATTENTION,)
+        for name in wanted:
+            if name not in offered:
+                raise SettingError(f"no map {shown(name)} here; choose from {', '.join(offered)}")
+        names = tuple(dict.fromkeys([self.map or offered[0], *wanted[-1:]]))
+        for name in names:
+            if self.captions > MOST_MAPPED and not MAPS[name].takes_one_pass:
+                raise SettingError(
+                    f"{name} takes long, so at most {MOST_MAPPED} captions have it; ask for fewer "
+                    "captions, or for another map"
+                )
+        return names
+
 
 class WordAnswer(BaseModel):
     """A word of a caption."""
@@ -106,8 +150,9 @@ class Answer(BaseModel):
         None,
         description="With view=true: the photo as a JPEG (a data URI); crop, the left, top, width "
         "and height of what the model saw, in pixels of the photo's size; and the captions again, "
-        "each word with its attention weights over rows x columns of the crop, one byte each from "
-        "the top left, as base64; 255 stands for the word's peak.",
+        "each word with its attention weights, or the map that was asked for, over rows x columns "
+        "of the crop, one byte each from the top left, as base64; 255 stands for the word's peak. "
+        "A caption names its map; the one to compare is in further.",
     )
 
 

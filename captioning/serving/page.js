@@ -10,11 +10,18 @@
   const view = document.getElementById("view");
   const scene = document.getElementById("scene");
   const { body } = document;
-  const { kind, beam, temperature, captions } = form.elements;
+  const { kind, beam, temperature, captions, map, compare } = form.elements;
   const largest = Number(form.dataset.largest);
 
   let photo = null;
   let running = null; // aborts the request that is under way
+  let shown = null; // the view of the last answer, and its photo
+
+  for (const { options } of [map, compare]) {
+    for (const option of options) {
+      if (option.value) option.textContent = attentionView.nameOf({ map: option.value });
+    }
+  }
 
   const megabytes = (bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
 
@@ -35,6 +42,8 @@
       sent.append("temperature", temperature.value);
     }
     sent.append("view", "true");
+    sent.append("map", map.value);
+    if (compare.value) sent.append("compare", compare.value);
     return sent;
   };
 
@@ -69,7 +78,11 @@
     try {
       const told = await answered(mine.signal);
       if (running !== mine) return;
-      attentionView.mount(view, told.view);
+      const before = shown;
+      shown = { photo, view: attentionView.mount(view, told.view) };
+      const isSame = before?.photo === photo &&
+        before.view.caption.caption === shown.view.caption.caption;
+      if (isSame) shown.view.pin(before.view.pinned); // with another map, say
       status.textContent = photo.name;
       body.classList.add("has-photo");
     } catch (problem) {

@@ -1,5 +1,6 @@
 """The page on which users drop photos and explore their captions."""
 
+from collections.abc import Sequence
 from functools import cache
 from html import escape
 from pathlib import Path
@@ -14,13 +15,16 @@ SHOWN_TEMPERATURE = "0.7"
 """The default for sampling; below 1, since at 1 rare words are often wrong."""
 
 
-def page(model: str, search: Search, limits: Limits, draws_scenes: bool = False) -> str:
+def page(
+    model: str, search: Search, limits: Limits, maps: Sequence[str], draws_scenes: bool = False
+) -> str:
     """The HTML document.
 
     Args:
         model: its name.
         search: gives the initial settings.
         limits: of requests.
+        maps: the maps of a word to choose from, the first at first.
         draws_scenes: offer drawn scenes, and show one at first.
     """
     is_sampling = isinstance(search, Sampling)
@@ -37,6 +41,8 @@ def page(model: str, search: Search, limits: Limits, draws_scenes: bool = False)
         if isinstance(search, Sampling)
         else SHOWN_TEMPERATURE,
         most=MOST_CAPTIONS,
+        several_maps="" if len(maps) > 1 else "hidden",
+        maps="".join(f'<option value="{name}">{name}</option>' for name in maps),
         style=asset("page.css"),
         script=asset("page.js"),
         view_style=viewer.asset("viewer.css"),

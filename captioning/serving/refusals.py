@@ -11,6 +11,7 @@ from starlette.requests import ClientDisconnect
 
 from captioning.data.images import PhotoSizeError
 from captioning.errors import InputError
+from captioning.maps import MapError
 from captioning.serving.form import SettingError
 
 UNKNOWN_ADDRESS = "unknown address; /docs lists the addresses"
@@ -53,6 +54,10 @@ def add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(SettingError)
     async def of_settings(request: Request, error: SettingError) -> JSONResponse:
+        return refusal(422, str(error))
+
+    @app.exception_handler(MapError)
+    async def of_map(request: Request, error: MapError) -> JSONResponse:
         return refusal(422, str(error))
 
     @app.exception_handler(PhotoSizeError)

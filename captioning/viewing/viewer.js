@@ -167,7 +167,7 @@ const attentionView = (() => {
       this.hovered = null; // the word under the mouse, which goes first
       this.mode = "heat";
       this.chosen = 0; // the map that is shown
-      this.compared = -1; // the map beside it; none below zero
+      this.compared = data.compares ? 1 : -1; // the map beside it; none below zero
       this.gone = new AbortController();
       this.group = `attention-view-${(serial += 1)}`;
       this.build();
@@ -225,7 +225,8 @@ const attentionView = (() => {
     /* Where there are several maps: which one is shown, and which one beside it. */
     mapChoosers() {
       const maps = mapsOf(this.data.captions[0]);
-      if (maps.length < 2) return [];
+      if (maps.length > 1) this.panes.forEach((pane) => pane.root.append(pane.label));
+      if (maps.length < 2 || this.data.compares) return [];
       const chooser = (label, first, changed) => {
         const options = maps.map((source, index) => make("option", { value: index },
           nameOf(source)));
@@ -236,7 +237,6 @@ const attentionView = (() => {
         });
         return make("label", { class: "map" }, make("span", {}, label), select);
       };
-      this.panes.forEach((pane) => pane.root.append(pane.label));
       return [
         chooser("Map", [], (index) => { this.chosen = index; }),
         chooser("Beside it", [make("option", { value: -1 }, "nothing")],
@@ -440,5 +440,5 @@ const attentionView = (() => {
   for (const script of document.querySelectorAll("script[data-attention-view]")) {
     mount(script.parentElement, JSON.parse(script.textContent), document);
   }
-  return { mount };
+  return { mount, nameOf };
 })();

@@ -36,7 +36,11 @@ QUALITY = 85
 
 
 def data(
-    photo: Image.Image, captions: Sequence[Caption], title: str = "", long_side: int = LONG_SIDE
+    photo: Image.Image,
+    captions: Sequence[Caption],
+    title: str = "",
+    long_side: int = LONG_SIDE,
+    compares: bool = False,
 ) -> dict[str, Any]:
     """The view's data as plain JSON values.
 
@@ -49,6 +53,7 @@ def data(
         captions: its captions; the first is shown first.
         title: a name of the photo.
         long_side: the most pixels of the longer side of the photo in the view.
+        compares: show the first two maps side by side, without a choice of others.
 
     Raises:
         ValueError: there is no caption, or the photo's size is not the captions'.
@@ -68,6 +73,7 @@ def data(
         "size": list(first.size),
         "crop": list(first.crop),
         "captions": [_caption(caption) for caption in captions],
+        "compares": compares,
     }
 
 

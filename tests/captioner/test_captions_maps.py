@@ -44,3 +44,16 @@ def test_a_map_that_a_model_has_not_is_refused_by_name(
 ) -> None:
     with pytest.raises(InputError, match="unknown map 'lime'"):
         captioner.caption(photos, maps=["lime"])
+
+
+def test_captions_that_are_left_out_cost_no_maps(captioner: Captioner, photos: list[Path]) -> None:
+    search = BeamSearch(width=3, max_length=5)
+    whole = captioner.candidates(photos, search, maps=["occlusion"])
+    rows: list[int] = []
+    captioner.decoder.register_forward_hook(lambda _, inputs, __: rows.append(inputs[1].shape[1]))
+    found = captioner.candidates(photos, search, maps=["occlusion"], most=2)
+    assert set(rows) == {2}
+    for some, every in zip(found, whole, strict=True):
+        assert [each.words for each in some] == [each.words for each in every[:2]]
+        for one, same in zip(some, every, strict=False):
+            torch.testing.assert_close(one.weights, same.weights, atol=1e-5, rtol=1e-3)

@@ -48,6 +48,23 @@ def test_requests_of_different_settings_are_not_mixed_up(
     assert counts == [1, 2, 3, 1, 2, 3]
 
 
+def test_photos_with_maps_that_take_long_are_batches_by_themselves(
+    serve: Serve, held: threading.Event, photos: list[bytes]
+) -> None:
+    client = serve(batch_size=6)
+    chosen = {"view": "true", "map": "occlusion"}
+    with ThreadPoolExecutor(4) as clients:
+        answers = [
+            clients.submit(client.post, "/caption", files={"photo": photo}, data=chosen)
+            for photo in photos[:4]
+        ]
+        wait_for(lambda: waiting(client) == 4)
+        held.set()
+        assert [answer.result().status_code for answer in answers] == [200] * 4
+    health = client.get("/health").json()
+    assert (health["photos"], health["batches"]) == (4, 4)
+
+
 def test_a_photo_whose_client_has_gone_is_not_captioned(
     serve: Serve, held: threading.Event, captioner: Captioner, photo: bytes
 ) -> None:

@@ -7,7 +7,9 @@ from PIL import Image
 from captioning.captioner import Captioner
 from captioning.data.images import Upload, read_image
 from captioning.search import BeamSearch
+from captioning.serving import Limits, application
 from captioning.viewing import viewer
+from tests.serving.conftest import served
 
 
 def read(photo: bytes) -> Image.Image:
@@ -66,6 +68,54 @@ def test_the_view_is_that_of_the_package(
         assert len(word["runners_up"]) == 3
 
 
+def test_the_view_has_the_map_that_is_chosen_and_the_one_beside_it(
+    client: httpx.Client, captioner: Captioner, photo: bytes
+) -> None:
+    names = ("occlusion", "fine-grad-cam")
+    chosen = {"view": "true", "beam": "3", "captions": "2"} | dict(
+        zip(("map", "compare"), names, strict=True)
+    )
+    view = client.post("/caption", files={"photo": photo}, data=chosen).json()["view"]
+    search = BeamSearch(width=3, max_length=5)
+    [candidates] = captioner.candidates([read(photo)], search, runners_up=3, maps=names)
+    expected = viewer.data(read(photo), candidates[:2], compares=True)
+    assert view["compares"]
+    assert [each["map"] for each in view["captions"]] == ["occlusion", "occlusion"]
+    assert view["captions"] == expected["captions"]
+
+
+def test_a_map_that_the_model_does_not_have_is_refused_in_a_sentence(
+    client: httpx.Client, captioner: Captioner, photo: bytes
+) -> None:
+    captioner.encoder.register_forward_hook(lambda _, __, output: output.detach())
+    chosen = {"view": "true", "map": "fine-grad-cam"}
+    answer = client.post("/caption", files={"photo": photo}, data=chosen)
+    assert answer.status_code == 422
+    assert answer.json()["error"].startswith("map fine-grad-cam: this encoder gives no gradient")
+
+
+def test_a_server_offers_the_maps_that_it_was_started_with(
+    captioner: Captioner, photo: bytes
+) -> None:
+    limits = Limits()
+    app = application(
+        captioner, captioner.search, "tiny", 16, limits, maps=["attention-norm", "attention"]
+    )
+    with served(app, limits) as address:
+        page = httpx.get(address).text
+        assert page.count('<option value="attention-norm">') == 2
+        assert '"occlusion"' not in page.partition("<script>")[0]
+        first, other = (
+            httpx.post(f"{address}/caption", files={"photo": photo}, data={"view": "true"} | more)
+            for more in ({}, {"map": "occlusion"})
+        )
+    assert first.json()["view"]["captions"][0]["map"] == "attention-norm"
+    assert other.status_code == 422
+    assert other.json()["error"] == (
+        "no map 'occlusion' here; choose from attention-norm, attention"
+    )
+
+
 @pytest.mark.parametrize("kind", ["JPEG", "WEBP", "GIF", "TIFF", "BMP", "PPM"])
 def test_images_of_many_kinds_are_captioned(client: httpx.Client, kind: str) -> None:
     file = io.BytesIO()
@@ -84,6 +134,12 @@ def test_images_of_many_kinds_are_captioned(client: httpx.Client, kind: str) -> 
         ({"temperature": "1"}, "temperature is for sampling; send sample=true with it"),
         ({"temperature": "nan", "sample": "true"}, "temperature: input should be a finite number"),
         ({"beem": "3"}, "unknown setting 'beem'; see /docs"),
+        ({"map": "occlusion"}, "map and compare are for the view; send view=true with them"),
+        ({"compare": "lime", "view": "true"}, "no map 'lime' here; choose from attention, "),
+        (
+            {"map": "gradient", "view": "true", "captions": "4", "beam": "4"},
+            "gradient takes long, so at most 3 captions have it; ask for fewer captions",
+        ),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_named(

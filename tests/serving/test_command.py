@@ -53,9 +53,11 @@ def test_serve_prints_its_address_captions_photos_and_ends_by_an_interrupt(
 ) -> None:
     with serving(checkpoint, tmp_path / "stderr") as server:
         assert server.address.startswith("http://127.0.0.1:")
-        photo = shapes_records[0].image.read_bytes()
-        answer = httpx.post(f"{server.address}/caption", files={"photo": photo}, timeout=30)
+        files = {"photo": shapes_records[0].image.read_bytes()}
+        chosen = {"view": "true", "map": "fine-grad-cam"}  # through the folded encoder
+        answer = httpx.post(f"{server.address}/caption", files=files, data=chosen, timeout=30)
     assert answer.json()["captions"][0]["words"]
+    assert answer.json()["view"]["captions"][0]["map"] == "fine-grad-cam"
     assert (tmp_path / "stderr").read_bytes() == b""
 
 

@@ -86,6 +86,33 @@ def test_settings_caption_the_photo_anew(page: Any, photo: bytes) -> None:
     assert not page.is_visible("[name=beam]")
 
 
+def test_two_maps_are_shown_side_by_side_and_named(page: Any, photo: bytes) -> None:
+    choose(page, "photo.png", photo)
+    page.wait_for_selector("canvas")
+    assert "Attention per region" in page.text_content(".legend .note")
+    page.locator(".words button").first.focus()
+    page.get_by_role("combobox", name="Map", exact=True).select_option("Grad-CAM")
+    page.wait_for_selector(".legend .note:has-text('Grad-CAM per region')")
+    assert page.get_attribute(".attention-view", "data-word") == "0"  # still the same word
+    page.get_by_role("combobox", name="Beside it").press("End")  # by keyboard: the last map
+    page.wait_for_selector(".compared figure:nth-child(2) canvas")
+    assert page.locator("figcaption").all_inner_texts() == [
+        "Grad-CAM",
+        "Occlusion \u00d7 attention \u00d7 norm",
+    ]
+    maps = page.locator("canvas").evaluate_all("all => all.map((each) => each.toDataURL())")
+    assert len(set(maps)) == 2
+    assert page.locator("#view select").count() == 0  # the page has them already
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+
+
+def test_a_map_that_would_take_too_long_gets_an_error_sentence(page: Any, photo: bytes) -> None:
+    page.fill("[name=captions]", "5")
+    page.get_by_role("combobox", name="Map", exact=True).select_option("occlusion")
+    choose(page, "photo.png", photo)
+    assert error(page).startswith("occlusion takes long, so at most 3 captions have it")
+
+
 def test_a_photo_may_be_dropped(page: Any, photo: bytes) -> None:
     transfer(page, "new DragEvent('drop', { dataTransfer, bubbles: true })", list(photo))
     page.wait_for_selector("canvas")
