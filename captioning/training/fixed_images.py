@@ -1,5 +1,6 @@
 """The same few validation images, captioned after every epoch for all that show them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -11,6 +12,7 @@ from PIL import Image
 from captioning.captioner import Caption
 from captioning.data.images import read_image
 from captioning.data.records import Record
+from captioning.maps import known_maps
 from captioning.numbers import Checked, TableImages
 from captioning.progress_bar import stage
 
@@ -21,8 +23,11 @@ RUNNERS_UP = 3
 """Other words that the interactive view tells of each word."""
 
 
-_captioned_since: WeakKeyDictionary[Any, dict[int, list["FixedImage"]]] = WeakKeyDictionary()
-"""By module and number of images, since the beginning of the last validation."""
+Kind = tuple[int, tuple[str, ...]]
+"""How many images, and which maps of their words."""
+
+_captioned_since: WeakKeyDictionary[Any, dict[Kind, list["FixedImage"]]] = WeakKeyDictionary()
+"""By module and kind, since the beginning of the last validation."""
 
 
 @dataclass(frozen=True)
@@ -53,14 +58,17 @@ class FixedImage:
 class ShowsFixedImages(Checked, pl.Callback):
     """A callback that shows the same validation images after every validation.
 
-    Several of them that show as many images have them captioned once.
+    Several of them that show the same maps of as many images have them captioned once.
 
     Args:
         images: how many images, taken evenly from the validation split; 0 shows nothing.
+        maps: the maps of each word by their names in `captioning.maps`, the first to be shown and
+            the others to compare; the attention's if none.
     """
 
-    def __init__(self, images: TableImages = 8) -> None:
+    def __init__(self, images: TableImages = 8, maps: list[str] | None = None) -> None:
         self.images = images
+        self.maps = known_maps(maps or [])
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Forget the captions of the validation before."""
@@ -73,11 +81,13 @@ class ShowsFixedImages(Checked, pl.Callback):
             InputError: a photo cannot be read.
         """
         captioned = _captioned_since.setdefault(module, {})
-        if self.images not in captioned:
+        kind = self.images, self.maps
+        if kind not in captioned:
             data: Any = trainer.datamodule  # type: ignore[attr-defined]
             with stage("captioning the images to show"):
-                captioned[self.images] = _captioned(module, self._records(data.val_records))
-        return captioned[self.images]
+                records = self._records(data.val_records)
+                captioned[kind] = _captioned(module, records, self.maps)
+        return captioned[kind]
 
     def _records(self, records: list[Record]) -> list[Record]:
         # With features computed before, a training may go on where its photos have gone.
@@ -95,10 +105,11 @@ def scores_by_image(module: Any) -> dict[str, dict[int | str, float]]:
     return {name: found[name] for name in SCORES if name in found}
 
 
-def _captioned(module: Any, records: list[Record]) -> list[FixedImage]:
+def _captioned(module: Any, records: list[Record], maps: Sequence[str]) -> list[FixedImage]:
     photos = [record.image for record in records]
-    with torch.autocast(module.device.type, enabled=False):
-        captions = module.captioner.caption(photos, runners_up=RUNNERS_UP)
+    # Outside of inference mode, if a trainer validates in it: some maps take gradients.
+    with torch.autocast(module.device.type, enabled=False), torch.inference_mode(False):
+        captions = module.captioner.caption(photos, runners_up=RUNNERS_UP, maps=maps)
     scores = scores_by_image(module)
     limit = module.captioner.preprocessing.max_pixels
     return [

@@ -8,6 +8,7 @@ from PIL import Image
 from pytorch_lightning.loggers import WandbLogger
 
 from captioning.captioner import Caption
+from captioning.maps import ATTENTION
 from captioning.training.fixed_images import FixedImage, ShowsFixedImages, scores_by_image
 from captioning.viewing import viewer
 from captioning.viewing.overlay import LONG_SIDE, word_pictures
@@ -21,6 +22,8 @@ class ValidationTable(ShowsFixedImages):
 
     Args:
         images: how many images, taken evenly from the validation split; 0 for no table.
+        maps: the maps of each word by their names in `captioning.maps`, in place of attention: the
+            overlays show the first, and the interactive view lets one compare them.
     """
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
@@ -29,7 +32,8 @@ class ValidationTable(ShowsFixedImages):
         if not boards or not self.images or trainer.sanity_checking or not trainer.is_global_zero:
             return
         scores = scores_by_image(pl_module)
-        columns, rows = _table(self.fixed_images(trainer, pl_module), list(scores))
+        images = self.fixed_images(trainer, pl_module)
+        columns, rows = _table(images, list(scores), self.maps[0])
         spread: dict[str, Any] = {
             f"val/{name} of images": wandb.Histogram(list(by_image.values()))
             for name, by_image in scores.items()
@@ -39,7 +43,9 @@ class ValidationTable(ShowsFixedImages):
             board.log_metrics(spread, step=trainer.global_step)
 
 
-def _table(images: list[FixedImage], scores: list[str]) -> tuple[list[str], list[list[Any]]]:
+def _table(
+    images: list[FixedImage], scores: list[str], map_name: str
+) -> tuple[list[str], list[list[Any]]]:
     """The names of the columns, and a row for each image."""
     words = max((len(image.caption.words) for image in images), default=0)
     rows = []
@@ -51,7 +57,8 @@ def _table(images: list[FixedImage], scores: list[str]) -> tuple[list[str], list
         its_scores = [image.scores.get(name) for name in scores]
         views = [_view(photo, caption, image.record.image.name), *overlays, *rest]
         rows.append([_logged(photo), references, caption.text, *its_scores, *views])
-    names = [f"word {number + 1}" for number in range(words)]
+    shown = "" if map_name == ATTENTION else f", {map_name}"
+    names = [f"word {number + 1}{shown}" for number in range(words)]
     return ["image", "references", "caption", *scores, "view", *names], rows
 
 

@@ -28,10 +28,12 @@ class ValidationPage(ShowsFixedImages):
 
     Args:
         images: how many images, taken evenly from the validation split; 0 for no page.
+        maps: the maps of each word by their names in `captioning.maps`, in place of attention: the
+            first is shown at first, and others may be chosen or shown beside it.
     """
 
-    def __init__(self, images: TableImages = 8) -> None:
-        super().__init__(images)
+    def __init__(self, images: TableImages = 8, maps: list[str] | None = None) -> None:
+        super().__init__(images, maps)
         self._losses: list[Point] = []
         self._validations: list[dict[str, Any]] = []
         self._loss = torch.zeros(())

@@ -115,6 +115,32 @@ def test_the_run_of_w_and_b_has_the_configuration_and_lies_in_the_runs_folder(ru
     assert "WANDB_DATA_DIR" not in os.environ
 
 
+def test_the_table_shows_the_maps_that_the_configuration_names(
+    tiny_config: Path, tmp_path: Path, shapes_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.delenv("WANDB_DATA_DIR", raising=False)
+    run = tmp_path / "run"
+    options = ["--trainer.default_root_dir", str(run), "--trainer.max_epochs", "1"]
+    options += ["--trainer.precision", "32", "--trainer.inference_mode", "true"]
+    maps = ["--validation_table.images", "1", "--validation_table.maps", "[gradient, attention]"]
+    assert main(["train", "--config", str(tiny_config), *options, *maps]) == 0
+    record = Coco(shapes_data).read("val")[0]
+    [caption] = load(run / "last.ckpt").caption([record.image], maps=["gradient"])
+    [table] = tables(run)
+    assert table["columns"][7] == "word 1, gradient"
+    [row] = table["data"]
+    files = staged(run)
+    with Image.open(record.image) as photo:
+        expected = word_pictures(photo.copy(), caption)[0]
+    with Image.open(io.BytesIO(files[row[7]["sha256"]])) as overlay:
+        difference = np.asarray(overlay, dtype=float) - np.asarray(expected, dtype=float)
+    assert np.abs(difference).mean() < 5  # JPEG
+    [shown] = re.findall(r"data-attention-view>(.*?)</script>", files[row[6]["sha256"]].decode())
+    [told] = json.loads(shown)["captions"]
+    assert (told["map"], [each["map"] for each in told["further"]]) == ("gradient", ["attention"])
+
+
 @pytest.fixture
 def without_login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
