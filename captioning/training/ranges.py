@@ -21,6 +21,7 @@ from captioning.numbers import (
 )
 from captioning.training.module import CaptioningModule
 from captioning.training.pictures import ValidationTable
+from captioning.training.validation_grounding import ValidationGrounding
 from captioning.training.validation_history import ValidationPage
 
 Epochs = Annotated[int, Range(1, 1_000_000)]
@@ -62,6 +63,7 @@ GROUPS: dict[str, type] = {
     "data": CaptionData,
     "validation_table": ValidationTable,
     "validation_page": ValidationPage,
+    "validation_grounding": ValidationGrounding,
 }
 """Whose arguments the groups of options are."""
 

@@ -54,6 +54,7 @@ from captioning.training.progress import Progress
 from captioning.training.quiet import quiet
 from captioning.training.ranges import check_ranges
 from captioning.training.resumption import check_resumable
+from captioning.training.validation_grounding import ValidationGrounding
 from captioning.training.validation_history import ValidationPage
 from captioning.user_modules import IMPORT, import_modules, split_imports
 
@@ -109,6 +110,7 @@ class TrainCLI(LightningCLI):
         parser.add_lightning_class_args(EarlyStopping, "early_stopping")
         parser.add_lightning_class_args(ValidationTable, "validation_table")
         parser.add_lightning_class_args(ValidationPage, "validation_page")
+        parser.add_lightning_class_args(ValidationGrounding, "validation_grounding")
         # One score decides which epoch is best and when there is no hope of a better one.
         parser.link_arguments("checkpoints.monitor", "early_stopping.monitor")
         parser.link_arguments("checkpoints.mode", "early_stopping.mode")

@@ -21,7 +21,7 @@ from captioning.viewing.viewer import html_text, script_json, source_hash
 THUMBNAIL = 240
 """Most pixels of the longer side of a photo in the overview."""
 
-FIRST = ("CIDEr", "BLEU-4", "ROUGE-L", "METEOR", "SPICE")
+FIRST = ("CIDEr", "BLEU-4", "ROUGE-L", "METEOR", "SPICE", "pointing", "CHAIR-i")
 """The scores that have a curve; all others stand in the table."""
 
 

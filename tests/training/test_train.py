@@ -175,7 +175,8 @@ def test_features_are_computed_once_and_used_by_the_next_training(
 ) -> None:
     features = tmp_path / "features"
     frozen = ("--model.encoder.init_args.trainable_stages", "0", "--data.features", str(features))
-    frozen += ("--validation_page.images", "0")  # which shows photos
+    # Both of which look at photos.
+    frozen += ("--validation_page.images", "0", "--validation_grounding.images", "0")
     first = trained("a", *frozen)
     written = (features / "annotations.npy").stat().st_mtime_ns
     monkeypatch.setattr("captioning.data.preprocessing.opened", None)  # no photo is read

@@ -101,6 +101,7 @@ def ground_maps(
     seed: int,
     maps: Sequence[str],
     curves: bool = True,
+    hides_regions: bool = True,
 ) -> dict[str, GroundingReport]:
     """The reports of several maps of the same words, by the maps' names; see `ground`.
 
@@ -113,6 +114,7 @@ def ground_maps(
         seed: of the random regions that are hidden.
         maps: names in `captioning.maps`.
         curves: also compute deletion and insertion curves, of the baselines too.
+        hides_regions: compute what takes hidden regions: occlusion drops, and the curves.
     """
     lexicon = lexicon or Lexicon.of(categories(records))
     generators = {name: torch.Generator().manual_seed(seed) for name in maps}
@@ -132,7 +134,7 @@ def ground_maps(
                 weights = word_maps(name, batch.reading)
                 seconds[name] += time.perf_counter() - began
                 found = _looks(batch, weights)
-                if not found or not batch.has_regions:
+                if not found or not hides_regions or not batch.has_regions:
                     looks[name] += [look for _, look in found]
                     continue
                 relevance = _by_regions(batch, [look for _, look in found])

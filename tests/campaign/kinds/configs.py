@@ -291,6 +291,7 @@ MORE_NUMBERS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("early_stopping",): ("patience", "min_delta", "divergence_threshold"),
     ("validation_table",): ("images",),
     ("validation_page",): ("images",),
+    ("validation_grounding",): ("images",),
     ("model", "decoder", "init_args"): ("dropout", "hidden_dim", "embedding_dim"),
     ("model", "encoder", "init_args"): ("trainable_stages", "grid"),
     ("model", "search", "init_args"): ("width", "max_length", "min_length", "length_penalty"),
