@@ -66,6 +66,7 @@ MAPS = (
     "attention-norm",
     "next-attention",
     "gradient",
+    "relevance",
     "grad-cam",
     "fine-grad-cam",
     "occlusion",

@@ -11,6 +11,7 @@ from captioning.maps.attention_maps import AttentionMap, AttentionNormMap, NextA
 from captioning.maps.gradient_maps import FineGradCAM, GradCAM, GradientMap
 from captioning.maps.occlusion_maps import OcclusionMap, OcclusionNormMap
 from captioning.maps.reading import Reading
+from captioning.maps.relevance_map import RelevanceMap
 from captioning.maps.word_map import MapError, Maps, WordMap
 
 ATTENTION = "attention"
@@ -21,6 +22,7 @@ MAPS: dict[str, WordMap] = {
     "attention-norm": AttentionNormMap(),
     "next-attention": NextAttentionMap(),
     "gradient": GradientMap(),
+    "relevance": RelevanceMap(),
     "grad-cam": GradCAM(),
     "fine-grad-cam": FineGradCAM(),
     "occlusion": OcclusionMap(),

@@ -24,13 +24,16 @@ AT_A_TIME = 16
 Relevance = Callable[[Float[Tensor, "b L D"], Float[Tensor, "b L D"]], Float[Tensor, "b L"]]
 """The relevance of each region, from the regions' vectors and a word's gradient by them."""
 
+Scores = Callable[[Reading, Float[Tensor, "b L D"]], Float[Tensor, "b 1 T"]]
+"""A score of each word of a reading, from annotation vectors, such as its log probability."""
+
 
 class GradientMap(WordMap):
     """Gradient x input at the annotation vectors, its positive part (Shrikumar et al. 2016)."""
 
     def __call__(self, reading: Reading) -> Maps:
         """The positive part of each annotation vector times its gradient."""
-        return _at_annotations(reading, _gradient_times_input)
+        return at_annotations(reading, gradient_times_input)
 
 
 class GradCAM(WordMap):
@@ -38,7 +41,7 @@ class GradCAM(WordMap):
 
     def __call__(self, reading: Reading) -> Maps:
         """The positive part of the channels' weighted sum."""
-        return _at_annotations(reading, _weighted_channels)
+        return at_annotations(reading, _weighted_channels)
 
 
 class FineGradCAM(WordMap):
@@ -55,13 +58,21 @@ class FineGradCAM(WordMap):
         return torch.cat(found).unflatten(0, reading.tokens.shape[:2])
 
 
-def _at_annotations(reading: Reading, relevance: Relevance) -> Maps:
-    """Maps made of the gradients by the annotation vectors."""
+def at_annotations(
+    reading: Reading, relevance: Relevance, scores: Scores = Reading.word_log_probs
+) -> Maps:
+    """Maps made of the gradients by the annotation vectors.
+
+    Args:
+        reading: the captions.
+        relevance: made of vectors and gradients.
+        scores: what gradients are taken of.
+    """
     reading.need_one_grid()
     found = []
     for part in reading.one_by_one(AT_A_TIME):
         leaf = part.annotations.detach().clone().requires_grad_()
-        found.append(shares(_of_words(part, leaf, leaf, relevance), reading.grid))
+        found.append(shares(_of_words(part, leaf, leaf, relevance, scores), reading.grid))
     return torch.cat(found).unflatten(0, reading.tokens.shape[:2])
 
 
@@ -70,6 +81,7 @@ def _of_words(
     annotations: Float[Tensor, "b L D"],
     leaf: Float[Tensor, "b _ _"] | Float[Tensor, "b C rows columns"],
     relevance: Relevance,
+    scores: Scores = Reading.word_log_probs,
 ) -> Float[Tensor, "b T cells"]:
     """The relevance of each region, or of each cell of a feature map, for each word.
 
@@ -78,6 +90,7 @@ def _of_words(
         annotations: computed from the leaf, or the leaf itself.
         leaf: what gradients are taken by: regions' vectors, or a feature map.
         relevance: made of vectors and gradients.
+        scores: what gradients are taken of.
 
     Raises:
         InputError: the decoder gives no gradient.
@@ -85,12 +98,12 @@ def _of_words(
     vectors = _vectors(leaf.detach())
     found = []
     with torch.enable_grad():  # whatever the caller wants
-        log_probs = reading.word_log_probs(annotations)[:, 0]  # (b, T)
-        if not log_probs.requires_grad:
+        of_words = scores(reading, annotations)[:, 0]  # (b, T)
+        if not of_words.requires_grad:
             raise InputError("this decoder gives no gradient; choose attention or occlusion")
         # No word of an image depends on another image, so the sum's gradient is each one's own.
         for of_word, is_read in zip(
-            log_probs.unbind(dim=1), reading.is_word.any(dim=0), strict=True
+            of_words.unbind(dim=1), reading.is_word.any(dim=0), strict=True
         ):
             if not is_read:
                 found.append(torch.zeros_like(vectors[..., 0]))
@@ -109,9 +122,10 @@ def _vectors(
     return leaf.flatten(2).transpose(1, 2) if leaf.ndim == 4 else leaf
 
 
-def _gradient_times_input(
+def gradient_times_input(
     vectors: Float[Tensor, "b L D"], gradients: Float[Tensor, "b L D"]
 ) -> Float[Tensor, "b L"]:
+    """Each vector times its gradient, summed over channels."""
     return (vectors * gradients).sum(dim=2)
 
 

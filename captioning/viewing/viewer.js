@@ -89,6 +89,7 @@ const attentionView = (() => {
     "attention-norm": "Attention \u00d7 norm",
     "next-attention": "Attention after the word",
     "gradient": "Gradient \u00d7 input",
+    "relevance": "Relevance propagation",
     "grad-cam": "Grad-CAM",
     "fine-grad-cam": "Grad-CAM, finer",
     "occlusion": "Occlusion",

@@ -98,7 +98,9 @@ def test_captions_of_a_batch_have_the_maps_that_they_have_alone(
         )
 
 
-@pytest.mark.parametrize("name", ["gradient", "grad-cam", "fine-grad-cam", "occlusion"])
+@pytest.mark.parametrize(
+    "name", ["gradient", "relevance", "grad-cam", "fine-grad-cam", "occlusion"]
+)
 def test_a_word_that_the_model_cannot_write_has_an_even_map(
     captioner: Captioner, name: str
 ) -> None:
