@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from captioning.captioner.joint_encoder import finest
+from captioning.errors import InputError
 from captioning.models.decoder import Decoder, Memory, State, Step
 from captioning.search.search import generable_log_probs
 
@@ -90,6 +91,18 @@ class EnsembleDecoder(Decoder):
             self._mean([step.weights for step in steps]),
             _joined(step.state for step in steps),
         )
+
+    def evidence(self, memory: Memory, words: Int[Tensor, "B N T"]) -> Float[Tensor, "B N T L"]:
+        """The mean of the members' evidence, whose regions are the same.
+
+        Raises:
+            InputError: a member has none, or the members' regions differ.
+        """
+        assert isinstance(memory, EnsembleMemory)
+        if self.grids is not None:
+            raise InputError("members with different grids share no region; choose attention")
+        members = zip(self.members, memory.members, strict=True)
+        return torch.stack([member.evidence(part, words) for member, part in members]).mean(dim=0)
 
     def _mean(self, weights: Sequence[Float[Tensor, "B N _"]]) -> Float[Tensor, "B N R"]:
         """The mean of the members' weights, over the finest grid."""

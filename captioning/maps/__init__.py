@@ -1,13 +1,14 @@
 """Maps of a word: which regions of the photo a model wrote it from.
 
-Several ways to tell, by one interface: `word_maps` of a name in `MAPS`. They need no more than the
-promise that every encoder and decoder keeps, and the plain model computes them.
+Several ways to tell, by one interface: `word_maps` of a name in `MAPS`. All but the evidence need
+no more than the promise that every encoder and decoder keeps, and the plain model computes them.
 """
 
 from collections.abc import Sequence
 
 from captioning.errors import InputError
 from captioning.maps.attention_maps import AttentionMap, AttentionNormMap, NextAttentionMap
+from captioning.maps.evidence_map import EvidenceMap
 from captioning.maps.gradient_maps import FineGradCAM, GradCAM, GradientMap
 from captioning.maps.occlusion_maps import OcclusionMap, OcclusionNormMap
 from captioning.maps.reading import Reading
@@ -21,6 +22,7 @@ MAPS: dict[str, WordMap] = {
     ATTENTION: AttentionMap(),
     "attention-norm": AttentionNormMap(),
     "next-attention": NextAttentionMap(),
+    "evidence": EvidenceMap(),
     "gradient": GradientMap(),
     "relevance": RelevanceMap(),
     "grad-cam": GradCAM(),

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from captioning.configurable import Configurable
+from captioning.errors import InputError
 from captioning.models.losses import cross_entropy
 from captioning.models.reporting import Reporting
 from captioning.numbers import AnnotationWidth, VocabularySize
@@ -131,6 +132,17 @@ class Decoder(Reporting, Configurable, nn.Module):
             logits.append(step.logits)
             weights.append(step.weights)
         return torch.stack(logits, dim=2), torch.stack(weights, dim=2)
+
+    def evidence(self, memory: Memory, words: Int[Tensor, "B N T"]) -> Float[Tensor, "B N T L"]:
+        """What each region's vector, alone, adds to the score of a word, in nats.
+
+        Against the mean of all words, whatever was said before. Optional: most decoders mix the
+        regions before they score a word, and have no such part.
+
+        Raises:
+            InputError: this decoder has none.
+        """
+        raise InputError("this decoder scores no word by a region alone; choose another map")
 
     def cross_entropy(
         self,

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from captioning.data.vocabulary import PAD
+from captioning.errors import InputError
 from captioning.models.attention import (
     AdditiveAttention,
     Attention,
@@ -214,6 +215,22 @@ class LSTMDecoder(Decoder):
             deep = word + deep + self.output_context(context)
         logits = self.output(self.dropout(deep))  # eq. 7
         return Step(logits, weights, {"hidden": h, "cell": c})
+
+    def evidence(self, memory: Memory, words: Int[Tensor, "B N T"]) -> Float[Tensor, "B N T L"]:
+        """The deep output's part that depends on the context: L_o L_z a of each region (eq. 7).
+
+        Eq. 7 is linear in the context, so this is what a region would add to a word's logit if the
+        context were its vector alone, and beta one. A word's row of L_o is taken against the mean
+        row, since what a region adds to all words alike changes no probability.
+
+        Raises:
+            InputError: this decoder has no deep output.
+        """
+        if not self.deep_output:
+            raise InputError("without deep output no word is scored by a region alone")
+        regions = self.output_context(memory.annotations)  # (B, L, m)
+        rows = self.output.weight[words] - self.output.weight.mean(dim=0)
+        return torch.einsum("bntm,blm->bntl", rows, regions)
 
 
 def lstm_cell(

@@ -1,0 +1,51 @@
+"""A map made of what each region's vector alone says for a word.
+
+Shapes: B images, N captions per image, L regions (rows x columns), T words.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from captioning.maps.reading import Reading
+from captioning.maps.windows import SIDE
+from captioning.maps.word_map import Maps, WordMap
+
+SHARPNESS = 4.0
+"""What the evidence, in nats, is multiplied by before the softmax; it moves no maximum."""
+
+
+class EvidenceMap(WordMap):
+    """What a region alone would add to the word's score through the deep output (eq. 7).
+
+    Attention is chosen before the word is known, and the hidden state adds to the score whatever it
+    has seen before. The deep output alone ties a word to the vector of a region. Each region has
+    the mean of the evidence around it: neighbours see much the same of the photo, and single cells
+    are noisy. A softmax makes shares of it.
+    """
+
+    takes_one_pass = True
+
+    @torch.no_grad()
+    def __call__(self, reading: Reading) -> Maps:
+        """The softmax over regions of the evidence for each word."""
+        reading.need_one_grid()
+        memory = reading.decoder.remember(reading.annotations)
+        evidence = reading.decoder.evidence(memory, reading.tokens[..., 1:])
+        return evidence_shares(evidence, reading.grid).unflatten(-1, reading.grid)
+
+
+def evidence_shares(
+    evidence: Float[Tensor, "B N T L"], grid: tuple[int, int]
+) -> Float[Tensor, "B N T L"]:
+    """The mean around each region, as shares of a softmax."""
+    sides = [SIDE if cells > SIDE else 1 for cells in grid]
+    around = F.avg_pool2d(
+        evidence.flatten(0, 2).unflatten(1, (1, *grid)),
+        sides,
+        stride=1,
+        padding=[side // 2 for side in sides],
+        count_include_pad=False,  # at the edge of the photo there are fewer
+    )
+    return (SHARPNESS * around).flatten(1).softmax(dim=1).view(evidence.shape)
