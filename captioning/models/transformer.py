@@ -1,7 +1,7 @@
 """A transformer that writes captions (Vaswani et al. 2017, over the regions of an image).
 
-Shapes: B images, N captions per image, L regions, D annotation width, T words, S words before them,
-W width of the model, H heads, V vocabulary.
+Shapes: B images, N captions per image, L regions, D annotation width, T words, W width
+of the model, H heads, V vocabulary.
 """
 
 from collections.abc import Sequence
@@ -18,6 +18,7 @@ from captioning.models.attention import check_every_image_has_a_region
 from captioning.models.attention_masks import causal_mask, padding_mask
 from captioning.models.decoder import Decoder, Memory, State, Step
 from captioning.models.multi_head import KeysValues, head_names, map_of
+from captioning.models.past_words import as_state, count, of_state
 from captioning.models.positions import sinusoids
 from captioning.models.region_encoder import RegionEncoder
 from captioning.models.transformer_layers import DecoderLayer
@@ -51,7 +52,8 @@ class TransformerDecoder(Decoder):
 
     Annotation vectors are projected (linear, ReLU, dropout) and normalised, as Cornia et al. (2020)
     do: dot products with raw features of a CNN, many and large, give weights that hardly learn.
-    The state holds the keys and values of the words so far, so that a step computes one word.
+    The state holds the keys and values of the words so far, so that a step computes one word; in
+    blocks, so that it copies few of them (`captioning.models.past_words` tells the plain form).
 
     Args:
         annotation_dim: D, width of an annotation vector.
@@ -172,10 +174,12 @@ class TransformerDecoder(Decoder):
         return TransformerMemory(annotations, mask, keys, values)
 
     def start(self, memory: Memory, n: int) -> State:
-        """Caches of no words."""
-        empty = memory.annotations.new_zeros(memory.images, n, 0, self.width)
-        numbers = range(len(self.layers))
-        return {f"{number}.{part}": empty for number in numbers for part in KeysValues._fields}
+        """Blocks of no words."""
+        state: State = {}
+        for number, layer in enumerate(self.layers):
+            none = memory.annotations.new_zeros(memory.images, n, 0, self.width)
+            state |= as_state(number, [layer.self_attention.by_head(KeysValues(none, none))])
+        return state
 
     def step(self, tokens: Int[Tensor, "B N"], state: State, memory: Memory) -> Step:
         """Read one word of every caption and score the next."""
@@ -192,25 +196,26 @@ class TransformerDecoder(Decoder):
     def _read(
         self, tokens: Int[Tensor, "B N T"], state: State, memory: Memory
     ) -> tuple[Float[Tensor, "B N T W"], Float[Tensor, "B N T L"], State]:
-        """What the output layer scores, weights, and state after T more words of every caption."""
+        """What the output layer scores, weights, and state after T words of every caption.
+
+        They are its first words, or T is one.
+        """
         assert isinstance(memory, TransformerMemory)
-        before, count = state["0.keys"].shape[2], tokens.shape[2]
+        before = count(of_state(0, state))
         words = self._embedded(tokens, before)
-        # A single word sees all before it without a mask.
-        words_mask = causal_mask(count, before + count, tokens.device) if count > 1 else None
+        words_mask = causal_mask(tokens.shape[2], device=tokens.device)
         weights: Tensor | None = None
         after: State = {}
         for number, layer in enumerate(self.layers):
-            past = KeysValues(*(state[f"{number}.{part}"] for part in KeysValues._fields))
             words, past, of_heads = layer(
                 words,
-                past if before else None,
+                of_state(number, state) if before else (),
                 KeysValues(memory.keys[number], memory.values[number]),
                 words_mask,
                 padding_mask(memory.mask),
                 with_weights=number + 1 == self.map_layer,
             )
-            after |= {f"{number}.{part}": kept for part, kept in past._asdict().items()}
+            after |= as_state(number, past)
             if of_heads is not None:
                 weights = map_of(of_heads, self.map_head)
         assert weights is not None

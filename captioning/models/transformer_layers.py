@@ -1,16 +1,17 @@
 """The layers of a transformer's encoder and decoder (Vaswani et al. 2017, section 3.1).
 
-Shapes: B rows of a batch or images, N captions per image, T words, S words before them, L regions,
-H heads, W width.
+Shapes: B rows of a batch or images, N captions per image, T words, L regions, H heads, b words of
+a block, d width of one head, W width of the model.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from captioning.models.multi_head import KeysValues, MultiHead
+from captioning.models.past_words import with_words
 
 
 class FeedForward(nn.Module):
@@ -97,12 +98,12 @@ class DecoderLayerResult(NamedTuple):
 
     Attributes:
         words: its output.
-        past: keys and values of all words so far, to go on with.
+        past: blocks of keys and values of all words so far, to go on with.
         weights: of the attention over regions, by head; none where nobody asked.
     """
 
     words: Float[Tensor, "B N T W"]
-    past: KeysValues
+    past: tuple[KeysValues, ...]
     weights: Float[Tensor, "B H N T L"] | None
 
 
@@ -134,30 +135,34 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         words: Float[Tensor, "B N T W"],
-        past: KeysValues | None,
+        past: Sequence[KeysValues],
         regions: KeysValues,
-        words_mask: Bool[Tensor, "#R #T U"] | None = None,
+        words_mask: Bool[Tensor, "#R #T T"] | None = None,
         regions_mask: Bool[Tensor, "#B #M L"] | None = None,
         with_weights: bool = False,
     ) -> DecoderLayerResult:
-        """T more words of every caption.
+        """T more words of every caption: its first ones, or one after others.
 
         Args:
             words: the layer's input.
-            past: keys and values (B, N, S, W) of the words before; none if there are none.
+            past: blocks (B, N, H, b, d) of the words before; empty if there are none.
             regions: (B, L, W), what `cross_attention.project` gave for the image.
-            words_mask: True where a word may see another one; of R = B N rows and U = S + T words.
+            words_mask: True where a word may see another one, of R = B N rows; none where each sees
+                all, as a single word does in any case.
             regions_mask: True where a word may see a region; of M = N T words.
             with_weights: whether to give the weights over regions.
         """
+        assert words.shape[2] == 1 or not past
         read = self.around_self.read(words)
         new = self.self_attention.project(read)
-        if past is not None:
-            new = KeysValues(*(torch.cat(pair, dim=2) for pair in zip(past, new, strict=True)))
-        captions = words.shape[:2]
-        rows = KeysValues(new.keys.flatten(0, 1), new.values.flatten(0, 1))
-        seen = self.self_attention.attend(read.flatten(0, 1), rows, words_mask).context
-        words = self.around_self.add(words, seen.unflatten(0, captions))
+        past = with_words(past, self.self_attention.by_head(new))
+        if words.shape[2] == 1:
+            seen = self.self_attention.attend_blocks(read, past)
+        else:
+            rows = KeysValues(new.keys.flatten(0, 1), new.values.flatten(0, 1))
+            seen = self.self_attention.attend(read.flatten(0, 1), rows, words_mask).context
+            seen = seen.unflatten(0, words.shape[:2])
+        words = self.around_self.add(words, seen)
 
         read = self.around_cross.read(words).flatten(1, 2)
         looked = self.cross_attention.attend(read, regions, regions_mask, with_weights)
@@ -167,4 +172,4 @@ class DecoderLayer(nn.Module):
             weights = weights.unflatten(2, words.shape[1:3])
 
         words = self.around_network.add(words, self.feed_forward(self.around_network.read(words)))
-        return DecoderLayerResult(words, new, weights)
+        return DecoderLayerResult(words, past, weights)

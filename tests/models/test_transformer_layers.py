@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from captioning.models.attention_masks import causal_mask, padding_mask
 from captioning.models.multi_head import KeysValues
+from captioning.models.past_words import BLOCK, joined
 from captioning.models.transformer_layers import DecoderLayer, EncoderLayer
 from tests.models.test_multi_head import as_ours, exact, numbers
 
@@ -114,7 +115,7 @@ def test_a_decoders_layer_is_torchs(
     words, regions = numbers(B, T, WIDTH), numbers(B, L, WIDTH, seed=1)
     result = ours(
         words[:, None],
-        None,
+        (),
         ours.cross_attention.project(regions),
         mask,
         regions_mask,
@@ -140,21 +141,36 @@ def test_captions_of_an_image_share_its_keys_and_nothing_else() -> None:
     words, regions = numbers(B, 2, T, WIDTH), numbers(B, L, WIDTH, seed=1)
     projected = layer.cross_attention.project(regions)
     masks = causal_mask(T), padding_mask(REGIONS)
-    together = layer(words, None, projected, *masks, with_weights=True)
+    together = layer(words, (), projected, *masks, with_weights=True)
     for n in range(2):
-        alone = layer(words[:, n : n + 1], None, projected, *masks, with_weights=True)
+        alone = layer(words[:, n : n + 1], (), projected, *masks, with_weights=True)
         exact(together.words[:, n : n + 1], alone.words)
         exact(together.weights[:, :, n : n + 1], alone.weights)
 
 
 def test_words_one_by_one_equal_all_at_once() -> None:
     layer = with_random_parameters(DecoderLayer(WIDTH, HEADS, INNER, 0.0, True))
-    words, regions = numbers(B, 2, T, WIDTH), numbers(B, L, WIDTH, seed=1)
+    length = 2 * BLOCK + 3
+    words, regions = numbers(B, 2, length, WIDTH), numbers(B, L, WIDTH, seed=1)
     projected = layer.cross_attention.project(regions)
-    expected = layer(words, None, projected, causal_mask(T))
-    past: KeysValues | None = None
-    for t in range(T):
+    expected = layer(words, (), projected, causal_mask(length))
+    past: tuple[KeysValues, ...] = ()
+    for t in range(length):
         step = layer(words[:, :, t : t + 1], past, projected)
         past = step.past
         exact(step.words[:, :, 0], expected.words[:, :, t])
-    exact(past.keys, expected.past.keys)
+    for part, wanted in zip(joined(past), joined(expected.past), strict=True):
+        exact(part, wanted)
+
+
+def test_a_word_after_others_read_at_once_equals_one_by_one() -> None:
+    layer = with_random_parameters(DecoderLayer(WIDTH, HEADS, INNER, 0.0, True))
+    words, regions = numbers(B, 2, BLOCK + 2, WIDTH), numbers(B, L, WIDTH, seed=1)
+    projected = layer.cross_attention.project(regions)
+    expected = layer(words, (), projected, causal_mask(BLOCK + 2)).words[:, :, -1]
+    for known in (2, BLOCK + 1):
+        past = layer(words[:, :, :known], (), projected, causal_mask(known)).past
+        for t in range(known, BLOCK + 2):
+            step = layer(words[:, :, t : t + 1], past, projected)
+            past = step.past
+        exact(step.words[:, :, 0], expected)
