@@ -103,7 +103,11 @@ class Attention(Reporting, Configurable, nn.Module):
     ) -> Attended:
         """Weights over regions for every query, and the contexts (Xu et al. 2015, eq. 4-6, 13)."""
         weights = masked_softmax(self.scores(query, keys), mask)
-        return Attended(weights.to(annotations.dtype) @ annotations, weights)
+        return Attended(self.looks(weights).to(annotations.dtype) @ annotations, weights)
+
+    def looks(self, weights: Float[Tensor, "B N L"]) -> Float[Tensor, "B N L"]:
+        """How much of each region is in the context: as much as it weighs (eq. 13)."""
+        return weights
 
     def forward(
         self,

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from captioning.models.attention import AdditiveAttention, Attended, masked_softmax
+from captioning.models.attention import AdditiveAttention
 
 
 @dataclass
@@ -52,17 +52,9 @@ class HardAttention(AdditiveAttention):
         finally:
             self._draws = None
 
-    def attend(
-        self,
-        query: Float[Tensor, "B N Q"],
-        keys: Float[Tensor, "B L A"],
-        annotations: Float[Tensor, "B L D"],
-        mask: Bool[Tensor, "B L"] | None = None,
-    ) -> Attended:
-        """The weights, and as context one annotation vector or the expected one."""
-        weights = masked_softmax(self.scores(query, keys), mask)
-        looks = self.undrawn(weights) if self._draws is None else self._drawn(weights, self._draws)
-        return Attended(looks.to(annotations.dtype) @ annotations, weights)
+    def looks(self, weights: Float[Tensor, "B N L"]) -> Float[Tensor, "B N L"]:
+        """How much of each region is in the context: all of the one drawn, or as expected."""
+        return self.undrawn(weights) if self._draws is None else self._drawn(weights, self._draws)
 
     def undrawn(self, weights: Float[Tensor, "B N L"]) -> Float[Tensor, "B N L"]:
         """How much of each region is in the context where no region is drawn."""
