@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -129,6 +130,20 @@ def test_a_chosen_head_is_on_the_page_of_a_photo(
         assert len(pages[-1]) == 2
     assert all(first != second for first, second in zip(*pages, strict=True))
     assert said
+
+
+def test_all_heads_are_on_the_page_of_a_photo(
+    model: Path, checkpoint: Path, photos: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    page = ["caption", photos[0], "--html", str(tmp_path / "pages"), "--map", "heads", "--model"]
+    assert told([*page, str(model)], capsys)
+    [written] = [path.read_text() for path in (tmp_path / "pages").iterdir()]
+    [data] = re.findall(r"<script[^>]*data-attention-view>(.*?)</script>", written)
+    shown = json.loads(data)["captions"][0]
+    heads = load(model).decoder.map_names
+    assert [shown["map"], *(each["map"] for each in shown["further"])] == ["attention", *heads]
+    assert main([*page, str(checkpoint), "--device", "cpu"]) == 1
+    assert "map heads: this model has one map of attention alone" in capsys.readouterr().err
 
 
 def test_it_serves(model: Path, shapes_data: Path, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """A caption of a photo, with probabilities and attention weights."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,6 +9,7 @@ from jaxtyping import Float
 from PIL.Image import Image
 from torch import Tensor
 
+from captioning.errors import InputError
 from captioning.maps import ATTENTION
 
 
@@ -41,7 +42,8 @@ class Caption:
         size: width and height of the upright photo in pixels.
         runners_up: for each word its most probable alternatives, the best first; empty unless
             requested.
-        map_name: which map `weights` are, by its name in `captioning.maps`.
+        map_name: which map `weights` are, by its name in `captioning.maps`, or the layer's and
+            head's among the decoder's `map_names`.
         further_maps: maps to compare, by name, each on a grid of its own; empty unless requested.
         photo: the captioned photo as it was given, so that a notebook can show it; None if it was
             a view, since captioning many photos must not keep them in memory.
@@ -57,6 +59,17 @@ class Caption:
     map_name: str = ATTENTION
     further_maps: Mapping[str, Float[Tensor, "T _ _"]] = field(default_factory=dict)
     photo: str | Path | Image | None = field(default=None, compare=False, repr=False)
+
+    def showing(self, name: str) -> "Caption":
+        """The same caption with another of its maps as `weights`; for `overlay.draw`, say.
+
+        Raises:
+            InputError: it has no map of this name.
+        """
+        maps = {self.map_name: self.weights, **self.further_maps}
+        if name not in maps:
+            raise InputError(f"the caption has no map {name!r}; it has {', '.join(maps)}")
+        return replace(self, weights=maps.pop(name), map_name=name, further_maps=maps)
 
     @property
     def text(self) -> str:

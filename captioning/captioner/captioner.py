@@ -20,7 +20,7 @@ from captioning.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from captioning.errors import InputError
 from captioning.kernels import accelerated, accelerated_search, on_by_default
 from captioning.kernels.packing import packed_weights
-from captioning.maps import ATTENTION, Reading, word_maps
+from captioning.maps import ATTENTION, Reading, known_maps, word_maps
 from captioning.models.decoder import Decoder
 from captioning.models.encoder import Encoder
 from captioning.numbers import shown
@@ -178,8 +178,9 @@ class Captioner(nn.Module):
             search: how words are chosen; the captioner's own if none.
             runners_up: how many alternatives to report for each word; above zero, they cost one
                 more pass over the captions.
-            maps: the maps of each word by their names in `captioning.maps`; the first becomes the
-                captions' `weights`, the others `further_maps`.
+            maps: the maps of each word by their names in `captioning.maps` or the decoder's
+                `map_names`, all of which ``heads`` stands for; the first becomes the captions'
+                `weights`, the others `further_maps`.
             most: leave out what comes after so many captions, which saves their maps; none for all.
 
         Raises:
@@ -234,7 +235,7 @@ class Captioner(nn.Module):
                 if name == ATTENTION
                 else word_maps(name, reading).float()
             ).cpu()
-            for name in names
+            for name in known_maps(names, self.decoder.map_names)
         }
 
     def _caption(

@@ -6,6 +6,8 @@ from itertools import islice
 from pathlib import Path
 
 from captioning.cli.options import (
+    HEADS,
+    MAPS,
     Commands,
     add_maps,
     add_model,
@@ -45,7 +47,12 @@ def add(commands: Commands) -> None:
         metavar="DIR",
         help="write a page per photo to see word by word where the model looked, in any browser",
     )
-    add_maps(parser, "which map of a word --overlay draws; --html lets one compare several")
+    add_maps(
+        parser,
+        "which map of a word --overlay draws; --html lets one compare several; heads: attention, "
+        "then that of every layer and head of a model with several",
+        (*MAPS, HEADS),
+    )
     bulk = parser.add_argument_group("bulk captioning", "for more photos than a screen can show")
     bulk.add_argument(
         "--out",
@@ -85,7 +92,6 @@ def _print_captions(options: argparse.Namespace, most_photos: int) -> int:
     from captioning.data.images import opened
     from captioning.data.photos import find_photos
     from captioning.inference.batches import candidates, json_line
-    from captioning.maps import known_maps
     from captioning.progress_bar import say
     from captioning.viewing.names import picture_names
 
@@ -105,7 +111,7 @@ def _print_captions(options: argparse.Namespace, most_photos: int) -> int:
         search,
         options.batch_size,
         runners_up=RUNNERS_UP if pages else 0,
-        maps=known_maps(options.maps),
+        maps=options.maps or MAPS[:1],
     ):
         if isinstance(found, InputError):
             say(f"captioning: {found}")

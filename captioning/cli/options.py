@@ -74,6 +74,9 @@ MAPS = (
 )
 """The names in `captioning.maps`, which would take seconds to import."""
 
+HEADS = "heads"
+"""The name there for the attention of every layer and head."""
+
 positive = option(PositiveCount)
 """A number of at least one, as argparse reads it."""
 

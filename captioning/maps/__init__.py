@@ -7,7 +7,12 @@ no more than the promise that every encoder and decoder keeps, and the plain mod
 from collections.abc import Sequence
 
 from captioning.errors import InputError
-from captioning.maps.attention_maps import AttentionMap, AttentionNormMap, NextAttentionMap
+from captioning.maps.attention_maps import (
+    AttentionMap,
+    AttentionNormMap,
+    HeadMap,
+    NextAttentionMap,
+)
 from captioning.maps.evidence_map import EvidenceMap
 from captioning.maps.gradient_maps import FineGradCAM, GradCAM, GradientMap
 from captioning.maps.occlusion_maps import OcclusionMap, OcclusionNormMap
@@ -17,6 +22,9 @@ from captioning.maps.word_map import MapError, Maps, WordMap
 
 ATTENTION = "attention"
 """The map that is shown unless another one is asked for."""
+
+HEADS = "heads"
+"""Stands for the attention of every layer and head, where a model has several."""
 
 MAPS: dict[str, WordMap] = {
     ATTENTION: AttentionMap(),
@@ -37,29 +45,54 @@ def word_maps(name: str, reading: Reading) -> Maps:
     """The map of every word of the captions that a model has read.
 
     Args:
-        name: one of `MAPS`.
+        name: one of `MAPS`, or of the decoder's `map_names`: that layer's and head's attention.
         reading: photos, and the captions that the model reads.
 
     Raises:
         MapError: there is no map of this name, or none of this model.
     """
-    known_maps([name])
+    heads = reading.decoder.map_names
+    word_map = HeadMap(name) if name in heads else MAPS.get(name)
+    if word_map is None:
+        raise _unknown(name, heads)
     try:
-        return MAPS[name](reading)
+        return word_map(reading)
     except InputError as error:
         raise MapError(f"map {name}: {error}") from None
 
 
-def known_maps(names: Sequence[str]) -> tuple[str, ...]:
+def known_maps(names: Sequence[str], heads: Sequence[str] = ()) -> tuple[str, ...]:
     """The names, each once; the attention's if there are none.
 
+    Args:
+        names: of maps; `HEADS` stands for the reported attention and then that of all heads.
+        heads: the decoder's `map_names`.
+
     Raises:
-        MapError: there is no map of one of them.
+        MapError: there is no map of one of them, or all heads are asked for, and the model has one
+            map of attention alone.
     """
-    for name in names:
-        if name not in MAPS:
-            raise MapError(f"unknown map {name!r}; choose from {', '.join(MAPS)}")
-    return tuple(dict.fromkeys(names)) or (ATTENTION,)
+    if HEADS in names and not heads:
+        raise MapError(f"map {HEADS}: this model has one map of attention alone")
+    whole = [each for name in names for each in ((ATTENTION, *heads) if name == HEADS else (name,))]
+    for name in whole:
+        if name not in MAPS and name not in heads:
+            raise _unknown(name, heads)
+    return tuple(dict.fromkeys(whole)) or (ATTENTION,)
 
 
-__all__ = ["ATTENTION", "MAPS", "MapError", "Maps", "Reading", "WordMap", "known_maps", "word_maps"]
+def _unknown(name: str, heads: Sequence[str]) -> MapError:
+    return MapError(f"unknown map {name!r}; choose from {', '.join([*MAPS, *heads])}")
+
+
+__all__ = [
+    "ATTENTION",
+    "HEADS",
+    "MAPS",
+    "MapError",
+    "Maps",
+    "Reading",
+    "WordMap",
+    "known_maps",
+    "word_maps",
+]

@@ -23,6 +23,30 @@ class AttentionMap(WordMap):
         return weights.unflatten(-1, reading.grid)
 
 
+class HeadMap(WordMap):
+    """The attention of one layer and head, where a model has several.
+
+    Args:
+        name: of the map among the decoder's `map_names`.
+    """
+
+    takes_one_pass = True
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __call__(self, reading: Reading) -> Maps:
+        """Its weights under teacher forcing; the decoder reports the same map afterwards."""
+        decoder = reading.decoder
+        before = decoder.reported_map
+        assert before is not None
+        decoder.report_map(self.name)
+        try:
+            return AttentionMap()(reading)
+        finally:
+            decoder.report_map(before)
+
+
 class AttentionNormMap(WordMap):
     """Attention times the norm of the vectors that it weighs (Kobayashi et al. 2020, section 3).
 

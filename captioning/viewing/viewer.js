@@ -96,7 +96,36 @@ const attentionView = (() => {
     "occlusion-norm": "Occlusion \u00d7 attention \u00d7 norm",
   };
   const mapsOf = (caption) => [caption, ...(caption.further ?? [])];
-  const nameOf = ({ map }) => NAMES[map] ?? map;
+
+  /* What layers and heads are called in `map_names` of `captioning.models`. */
+  const headOf = ({ map }) => {
+    const [, layer, head] = /^(?:layer (\d+) )?(mean|head \d+)$/.exec(map) ?? [];
+    return head && { layer, head: head === "mean" && !layer ? "mean of heads" : head };
+  };
+  const nameOf = (source) => {
+    const found = headOf(source);
+    if (!found) return NAMES[source.map] ?? source.map;
+    return `Attention, ${found.layer ? `layer ${found.layer}, ` : ""}${found.head}`;
+  };
+
+  /* The choices among maps: those of heads below the others, each layer's in a group. */
+  const mapChoices = (maps) => {
+    const groups = new Map();
+    const others = [];
+    maps.forEach((source, index) => {
+      const found = headOf(source);
+      const option = make("option", { value: index },
+        nameOf(source).replace(/^Attention, (.)/, (_, first) => first.toUpperCase()));
+      if (!found) {
+        others.push(option);
+        return;
+      }
+      const label = found.layer ? `Attention, layer ${found.layer}` : "Attention, heads";
+      if (!groups.has(label)) groups.set(label, make("optgroup", { label }));
+      groups.get(label).append(option);
+    });
+    return [...others, ...groups.values()];
+  };
 
   /* The photo with a map of each word laid over it. */
   class Pane {
@@ -228,10 +257,9 @@ const attentionView = (() => {
       const maps = mapsOf(this.data.captions[0]);
       if (maps.length > 1) this.panes.forEach((pane) => pane.root.append(pane.label));
       if (maps.length < 2 || this.data.compares) return [];
-      const chooser = (label, first, changed) => {
-        const options = maps.map((source, index) => make("option", { value: index },
-          nameOf(source)));
-        const select = make("select", {}, ...first, ...options);
+      const chooser = (label, value, first, changed) => {
+        const select = make("select", {}, ...first, ...mapChoices(maps));
+        select.value = value;
         select.addEventListener("change", () => {
           changed(Number(select.value));
           this.choose(this.data.captions.indexOf(this.caption), this.pinned);
@@ -239,8 +267,8 @@ const attentionView = (() => {
         return make("label", { class: "map" }, make("span", {}, label), select);
       };
       return [
-        chooser("Map", [], (index) => { this.chosen = index; }),
-        chooser("Beside it", [make("option", { value: -1 }, "nothing")],
+        chooser("Map", this.chosen, [], (index) => { this.chosen = index; }),
+        chooser("Beside it", this.compared, [make("option", { value: -1 }, "nothing")],
           (index) => { this.compared = index; }),
       ];
     }

@@ -8,6 +8,7 @@ import torch
 from captioning.captioner import Captioner
 from captioning.data.records import Record
 from captioning.errors import InputError
+from captioning.models import TransformerDecoder
 from captioning.search import BeamSearch
 
 
@@ -37,6 +38,57 @@ def test_every_beam_has_the_maps_of_its_own_words(captioner: Captioner, photos: 
         for caption in found:
             sums = caption.weights.sum(dim=(1, 2))
             torch.testing.assert_close(sums, torch.ones(len(caption.words)))
+
+
+@pytest.fixture
+def with_heads(captioner: Captioner) -> Captioner:
+    """The captioner with a transformer of two layers, each of two heads."""
+    torch.manual_seed(3)
+    sizes = {"width": 8, "layers": 2, "heads": 2, "inner_width": 8}
+    decoder = TransformerDecoder(captioner.encoder.annotation_dim, 8, **sizes)
+    for parameter in decoder.parameters():
+        torch.nn.init.normal_(parameter, std=0.7)
+    captioner.decoder = decoder.eval()
+    return captioner
+
+
+def test_every_layer_and_head_is_a_map_to_compare(
+    with_heads: Captioner, photos: list[Path]
+) -> None:
+    decoder = with_heads.decoder
+    heads = decoder.map_names
+    [caption, *_] = with_heads.caption(photos, maps=["heads"])
+    assert [caption.map_name, *caption.further_maps] == ["attention", *heads]
+    assert decoder.reported_map == "layer 2 mean"
+    torch.testing.assert_close(caption.further_maps["layer 2 mean"], caption.weights)
+    for head in heads:
+        decoder.report_map(head)
+        [alone, *_] = with_heads.caption(photos)
+        torch.testing.assert_close(caption.further_maps[head], alone.weights)
+    assert not caption.further_maps["layer 1 head 1"].allclose(caption.weights)
+
+
+def test_a_caption_shows_another_of_its_maps(with_heads: Captioner, photos: list[Path]) -> None:
+    names = ["attention", "layer 1 head 2"]
+    [caption, *_] = with_heads.caption(photos, maps=names)
+    other = caption.showing("layer 1 head 2")
+    assert other.map_name == "layer 1 head 2"
+    assert other.weights is caption.further_maps["layer 1 head 2"]
+    assert list(other.further_maps) == ["attention"]
+    again = other.showing("attention")
+    assert (again.map_name, list(again.further_maps)) == ("attention", ["layer 1 head 2"])
+    assert again.weights is caption.weights
+    with pytest.raises(InputError, match="no map 'head 9'; it has attention, layer 1 head 2"):
+        caption.showing("head 9")
+
+
+def test_heads_of_a_model_with_one_map_are_refused(
+    captioner: Captioner, photos: list[Path]
+) -> None:
+    with pytest.raises(InputError, match="this model has one map of attention alone"):
+        captioner.caption(photos, maps=["heads"])
+    with pytest.raises(InputError, match="unknown map 'layer 1 mean'"):
+        captioner.caption(photos, maps=["layer 1 mean"])
 
 
 def test_a_map_that_a_model_has_not_is_refused_by_name(

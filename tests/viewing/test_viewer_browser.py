@@ -290,6 +290,58 @@ def test_two_maps_stand_side_by_side_on_a_phone(maps_page: Any) -> None:
     assert maps_page.locator("canvas").count() == 1
 
 
+@pytest.fixture(params=["light", "dark"])
+def heads_page(request: pytest.FixtureRequest, browser: Any, tmp_path: Path) -> Iterator[Any]:
+    """The view of a transformer's caption on a phone: two layers, each of a mean and two heads."""
+    names = [f"layer {layer} {head}" for layer in (1, 2) for head in ("mean", "head 1", "head 2")]
+    further = {
+        name: torch.eye(16).roll(2 * place, 1)[:4].unflatten(1, (4, 4))
+        for place, name in enumerate(names, start=1)
+    }
+    shown = caption(further_maps=further)
+    viewer.save(Image.new("RGB", SIZE, "grey"), [shown], tmp_path / "heads.html", "heads")
+    context = browser.new_context(
+        reduced_motion="reduce", viewport={"width": 360, "height": 640}, color_scheme=request.param
+    )
+    page = context.new_page()
+    page.set_default_timeout(10_000)
+    page.goto((tmp_path / "heads.html").as_uri())
+    yield page
+    context.close()
+
+
+def test_layer_and_head_are_chosen_by_keyboard_alone(heads_page: Any) -> None:
+    heads_page.keyboard.press("ArrowRight")
+    choice = heads_page.get_by_role("combobox", name="Map")
+    assert choice.locator("optgroup").evaluate_all("all => all.map(one => one.label)") == [
+        "Attention, layer 1",
+        "Attention, layer 2",
+    ]
+    choice.focus()
+    seen, names = {pixels(heads_page)}, []
+    for _ in range(6):
+        heads_page.keyboard.press("ArrowDown")
+        names.append(heads_page.locator("figcaption").inner_text())
+        seen.add(pixels(heads_page))
+    heads = ["mean", "head 1", "head 2"]
+    assert names == [f"Attention, layer {layer}, {head}" for layer in (1, 2) for head in heads]
+    assert len(seen) == 7
+    assert chosen(heads_page) == "0"
+    assert heads_page.evaluate("document.documentElement.scrollWidth") == 360
+
+
+def test_two_heads_stand_side_by_side(heads_page: Any) -> None:
+    for name, head in (("Map", "Layer 1, head 2"), ("Beside it", "Layer 2, mean")):
+        heads_page.get_by_role("combobox", name=name).select_option(label=head)
+    word(heads_page, 1).focus()
+    assert heads_page.locator("figcaption").all_inner_texts() == [
+        "Attention, layer 1, head 2",
+        "Attention, layer 2, mean",
+    ]
+    left, right = (heads_page.locator("canvas").nth(pane) for pane in (0, 1))
+    assert left.evaluate("c => c.toDataURL()") != right.evaluate("c => c.toDataURL()")
+
+
 def test_names_of_maps_can_be_read_in_both_themes(maps_page: Any) -> None:
     script = """node => {
       const style = getComputedStyle(node);
