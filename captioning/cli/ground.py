@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     """Print the report, and write it with its pictures."""
     from captioning.data.readers import reader_for
     from captioning.evaluation.grounding import Lexicon, ground_maps, map_table, table
-    from captioning.evaluation.grounding.heads import ground_heads, heads_json, heads_table
+    from captioning.evaluation.grounding.heads import heads_json, heads_table
     from captioning.evaluation.grounding.measure import categories
     from captioning.evaluation.split import split_captions
     from captioning.files import made_folder, write_json
@@ -87,7 +87,8 @@ def run(options: argparse.Namespace) -> int:
     lexicon = Lexicon.load(options.words) if options.words else Lexicon.of(categories(split))
     records = split[: options.limit]
     captioner, search = model_and_search(options)
-    if options.heads and not captioner.decoder.map_names:
+    heads = captioner.decoder.map_names if options.heads else ()
+    if options.heads and not heads:
         raise InputError("this model has one map of attention alone; leave out --heads")
     folder = made_folder(
         options.out or Path(options.model[0]).parent / f"grounding-{options.split}"
@@ -99,9 +100,10 @@ def run(options: argparse.Namespace) -> int:
         assert captions is not None  # this is the only process
     maps = MAPS if ALL in options.maps else known_maps(options.maps)
     several = len(maps) > 1
-    reports = ground_maps(
-        captioner, records, captions, lexicon, **settings, maps=maps, curves=several
+    found = ground_maps(
+        captioner, records, captions, lexicon, **settings, maps=[*maps, *heads], curves=several
     )
+    reports, of_heads = ({name: found[name] for name in names} for names in (maps, heads))
     report = reports[maps[0]]
     report.write(folder / "grounding.json")
     if several:
@@ -112,8 +114,7 @@ def run(options: argparse.Namespace) -> int:
 
         log_grounding(report, pictures, folder, {"data": options.data, "split": options.split})
     print(map_table(reports) if several else table(report))
-    if options.heads:
-        of_heads = ground_heads(captioner, records, captions, lexicon, **settings)
+    if of_heads:
         write_json(folder / "heads.json", heads_json(of_heads))
         print(f"\n{heads_table(of_heads)}")
     print(printable(folder))

@@ -1,51 +1,11 @@
-"""Grounding of each map of attention of a model that has several."""
+"""Grounding of each map of attention of a model that has several: their reports, side by side."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from captioning.captioner import Captioner
-from captioning.data.records import Record
-from captioning.errors import InputError
 from captioning.evaluation.grounding.estimates import Estimate
 from captioning.evaluation.grounding.grounding_report import GroundingReport
-from captioning.evaluation.grounding.lexicon import Lexicon
 from captioning.evaluation.grounding.looks import IN_BOX, MEASURES, POINTING, UNIFORM
-from captioning.evaluation.grounding.measure import Captions, ground
-
-
-def ground_heads(
-    captioner: Captioner,
-    records: Sequence[Record],
-    captions: Captions | None,
-    lexicon: Lexicon | None = None,
-    batch_size: int = 16,
-    seed: int = 0,
-) -> dict[str, GroundingReport]:
-    """The report of every map by name, of the same captions; see `ground`.
-
-    Args:
-        captioner: the model; it reports the same map afterwards as before.
-        records: images, with their objects.
-        captions: the model's caption of each image; none to let it read all references.
-        lexicon: maps words to categories; by default the one for the records' objects.
-        batch_size: images per batch.
-        seed: of the random regions that are hidden.
-
-    Raises:
-        InputError: the model has one map alone, or `ground` raises it.
-    """
-    decoder = captioner.decoder
-    before = decoder.reported_map
-    if before is None:
-        raise InputError("this model has one map of attention alone; leave out --heads")
-    reports = {}
-    try:
-        for head in decoder.map_names:
-            decoder.report_map(head)
-            reports[head] = ground(captioner, records, captions, lexicon, batch_size, seed)
-    finally:
-        decoder.report_map(before)
-    return reports
 
 
 def heads_table(reports: Mapping[str, GroundingReport]) -> str:

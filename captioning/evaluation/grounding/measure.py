@@ -66,6 +66,22 @@ def ground(
     seed: int = 0,
     map_name: str = ATTENTION,
 ) -> GroundingReport:
+    """The report of one map of a word, by its name, without curves; see `ground_maps`."""
+    settings = (lexicon, batch_size, seed, [map_name], False)
+    return ground_maps(captioner, records, captions, *settings)[map_name]
+
+
+def ground_maps(
+    captioner: Captioner,
+    records: Sequence[Record],
+    captions: Captions | None = None,
+    lexicon: Lexicon | None = None,
+    batch_size: int = 16,
+    seed: int = 0,
+    maps: Sequence[str] = (ATTENTION,),
+    curves: bool = True,
+    hides_regions: bool = True,
+) -> dict[str, GroundingReport]:
     """Test each word that names a category against the objects of that category.
 
     The captions are scored by teacher forcing, so that attention is known whatever search found
@@ -82,39 +98,17 @@ def ground(
         lexicon: maps words to categories; by default the one for the records' objects.
         batch_size: images per batch.
         seed: of the random regions that are hidden.
-        map_name: the map of a word that is tested, by its name in `captioning.maps`.
+        maps: of a word that are tested, by their names in `captioning.maps` or the decoder's
+            `map_names`.
+        curves: also compute deletion and insertion curves, of the baselines too.
+        hides_regions: compute what takes hidden regions: occlusion drops, and the curves.
+
+    Returns:
+        The report of each map by its name, all of the same words.
 
     Raises:
         InputError: a photo cannot be read, a mask cannot be decoded, or is of another photo, or the
             model has no such map.
-    """
-    settings = (lexicon, batch_size, seed, [map_name], False)
-    return ground_maps(captioner, records, captions, *settings)[map_name]
-
-
-def ground_maps(
-    captioner: Captioner,
-    records: Sequence[Record],
-    captions: Captions | None,
-    lexicon: Lexicon | None,
-    batch_size: int,
-    seed: int,
-    maps: Sequence[str],
-    curves: bool = True,
-    hides_regions: bool = True,
-) -> dict[str, GroundingReport]:
-    """The reports of several maps of the same words, by the maps' names; see `ground`.
-
-    Args:
-        captioner: the model.
-        records: images, with their objects.
-        captions: the model's caption of each image; none to let it read all references.
-        lexicon: maps words to categories; by default the one for the records' objects.
-        batch_size: images per batch.
-        seed: of the random regions that are hidden.
-        maps: names in `captioning.maps`.
-        curves: also compute deletion and insertion curves, of the baselines too.
-        hides_regions: compute what takes hidden regions: occlusion drops, and the curves.
     """
     lexicon = lexicon or Lexicon.of(categories(records))
     generators = {name: torch.Generator().manual_seed(seed) for name in maps}
