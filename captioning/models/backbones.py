@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from captioning.errors import InputError
+from captioning.models.plain_cnn import PlainCNN
 from captioning.models.small_cnn import SmallCNN
 from captioning.models.weights import downloaded, load_weights, read_weights
 
@@ -61,6 +62,7 @@ def _feature_stages(model: Any) -> list[nn.Module]:
 
 BACKBONES: dict[str, tuple[int, Callable[[Any], list[nn.Module]]]] = {
     "small": (196, _feature_stages),
+    "plain": (128, _feature_stages),
     "resnet18": (512, _resnet_stages),
     "resnet34": (512, _resnet_stages),
     "resnet50": (2048, _resnet_stages),
@@ -74,7 +76,11 @@ BACKBONES: dict[str, tuple[int, Callable[[Any], list[nn.Module]]]] = {
     "convnext_tiny": (768, _feature_stages),
 }
 """D of each backbone and how it divides into stages, by torchvision's name; ``small`` is for the
-shapes."""
+easy shapes, ``plain`` for small images of any kind."""
+
+
+def _no_weights() -> Any:
+    raise InputError("plain: comes without weights; give a file, or none (null) for a random start")
 
 
 def backbone(name: str, weights: str | None) -> Backbone:
@@ -95,6 +101,11 @@ def backbone(name: str, weights: str | None) -> Backbone:
     if name == "small":
         model: nn.Module = SmallCNN()
         load_weights(model, name, weights, lambda: read_weights(SMALL_WEIGHTS))
+        width, divided = BACKBONES[name]
+        return Backbone(width, divided(model), image_size=None)
+    if name == "plain":
+        model = PlainCNN()
+        load_weights(model, name, weights, _no_weights)
         width, divided = BACKBONES[name]
         return Backbone(width, divided(model), image_size=None)
     if name not in BACKBONES:

@@ -1,6 +1,7 @@
 import hashlib
 import os
 import socket
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from captioning.data.preprocessing import Preprocessing
 from captioning.errors import InputError
 from captioning.models import BACKBONES, CNNEncoder, Encoder
 from captioning.models.encoder import FrozenStages
+from captioning.models.plain_cnn import PlainCNN
 from captioning.models.small_cnn import SmallCNN
 from captioning.serving.demo import MODEL
 
@@ -41,7 +43,7 @@ def test_each_backbone_gives_one_vector_for_each_region(backbone: str) -> None:
     with torch.device("meta"):  # shapes without the time that the numbers take
         encoder = CNNEncoder(backbone, weights=None).to("meta")
         annotations = encoder(torch.empty(2, 3, 224, 224, dtype=torch.uint8))
-    side = {"small": 28, "vgg16": 14, "vgg19": 14}.get(backbone, 7)
+    side = {"small": 28, "plain": 28, "vgg16": 14, "vgg19": 14}.get(backbone, 7)
     assert annotations.shape == (2, side * side, encoder.annotation_dim)
 
 
@@ -306,15 +308,30 @@ def test_an_encoder_of_ones_own_is_constant_where_nothing_of_it_is_trained() -> 
     assert frozen.folded()(images()).equal(frozen(images()))
 
 
-def test_a_cell_of_the_small_backbone_looks_at_the_middle_of_its_place() -> None:
+@pytest.mark.parametrize(("network", "side"), [(SmallCNN, 64), (PlainCNN, 256)])
+def test_a_cell_of_these_backbones_looks_at_the_middle_of_its_place(
+    network: Callable[[], SmallCNN | PlainCNN], side: int
+) -> None:
     torch.manual_seed(0)
-    image = torch.rand(1, 3, 64, 64, requires_grad=True)
-    cells = SmallCNN().eval().features(image)  # 8 x 8 of 8 pixels each
-    cells[0, :, 3, 4].sum().backward()
+    image = torch.rand(1, 3, side, side, requires_grad=True)
+    row, column = side // 16 - 1, side // 16
+    cells = network().eval().features(image)  # of 8 x 8 pixels each
+    cells[0, :, row, column].sum().backward()
     assert image.grad is not None
     seen = image.grad[0].abs().sum(dim=0).nonzero().float()  # (pixels, row and column)
     middle = (seen.amin(dim=0) + seen.amax(dim=0)) / 2
-    assert middle.tolist() == [3 * 8 + 3.5, 4 * 8 + 3.5]
+    assert middle.tolist() == [row * 8 + 3.5, column * 8 + 3.5]
+
+
+def test_the_plain_backbone_comes_without_weights() -> None:
+    with pytest.raises(InputError, match="plain: comes without weights; give a file, or none"):
+        CNNEncoder("plain", "DEFAULT")
+
+
+def test_every_part_of_the_plain_backbone_learns() -> None:
+    encoder = CNNEncoder("plain", weights=None, trainable_stages=-1).train()
+    encoder(images(80, 80)).square().mean().backward()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in encoder.parameters())
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
