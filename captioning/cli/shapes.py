@@ -22,6 +22,11 @@ def add(commands: Commands) -> None:
     parser.add_argument("--val", type=option(Scenes), default=500, help="scenes to validate on")
     parser.add_argument("--test", type=option(Scenes), default=500, help="scenes held out")
     parser.add_argument("--pixels", type=option(ScenePixels), default=128, help="side of a picture")
+    parser.add_argument(
+        "--hard",
+        action="store_true",
+        help="three to five textured objects, some partly hidden, among clutter",
+    )
     parser.add_argument("--seed", type=option(Seed), default=0)
     parser.add_argument(
         "--processes",
@@ -46,6 +51,7 @@ def run(options: argparse.Namespace) -> int:
         pixels=options.pixels,
         seed=options.seed,
         processes=options.processes or worthwhile,
+        hard=options.hard,
     )
     print(printable(options.directory))
     return 0

@@ -1,22 +1,35 @@
 """The built-in data set: drawn scenes with known objects, relations and captions."""
 
-from captioning.data.shapes.drawing import box, mask, picture
+from captioning.data.shapes.drawing import box, mask, picture, visible_masks
+from captioning.data.shapes.hard import random_hard_scene
 from captioning.data.shapes.judge import faults
 from captioning.data.shapes.language import captions
-from captioning.data.shapes.scene import Background, Scene, Shape, random_scene, relation
+from captioning.data.shapes.scene import (
+    Background,
+    Mark,
+    Scene,
+    Shape,
+    Texture,
+    random_scene,
+    relation,
+)
 from captioning.data.shapes.writer import read_scenes, write_shapes
 
 __all__ = [
     "Background",
+    "Mark",
     "Scene",
     "Shape",
+    "Texture",
     "box",
     "captions",
     "faults",
     "mask",
     "picture",
+    "random_hard_scene",
     "random_scene",
     "read_scenes",
     "relation",
+    "visible_masks",
     "write_shapes",
 ]

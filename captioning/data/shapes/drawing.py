@@ -6,7 +6,9 @@ import numpy as np
 from jaxtyping import Bool, Float, UInt8
 from PIL import Image, ImageDraw, ImageFilter
 
+from captioning.data.shapes.clutter import covered_by, lay
 from captioning.data.shapes.scene import Background, Scene, Shape
+from captioning.data.shapes.textures import pattern_share, textured
 
 RGB = {
     "red": (214, 34, 44),
@@ -25,13 +27,33 @@ SOFTNESS = 0.012  # offset of the shadow and width of its edge, in picture sides
 def picture(scene: Scene, pixels: int) -> UInt8[np.ndarray, "H W 3"]:
     """The scene as a square RGB picture of `pixels` by `pixels`."""
     canvas = _backdrop(scene.background, pixels)
+    for mark in scene.clutter:
+        if not mark.in_front:
+            lay(canvas, mark)
     for shape in scene.shapes:
         _paint(canvas, shape)
+    for mark in scene.clutter:
+        if mark.in_front:
+            lay(canvas, mark)
     return (np.clip(canvas, 0, 1) * 255 + 0.5).astype(np.uint8)
 
 
+def visible_masks(scene: Scene, pixels: int) -> list[Bool[np.ndarray, "H W"]]:
+    """The mask of each object without what later objects and marks in front cover by half."""
+    hidden = np.zeros((pixels, pixels), dtype=bool)
+    for mark in scene.clutter:
+        if mark.in_front:
+            hidden |= covered_by(mark, pixels)
+    found = []
+    for shape in reversed(scene.shapes):
+        whole = mask(shape, pixels)
+        found.append(whole & ~hidden)
+        hidden |= whole
+    return found[::-1]
+
+
 def mask(shape: Shape, pixels: int) -> Bool[np.ndarray, "H W"]:
-    """Which pixels the object covers by half or more."""
+    """Which pixels the object covers by half or more, if nothing hides it."""
     coverage, left, top = _coverage(shape, pixels, rim=0.0)
     covered = np.zeros((pixels, pixels), dtype=bool)
     height, width = coverage.shape
@@ -107,8 +129,11 @@ def _paint(canvas: Float[np.ndarray, "H W 3"], shape: Shape) -> None:
 
     colour = np.array(RGB[shape.colour], dtype=np.float32) / 255
     light = np.linspace(1.1, 0.92, height, dtype=np.float32)[:, None, None]
+    surface = np.minimum(colour * light, 1)
+    if shape.texture is not None:
+        surface = textured(surface, shape.texture, left, top, width, pixels)
     window += whole[..., None] * (colour * 0.68 - window)
-    window += inner[..., None] * (np.minimum(colour * light, 1) - window)
+    window += inner[..., None] * (surface - window)
 
 
 def _backdrop(background: Background, pixels: int) -> Float[np.ndarray, "H W 3"]:
@@ -137,5 +162,8 @@ def _blend(background: Background, pixels: int) -> Float[np.ndarray, "H W"]:
         case "stripes":
             waves = np.float32(2 * math.pi * rng.uniform(5, 9))
             return np.float32(0.25) * (1 + np.sin(waves * along))
-        case _:
+        case "flat":
             return np.zeros((pixels, pixels), dtype=np.float32)
+        case pattern:
+            wanted = float(rng.uniform(4, 10))
+            return pattern_share(pattern, across, down, background.angle, wanted, background.seed)

@@ -1,4 +1,4 @@
-"""Scenes of two or three plain objects with known places, attributes and relations."""
+"""Scenes of a few objects with known places, attributes and relations; easy ones at random."""
 
 from dataclasses import dataclass
 
@@ -21,6 +21,25 @@ TILT = np.pi / 14  # more would turn a cross into an x and a square into a diamo
 
 
 @dataclass(frozen=True)
+class Texture:
+    """A pattern on an object: its colour, here and there lighter or darker.
+
+    Args:
+        pattern: one of `captioning.data.shapes.textures.PATTERNS`.
+        shade: what the pattern adds, from -1, black, to 1, white.
+        waves: of the pattern along the picture's side.
+        angle: of its direction, in radians.
+        seed: of its noise.
+    """
+
+    pattern: str
+    shade: float
+    waves: float
+    angle: float
+    seed: int
+
+
+@dataclass(frozen=True)
 class Shape:
     """One object.
 
@@ -32,6 +51,7 @@ class Shape:
         y: centre, as a fraction of the picture's height from its top edge.
         radius: of the circle around the object, as a fraction of the picture's side.
         angle: clockwise tilt in radians.
+        texture: what is on it; none if it is plain.
     """
 
     kind: str
@@ -41,6 +61,7 @@ class Shape:
     y: float
     radius: float
     angle: float = 0.0
+    texture: Texture | None = None
 
 
 @dataclass(frozen=True)
@@ -48,7 +69,7 @@ class Background:
     """What lies behind the objects: two muted colours in a pattern.
 
     Args:
-        pattern: one of `PATTERNS`.
+        pattern: one of `PATTERNS`, or of `captioning.data.shapes.textures.PATTERNS`.
         first: RGB, each 0 to 1.
         second: RGB, each 0 to 1; a flat background does not use it.
         angle: direction of a gradient or of stripes, in radians.
@@ -63,11 +84,45 @@ class Background:
 
 
 @dataclass(frozen=True)
+class Mark:
+    """Something that no caption speaks of.
+
+    Args:
+        kind: one of `captioning.data.shapes.clutter.MARKS`.
+        colour: RGB, each 0 to 1.
+        x: centre, as a fraction of the picture's width from its left edge.
+        y: centre, as a fraction of the picture's height from its top edge.
+        reach: from the centre to its ends, as a fraction of the picture's side.
+        width: of its stroke, as a fraction of the picture's side; a blob has none.
+        angle: clockwise turn in radians.
+        seed: of its form.
+        in_front: whether it covers the objects; else they cover it.
+    """
+
+    kind: str
+    colour: tuple[float, float, float]
+    x: float
+    y: float
+    reach: float
+    width: float
+    angle: float
+    seed: int
+    in_front: bool
+
+
+@dataclass(frozen=True)
 class Scene:
-    """Objects on a background; no two of them share kind, colour and size."""
+    """Objects on a background; no two of them share kind, colour and size.
+
+    Args:
+        shapes: the objects; a later one covers earlier ones.
+        background: what lies behind them.
+        clutter: what else there is; a later mark covers earlier ones.
+    """
 
     shapes: tuple[Shape, ...]
     background: Background
+    clutter: tuple[Mark, ...] = ()
 
 
 def relation(first: Shape, second: Shape, clear: float = 1.0) -> str | None:

@@ -13,12 +13,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Bool
 from PIL import Image
 from pycocotools import mask as run_length
 
-from captioning.data.shapes.drawing import box, mask, picture
+from captioning.data.shapes.drawing import box, picture, visible_masks
+from captioning.data.shapes.hard import random_hard_scene
 from captioning.data.shapes.language import captions
-from captioning.data.shapes.scene import KINDS, Background, Scene, Shape, random_scene
+from captioning.data.shapes.scene import (
+    KINDS,
+    Background,
+    Mark,
+    Scene,
+    Shape,
+    Texture,
+    random_scene,
+)
 from captioning.errors import InputError, as_input_error
 from captioning.files import write_json
 from captioning.numbers import ProcessCount, ScenePixels, Scenes, Seed, check
@@ -40,6 +50,7 @@ def write_shapes(
     seed: Seed = 0,
     progress: bool = True,
     processes: ProcessCount = 1,
+    hard: bool = False,
 ) -> None:
     """Draw a data set of scenes with captions, boxes and masks in COCO's layout.
 
@@ -60,6 +71,8 @@ def write_shapes(
         seed: of the scenes.
         progress: report progress on stderr.
         processes: how many draw at a time; they do not change the data set.
+        hard: more objects, some of them partly hidden, with textures, among clutter
+            (`captioning.data.shapes.hard`).
 
     Raises:
         InputError: the directory holds something else, or cannot be written to, or a number is out
@@ -69,6 +82,8 @@ def write_shapes(
     counts = {"train": train, "val": val, "test": test}
     check("shapes", write_shapes, counts | {"pixels": pixels, "seed": seed, "processes": processes})
     settings = {"shapes": 1, **counts, "pixels": pixels, "seed": seed}
+    if hard:
+        settings["hard"] = True
     _claim(directory, settings)
 
     try:
@@ -83,7 +98,8 @@ def write_shapes(
                 folder = directory / split
                 folder.mkdir(exist_ok=True)
                 drawn = []
-                for scene in mapped(partial(_draw, folder, pixels, seed, number), range(count)):
+                draw = partial(_draw, folder, pixels, seed, number, hard)
+                for scene in mapped(draw, range(count)):
                     drawn.append(scene)
                     bar.update()
                 files |= _tables(split, drawn, settings)
@@ -110,7 +126,7 @@ def _mapping(processes: int) -> Iterator[Callable[..., Iterable[Any]]]:
 
 
 def _draw(
-    folder: Path, pixels: int, seed: int, split: int, index: int
+    folder: Path, pixels: int, seed: int, split: int, hard: bool, index: int
 ) -> tuple[int, Scene, tuple[str, ...]]:
     """Write a scene's picture; its id, the scene and its captions.
 
@@ -119,10 +135,12 @@ def _draw(
         pixels: side of the picture.
         seed: of all scenes.
         split: number of the split.
+        hard: whether it is a hard one.
         index: number of the scene within the split.
     """
     rng = np.random.default_rng([seed, split, index])
-    scene, image_id = random_scene(rng), split * ROOM + index + 1
+    scene = random_hard_scene(rng) if hard else random_scene(rng)
+    image_id = split * ROOM + index + 1
     image = Image.fromarray(picture(scene, pixels))
     image.save(folder / _file_name(image_id), quality=QUALITY, subsampling=0)
     return image_id, scene, captions(scene, rng)
@@ -145,8 +163,25 @@ def _scene(stored: dict[str, Any]) -> Scene:
     """The scene from the dicts and lists of `dataclasses.asdict` and JSON."""
     background = stored["background"]
     colours = {field: tuple(background[field]) for field in ("first", "second")}
-    shapes = tuple(Shape(**shape) for shape in stored["shapes"])
-    return Scene(shapes, Background(**{**background, **colours}))
+    shapes = tuple(
+        Shape(**{**shape, "texture": Texture(**shape["texture"]) if "texture" in shape else None})
+        for shape in stored["shapes"]
+    )
+    clutter = tuple(
+        Mark(**{**mark, "colour": tuple(mark["colour"])}) for mark in stored.get("clutter", ())
+    )
+    return Scene(shapes, Background(**{**background, **colours}), clutter)
+
+
+def _stored(scene: Scene) -> dict[str, Any]:
+    """The scene as `_scene` reads it; what it does not have is left out."""
+    stored = asdict(scene)
+    for shape in stored["shapes"]:
+        if shape["texture"] is None:
+            del shape["texture"]
+    if not stored["clutter"]:
+        del stored["clutter"]
+    return stored
 
 
 def _file_name(image_id: int) -> str:
@@ -193,9 +228,11 @@ def _tables(
         for number, caption in enumerate(texts)
     ]
     instances = [
-        {"id": 10 * image_id + number, "image_id": image_id, **_instance(shape, pixels)}
+        {"id": 10 * image_id + number, "image_id": image_id, **_instance(shape, seen)}
         for image_id, scene, _ in drawn
-        for number, shape in enumerate(scene.shapes)
+        for number, (shape, seen) in enumerate(
+            zip(scene.shapes, visible_masks(scene, pixels), strict=True)
+        )
     ]
     categories = [
         {"id": number, "name": kind, "supercategory": "shape"}
@@ -204,19 +241,23 @@ def _tables(
     return {
         f"captions_{split}.json": {**shared, "annotations": sentences},
         f"instances_{split}.json": {**shared, "annotations": instances, "categories": categories},
-        f"scenes_{split}.json": {image_id: asdict(scene) for image_id, scene, _ in drawn},
+        f"scenes_{split}.json": {image_id: _stored(scene) for image_id, scene, _ in drawn},
     }
 
 
-def _instance(shape: Shape, pixels: int) -> dict[str, Any]:
-    """One object as COCO writes it, with its colour and size as attributes."""
-    covered = mask(shape, pixels)
-    encoded = run_length.encode(np.asfortranarray(covered, dtype=np.uint8))
+def _instance(shape: Shape, seen: Bool[np.ndarray, "H W"]) -> dict[str, Any]:
+    """One object as COCO writes it, with its colour and size as attributes.
+
+    Args:
+        shape: the object.
+        seen: the pixels where it can be seen.
+    """
+    encoded = run_length.encode(np.asfortranarray(seen, dtype=np.uint8))
     return {
         "category_id": KINDS.index(shape.kind) + 1,
-        "bbox": list(box(covered)),
-        "area": int(covered.sum()),
+        "bbox": list(box(seen)),
+        "area": int(seen.sum()),
         "iscrowd": 0,
-        "segmentation": {"size": [pixels, pixels], "counts": encoded["counts"].decode()},
+        "segmentation": {"size": list(seen.shape), "counts": encoded["counts"].decode()},
         "attributes": {"colour": shape.colour, "size": shape.size},
     }
