@@ -84,9 +84,10 @@ class SampledBound(Objective, nn.Module):
         rewarded = self.reward * advantages * (drawn - drawn.detach())
         total = -(likelihoods + rewarded).sum() - self.entropy * entropy
         self._follow(likelihoods.detach()[~expected], real.any(dim=2)[~expected])
+        of_all = sum_over_ranks(torch.stack([entropy.detach(), real.sum().to(entropy)]))
         figures: dict[str, float | Tensor] = {
             "baseline": self.baseline.clone(),
-            "entropy": entropy.detach() / real.sum(),
+            "entropy": of_all[0] / of_all[1],
         }
         return Loss(total, real.sum(), figures)
 

@@ -1,6 +1,7 @@
 """The sampled bound against the bound itself, by enumeration of all regions of all words."""
 
 import itertools
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from captioning.models import HardAttention, LSTMDecoder
 from captioning.training import SampledBound
 from captioning.training.objectives import Loss
 from tests.training.conftest import Train, assert_same_training, interrupt_at, saved
+from tests.training.test_processes import column, run
 
 REGIONS, WORDS = 3, 3
 PATHS = list(itertools.product(range(REGIONS), repeat=WORDS))
@@ -229,6 +231,39 @@ def test_the_baseline_resumes_with_the_training(
     parts = trained("parts", *OPTIONS, "--resume")
     assert saved(parts)["state_dict"]["objective.baseline"] < 0
     assert_same_training(whole, parts)
+
+
+FIRMEST = """
+from captioning.models import HardAttention
+
+
+class Firmest(HardAttention):
+    '''Looks where its weight is largest, so that nothing depends on chance.'''
+
+    def draw(self, weights):
+        return weights.argmax(dim=2)
+"""
+
+
+def test_two_processes_learn_hard_attention_as_one(
+    tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "firmest.py").write_text(FIRMEST)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    hard = ["--import", "firmest", "--model.decoder.init_args.attention", "firmest.Firmest"]
+    hard += ["--model.objective", "captioning.training.SampledBound"]
+    hard += ["--model.objective.init_args.expected", "0"]
+    one, two = tmp_path / "one", tmp_path / "two"
+    run(["-m", "captioning"], tiny_config, one, *hard, "--data.batch_size", "2")
+    ranks = ["--data.batch_size", "1", "--trainer.devices", "2", "--trainer.strategy", "ddp"]
+    run(["-m", "captioning"], tiny_config, two, *hard, *ranks)
+    for name in ("train/loss", "train/baseline", "train/entropy"):
+        expected = column(one, name)
+        assert len(expected) == 6
+        assert column(two, name) == pytest.approx(expected, rel=1e-4), name
+    alone, together = (saved(folder)["state_dict"] for folder in (one, two))
+    assert together["objective.baseline"] < 0
+    torch.testing.assert_close(alone, together, rtol=1e-4, atol=1e-5)
 
 
 PROGRAM = """
