@@ -7,7 +7,12 @@ from nbformat import NotebookNode
 
 from captioning.captioner import load
 from captioning.configurable import build
-from captioning.models import DotProductAttention
+from captioning.models import (
+    Attention,
+    DotProductAttention,
+    HardAttention,
+    MultiHeadAttention,
+)
 from tests.notebooks import (
     REPOSITORY,
     code,
@@ -22,33 +27,39 @@ from tests.notebooks import (
 NOTEBOOK = "attention.ipynb"
 
 
-@pytest.fixture(scope="module")
-def dot_product(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model that sees and knows words as `checkpoint` does, with the other kind of attention."""
+def untrained(checkpoint: Path, path: Path, attention: type[Attention], **options: int) -> Path:
+    """A model that sees and knows words as `checkpoint` does, with another kind of attention."""
     captioner = load(checkpoint)
     torch.manual_seed(4)
     captioner.decoder = build(
-        captioner.decoder.config, attention=DotProductAttention, query_with_word=True
+        captioner.decoder.config,
+        attention=attention,
+        attention_options=options,
+        query_with_word=True,
     )
     # A decoder that has learnt nothing may have nothing to say.
     captioner.search = captioner.search.replace(min_length=3)
     state = {f"captioner.{name}": value for name, value in captioner.state_dict().items()}
-    path = tmp_path_factory.mktemp("dot_product") / "random.ckpt"
     torch.save({"captioner": captioner.config, "state_dict": state}, path)
     return path
 
 
 @pytest.fixture(scope="module")
 def run(
-    checkpoint: Path,
-    dot_product: Path,
-    shapes_data: Path,
-    tmp_path_factory: pytest.TempPathFactory,
+    checkpoint: Path, shapes_data: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> NotebookNode:
-    """The notebook after it has run on two tiny models and four scenes."""
+    """The notebook after it has run on four tiny models and four scenes."""
+    models = tmp_path_factory.mktemp("models")
+    dot_product = untrained(checkpoint, models / "dot_product.ckpt", DotProductAttention)
+    others = [
+        checkpoint,
+        untrained(checkpoint, models / "hard.ckpt", HardAttention),
+        untrained(checkpoint, models / "heads.ckpt", MultiHeadAttention, heads=2),
+        models / "that-nobody-has-trained.ckpt",
+    ]
     values = {
         "CHECKPOINT": str(dot_product),
-        "OTHER_CHECKPOINT": str(checkpoint),
+        "OTHER_CHECKPOINTS": list(map(str, others)),
         "DATA": str(shapes_data),
     }
     return executed(NOTEBOOK, values, tmp_path_factory.mktemp("jupyter"))
@@ -88,10 +99,11 @@ def test_every_figure_is_shown(run: NotebookNode) -> None:
         assert len(shown(cell, "image/png")) == figures, cell.id
 
 
-def test_both_kinds_of_attention_are_compared(run: NotebookNode) -> None:
-    [comparison] = [cell for cell in code(run) if "OTHER_CHECKPOINT)" in cell.source]
+def test_all_kinds_of_attention_are_compared(run: NotebookNode) -> None:
+    [comparison] = [cell for cell in code(run) if "in OTHER_CHECKPOINTS" in cell.source]
     lines = printed(comparison).splitlines()
-    assert [line.split()[0] for line in lines] == ["DotProduct", "Additive"]
+    kinds = ["DotProduct", "Additive", "Hard", "MultiHead"]
+    assert [line.split()[0] for line in lines] == kinds
 
 
 def test_grounding_has_a_line_for_all_words(run: NotebookNode) -> None:
