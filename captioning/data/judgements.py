@@ -21,7 +21,8 @@ from captioning.errors import InputError
 from captioning.untrusted import text_of
 
 MOST_RATINGS = 100_000
-"""The most ratings of a file; every two of them are compared. Flickr8k-CF has 48,000."""
+"""The most ratings of a file; every two of them are compared. Flickr8k-CF has those of 48,000 pairs
+(Hessel et al. 2021, section 4.1)."""
 
 EXPERT = ("1", "2", "3", "4")
 REMEDY = (
