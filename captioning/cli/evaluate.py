@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from captioning.cli.metrics import add_metrics, scorers_of
+from captioning.cli.metrics import add_metrics, photo_scorers_of, scorers_of
 from captioning.cli.options import (
     Commands,
     add_model,
@@ -61,6 +61,7 @@ def run(options: argparse.Namespace) -> int:
     scorers = scorers_of(options)
     reader = reader_for(options.data, objects=False)
     records = reader.read(options.split)[: options.limit]
+    by_photos = photo_scorers_of(options, {record.image_id: record.image for record in records})
     captioner, search = model_and_search(options, processes)
     features = _features(options.features, captioner, records)
     kind = "evaluation" if len(options.model) == 1 else "ensemble"
@@ -84,6 +85,7 @@ def run(options: argparse.Namespace) -> int:
         training_captions(reader),
         captioner.vocabulary.words,
         scene_scores(captions, options.data, options.split),
+        by_photos,
     )
     report.write(folder)
     print(report.table())

@@ -3,7 +3,13 @@
 import argparse
 import sys
 
-from captioning.cli.metrics import add_metrics, scorers_of
+from captioning.cli.metrics import (
+    add_metrics,
+    add_photos,
+    photo_scorers_of,
+    photos_of,
+    scorers_of,
+)
 from captioning.cli.options import Commands, add_imports, add_json, tell
 
 
@@ -29,6 +35,7 @@ def add(commands: Commands) -> None:
         help="compare with the mean rating of each caption (default: with every rating, as "
         "published figures of Flickr8k-Expert do)",
     )
+    add_photos(parser)
     add_json(parser, "the correlations with their intervals")
     parser.add_argument("--plot", metavar="FILE", help="draw them, as a PNG file")
     add_imports(parser)
@@ -42,7 +49,8 @@ def run(options: argparse.Namespace) -> int:
     from captioning.evaluation.agreement import Agreement
 
     judgements = read_judgements(options.ratings, options.references)
-    agreement = Agreement.of_judgements(judgements, scorers_of(options), options.mean)
+    by_photos = photo_scorers_of(options, photos_of(options, judgements.references))
+    agreement = Agreement.of_judgements(judgements, scorers_of(options), options.mean, by_photos)
     if judgements.left_out:
         print(
             f"captioning: {judgements.left_out} pairs whose caption was written of the image are "

@@ -3,7 +3,13 @@
 import argparse
 import sys
 
-from captioning.cli.metrics import add_metrics, scorers_of
+from captioning.cli.metrics import (
+    add_metrics,
+    add_photos,
+    photo_scorers_of,
+    photos_of,
+    scorers_of,
+)
 from captioning.cli.options import Commands, add_imports, add_json, tell
 from captioning.errors import InputError
 
@@ -29,6 +35,7 @@ def add(commands: Commands) -> None:
         metavar="FILE",
         help="write the document frequencies of all REFERENCES, for --frequencies",
     )
+    add_photos(parser)
     add_imports(parser)
     add_metrics(parser)
     parser.set_defaults(run=run)
@@ -50,7 +57,8 @@ def run(options: argparse.Namespace) -> int:
     training = None
     if options.training is not None:
         training = [text for texts in read_references(options.training).values() for text in texts]
-    report = Report.of(captions, references, scorers_of(options), training)
+    by_photos = photo_scorers_of(options, photos_of(options, captions))
+    report = Report.of(captions, references, scorers_of(options), training, photo_scorers=by_photos)
     if options.save_frequencies is not None:
         written = [list(map(tokenize, texts)) for texts in references.values()]
         DocumentFrequencies.of(written).save(options.save_frequencies)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from captioning.data.judgements import Judgements
 from captioning.data.tokens import tokens
 from captioning.metrics.bootstrap import BLOCK, LEVEL, RESAMPLES, Interval, resamples
-from captioning.metrics.scores import Scorer
+from captioning.metrics.scores import PhotoScorer, Scorer
 from captioning.metrics.words import generated_tokens, scored
 from captioning.progress_bar import ProgressBar, stage
 
@@ -92,7 +92,11 @@ class Agreement:
     @classmethod
     @stage("scoring the captions")
     def of_judgements(
-        cls, judgements: Judgements, scorers: Iterable[Scorer], mean: bool = False
+        cls,
+        judgements: Judgements,
+        scorers: Iterable[Scorer],
+        mean: bool = False,
+        photo_scorers: Iterable[PhotoScorer] = (),
     ) -> "Agreement":
         """Score rated captions and compare the scores with the ratings.
 
@@ -103,6 +107,10 @@ class Agreement:
             judgements: ratings, captions and references.
             scorers: the metrics.
             mean: whether each caption counts once, with the mean of its ratings.
+            photo_scorers: the metrics that look at the photos.
+
+        Raises:
+            InputError: a photo cannot be read.
         """
         rated = [
             (pair, rating)
@@ -115,7 +123,15 @@ class Agreement:
         }
         references = [written[pair.image] for pair, _ in rated]
         numbers = {image: number for number, image in enumerate(written)}
-        scores = (scored(scorer, candidates, references) for scorer in scorers)
+        scores = [scored(scorer, candidates, references) for scorer in scorers]
+        scores += [
+            scorer(
+                [pair.caption for pair, _ in rated],
+                [judgements.references[pair.image] for pair, _ in rated],
+                [pair.image for pair, _ in rated],
+            )
+            for scorer in photo_scorers
+        ]
         return cls.of(
             {name: values for each in scores for name, values in each.images.items()},
             np.array([rating for _, rating in rated], dtype=np.float64),

@@ -14,7 +14,7 @@ from captioning.errors import InputError
 from captioning.files import write_json
 from captioning.metrics import registry
 from captioning.metrics.bootstrap import LEVEL, Interval, intervals
-from captioning.metrics.scores import Scorer, Scores
+from captioning.metrics.scores import PhotoScorer, Scorer, Scores
 from captioning.metrics.variety import COUNTS, variety
 from captioning.metrics.words import generated_tokens, scored
 from captioning.progress_bar import stage
@@ -44,6 +44,7 @@ class Report:
         training: Iterable[str] | None = None,
         vocabulary: Collection[str] | None = None,
         further: Iterable[Scores] = (),
+        photo_scorers: Iterable[PhotoScorer] = (),
     ) -> "Report":
         """Score captions; both sides are tokenized alike.
 
@@ -54,9 +55,11 @@ class Report:
             training: the captions that the model was trained on, if known.
             vocabulary: the model's words, if known.
             further: other scores of these captions.
+            photo_scorers: the metrics that look at the photos.
 
         Raises:
-            InputError: there are no captions, or an image with a caption has no reference.
+            InputError: there are no captions, an image with a caption has no reference, or a photo
+                cannot be read.
         """
         if not captions:
             raise InputError("there are no captions to score; caption at least one image")
@@ -70,9 +73,14 @@ class Report:
             scorers = registry.scorers().values()
         candidates = [generated_tokens(caption) for caption in captions.values()]
         written = [list(map(tokens, references[image])) for image in captions]
+        by_words = [scored(scorer, candidates, written) for scorer in scorers]
+        by_photos = [
+            scorer([*captions.values()], [references[image] for image in captions], [*captions])
+            for scorer in photo_scorers
+        ]
         return cls(
             captions,
-            (*(scored(scorer, candidates, written) for scorer in scorers), *further),
+            (*by_words, *by_photos, *further),
             variety([words_of(candidate) for candidate in candidates], training, vocabulary),
         )
 

@@ -47,6 +47,11 @@ class Scores:
 Scorer: TypeAlias = Callable[[Sequence[Sequence[str]], Sequence[Sequence[Sequence[str]]]], Scores]
 """Scores the words of one caption per image against the words of the image's references."""
 
+PhotoScorer: TypeAlias = Callable[
+    [Sequence[str], Sequence[Sequence[str]], Sequence[Hashable]], Scores
+]
+"""Scores captions against references, as they are written, and photos, by the images' ids."""
+
 
 def check_pairs(candidates: Sequence[Words], references: Sequence[Sequence[Words]]) -> None:
     """Make sure that there is a caption and at least one reference for every image.

@@ -148,7 +148,7 @@ def folder_of(names: Iterable[str], candidates: Iterable[Path], source: Path) ->
     """
     names, candidates = list(names), list(dict.fromkeys(candidates))
     for folder in candidates:
-        if folder.is_dir() and (not names or any(_is_file(folder, name) for name in names)):
+        if folder.is_dir() and (not names or any(is_file(folder / name) for name in names)):
             return folder
     looked = ", ".join(map(str, candidates))
     raise InputError(
@@ -157,8 +157,9 @@ def folder_of(names: Iterable[str], candidates: Iterable[Path], source: Path) ->
     )
 
 
-def _is_file(folder: Path, name: str) -> bool:
+def is_file(path: Path) -> bool:
+    """Whether there is a file; not for a name that none can have, such as one of 300 letters."""
     try:
-        return (folder / name).is_file()
-    except (OSError, ValueError):  # a name that no file can have, such as one of 300 letters
+        return path.is_file()
+    except (OSError, ValueError):
         return False

@@ -1,0 +1,161 @@
+"""CLIPScore by random weights against the paper's formula, written out."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from captioning.errors import InputError
+from captioning.metrics.clip import Clip
+from captioning.metrics.clip_score import ClipScore, clip_scores
+from captioning.metrics.scores import Scores
+from tests.clip import save_clip
+
+open_clip = pytest.importorskip("open_clip", reason="the extra clip is not installed")
+
+CAPTIONS = ["A red dog.", "two cats", "a man's " + "very " * 100 + "long walk", "A red dog."]
+REFERENCES = [["a dog"], ["cats, two of them", "kittens"], ["a walk"], ["trees", "grass"]]
+IMAGES = ["a", "b", "c", "b"]
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_clip(tmp_path_factory.mktemp("clip") / "weights")
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Noise of different sizes; the last is transparent in part."""
+    folder = tmp_path_factory.mktemp("photos")
+    rng = np.random.default_rng(0)
+    found = {}
+    for name, shape in (("a", (40, 50, 3)), ("b", (90, 33, 3)), ("c", (32, 32, 4))):
+        pixels = rng.integers(0, 256, shape, dtype=np.uint8)
+        found[name] = folder / f"{name}.png"
+        Image.fromarray(pixels).save(found[name])
+    return found
+
+
+@pytest.fixture(scope="module")
+def scores(weights: Path, photos: dict[str, Path]) -> Scores:
+    return ClipScore(Clip(weights), photos)(CAPTIONS, REFERENCES, IMAGES)
+
+
+def expected(weights: Path, photos: dict[str, Path]) -> list[tuple[float, float]]:
+    """Equation by equation, a caption at a time, by the library alone."""
+    model, preprocess = open_clip.create_model_from_pretrained(f"local-dir:{weights}")
+    model.eval()
+    tokenize = open_clip.get_tokenizer(f"local-dir:{weights}")
+
+    def vector(text: str) -> torch.Tensor:
+        found: torch.Tensor = model.encode_text(tokenize([f"A photo depicts {text}"]))[0]
+        return found.detach().double()
+
+    def cosine(one: torch.Tensor, other: torch.Tensor) -> float:
+        return float((one * other).sum() / (one.norm() * other.norm()))
+
+    rows = []
+    for caption, references, image in zip(CAPTIONS, REFERENCES, IMAGES, strict=True):
+        with Image.open(photos[image]) as picture:
+            white = Image.new("RGBA", picture.size, "white")
+            white.alpha_composite(picture.convert("RGBA"))
+            pixels = preprocess(white.convert("RGB"))
+        photo = model.encode_image(pixels[None])[0].detach().double()
+        own = 2.5 * max(cosine(vector(caption), photo), 0)
+        nearest = max(0.0, *(cosine(vector(caption), vector(text)) for text in references))
+        harmonic = 2 / (1 / own + 1 / nearest) if own > 0 and nearest > 0 else 0.0
+        rows.append((own, harmonic))
+    return rows
+
+
+def test_scores_are_those_of_the_formula(
+    scores: Scores, weights: Path, photos: dict[str, Path]
+) -> None:
+    rows = expected(weights, photos)
+    assert len({round(score, 6) for row in rows for score in row}) > 4
+    found = np.stack([scores.images["CLIPScore"], scores.images["RefCLIPScore"]], axis=1)
+    np.testing.assert_allclose(found, rows, rtol=0, atol=1e-5)
+
+
+def test_the_corpus_has_the_means_of_its_captions(scores: Scores) -> None:
+    assert scores.corpus == {name: values.mean() for name, values in scores.images.items()}
+
+
+@pytest.mark.parametrize(
+    ("photo", "references", "by_hand"),
+    [
+        ([0.6, 0.8], [[1, 0]], (1.5, 2 * 1.5 * 1 / 2.5)),
+        ([0.6, 0.8], [[0, 1], [0.8, 0.6]], (1.5, 2 * 1.5 * 0.8 / 2.3)),
+        ([0.6, 0.8], [[-1, 0]], (1.5, 0)),
+        ([-0.6, 0.8], [[1, 0]], (0, 0)),
+        ([0, 1], [[0, 1]], (0, 0)),
+    ],
+)
+def test_scores_of_vectors_are_those_worked_out_by_hand(
+    photo: list[float], references: list[list[float]], by_hand: tuple[float, float]
+) -> None:
+    found = clip_scores(
+        np.array([1.0, 0.0]), np.array(photo, dtype=float), np.array(references, dtype=float)
+    )
+    assert found == pytest.approx(by_hand)
+
+
+def test_without_open_clip_one_line_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "open_clip", None)
+    with pytest.raises(InputError, match=r"needs open_clip.*pip install 'captioning\[clip\]'"):
+        Clip()
+
+
+def test_pickled_weights_are_not_read(weights: Path, tmp_path: Path) -> None:
+    shutil.copy(weights / "open_clip_config.json", tmp_path)
+    (tmp_path / "open_clip_pytorch_model.bin").write_bytes(b"a pickle")
+    with pytest.raises(InputError, match=r"no open_clip_model\.safetensors there; give a folder"):
+        Clip(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["open_clip_config.json", "open_clip_model.safetensors"])
+def test_damaged_weights_are_one_line(weights: Path, tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "damaged"
+    shutil.copytree(weights, folder)
+    (folder / name).write_bytes((folder / name).read_bytes()[:100])
+    with pytest.raises(InputError, match=r"damaged: cannot be loaded \(.*\); give a folder that"):
+        Clip(folder)
+
+
+def test_a_damaged_photo_is_named(weights: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.jpg").write_bytes(b"no photo")
+    score = ClipScore(Clip(weights), {1: tmp_path / "a.jpg"})
+    with pytest.raises(InputError, match=r"a\.jpg: not an image that can be read"):
+        score(["a dog"], [["a dog"]], [1])
+
+
+def test_weights_that_cannot_be_downloaded_are_one_line(tmp_path: Path) -> None:
+    script = (
+        "from captioning.errors import InputError\n"
+        "from captioning.metrics.clip import Clip\n"
+        "try:\n    Clip()\n"
+        "except InputError as error:\n    print(error)\n"
+    )
+    offline = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)}
+    ran = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=offline
+    )
+    [line] = ran.stdout.splitlines()
+    assert line.startswith("CLIPScore's weights cannot be downloaded (")
+    assert line.endswith("such as a copy of timm/vit_base_patch32_clip_224.openai")
+    assert ran.stderr == ""
+
+
+def test_open_clip_is_not_imported_before_it_is_needed() -> None:
+    script = (
+        "import sys, captioning.metrics.clip_score, captioning.evaluation.report\n"
+        "print({'open_clip', 'torch'} & set(sys.modules))"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "set()"
