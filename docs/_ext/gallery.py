@@ -2,22 +2,33 @@
 
 Scenes follow from a seed. With a checkpoint (`gallery_checkpoint` in conf.py, or the environment's
 CAPTIONING_GALLERY_MODEL) each is captioned and shown with the model's attention; without one, with
-the boxes of its objects and with captions that are true.
+the boxes of its objects and with captions that are true. With `:hard:` they are hard scenes, with
+boxes and true captions in any case: the shipped model has not learnt these.
 """
 
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from docutils import nodes
+from docutils.parsers.rst import directives
 from PIL import Image, ImageDraw
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from captioning.captioner import Captioner, load
-from captioning.data.shapes import Scene, box, captions, faults, mask, picture, random_scene
+from captioning.data.shapes import (
+    Scene,
+    box,
+    captions,
+    faults,
+    picture,
+    random_hard_scene,
+    random_scene,
+    visible_masks,
+)
 from captioning.viewing import overlay
 
 SEED = 2015
@@ -42,21 +53,24 @@ class Exhibit(NamedTuple):
     lines: tuple[str, ...]
 
 
-def exhibits(folder: Path, checkpoint: str, scenes: int = SCENES) -> Iterator[Exhibit]:
+def exhibits(
+    folder: Path, checkpoint: str, scenes: int = SCENES, hard: bool = False
+) -> Iterator[Exhibit]:
     """Draw the scenes.
 
     Args:
         folder: where the pictures go.
         checkpoint: the model's; empty for none.
         scenes: how many.
+        hard: draw hard ones.
     """
     folder.mkdir(parents=True, exist_ok=True)
     captioner = None if not checkpoint else _loaded(checkpoint)
     rng = np.random.default_rng(SEED)
     for number in range(scenes):
-        scene = random_scene(rng)
+        scene = random_hard_scene(rng) if hard else random_scene(rng)
         said = captions(scene, rng)
-        path = folder / f"scene-{number}.jpg"
+        path = folder / f"{'hard-' if hard else ''}scene-{number}.jpg"
         image = Image.fromarray(picture(scene, PIXELS))
         if captioner is None:
             _save(_boxed(image, scene), path)
@@ -83,8 +97,8 @@ def _captioned(captioner: Captioner, image: Image.Image, scene: Scene, path: Pat
 
 def _boxed(image: Image.Image, scene: Scene) -> Image.Image:
     draw = ImageDraw.Draw(image)
-    for shape in scene.shapes:
-        left, top, width, height = box(mask(shape, PIXELS))
+    for seen in visible_masks(scene, PIXELS):
+        left, top, width, height = box(seen)
         draw.rectangle((left - 2, top - 2, left + width + 1, top + height + 1), outline="white")
     return image
 
@@ -96,12 +110,15 @@ def _save(image: Image.Image, path: Path) -> None:
 class Gallery(SphinxDirective):
     """All exhibits."""
 
+    option_spec: ClassVar = {"hard": directives.flag}
+
     def run(self) -> list[nodes.Node]:
         """A picture and its captions for each scene."""
         folder = Path(self.env.srcdir) / "_generated" / "gallery"
-        checkpoint = self.config.gallery_checkpoint
+        hard = "hard" in self.options
+        checkpoint = "" if hard else self.config.gallery_checkpoint
         lines = []
-        for exhibit in exhibits(folder, checkpoint):
+        for exhibit in exhibits(folder, checkpoint, hard=hard):
             lines += [
                 f":::{{figure}} /_generated/gallery/{exhibit.picture.name}",
                 f":alt: {exhibit.title}",

@@ -54,6 +54,13 @@ def test_the_gallery_shows_what_people_might_say(tmp_path: Path) -> None:
             assert picture.size == (256, 256)
 
 
+def test_the_gallery_shows_hard_scenes_of_its_own(tmp_path: Path) -> None:
+    [easy] = exhibits(tmp_path, "", scenes=1)
+    [hard] = exhibits(tmp_path, "", scenes=1, hard=True)
+    assert len({hard.title, *hard.lines}) == 5
+    assert hard.picture.read_bytes() != easy.picture.read_bytes()
+
+
 def test_the_gallery_shows_where_a_model_looked(tmp_path: Path, checkpoint: Path) -> None:
     [exhibit] = exhibits(tmp_path, str(checkpoint), scenes=1)
     [verdict] = exhibit.lines
