@@ -14,6 +14,7 @@ from captioning import load
 from captioning.cli import main
 from captioning.data.readers import Coco
 from captioning.data.records import Record
+from captioning.maps import MAPS
 from tests.serving.test_command import serving
 
 Capture = pytest.CaptureFixture[str]
@@ -106,6 +107,18 @@ def test_every_head_is_grounded(
     alone = json.loads((tmp_path / "one/grounding.json").read_text())["all"]
     assert alone["mass in box"] == scores[heads[1]]["mass in box"]
     assert alone["mass in box"] != scores[heads[0]]["mass in box"]
+
+
+def test_of_all_maps_those_that_it_lacks_are_left_out_and_named(
+    model: Path, shapes_data: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    given = ["ground", "--model", str(model), "--data", str(shapes_data), "--out", str(tmp_path)]
+    lines = told([*given, "--references", "--limit", "1", "--map", "all"], capsys)
+    found = json.loads((tmp_path / "maps.json").read_text())
+    has_evidence = "evidence" in found
+    assert has_evidence == ("LSTM" in type(load(model).decoder).__name__)
+    assert ("This model has no map evidence." in lines) == (not has_evidence)
+    assert len(found) == len(MAPS) - (not has_evidence)
 
 
 def test_a_head_that_there_is_not_is_refused(

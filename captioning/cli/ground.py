@@ -98,13 +98,19 @@ def run(options: argparse.Namespace) -> int:
     if not options.references:
         captions = split_captions(captioner, records, search, **settings)
         assert captions is not None  # this is the only process
-    maps = MAPS if ALL in options.maps else known_maps(options.maps)
+    takes_all = ALL in options.maps
+    maps = MAPS if takes_all else known_maps(options.maps)
     several = len(maps) > 1
     found = ground_maps(
-        captioner, records, captions, lexicon, **settings, maps=[*maps, *heads], curves=several
+        *(captioner, records, captions, lexicon),
+        **settings,
+        maps=[*maps, *heads],
+        curves=several,
+        needs_all=not takes_all,
     )
-    reports, of_heads = ({name: found[name] for name in names} for names in (maps, heads))
-    report = reports[maps[0]]
+    of_heads = {name: found.pop(name) for name in heads}
+    reports, lacking = found, [name for name in maps if name not in found]
+    report = next(iter(reports.values()))
     report.write(folder / "grounding.json")
     if several:
         write_json(folder / "maps.json", _as_json(reports))
@@ -114,6 +120,8 @@ def run(options: argparse.Namespace) -> int:
 
         log_grounding(report, pictures, folder, {"data": options.data, "split": options.split})
     print(map_table(reports) if several else table(report))
+    if lacking:
+        print(f"This model has no map {' or '.join(lacking)}.")
     if of_heads:
         write_json(folder / "heads.json", heads_json(of_heads))
         print(f"\n{heads_table(of_heads)}")

@@ -65,6 +65,7 @@ MAPS = (
     "attention",
     "attention-norm",
     "next-attention",
+    "evidence",
     "gradient",
     "relevance",
     "grad-cam",

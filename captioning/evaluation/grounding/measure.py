@@ -27,7 +27,7 @@ from captioning.evaluation.grounding.lexicon import Lexicon
 from captioning.evaluation.grounding.looks import GAUSSIAN, MODEL, RANDOM, Areas, Look, gaussian
 from captioning.evaluation.grounding.mentions import ImageMentions
 from captioning.inference.batches import cut, read_ahead
-from captioning.maps import ATTENTION, Reading, word_maps
+from captioning.maps import ATTENTION, MapError, Reading, word_maps
 from captioning.progress_bar import ProgressBar
 
 Captions = Mapping[int | str, str]
@@ -81,6 +81,7 @@ def ground_maps(
     maps: Sequence[str] = (ATTENTION,),
     curves: bool = True,
     hides_regions: bool = True,
+    needs_all: bool = True,
 ) -> dict[str, GroundingReport]:
     """Test each word that names a category against the objects of that category.
 
@@ -102,6 +103,7 @@ def ground_maps(
             `map_names`.
         curves: also compute deletion and insertion curves, of the baselines too.
         hides_regions: compute what takes hidden regions: occlusion drops, and the curves.
+        needs_all: refuse a model that lacks one of the maps, rather than leave that map out.
 
     Returns:
         The report of each map by its name, all of the same words.
@@ -123,9 +125,15 @@ def ground_maps(
             named += [image.named for image in batch.images]
             words += batch.words
             baselines: list[dict[str, Areas]] | None = None
-            for name in maps:
+            for name in list(looks):
                 began = time.perf_counter()
-                weights = word_maps(name, batch.reading)
+                try:
+                    weights = word_maps(name, batch.reading)
+                except MapError:
+                    if needs_all:
+                        raise
+                    del looks[name]
+                    continue
                 seconds[name] += time.perf_counter() - began
                 found = _looks(batch, weights)
                 if not found or not hides_regions or not batch.has_regions:
@@ -145,9 +153,9 @@ def ground_maps(
             bar.update(len(part))
     return {
         name: GroundingReport(
-            looks[name], named, name, captions is None, 1000 * seconds[name] / max(words, 1)
+            of_map, named, name, captions is None, 1000 * seconds[name] / max(words, 1)
         )
-        for name in maps
+        for name, of_map in looks.items()
     }
 
 
