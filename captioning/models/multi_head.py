@@ -181,7 +181,7 @@ class MultiHead(nn.Module):
     def attend_blocks(
         self, query: Float[Tensor, "*R N Q"], blocks: Sequence[KeysValues]
     ) -> Float[Tensor, "*R N O"]:
-        """The contexts of queries that see all keys, which come in blocks (*R, H, b, d).
+        """The contexts of queries that see all keys, which come in blocks ``(*R, H, b, d)``.
 
         The plain form is `attend` over all blocks side by side. This one needs no copy of them, and
         for a single query two products are faster than the fused kernel.
@@ -200,7 +200,7 @@ class MultiHead(nn.Module):
         return self.output(context.transpose(-3, -2).flatten(-2))
 
     def by_head(self, projected: KeysValues) -> KeysValues:
-        """Keys and values (*R, H, L, d), each head apart."""
+        """Keys and values ``(*R, H, L, d)``, each head apart."""
         return KeysValues(*map(self._split, projected))
 
     def _split(self, together: Float[Tensor, "*R N W"]) -> Float[Tensor, "*R H N d"]:
