@@ -66,6 +66,7 @@ MAPS = (
     "attention-norm",
     "next-attention",
     "evidence",
+    "attention-evidence",
     "gradient",
     "relevance",
     "grad-cam",

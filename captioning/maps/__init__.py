@@ -13,7 +13,7 @@ from captioning.maps.attention_maps import (
     HeadMap,
     NextAttentionMap,
 )
-from captioning.maps.evidence_map import EvidenceMap
+from captioning.maps.evidence_map import AttentionEvidenceMap, EvidenceMap
 from captioning.maps.gradient_maps import FineGradCAM, GradCAM, GradientMap
 from captioning.maps.occlusion_maps import OcclusionMap, OcclusionNormMap
 from captioning.maps.reading import Reading
@@ -31,6 +31,7 @@ MAPS: dict[str, WordMap] = {
     "attention-norm": AttentionNormMap(),
     "next-attention": NextAttentionMap(),
     "evidence": EvidenceMap(),
+    "attention-evidence": AttentionEvidenceMap(),
     "gradient": GradientMap(),
     "relevance": RelevanceMap(),
     "grad-cam": GradCAM(),

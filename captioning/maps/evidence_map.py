@@ -1,4 +1,4 @@
-"""A map made of what each region's vector alone says for a word.
+"""Maps made of what each region's vector alone says for a word.
 
 Shapes: B images, N captions per image, L regions (rows x columns), T words.
 """
@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from captioning.maps.reading import Reading
 from captioning.maps.windows import SIDE
-from captioning.maps.word_map import Maps, WordMap
+from captioning.maps.word_map import Maps, WordMap, shares
 
 SHARPNESS = 4.0
 """What the evidence, in nats, is multiplied by before the softmax; it moves no maximum."""
@@ -31,15 +31,44 @@ class EvidenceMap(WordMap):
     def __call__(self, reading: Reading) -> Maps:
         """The softmax over regions of the evidence for each word."""
         reading.need_one_grid()
-        memory = reading.decoder.remember(reading.annotations)
-        evidence = reading.decoder.evidence(memory, reading.tokens[..., 1:])
-        return evidence_shares(evidence, reading.grid).unflatten(-1, reading.grid)
+        return of_reading(reading).unflatten(-1, reading.grid)
+
+
+class AttentionEvidenceMap(WordMap):
+    """Attention times evidence: where the model looked, weighed by what the word says of it.
+
+    By Bayes' rule, if attention is the probability of a region before the word is known, and the
+    map of evidence in proportion to the word's probability given the region, their product is in
+    proportion to the region's probability given the word.
+    """
+
+    takes_one_pass = True
+
+    @torch.no_grad()
+    def __call__(self, reading: Reading) -> Maps:
+        """The product, as shares."""
+        reading.need_one_grid()
+        _, weights = reading.decoder(reading.annotations, reading.tokens[..., :-1])
+        return shares(weights * of_reading(reading), reading.grid)
+
+
+def of_reading(reading: Reading) -> Float[Tensor, "B N T L"]:
+    """The shares of evidence of every word that is read."""
+    memory = reading.decoder.remember(reading.annotations)
+    evidence = reading.decoder.evidence(memory, reading.tokens[..., 1:])
+    return evidence_shares(evidence, reading.grid)
 
 
 def evidence_shares(
-    evidence: Float[Tensor, "B N T L"], grid: tuple[int, int]
+    evidence: Float[Tensor, "B N T L"], grid: tuple[int, int], sharpness: float = SHARPNESS
 ) -> Float[Tensor, "B N T L"]:
-    """The mean around each region, as shares of a softmax."""
+    """The mean around each region, as shares of a softmax.
+
+    Args:
+        evidence: in nats.
+        grid: rows and columns of the regions.
+        sharpness: what the mean is multiplied by before the softmax.
+    """
     sides = [SIDE if cells > SIDE else 1 for cells in grid]
     around = F.avg_pool2d(
         evidence.flatten(0, 2).unflatten(1, (1, *grid)),
@@ -48,4 +77,4 @@ def evidence_shares(
         padding=[side // 2 for side in sides],
         count_include_pad=False,  # at the edge of the photo there are fewer
     )
-    return (SHARPNESS * around).flatten(1).softmax(dim=1).view(evidence.shape)
+    return (sharpness * around).flatten(1).softmax(dim=1).view(evidence.shape)

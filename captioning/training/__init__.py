@@ -1,6 +1,7 @@
 """Training: objectives, the Lightning module, and what goes with it."""
 
 from captioning.training.averaging import ExponentialAverage
+from captioning.training.guided_attention import GuidedAttention
 from captioning.training.learning_rate import InverseSquareRoot, OneCycle, Schedule
 from captioning.training.objectives import CrossEntropy, Objective
 from captioning.training.sampled_bound import SampledBound
@@ -9,6 +10,7 @@ from captioning.training.self_critical import SelfCritical
 __all__ = [
     "CrossEntropy",
     "ExponentialAverage",
+    "GuidedAttention",
     "InverseSquareRoot",
     "Objective",
     "OneCycle",

@@ -66,6 +66,15 @@ def test_the_regions_of_a_small_grid_are_left_alone() -> None:
     torch.testing.assert_close(found, (SHARPNESS * evidence).softmax(-1))
 
 
+def test_attention_times_evidence_is_their_product_as_shares(captioner: Captioner) -> None:
+    reading = read(captioner)
+    attention, evidence, both = (
+        word_maps(name, reading) for name in ("attention", "evidence", "attention-evidence")
+    )
+    product = attention * evidence
+    torch.testing.assert_close(both, product / product.sum(dim=(3, 4), keepdim=True))
+
+
 def test_an_ensemble_has_the_mean_evidence_of_its_members(captioner: Captioner) -> None:
     both = ensemble([captioner, captioner], ["a", "b"])
     alone, together = read(captioner), read(both)

@@ -1,0 +1,122 @@
+"""Attention that learns to look where the words that it writes can be seen.
+
+Shapes: B images, N captions per image, T words, L regions, W different words in a batch.
+"""
+
+import math
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from captioning.captioner import Captioner
+from captioning.data.dataset import Batch
+from captioning.data.vocabulary import PAD, SPECIAL
+from captioning.maps.evidence_map import evidence_shares
+from captioning.models.losses import doubly_stochastic_penalty
+from captioning.numbers import Importance, ShareBelowOne
+from captioning.training.objectives import CrossEntropy, Loss
+
+
+class GuidedAttention(CrossEntropy):
+    """Cross-entropy, with two terms that need no boxes and make attention agree with evidence.
+
+    *Contrast*: the evidence of a photo's regions for a word of its captions, pooled, exceeds that
+    of the batch's other photos, whose captions do not have the word. So regions learn words by
+    themselves (contrastive grounding, Gupta et al. 2020; here with the decoder's own deep output,
+    `Decoder.evidence`, and no further parameters).
+
+    *Guide*: the attention before a word follows the map of evidence for the word that comes, as
+    Liu et al. (2017) let it follow boxes. A word counts as much as its map is peaked, so that
+    function words hardly do.
+
+    Args:
+        label_smoothing: share of a word's probability spread over the vocabulary.
+        attention_penalty: lambda of eq. 14, in the paper's proportion.
+        contrast: how much the contrast counts, beside the mean cross-entropy of a word in nats.
+        guide: how much the guide does.
+
+    Raises:
+        InputError: the decoder has no evidence; see `Decoder.evidence`.
+    """
+
+    def __init__(
+        self,
+        label_smoothing: ShareBelowOne = 0.1,
+        attention_penalty: Importance = 0.0,
+        contrast: Importance = 0.1,
+        guide: Importance = 0.2,
+    ) -> None:
+        super().__init__(label_smoothing, attention_penalty)
+        self.contrast = contrast
+        self.guide = guide
+
+    def __call__(
+        self, captioner: Captioner, annotations: Float[Tensor, "B L D"], batch: Batch
+    ) -> Loss:
+        """The loss of a batch, in nats; to be divided by its words.
+
+        Raises:
+            InputError: the decoder has no evidence.
+        """
+        decoder, targets = captioner.fast_decoder, batch.tokens[..., 1:]
+        memory = decoder.remember(annotations)
+        total, weights = decoder.cross_entropy(memory, batch.tokens, self.label_smoothing)
+        real = targets != PAD
+        if self.attention_penalty:
+            total = total + self.attention_penalty * doubly_stochastic_penalty(weights, real)
+        words, places = targets.unique(return_inverse=True)
+        spoken = torch.zeros(len(targets), len(words), dtype=torch.bool, device=targets.device)
+        spoken = spoken.scatter(1, places.flatten(1), value=True)
+        each = words.expand(len(targets), 1, -1)
+        evidence = captioner.decoder.evidence(memory, each).squeeze(1).float()  # (B, W, L)
+        named = words >= len(SPECIAL)
+        contrast = contrast_loss(evidence[:, named], spoken[:, named])
+        size = captioner.preprocessing.size
+        maps = evidence_shares(evidence.detach()[:, None], captioner.encoder.grid(size, size), 1.0)
+        looked = places.flatten(1)[..., None].expand(-1, -1, weights.shape[3])
+        wanted = maps[:, 0].gather(1, looked).view(weights.shape)
+        guide = guide_loss(weights, wanted, named[places] & real)
+        number = real.sum()
+        total = total + number * (self.contrast * contrast + self.guide * guide)
+        return Loss(total, number, {"contrast": contrast.detach(), "guide": guide.detach()})
+
+
+def contrast_loss(
+    evidence: Float[Tensor, "B W L"], spoken: Bool[Tensor, "B W"]
+) -> Float[Tensor, ""]:
+    """Minus the log probability of a photo among those without the word, mean over its words.
+
+    Evidence is pooled by the logarithm of the mean exponential over regions, a soft maximum. A word
+    that all photos have tells none of them apart and does not count.
+
+    Args:
+        evidence: of each photo's regions for each word, in nats.
+        spoken: whether the photo's captions have the word.
+    """
+    pooled = evidence.logsumexp(dim=2) - math.log(evidence.shape[2])
+    least = torch.finfo(pooled.dtype).min  # finite, since the gradient of -inf is not a number
+    others = pooled.masked_fill(spoken, least).logsumexp(dim=0)  # (W)
+    counts = spoken & ~spoken.all(dim=0)
+    lost = F.softplus(others - pooled)
+    return (lost * counts).sum() / counts.sum().clamp(min=1)
+
+
+def guide_loss(
+    weights: Float[Tensor, "B N T L"],
+    wanted: Float[Tensor, "B N T L"],
+    named: Bool[Tensor, "B N T"],
+) -> Float[Tensor, ""]:
+    """Divergence of attention from wanted maps in nats, mean over words by how peaked these are.
+
+    Args:
+        weights: attention before each word.
+        wanted: shares that it should have.
+        named: the words that count at all.
+    """
+    log_wanted = wanted.clamp_min(torch.finfo(wanted.dtype).tiny).log()
+    entropy = -(wanted * log_wanted).sum(dim=3)
+    peaked = (1 - entropy / math.log(wanted.shape[3])) * named
+    divergence = -entropy - (wanted * weights.float().clamp_min(1e-6).log()).sum(dim=3)
+    return (divergence * peaked).sum() / peaked.sum().clamp_min(1e-6)
