@@ -211,7 +211,8 @@ def test_everything_long_of_a_training_is_told_of(
         *("train", "building the model", "building the vocabulary", "train"),
         *("features", "features", "preparing the objective"),
         *("check of the validation", "scoring the captions"),
-        *("epoch 1/1", "epoch 1/1", "validation", "scoring the captions"),
+        *("epoch 1/1", "epoch 1/1", "validation"),
+        *("grounding captions", "ground", "intervals of the scores", "scoring the captions"),
         *("captioning the images to show", "writing validation.html"),
     ]
 
