@@ -57,7 +57,7 @@ class CaptionForm(BaseModel):
         str | None,
         Field(
             description="With view=true: which map of each word, by its name: "
-            f"{', '.join(MAPS)}. A server may offer fewer. All but those of attention take long, "
+            f"{', '.join(MAPS)}. A server may offer fewer. Gradients and occlusion take long, "
             f"and are computed for at most {MOST_MAPPED} captions."
         ),
     ] = None

@@ -88,6 +88,8 @@ const attentionView = (() => {
     "attention": "Attention",
     "attention-norm": "Attention \u00d7 norm",
     "next-attention": "Attention after the word",
+    "evidence": "Evidence",
+    "attention-evidence": "Attention \u00d7 evidence",
     "gradient": "Gradient \u00d7 input",
     "relevance": "Relevance propagation",
     "grad-cam": "Grad-CAM",

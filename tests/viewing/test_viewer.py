@@ -15,6 +15,7 @@ from PIL import Image
 import captioning
 from captioning.captioner.caption import Caption, RunnerUp
 from captioning.errors import InputError
+from captioning.maps import MAPS
 from captioning.viewing import viewer
 from captioning.viewing.notebook import notebook_view
 
@@ -183,3 +184,9 @@ def test_a_caption_whose_photo_has_gone_is_shown_as_plain_text(tmp_path: Path) -
     assert notebook_view(caption("dog")) is None
     assert notebook_view(caption("dog", photo=tmp_path / "gone.jpg")) is None
     assert notebook_view(caption("dog", photo=photo((7, 7)))) is None
+
+
+def test_the_script_has_a_name_for_every_map() -> None:
+    script = Path(viewer.__file__).with_suffix(".js").read_text()
+    [names] = re.findall(r"const NAMES = \{(.*?)\};", script, flags=re.DOTALL)
+    assert re.findall(r'^ *"(\S+)":', names, flags=re.MULTILINE) == list(MAPS)
