@@ -18,12 +18,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from time import perf_counter
+from typing import TYPE_CHECKING
 
 from benchmarks.agreement import DisagreementError
 from captioning.cli.options import positive
 from captioning.data.readers.flickr8k import numbered_captions
 from captioning.data.tokens import tokenize
 from captioning.errors import InputError
+
+if TYPE_CHECKING:
+    from captioning.metrics.scores import Scorer
 
 CAPTIONS, REFERENCES = 5000, 5
 ROWS = {"ours": "`--meteor`, with the copy", "java": "`--meteor-java`"}
@@ -136,10 +140,13 @@ def _times(name: str, file: str) -> dict[str, float]:
     candidates, references = [caption for caption, _ in pairs], [several for _, several in pairs]
     began = perf_counter()
     if name == "java":
-        from captioning.metrics.meteor_java import MeteorJava as Meteor
+        from captioning.metrics.meteor_java import MeteorJava
+
+        meteor: Scorer = MeteorJava()
     else:
-        from captioning.metrics.meteor.scorer import Meteor  # type: ignore[assignment]
-    meteor = Meteor()
+        from captioning.metrics.meteor.scorer import Meteor
+
+        meteor = Meteor()
     meteor([["a", "dog"]], [[["a", "dog"]]])
     loaded = perf_counter()
     [score] = meteor(candidates, references).corpus.values()
