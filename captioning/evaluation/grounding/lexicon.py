@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from captioning.data.plurals import plurals
 from captioning.data.readers.fields import field
 from captioning.untrusted import read_json
 
@@ -47,8 +48,8 @@ class Lexicon:
         self.categories = frozenset(categories)
         # Listed names come after all plurals, so that no plural replaces a listed name.
         names = [(name, category) for category, named in listed for name in named]
-        plurals = [(plural, category) for name, category in names for plural in _plurals(name)]
-        self._categories = {tuple(name.split()): category for name, category in plurals + names}
+        added = [(plural, category) for name, category in names for plural in plurals(name)]
+        self._categories = {tuple(name.split()): category for name, category in added + names}
         self._longest = max(map(len, self._categories), default=0)
 
     @classmethod
@@ -110,19 +111,6 @@ class Lexicon:
                 found.append(Mention(" ".join(words[start:stop]), category, start, stop))
             start = stop
         return found
-
-
-def _plurals(name: str) -> list[str]:
-    """Candidates for the regular plural of a name's last word; a few non-words do no harm.
-
-    WordNet's rules map plurals to lemmas and are applied in reverse. NLTK has them without
-    WordNet's data. Stemming would be no better: it would confuse skis with skiing, officers with
-    offices, and performers with performing.
-    """
-    from nltk.corpus.reader.wordnet import NOUN, WordNetCorpusReader  # takes half a second
-
-    rules = [*WordNetCorpusReader.MORPHOLOGICAL_SUBSTITUTIONS[NOUN], ("oes", "o")]
-    return [f"{name.removesuffix(last)}{plural}" for plural, last in rules if name.endswith(last)]
 
 
 def _value(content: Any, key: str, kind: type, path: str | Path) -> Any:
