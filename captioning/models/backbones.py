@@ -1,13 +1,14 @@
 """Backbones by name: networks whose last feature map gives the annotation vectors."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from captioning.errors import InputError
+from captioning.models.classes import Classes, classes_of
 from captioning.models.plain_cnn import PlainCNN
 from captioning.models.small_cnn import SmallCNN
 from captioning.models.weights import downloaded, load_weights, read_weights
@@ -32,6 +33,7 @@ class Backbone:
         std: their standard deviation.
         image_size: side in pixels of the images that its weights were trained on; none where the
             network comes without weights.
+        classes: what its weights tell apart, if they came with a classifier that scores regions.
     """
 
     width: int
@@ -39,6 +41,7 @@ class Backbone:
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)  # of ImageNet
     std: tuple[float, float, float] = (0.229, 0.224, 0.225)
     image_size: int | None = 224
+    classes: Classes | None = None
 
 
 def _resnet_stages(model: Any) -> list[nn.Module]:
@@ -124,4 +127,9 @@ def backbone(name: str, weights: str | None) -> Backbone:
     model = models.get_model(name, weights=None)
     load_weights(model, name, weights, download)
     width, divided = BACKBONES[name]
-    return Backbone(width, divided(model))
+    stages = divided(model)
+    network = Backbone(width, stages)
+    if weights is None:
+        return network
+    names = [(n.lower(),) for n in models.get_model_weights(name).DEFAULT.meta["categories"]]
+    return replace(network, classes=classes_of(model, nn.Sequential(*stages), names, side=64))

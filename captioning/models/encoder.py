@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from captioning.configurable import Configurable
 from captioning.errors import InputError
 from captioning.models.backbones import backbone as backbone_of
+from captioning.models.classes import Classes
 from captioning.models.folding import folded
 from captioning.numbers import Grid, TrainableStages
 
@@ -29,10 +30,13 @@ class Encoder(Configurable, nn.Module):
     Attributes:
         annotation_dim: D, width of an annotation vector.
         image_size: side in pixels of the square images that suit it best; none where any do.
+        classes: what its weights were trained to tell apart; none where that is not known, or a
+            checkpoint built it.
     """
 
     annotation_dim: int
     image_size: int | None = None
+    classes: Classes | None = None
 
     @abstractmethod
     def forward(self, images: UInt8[Tensor, "B 3 H W"]) -> Float[Tensor, "B L D"]:
@@ -100,6 +104,7 @@ class CNNEncoder(Encoder):
         network = backbone_of(backbone, weights)
         self.stages = nn.ModuleList(network.stages)
         self.image_size = network.image_size
+        self.classes = network.classes
         if trainable_stages > len(self.stages):
             raise InputError(
                 f"trainable_stages: {backbone} has {len(self.stages)} stages; give a number from 0 "

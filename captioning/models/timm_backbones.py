@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from captioning.errors import InputError
 from captioning.models.backbones import TIMM, Backbone
+from captioning.models.classes import classes_of
 from captioning.models.weights import downloaded, load_weights
 
 
@@ -44,11 +45,23 @@ def timm_backbone(name: str, weights: str | None) -> Backbone:
         return pretrained.state_dict()
 
     load_weights(model, f"{TIMM}{name}", weights, download)
-    model.reset_classifier(0)
     config = model.pretrained_cfg
-    stages: list[nn.Module] = [FeatureMap(model, name)]
     size = config["input_size"][-1]
-    return Backbone(model.num_features, stages, config["mean"], config["std"], size)
+    feature_map = FeatureMap(model, name)
+    classes = classes_of(model, feature_map, _class_names(model), size) if weights else None
+    model.reset_classifier(0)
+    return Backbone(model.num_features, [feature_map], config["mean"], config["std"], size, classes)
+
+
+def _class_names(model: Any) -> list[list[str]]:
+    """WordNet's names of the classes, if they are those of ImageNet or one of its subsets."""
+    from timm.data import ImageNetInfo, infer_imagenet_subset
+
+    subset = infer_imagenet_subset(model)
+    if subset is None:
+        return []
+    info = ImageNetInfo(subset)
+    return [info.index_to_description(i).lower().split(", ") for i in range(info.num_classes())]
 
 
 class FeatureMap(nn.Module):

@@ -51,6 +51,20 @@ def lite2(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
 
 
 @torch.no_grad()
+def test_the_mean_over_regions_of_the_classes_scores_is_timms_score(
+    lite2: tuple[Any, Path],
+) -> None:
+    model, path = lite2
+    encoder = CNNEncoder(f"timm/{LITE2}", str(path)).eval()
+    classes = encoder.classes
+    assert classes is not None
+    scores = encoder(images()) @ classes.weight.T + classes.bias
+    torch.testing.assert_close(scores.mean(dim=1), model(normalised(model)), rtol=1e-3, atol=1e-3)
+    assert classes.names[963] == ["pizza", "pizza pie"]
+    assert CNNEncoder(f"timm/{LITE2}", None).classes is None
+
+
+@torch.no_grad()
 def test_annotation_vectors_are_timms_feature_map_of_images_as_timm_normalises_them(
     lite2: tuple[Any, Path],
 ) -> None:

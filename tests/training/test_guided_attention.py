@@ -6,11 +6,13 @@ from torch import Tensor
 
 from captioning.captioner import Captioner
 from captioning.data.dataset import Batch
-from captioning.data.vocabulary import BOS, EOS, PAD
+from captioning.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from captioning.errors import InputError
+from captioning.maps.evidence_map import SHARPNESS
 from captioning.models import LSTMDecoder
+from captioning.models.classes import Classes
 from captioning.training import CrossEntropy, GuidedAttention
-from captioning.training.guided_attention import contrast_loss, guide_loss
+from captioning.training.guided_attention import class_loss, contrast_loss, guide_loss
 
 TOKENS = torch.tensor(
     [
@@ -112,3 +114,62 @@ def test_a_decoder_without_evidence_is_refused(captioner: Captioner, seen: Tenso
     captioner.decoder = LSTMDecoder(width, 8, 6, 7, 4, deep_output=False)
     with pytest.raises(InputError, match="without deep output no word is scored by a region"):
         GuidedAttention()(captioner, seen, BATCH)
+
+
+def test_evidence_of_the_same_shares_as_what_the_classes_show_costs_nothing() -> None:
+    shown = torch.randn(3, 2, 4)
+    # The map is four times as sharp as the evidence; what all regions have in common says nothing.
+    evidence = shown / SHARPNESS + torch.tensor([[1.0], [-2.0]])
+    assert class_loss(evidence, shown).item() == pytest.approx(0, abs=1e-6)
+
+
+def test_the_class_loss_is_a_divergence_over_all_regions_of_the_batch() -> None:
+    # By hand: two photos of one region each; the second shows the only word three times as much.
+    shown = torch.tensor([[[0.0]], [[math.log(3)]]])
+    expected = 0.25 * math.log(0.25 / 0.5) + 0.75 * math.log(0.75 / 0.5)
+    assert class_loss(torch.zeros(2, 1, 1), shown).item() == pytest.approx(expected)
+
+
+def test_without_a_word_that_names_a_class_the_class_loss_is_zero() -> None:
+    assert class_loss(torch.zeros(2, 0, 3), torch.zeros(2, 0, 3)) == 0
+
+
+@pytest.fixture
+def knowing(captioner: Captioner) -> Captioner:
+    """Its encoder tells cats from dogs; its decoder begins with little evidence for either."""
+    captioner.vocabulary = Vocabulary(["cat", "dog", "a", "on"])
+    generator = torch.Generator().manual_seed(5)
+    weight = torch.randn(2, captioner.encoder.annotation_dim, generator=generator) / 5
+    captioner.encoder.classes = Classes([["tiger cat"], ["dog"]], weight, torch.zeros(2))
+    decoder = captioner.decoder
+    assert isinstance(decoder, LSTMDecoder)
+    torch.nn.init.normal_(decoder.output_context.weight, std=0.02)
+    return captioner
+
+
+def test_the_classes_count_as_often_as_words(knowing: Captioner, seen: Tensor) -> None:
+    plain = CrossEntropy(0.1, 0.0)(knowing, seen, BATCH)
+    total, divisor, figures = GuidedAttention(0.1, 0.0, 0.0, 0.0, 2.0)(knowing, seen, BATCH)
+    assert figures["classes"] > 0.1
+    torch.testing.assert_close(total, plain.total + divisor * 2.0 * figures["classes"])
+
+
+def test_evidence_learns_where_the_encoders_classes_are(knowing: Captioner, seen: Tensor) -> None:
+    objective = GuidedAttention(0.0, 0.0, 0.0, 0.0, classes=1.0)
+    optimizer = torch.optim.Adam(knowing.decoder.parameters(), lr=0.02)
+    for _ in range(120):
+        optimizer.zero_grad()
+        total, divisor, figures = objective(knowing, seen, BATCH)
+        (total / divisor).backward()
+        optimizer.step()
+    assert figures["classes"] < 0.1  # nats
+    assert knowing.encoder.classes is not None
+    wanted = (seen @ knowing.encoder.classes.weight.T).transpose(1, 2)
+    words = torch.tensor([4, 5]).expand(2, 1, -1)
+    evidence = knowing.decoder.evidence(knowing.decoder.remember(seen), words).squeeze(1)
+    assert (evidence.argmax(dim=2) == wanted.argmax(dim=2)).all()
+
+
+def test_an_encoder_without_classes_is_refused(captioner: Captioner, seen: Tensor) -> None:
+    with pytest.raises(InputError, match="the encoder scores no classes: it needs weights"):
+        GuidedAttention(classes=0.5)(captioner, seen, BATCH)

@@ -1,0 +1,54 @@
+"""Which words of a vocabulary name classes of the encoder's own classifier.
+
+Shapes: B images, L regions, D annotation width, W words that name classes, P pairs of a word and
+a class that it names.
+"""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from captioning.data.plurals import plurals
+from captioning.data.vocabulary import Vocabulary
+from captioning.models.classes import Classes
+
+
+class ClassWords:
+    """The words that name classes, and how much each region shows what they name.
+
+    The last word of a name stands for the class, in singular and plural: retriever and retrievers
+    for golden retriever. A word of several classes is shown by whichever scores most. A few words
+    mean something else in captions (woods, for hen-of-the-woods); the captions decide about these,
+    which are frequent.
+
+    Args:
+        classes: what the encoder's weights tell apart.
+        vocabulary: has the words.
+        device: where annotation vectors are.
+
+    Attributes:
+        words: (W) ids of the words that name classes.
+    """
+
+    words: Int[Tensor, " W"]
+
+    def __init__(self, classes: Classes, vocabulary: Vocabulary, device: torch.device) -> None:
+        ids = {word: vocabulary.ids([word])[1] for word in vocabulary.words}
+        words, rows = [], []
+        for index, named in enumerate(classes.names):
+            for last in {name.split()[-1] for name in named}:
+                for word in {last, *plurals(last)} & ids.keys():
+                    words.append(ids[word])
+                    rows.append(index)
+        of_pairs = torch.tensor(words, dtype=torch.long, device=device)
+        self.words, self._places = of_pairs.unique(return_inverse=True)
+        self._weight, self._bias = classes.weight[rows].to(device), classes.bias[rows].to(device)
+
+    def shown(self, annotations: Float[Tensor, "B L D"]) -> Float[Tensor, "B W L"]:
+        """How much each region shows what each word names: the best score of its classes, nats."""
+        scores = F.linear(annotations.to(self._weight.dtype), self._weight, self._bias)
+        of_pairs = scores.transpose(1, 2)  # (B, P, L)
+        places = self._places[:, None].expand_as(of_pairs)
+        least = of_pairs.new_full((len(scores), len(self.words), scores.shape[1]), -torch.inf)
+        return least.scatter_reduce(1, places, of_pairs, "amax")
