@@ -20,7 +20,7 @@ from captioning.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from captioning.errors import InputError
 from captioning.kernels import accelerated, accelerated_search, on_by_default
 from captioning.kernels.packing import packed_weights
-from captioning.maps import ATTENTION, Reading, known_maps, word_maps
+from captioning.maps import ATTENTION, Reading, check_shown_map, known_maps, word_maps
 from captioning.models.decoder import Decoder
 from captioning.models.encoder import Encoder
 from captioning.numbers import shown
@@ -38,6 +38,11 @@ class Captioner(nn.Module):
         vocabulary: the words.
         preprocessing: how a photo becomes an image; the same in training and afterwards.
         search: the default search.
+        shown_map: the map of a word that pictures and measures take unless another one is asked
+            for, by its name in `captioning.maps`.
+
+    Raises:
+        InputError: the decoder has no such map.
 
     Attributes:
         searches_in_bfloat16: whether `decode` multiplies in bfloat16, which is faster where the
@@ -56,13 +61,16 @@ class Captioner(nn.Module):
         vocabulary: Vocabulary,
         preprocessing: Preprocessing,
         search: Search | None = None,
+        shown_map: str = ATTENTION,
     ) -> None:
         super().__init__()
+        check_shown_map(shown_map, decoder)
         self.encoder = encoder
         self.decoder = decoder
         self.vocabulary = vocabulary
         self.preprocessing = preprocessing
         self.search = search or BeamSearch()
+        self.shown_map = shown_map
         self.uses_kernels = on_by_default()
 
     @property
@@ -87,6 +95,7 @@ class Captioner(nn.Module):
             "vocabulary": list(self.vocabulary.words),
             "preprocessing": self.preprocessing.config,
             "search": self.search.config,
+            "shown_map": self.shown_map,
         }
 
     @classmethod
@@ -105,6 +114,7 @@ class Captioner(nn.Module):
             vocabulary=_vocabulary(config["vocabulary"]),
             preprocessing=_part("preprocessing", Preprocessing, build(config["preprocessing"])),
             search=_part("search", Search, build(config["search"])),
+            shown_map=_part("name of a map", str, config.get("shown_map", ATTENTION)),
         )
         wanted = captioner.encoder.annotation_dim, len(captioner.vocabulary)
         given = captioner.decoder.annotation_dim, captioner.decoder.vocab_size
@@ -168,7 +178,7 @@ class Captioner(nn.Module):
         photos: Sequence[str | Path | Image | View],
         search: Search | None = None,
         runners_up: int = 0,
-        maps: Sequence[str] = (ATTENTION,),
+        maps: Sequence[str] = (),
         most: int | None = None,
     ) -> list[list[Caption]]:
         """All captions that the search found for each photo, the best first.
@@ -180,7 +190,7 @@ class Captioner(nn.Module):
                 more pass over the captions.
             maps: the maps of each word by their names in `captioning.maps` or the decoder's
                 `map_names`, all of which ``heads`` stands for; the first becomes the captions'
-                `weights`, the others `further_maps`.
+                `weights`, the others `further_maps`. The model's `shown_map` if none.
             most: leave out what comes after so many captions, which saves their maps; none for all.
 
         Raises:
@@ -218,7 +228,7 @@ class Captioner(nn.Module):
         photos: Sequence[str | Path | Image | View],
         search: Search | None = None,
         runners_up: int = 0,
-        maps: Sequence[str] = (ATTENTION,),
+        maps: Sequence[str] = (),
     ) -> list[Caption]:
         """The best caption of each photo; see `candidates`."""
         return [found[0] for found in self.candidates(photos, search, runners_up, maps, most=1)]
@@ -235,7 +245,7 @@ class Captioner(nn.Module):
                 if name == ATTENTION
                 else word_maps(name, reading).float()
             ).cpu()
-            for name in known_maps(names, self.decoder.map_names)
+            for name in known_maps(names, self.decoder.map_names, self.shown_map)
         }
 
     def _caption(

@@ -11,13 +11,15 @@ from captioning.captioner.joint_encoder import JointEncoder, SideBySide
 from captioning.data.feature_cache import fingerprint
 from captioning.data.preprocessing import Preprocessing
 from captioning.errors import InputError
+from captioning.maps import ATTENTION
 
 
 def ensemble(captioners: Sequence[Captioner], names: Sequence[str]) -> Captioner:
     """One captioner of several with the same vocabulary; encoders and image sizes may differ.
 
     Photos are read once for members with equal preprocessings, and encoded once for members with
-    equal encoders. The first member's search is the default. The ensemble shares the members'
+    equal encoders. The first member's search is the default, and the map that all members show, if
+    their regions are the same. The ensemble shares the members'
     parameters and cannot be saved itself: it is rebuilt from its members.
 
     Args:
@@ -49,7 +51,11 @@ def ensemble(captioners: Sequence[Captioner], names: Sequence[str]) -> Captioner
     decoder = EnsembleDecoder(
         [captioner.decoder for captioner in captioners], [regions[key] for key in keys], grids
     )
-    return Captioner(encoder, decoder, first.vocabulary, preprocessing, first.search).eval()
+    shown = {captioner.shown_map for captioner in captioners}
+    return Captioner(
+        *(encoder, decoder, first.vocabulary, preprocessing, first.search),
+        shown_map=shown.pop() if len(shown) == 1 and grids is None else ATTENTION,
+    ).eval()
 
 
 def _joint(members: Sequence[Captioner]) -> tuple[JointEncoder, Preprocessing]:

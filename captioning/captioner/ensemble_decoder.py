@@ -92,6 +92,11 @@ class EnsembleDecoder(Decoder):
             _joined(step.state for step in steps),
         )
 
+    @property
+    def has_evidence(self) -> bool:
+        """Whether all members have evidence, for the same regions."""
+        return self.grids is None and all(member.has_evidence for member in self.members)
+
     def evidence(self, memory: Memory, words: Int[Tensor, "B N T"]) -> Float[Tensor, "B N T L"]:
         """The mean of the members' evidence, whose regions are the same.
 

@@ -111,7 +111,7 @@ def _print_captions(options: argparse.Namespace, most_photos: int) -> int:
         search,
         options.batch_size,
         runners_up=RUNNERS_UP if pages else 0,
-        maps=options.maps or MAPS[:1],
+        maps=options.maps if pictures or pages else MAPS[:1],
     ):
         if isinstance(found, InputError):
             say(f"captioning: {found}")

@@ -2,7 +2,7 @@
 
 import argparse
 
-from captioning.cli.options import MAPS, Commands, add_maps
+from captioning.cli.options import Commands, add_maps
 from captioning.cli.serve import OFFERED
 from captioning.errors import UsageError
 from captioning.numbers import Port, option
@@ -19,7 +19,7 @@ def add(commands: Commands) -> None:
     parser.add_argument(
         "--no-browser", action="store_true", help="print the address only; open no browser"
     )
-    add_maps(parser, OFFERED, default="all, attention first")
+    add_maps(parser, OFFERED, default="all, the model's own first")
     parser.set_defaults(run=run)
 
 
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
             limits=limits,
             hosts=hosts_of(listening, host, []),
             scenes=scenes,
-            maps=tuple(dict.fromkeys(options.maps)) or MAPS,
+            maps=options.maps,
         )
         serve(app, captioner, listening, limits, opens_browser=not options.no_browser)
     return 0

@@ -99,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
         captions = split_captions(captioner, records, search, **settings)
         assert captions is not None  # this is the only process
     takes_all = ALL in options.maps
-    maps = MAPS if takes_all else known_maps(options.maps)
+    maps = MAPS if takes_all else known_maps(options.maps, shown=captioner.shown_map)
     several = len(maps) > 1
     found = ground_maps(
         *(captioner, records, captions, lexicon),

@@ -117,7 +117,7 @@ def add_maps(
     parser: argparse.ArgumentParser,
     what: str,
     choices: tuple[str, ...] = MAPS,
-    default: str = MAPS[0],
+    default: str = "the model's own",
 ) -> None:
     """Add the option that chooses maps of a word.
 

@@ -4,7 +4,6 @@ import argparse
 from pathlib import Path
 
 from captioning.cli.options import (
-    MAPS,
     Commands,
     add_maps,
     add_model,
@@ -30,7 +29,7 @@ def add(commands: Commands) -> None:
     parser = commands.add_parser("serve", help="a web page and a JSON API for captions")
     add_model(parser)
     add_search(parser)
-    add_maps(parser, OFFERED, default="all, attention first")
+    add_maps(parser, OFFERED, default="all, the model's own first")
     where = parser.add_argument_group("address")
     where.add_argument(
         "--host",
@@ -114,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
         name = " + ".join(
             "/".join(Path(path).parts[-2:]) for path in options.model
         )  # no whole paths
-        offered = tuple(dict.fromkeys(options.maps)) or MAPS
-        app = application(captioner, search, name, options.batch_size, limits, hosts, maps=offered)
+        batch_size, maps = options.batch_size, options.maps
+        app = application(captioner, search, name, batch_size, limits, hosts, maps=maps)
         serve(app, captioner, listening, limits)
     return 0

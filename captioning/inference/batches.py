@@ -75,7 +75,7 @@ def found_captions(
     views: Sequence[View | InputError],
     search: Search | None = None,
     runners_up: int = 0,
-    maps: Sequence[str] = (ATTENTION,),
+    maps: Sequence[str] = (),
 ) -> list[list[Caption] | InputError]:
     """All captions of each readable photo, and the error of each unreadable one."""
     good = [view for view in views if isinstance(view, View)]
@@ -87,7 +87,7 @@ def best_captions(
     captioner: Captioner, views: Sequence[View | InputError], search: Search | None = None
 ) -> list[Caption | InputError]:
     """The best caption of each readable photo, and the error of each unreadable one."""
-    found = found_captions(captioner, views, search)
+    found = found_captions(captioner, views, search, maps=[ATTENTION])  # which costs nothing
     return [each if isinstance(each, InputError) else each[0] for each in found]
 
 
@@ -98,7 +98,7 @@ def candidates(
     batch_size: int = 16,
     progress: bool = True,
     runners_up: int = 0,
-    maps: Sequence[str] = (ATTENTION,),
+    maps: Sequence[str] = (),
 ) -> Iterator[tuple[Path, list[Caption] | InputError]]:
     """Each photo with its captions, the best first, or with its error, in order.
 

@@ -19,9 +19,10 @@ from captioning.maps.occlusion_maps import OcclusionMap, OcclusionNormMap
 from captioning.maps.reading import Reading
 from captioning.maps.relevance_map import RelevanceMap
 from captioning.maps.word_map import MapError, Maps, WordMap
+from captioning.models import Decoder
 
 ATTENTION = "attention"
-"""The map that is shown unless another one is asked for."""
+"""The map that a model shows unless it was made to show another: `Captioner.shown_map`."""
 
 HEADS = "heads"
 """Stands for the attention of every layer and head, where a model has several."""
@@ -62,12 +63,15 @@ def word_maps(name: str, reading: Reading) -> Maps:
         raise MapError(f"map {name}: {error}") from None
 
 
-def known_maps(names: Sequence[str], heads: Sequence[str] = ()) -> tuple[str, ...]:
-    """The names, each once; the attention's if there are none.
+def known_maps(
+    names: Sequence[str], heads: Sequence[str] = (), shown: str = ATTENTION
+) -> tuple[str, ...]:
+    """The names, each once; the one that the model shows if there are none.
 
     Args:
         names: of maps; `HEADS` stands for the reported attention and then that of all heads.
         heads: the decoder's `map_names`.
+        shown: the model's `shown_map`.
 
     Raises:
         MapError: there is no map of one of them, or all heads are asked for, and the model has one
@@ -79,7 +83,18 @@ def known_maps(names: Sequence[str], heads: Sequence[str] = ()) -> tuple[str, ..
     for name in whole:
         if name not in MAPS and name not in heads:
             raise _unknown(name, heads)
-    return tuple(dict.fromkeys(whole)) or (ATTENTION,)
+    return tuple(dict.fromkeys(whole)) or (shown,)
+
+
+def check_shown_map(name: str, decoder: Decoder) -> None:
+    """Refuse a map that cannot be the one that a model shows.
+
+    Raises:
+        MapError: there is no map of this name, or this decoder has none.
+    """
+    known_maps([name])
+    if MAPS[name].needs_evidence and not decoder.has_evidence:
+        raise MapError(f"map {name}: this decoder scores no word by a region alone; choose another")
 
 
 def _unknown(name: str, heads: Sequence[str]) -> MapError:
@@ -94,6 +109,7 @@ __all__ = [
     "Maps",
     "Reading",
     "WordMap",
+    "check_shown_map",
     "known_maps",
     "word_maps",
 ]

@@ -26,6 +26,7 @@ class EvidenceMap(WordMap):
     """
 
     takes_one_pass = True
+    needs_evidence = True
 
     @torch.no_grad()
     def __call__(self, reading: Reading) -> Maps:
@@ -43,6 +44,7 @@ class AttentionEvidenceMap(WordMap):
     """
 
     takes_one_pass = True
+    needs_evidence = True
 
     @torch.no_grad()
     def __call__(self, reading: Reading) -> Maps:

@@ -27,9 +27,11 @@ class WordMap(ABC):
     Attributes:
         takes_one_pass: whether reading a caption once is enough; others take a gradient for each
             word, or a pass for each region.
+        needs_evidence: whether only a decoder with evidence has it.
     """
 
     takes_one_pass = False
+    needs_evidence = False
 
     @abstractmethod
     def __call__(self, reading: Reading) -> Maps:

@@ -133,6 +133,11 @@ class Decoder(Reporting, Configurable, nn.Module):
             weights.append(step.weights)
         return torch.stack(logits, dim=2), torch.stack(weights, dim=2)
 
+    @property
+    def has_evidence(self) -> bool:
+        """Whether it has `evidence`."""
+        return False
+
     def evidence(self, memory: Memory, words: Int[Tensor, "B N T"]) -> Float[Tensor, "B N T L"]:
         """What each region's vector, alone, adds to the score of a word, in nats.
 

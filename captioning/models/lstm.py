@@ -216,6 +216,11 @@ class LSTMDecoder(Decoder):
         logits = self.output(self.dropout(deep))  # eq. 7
         return Step(logits, weights, {"hidden": h, "cell": c})
 
+    @property
+    def has_evidence(self) -> bool:
+        """Whether words are scored by the deep output."""
+        return self.deep_output
+
     def evidence(self, memory: Memory, words: Int[Tensor, "B N T"]) -> Float[Tensor, "B N T L"]:
         """The deep output's part that depends on the context: L_o L_z a of each region (eq. 7).
 

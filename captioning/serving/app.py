@@ -58,7 +58,7 @@ def application(
     limits: Limits,
     hosts: Hosts = LOOPBACK,
     scenes: APIRouter | None = None,
-    maps: Sequence[str] = tuple(MAPS),
+    maps: Sequence[str] = (),
 ) -> ASGIApp:
     """The web page and the JSON API of a model.
 
@@ -71,8 +71,9 @@ def application(
         hosts: the names that the server answers to.
         scenes: an address that draws scenes, which the page then offers; see `serving.demo`.
         maps: the maps of a word that requests may choose, by their names in `captioning.maps`; the
-            first for requests that choose none.
+            first for requests that choose none. All if none, the model's `shown_map` first.
     """
+    maps = tuple(dict.fromkeys(maps or (captioner.shown_map, *MAPS)))
     batcher = Batcher(captioner, batch_size)
 
     @asynccontextmanager

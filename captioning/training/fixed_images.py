@@ -63,12 +63,12 @@ class ShowsFixedImages(Checked, pl.Callback):
     Args:
         images: how many images, taken evenly from the validation split; 0 shows nothing.
         maps: the maps of each word by their names in `captioning.maps`, the first to be shown and
-            the others to compare; the attention's if none.
+            the others to compare; the one that the model shows if none.
     """
 
     def __init__(self, images: TableImages = 8, maps: list[str] | None = None) -> None:
         self.images = images
-        self.maps = known_maps(maps or [])
+        self.maps = known_maps(maps) if maps else ()
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Forget the captions of the validation before."""

@@ -6,7 +6,7 @@ Shapes: B images, N captions per image, T words, L regions, W different words in
 import math
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -15,7 +15,7 @@ from captioning.data.dataset import Batch
 from captioning.data.vocabulary import PAD, SPECIAL
 from captioning.errors import InputError
 from captioning.maps.evidence_map import SHARPNESS, evidence_shares
-from captioning.models.decoder import Memory
+from captioning.models.decoder import Decoder, Memory
 from captioning.models.losses import doubly_stochastic_penalty
 from captioning.numbers import Importance, ShareBelowOne
 from captioning.training.class_words import ClassWords
@@ -31,8 +31,8 @@ class GuidedAttention(CrossEntropy):
     `Decoder.evidence`, and no further parameters).
 
     *Guide*: the attention before a word follows the map of evidence for the word that comes, as
-    Liu et al. (2017) let it follow boxes. A word counts as much as its map is peaked, so that
-    function words hardly do.
+    Liu et al. (2017) let it follow boxes; no dropout blurs that map. A word counts as much as its
+    map is peaked, so that function words hardly do.
 
     *Classes*: for the words that name classes of the encoder's own classifier, the evidence learns
     from its score of each region. Every fourth noun is rare in the captions; the encoder has seen
@@ -79,20 +79,20 @@ class GuidedAttention(CrossEntropy):
         if self.attention_penalty:
             total = total + self.attention_penalty * doubly_stochastic_penalty(weights, real)
         words, places = targets.unique(return_inverse=True)
+        named = words >= len(SPECIAL)
         spoken = torch.zeros(len(targets), len(words), dtype=torch.bool, device=targets.device)
         spoken = spoken.scatter(1, places.flatten(1), value=True)
-        each = words.expand(len(targets), 1, -1)
-        evidence = captioner.decoder.evidence(memory, each).squeeze(1).float()  # (B, W, L)
-        named = words >= len(SPECIAL)
-        contrast = contrast_loss(evidence[:, named], spoken[:, named])
-        size = captioner.preprocessing.size
-        maps = evidence_shares(evidence.detach()[:, None], captioner.encoder.grid(size, size), 1.0)
-        looked = places.flatten(1)[..., None].expand(-1, -1, weights.shape[3])
-        wanted = maps[:, 0].gather(1, looked).view(weights.shape)
-        guide = guide_loss(weights, wanted, named[places] & real)
-        terms = {"contrast": (self.contrast, contrast), "guide": (self.guide, guide)}
+        evidence = _evidence(captioner.decoder, memory, words)
+        certain = _without_dropout(captioner.decoder, annotations)
+        terms = {
+            "contrast": (self.contrast, contrast_loss(evidence[:, named], spoken[:, named])),
+            "guide": (
+                self.guide,
+                guide_loss(weights, _maps(captioner, certain, words, places), named[places] & real),
+            ),
+        }
         if self.classes:
-            terms["classes"] = self.classes, self._class_loss(captioner, annotations, memory)
+            terms["classes"] = self.classes, self._class_loss(captioner, annotations, certain)
         number = real.sum()
         total = total + number * sum(importance * term for importance, term in terms.values())
         return Loss(total, number, {name: term.detach() for name, (_, term) in terms.items()})
@@ -110,9 +110,36 @@ class GuidedAttention(CrossEntropy):
             self._class_words = ClassWords(classes, captioner.vocabulary, annotations.device)
         with torch.no_grad():
             shown = self._class_words.shown(annotations)
-        words = self._class_words.words.expand(len(annotations), 1, -1)
-        evidence = captioner.decoder.evidence(memory, words)
-        return class_loss(evidence.squeeze(1).float(), shown)
+        return class_loss(_evidence(captioner.decoder, memory, self._class_words.words), shown)
+
+
+def _without_dropout(decoder: Decoder, annotations: Float[Tensor, "B L D"]) -> Memory:
+    """What the decoder remembers of photos where nothing is dropped, as the maps have it."""
+    training = decoder.training
+    decoder.eval()
+    memory = decoder.remember(annotations)
+    decoder.train(training)
+    return memory
+
+
+def _evidence(decoder: Decoder, memory: Memory, words: Int[Tensor, " W"]) -> Float[Tensor, "B W L"]:
+    """The evidence of each photo's regions for each word."""
+    each = words.expand(len(memory.annotations), 1, -1)
+    return decoder.evidence(memory, each).squeeze(1).float()
+
+
+@torch.no_grad()
+def _maps(
+    captioner: Captioner, memory: Memory, words: Int[Tensor, " W"], places: Int[Tensor, "B N T"]
+) -> Float[Tensor, "B N T L"]:
+    """The map of evidence of every word that is read, by its place among the different words."""
+    size = captioner.preprocessing.size
+    evidence = _evidence(captioner.decoder, memory, words)
+    maps = evidence_shares(evidence[:, None], captioner.encoder.grid(size, size))[:, 0]
+    regions = maps.shape[2]
+    return maps.gather(1, places.flatten(1)[..., None].expand(-1, -1, regions)).view(
+        *places.shape, regions
+    )
 
 
 def contrast_loss(

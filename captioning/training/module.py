@@ -19,6 +19,7 @@ from captioning.data.preprocessing import Preprocessing
 from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
 from captioning.integrity import checksum, checksum_of
+from captioning.maps import ATTENTION
 from captioning.metrics.caption_metric import validation_metrics
 from captioning.models import Decoder, Encoder
 from captioning.numbers import Checked, LearningRate, Share, WeightDecay
@@ -38,6 +39,8 @@ class CaptioningModule(Checked, pl.LightningModule):
         vocabulary: the words; linked from the data.
         preprocessing: how a photo becomes an image; linked from the data.
         search: how words are chosen in validation and, later, for new photos.
+        shown_map: the map of a word that pictures and measures of this model take, by its name in
+            `captioning.maps`, unless another one is asked for.
         objective: what a step minimises; the paper's cross-entropy and penalty if none.
         initial: a checkpoint of the same model whose parameters to start from; random ones if
             none.
@@ -48,7 +51,8 @@ class CaptioningModule(Checked, pl.LightningModule):
         schedule: how the learning rate changes, in place of `warmup` and the cosine.
 
     Raises:
-        InputError: a number is out of its range, or `initial` holds another model.
+        InputError: a number is out of its range, the decoder has no such map, or `initial` holds
+            another model.
     """
 
     def __init__(
@@ -65,6 +69,7 @@ class CaptioningModule(Checked, pl.LightningModule):
         weight_decay: WeightDecay = 0.01,
         warmup: Share = 0.1,
         schedule: Schedule | None = None,
+        shown_map: str = ATTENTION,
     ) -> None:
         super().__init__()
         encoder.grid(preprocessing.size, preprocessing.size)  # an error where the size is too small
@@ -74,6 +79,7 @@ class CaptioningModule(Checked, pl.LightningModule):
             vocabulary,
             preprocessing,
             search,
+            shown_map,
         )
         if initial is not None:
             start_from(initial, self.captioner)

@@ -33,7 +33,7 @@ class ValidationTable(ShowsFixedImages):
             return
         scores = scores_by_image(pl_module)
         images = self.fixed_images(trainer, pl_module)
-        columns, rows = _table(images, list(scores), self.maps[0])
+        columns, rows = _table(images, list(scores))
         spread: dict[str, Any] = {
             f"val/{name} of images": wandb.Histogram(list(by_image.values()))
             for name, by_image in scores.items()
@@ -43,9 +43,7 @@ class ValidationTable(ShowsFixedImages):
             board.log_metrics(spread, step=trainer.global_step)
 
 
-def _table(
-    images: list[FixedImage], scores: list[str], map_name: str
-) -> tuple[list[str], list[list[Any]]]:
+def _table(images: list[FixedImage], scores: list[str]) -> tuple[list[str], list[list[Any]]]:
     """The names of the columns, and a row for each image."""
     words = max((len(image.caption.words) for image in images), default=0)
     rows = []
@@ -57,9 +55,9 @@ def _table(
         its_scores = [image.scores.get(name) for name in scores]
         views = [_view(photo, caption, image.record.image.name), *overlays, *rest]
         rows.append([_logged(photo), references, caption.text, *its_scores, *views])
-    shown = "" if map_name == ATTENTION else f", {map_name}"
-    names = [f"word {number + 1}{shown}" for number in range(words)]
-    return ["image", "references", "caption", *scores, "view", *names], rows
+    names = {image.caption.map_name for image in images} - {ATTENTION}
+    columns = [", ".join([f"word {number + 1}", *names]) for number in range(words)]
+    return ["image", "references", "caption", *scores, "view", *columns], rows
 
 
 def _view(photo: Image.Image, caption: Caption, title: str) -> wandb.Html:

@@ -12,7 +12,7 @@ from captioning.evaluation.grounding.estimates import GAINS
 from captioning.evaluation.grounding.looks import IN_BOX, POINTING
 from captioning.evaluation.grounding.measure import Captions, categories
 from captioning.inference.batches import captioned
-from captioning.maps import ATTENTION, known_maps
+from captioning.maps import known_maps
 from captioning.numbers import Checked, TableImages
 from captioning.progress_bar import stage
 
@@ -37,12 +37,13 @@ class ValidationGrounding(Checked, pl.Callback):
 
     Args:
         images: how many images, taken evenly from the validation split; 0 for none.
-        map: which map of a word is tested, by its name in `captioning.maps`.
+        map: which map of a word is tested, by its name in `captioning.maps`; the one that the model
+            shows if none.
     """
 
-    def __init__(self, images: TableImages = 100, map: str = ATTENTION) -> None:
+    def __init__(self, images: TableImages = 100, map: str | None = None) -> None:
         self.images = images
-        [self.map] = known_maps([map])
+        self.maps = () if map is None else known_maps([map])
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Log the scores, unless this is the check before training, or batches are tried out.
@@ -83,10 +84,11 @@ class ValidationGrounding(Checked, pl.Callback):
             *(module.captioner, chosen, captions, Lexicon.of(categories(records))),
             batch_size=16,
             seed=0,
-            maps=[self.map],
+            maps=self.maps,
             hides_regions=False,
         )
-        return reports[self.map].summary
+        [report] = reports.values()
+        return report.summary
 
 
 def _has_objects(records: list[Record]) -> bool:

@@ -100,7 +100,7 @@ def test_with_the_guide_attention_comes_to_agree_with_evidence(
     optimizer = torch.optim.Adam(decoder.parameters(), lr=0.05)
     tokens = torch.tensor([[[BOS, 4, 5, EOS]], [[BOS, 6, 7, EOS]]])  # no word is of both images
     batch = Batch(torch.empty(0), tokens, [])
-    for _ in range(40):
+    for _ in range(60):
         optimizer.zero_grad()
         total, divisor, figures = GuidedAttention(0.0, 0.0, 0.5, guide)(captioner, seen, batch)
         (total / divisor).backward()

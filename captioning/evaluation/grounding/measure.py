@@ -27,7 +27,7 @@ from captioning.evaluation.grounding.lexicon import Lexicon
 from captioning.evaluation.grounding.looks import GAUSSIAN, MODEL, RANDOM, Areas, Look, gaussian
 from captioning.evaluation.grounding.mentions import ImageMentions
 from captioning.inference.batches import cut, read_ahead
-from captioning.maps import ATTENTION, MapError, Reading, word_maps
+from captioning.maps import MapError, Reading, word_maps
 from captioning.progress_bar import ProgressBar
 
 Captions = Mapping[int | str, str]
@@ -64,9 +64,10 @@ def ground(
     lexicon: Lexicon | None = None,
     batch_size: int = 16,
     seed: int = 0,
-    map_name: str = ATTENTION,
+    map_name: str | None = None,
 ) -> GroundingReport:
     """The report of one map of a word, by its name, without curves; see `ground_maps`."""
+    map_name = map_name or captioner.shown_map
     settings = (lexicon, batch_size, seed, [map_name], False)
     return ground_maps(captioner, records, captions, *settings)[map_name]
 
@@ -78,7 +79,7 @@ def ground_maps(
     lexicon: Lexicon | None = None,
     batch_size: int = 16,
     seed: int = 0,
-    maps: Sequence[str] = (ATTENTION,),
+    maps: Sequence[str] = (),
     curves: bool = True,
     hides_regions: bool = True,
     needs_all: bool = True,
@@ -100,7 +101,7 @@ def ground_maps(
         batch_size: images per batch.
         seed: of the random regions that are hidden.
         maps: of a word that are tested, by their names in `captioning.maps` or the decoder's
-            `map_names`.
+            `map_names`; the one that the model shows if none.
         curves: also compute deletion and insertion curves, of the baselines too.
         hides_regions: compute what takes hidden regions: occlusion drops, and the curves.
         needs_all: refuse a model that lacks one of the maps, rather than leave that map out.
@@ -113,6 +114,7 @@ def ground_maps(
             model has no such map.
     """
     lexicon = lexicon or Lexicon.of(categories(records))
+    maps = maps or [captioner.shown_map]
     generators = {name: torch.Generator().manual_seed(seed) for name in maps}
     orders = torch.Generator().manual_seed(seed)
     looks: dict[str, list[Look]] = {name: [] for name in maps}
