@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import torch
 import wandb
 from PIL import Image
 
@@ -15,6 +16,7 @@ from captioning.data.readers import Coco
 from captioning.data.tokens import tokenize
 from captioning.evaluation.grounding import Lexicon
 from captioning.evaluation.grounding.measure import categories
+from tests.conftest import save_checkpoint
 
 Capture = pytest.CaptureFixture[str]
 
@@ -122,6 +124,17 @@ def test_several_maps_of_given_captions_are_one_table(
     report = found["occlusion"]
     assert report["all"]["mentions"] + report["unknown"] == named
     assert json.loads((tmp_path / "grounding.json").read_text())["map"] == "next-attention"
+
+
+def test_without_a_choice_the_models_own_map_is_tested(
+    checkpoint: Path, shapes_data: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    content = torch.load(checkpoint, weights_only=True)
+    content["captioner"]["shown_map"] = "evidence"
+    save_checkpoint(content, tmp_path / "model.ckpt")
+    given = arguments(tmp_path / "model.ckpt", shapes_data, tmp_path / "out")
+    assert main([*given, "--references", "--limit", "2"]) == 0
+    assert json.loads((tmp_path / "out/grounding.json").read_text())["map"] == "evidence"
 
 
 def test_all_maps_may_be_asked_for_and_an_unknown_one_is_refused(

@@ -1,4 +1,5 @@
 import io
+import re
 
 import httpx
 import pytest
@@ -6,10 +7,11 @@ from PIL import Image
 
 from captioning.captioner import Captioner
 from captioning.data.images import Upload, read_image
+from captioning.maps import MAPS
 from captioning.search import BeamSearch
 from captioning.serving import Limits, application
 from captioning.viewing import viewer
-from tests.serving.conftest import served
+from tests.serving.conftest import Serve, served
 
 
 def read(photo: bytes) -> Image.Image:
@@ -92,6 +94,17 @@ def test_a_map_that_the_model_does_not_have_is_refused_in_a_sentence(
     answer = client.post("/caption", files={"photo": photo}, data=chosen)
     assert answer.status_code == 422
     assert answer.json()["error"].startswith("map fine-grad-cam: this encoder gives no gradient")
+
+
+def test_the_view_has_the_models_own_map_which_the_page_offers_first(
+    serve: Serve, captioner: Captioner, photo: bytes
+) -> None:
+    captioner.shown_map = "evidence"
+    client = serve()
+    offered = re.findall('<option value="([^"]+)">', client.get("/").text)
+    assert offered[: len(MAPS)] == ["evidence", *(name for name in MAPS if name != "evidence")]
+    answer = client.post("/caption", files={"photo": photo}, data={"view": "true"}).json()
+    assert answer["view"]["captions"][0]["map"] == "evidence"
 
 
 def test_a_server_offers_the_maps_that_it_was_started_with(
