@@ -55,7 +55,7 @@ class GuidedAttention(CrossEntropy):
         label_smoothing: ShareBelowOne = 0.1,
         attention_penalty: Importance = 0.0,
         contrast: Importance = 0.1,
-        guide: Importance = 0.2,
+        guide: Importance = 0.1,
         classes: Importance = 0.0,
     ) -> None:
         super().__init__(label_smoothing, attention_penalty)
