@@ -42,7 +42,7 @@ def test_the_data_set_check_counts_photos_that_are_too_large(
     assert "train: unreadable images (6)" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", ["caption", "evaluate", "ground", "check"])
+@pytest.mark.parametrize("command", ["caption", "evaluate", "ground", "check", "score", "judge"])
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "1e400", "179", "many"])
 def test_a_limit_out_of_range_is_an_error_of_the_option(
     command: str, value: str, capsys: Capture

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from captioning.data.megapixels import MAX_PIXELS
+from captioning.cli.options import add_photo_limit
 from captioning.errors import UsageError
 from captioning.progress_bar import is_first_process
 
@@ -62,12 +62,13 @@ def add_metrics(parser: argparse.ArgumentParser) -> None:
 
 
 def add_photos(parser: argparse.ArgumentParser) -> None:
-    """The option that says where the photos are, for commands that need none otherwise."""
+    """Where the photos are and how large they may be, for commands that need none otherwise."""
     parser.add_argument(
         "--photos",
         metavar="DIR",
         help="the folder of the photos, for --clip; the references have their names",
     )
+    add_photo_limit(parser)
 
 
 def photos_of(
@@ -117,7 +118,7 @@ def photo_scorers_of(
     assert photos is not None
     check_photos(photos)
     device = usable_device(getattr(options, "device", None))
-    clip = Clip(options.clip_weights, device, getattr(options, "max_pixels", MAX_PIXELS))
+    clip = Clip(options.clip_weights, device, options.max_pixels)
     return (ClipScore(clip, photos),)
 
 
