@@ -9,6 +9,7 @@ import torch
 from captioning.metrics.variety import COUNTS
 from captioning.progress_bar import ProgressBar, duration, say
 from captioning.terminal import printable
+from captioning.training.validation_grounding import SCORES
 
 UNTOLD = ("images", "shortest", "longest", "distinct words")
 """What is logged of a validation but not told, so that an epoch's line stays short."""
@@ -110,10 +111,11 @@ class Progress(pl.callbacks.ProgressBar):
             for name, value in trainer.callback_metrics.items()
             if name.startswith("val/") and self._validated  # they stay from an earlier epoch
         }
+        told = [name for name in scores if name not in UNTOLD]
+        told.sort(key=lambda name: name in SCORES.values())  # grounding last, in every epoch
         shown = [
-            f"{name} {value:.0f}" if name in COUNTS else f"{name} {value:.4f}"
-            for name, value in scores.items()
-            if name not in UNTOLD
+            f"{name} {scores[name]:.0f}" if name in COUNTS else f"{name} {scores[name]:.4f}"
+            for name in told
         ]
         loss = self._losses.item() / max(self._steps, 1)
         parts = [self._epoch(trainer), f"loss {loss:.4f}", *shown]

@@ -49,6 +49,16 @@ def test_each_validation_logs_what_ground_finds_of_the_same_images(
     assert 'class="name">CHAIR-i</span>' in page  # it has a curve
 
 
+def test_every_epoch_tells_the_scores_of_grounding_last(
+    trained: Train, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained("run", "--trainer.max_epochs", "2", "--trainer.num_sanity_val_steps", "0")
+    lines = [line for line in capsys.readouterr().err.splitlines() if "CHAIR-s" in line]
+    assert len(lines) == 2
+    for line in lines:
+        assert line.index("CIDEr") < line.index("CHAIR-s")
+
+
 def test_data_without_boxes_log_none(
     tiny_config: Path, shapes_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
