@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from captioning.captioner.caption import Caption, RunnerUp
 from captioning.captioner.ensemble_decoder import EnsembleDecoder
-from captioning.configurable import build
+from captioning.captioner.parts import built_parts
 from captioning.data.images import Upload
 from captioning.data.preprocessing import Preprocessing, View
 from captioning.data.vocabulary import BOS, EOS, PAD, Vocabulary
@@ -23,7 +23,6 @@ from captioning.kernels.packing import packed_weights
 from captioning.maps import ATTENTION, Reading, check_shown_map, known_maps, word_maps
 from captioning.models.decoder import Decoder
 from captioning.models.encoder import Encoder
-from captioning.numbers import shown
 from captioning.search import BeamSearch
 from captioning.search.alternatives import Alternatives, find_alternatives
 from captioning.search.search import Decoded, Search
@@ -105,25 +104,7 @@ class Captioner(nn.Module):
         Raises:
             InputError: a part is missing, has the wrong type, or does not fit the others.
         """
-        for name in ("encoder", "decoder", "vocabulary", "preprocessing", "search"):
-            if name not in config:
-                raise InputError(f"the model's {name} is missing")
-        captioner = cls(
-            encoder=_part("encoder", Encoder, build(_without_weights(config["encoder"]))),
-            decoder=_part("decoder", Decoder, build(config["decoder"])),
-            vocabulary=_vocabulary(config["vocabulary"]),
-            preprocessing=_part("preprocessing", Preprocessing, build(config["preprocessing"])),
-            search=_part("search", Search, build(config["search"])),
-            shown_map=_part("name of a map", str, config.get("shown_map", ATTENTION)),
-        )
-        wanted = captioner.encoder.annotation_dim, len(captioner.vocabulary)
-        given = captioner.decoder.annotation_dim, captioner.decoder.vocab_size
-        if wanted != given:
-            raise InputError(
-                f"the decoder is for annotation vectors of width {given[0]} and {given[1]} words, "
-                f"the model's are of width {wanted[0]} and {wanted[1]}"
-            )
-        return captioner
+        return cls(**built_parts(config))
 
     @property
     def device(self) -> torch.device:
@@ -287,25 +268,3 @@ class Captioner(nn.Module):
             )
             for of_word in zip(tokens, probabilities, strict=True)
         )
-
-
-def _without_weights(config: Any) -> Any:
-    """An encoder's config without pretrained weights, which the checkpoint replaces anyway."""
-    return (
-        config | {"weights": None} if isinstance(config, dict) and "weights" in config else config
-    )
-
-
-def _part(name: str, kind: type, part: Any) -> Any:
-    if not isinstance(part, kind):
-        raise InputError(f"a {type(part).__name__} is no {name}")
-    return part
-
-
-def _vocabulary(words: Any) -> Vocabulary:
-    """The vocabulary of an untrusted list."""
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise InputError(f"a vocabulary is a list of words, not {shown(words)}")
-    if len(set(words)) < len(words):
-        raise InputError("a word of the vocabulary occurs twice")
-    return Vocabulary(words)
