@@ -5,18 +5,14 @@ import sys
 from itertools import islice
 from pathlib import Path
 
-from captioning.cli.options import (
-    HEADS,
-    MAPS,
-    Commands,
-    add_maps,
+from captioning.cli.model_options import (
     add_model,
-    add_photo_limit,
     add_processes,
     add_search,
     model_and_search,
     processes_of,
 )
+from captioning.cli.options import HEADS, MAPS, Commands, add_maps, add_photo_limit
 from captioning.errors import InputError, UsageError
 from captioning.numbers import ShardSize, option
 from captioning.terminal import printable

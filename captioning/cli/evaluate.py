@@ -6,16 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from captioning.cli.metrics import add_metrics, photo_scorers_of, scorers_of
-from captioning.cli.options import (
-    Commands,
+from captioning.cli.model_options import (
     add_model,
-    add_photo_limit,
     add_processes,
     add_search,
     model_and_search,
-    positive,
     processes_of,
 )
+from captioning.cli.options import Commands, add_photo_limit, positive
 from captioning.errors import InputError
 from captioning.terminal import printable
 

@@ -5,16 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from captioning.cli.options import (
-    MAPS,
-    Commands,
-    add_maps,
-    add_model,
-    add_photo_limit,
-    add_search,
-    model_and_search,
-    positive,
-)
+from captioning.cli.model_options import add_model, add_search, model_and_search
+from captioning.cli.options import MAPS, Commands, add_maps, add_photo_limit, positive
 from captioning.errors import InputError
 from captioning.terminal import printable
 

@@ -3,13 +3,8 @@
 import argparse
 from pathlib import Path
 
-from captioning.cli.options import (
-    Commands,
-    add_maps,
-    add_model,
-    add_search,
-    model_and_search,
-)
+from captioning.cli.model_options import add_model, add_search, model_and_search
+from captioning.cli.options import Commands, add_maps
 from captioning.errors import UsageError
 from captioning.numbers import (
     Connections,

@@ -1,0 +1,187 @@
+"""The options of a model, its search and its processes, and what they load."""
+
+import argparse
+import os
+from typing import TYPE_CHECKING
+
+from captioning.cli.options import add_imports
+from captioning.data.megapixels import MAX_PIXELS
+from captioning.errors import UsageError
+from captioning.numbers import (
+    BatchSize,
+    BeamWidth,
+    LengthPenalty,
+    MachineCount,
+    MaxLength,
+    MinLength,
+    NgramLength,
+    ProcessCount,
+    Seed,
+    Temperature,
+    TopK,
+    TopP,
+    option,
+)
+from captioning.user_modules import import_modules
+
+if TYPE_CHECKING:
+    from captioning.captioner import Captioner
+    from captioning.inference.work import Processes
+    from captioning.search import Search
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the model and its batches."""
+    add_imports(parser)
+    parser.add_argument(
+        "--model",
+        required=True,
+        action="append",
+        metavar="CHECKPOINT",
+        help="a trained model; given again, an ensemble: each word by the mean probability",
+    )
+    parser.add_argument(
+        "--batch-size",
+        type=option(BatchSize),
+        default=16,
+        metavar="N",
+        help="photos at a time (default: 16)",
+    )
+    parser.add_argument(
+        "--device", default=None, help="cpu, cuda, mps (default: the fastest available)"
+    )
+    parser.add_argument(
+        "--bf16",
+        action="store_true",
+        help="search in bfloat16: faster on recent GPUs, CPUs with AMX, and AMD's with AVX-512 "
+        "BF16, slower elsewhere; near-ties may resolve differently",
+    )
+    parser.add_argument(
+        "--kernels",
+        choices=("on", "off"),
+        help="off: the plain model alone computes, which is slower, with the same results "
+        "(default: on, or as CAPTIONING_KERNELS says)",
+    )
+    parser.add_argument(
+        "--head",
+        metavar="NAME",
+        help="which map of attention is reported, where a model has several: such as 'head 3' of "
+        "an LSTM, or 'layer 2 head 3' or 'layer 2 mean' of a transformer (default: as trained)",
+    )
+
+
+def add_search(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the search."""
+    search = parser.add_argument_group(
+        "search", "how words are chosen; defaults to the search that the model was trained with"
+    )
+    kind = search.add_mutually_exclusive_group()
+    kind.add_argument(
+        "--beam", type=option(BeamWidth), metavar="N", help="beam search of this width"
+    )
+    kind.add_argument("--greedy", action="store_true", help="always the most probable word")
+    kind.add_argument("--sample", action="store_true", help="draw words by their probability")
+    search.add_argument("--temperature", type=option(Temperature), help="of sampling")
+    search.add_argument("--top-k", type=option(TopK), help="sample from the k best words")
+    search.add_argument(
+        "--top-p", type=option(TopP), help="sample from the best words of this mass"
+    )
+    search.add_argument(
+        "--length-penalty", type=option(LengthPenalty), help="0 favours short captions, 1 none"
+    )
+    search.add_argument("--max-length", type=option(MaxLength), help="most words")
+    search.add_argument("--min-length", type=option(MinLength), help="fewest words")
+    search.add_argument("--no-repeat-ngram", type=option(NgramLength), help="no n words twice")
+    search.add_argument("--seed", type=option(Seed), default=0, help="of sampling (default: 0)")
+
+
+def add_processes(parser: argparse.ArgumentParser) -> None:
+    """Add the options of distributed processes."""
+    processes = parser.add_argument_group(
+        "processes", "how many share the work; torchrun and SLURM may start them too"
+    )
+    processes.add_argument(
+        "--devices",
+        type=option(ProcessCount),
+        default=1,
+        metavar="N",
+        help="GPUs, or processes with --device cpu, on each machine (default: 1)",
+    )
+    processes.add_argument(
+        "--num-nodes",
+        type=option(MachineCount),
+        default=1,
+        metavar="N",
+        help="machines (default: 1)",
+    )
+
+
+def processes_of(options: argparse.Namespace) -> "Processes":
+    """The processes that share the work, from the options.
+
+    Raises:
+        UsageError: torchrun started a different number of processes.
+    """
+    from captioning.inference.work import Processes
+
+    processes = Processes(options.devices, options.num_nodes, options.device)
+    started = os.environ.get("WORLD_SIZE", str(processes.count))
+    if started != str(processes.count):
+        raise UsageError(
+            f"{started} processes were started (WORLD_SIZE), but --devices and --num-nodes ask for "
+            f"{processes.count}; give --devices as many as there are on each machine"
+        )
+    return processes
+
+
+def model_and_search(
+    options: argparse.Namespace, processes: "Processes | None" = None
+) -> "tuple[Captioner, Search]":
+    """The model, on its device, and its default search with the options applied.
+
+    From now on the process keeps the memory that it frees, for the search.
+
+    Args:
+        options: those of `add_model` and `add_search`.
+        processes: the processes that share the work; with several, each moves the model to its own
+            device later.
+    """
+    import torch
+
+    from captioning.allocation import keep_freed_memory
+    from captioning.captioner import load
+    from captioning.captioner.device import usable_device
+    from captioning.progress_bar import stage
+    from captioning.search import BeamSearch, Greedy, Sampling
+
+    keep_freed_memory()
+    import_modules(options.modules)
+    max_megapixels = getattr(options, "max_pixels", MAX_PIXELS) / 1e6  # a server has its own
+    is_shared = processes is not None and processes.count > 1
+    device = "cpu" if is_shared else usable_device(options.device)
+    kernels = None if options.kernels is None else options.kernels == "on"
+    with stage("loading the model"):
+        captioner = load(options.model, device, options.bf16, max_megapixels, kernels)
+    if options.head is not None:
+        captioner.decoder.report_map(options.head)
+    torch.manual_seed(options.seed)
+    kind = type(captioner.search)
+    if options.beam is not None:
+        kind = BeamSearch
+    elif options.greedy or options.sample:
+        kind = Greedy if options.greedy else Sampling
+    of_sampling = {"temperature", "top_k", "top_p"}
+    given = {
+        name: getattr(options, name)
+        for name in (
+            *of_sampling,
+            *("length_penalty", "max_length", "min_length", "no_repeat_ngram"),
+        )
+        if getattr(options, name) is not None
+    }
+    if kind is not Sampling and of_sampling & given.keys():
+        name = min(of_sampling & given.keys()).replace("_", "-")
+        raise UsageError(f"--{name} is for sampling; give --sample too, or leave it out")
+    if options.beam is not None:
+        given["width"] = options.beam
+    return captioner, captioner.search.replace(kind, **given)
