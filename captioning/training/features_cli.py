@@ -7,8 +7,9 @@ import pytorch_lightning as pl
 
 from captioning.errors import UsageError
 from captioning.progress_bar import stage
+from captioning.training.configured_training import TrainCLI
 from captioning.training.quiet import quiet
-from captioning.training.train_cli import TrainCLI, as_input_errors
+from captioning.training.train_cli import as_input_errors
 
 WHERE = ("accelerator", "devices", "num_nodes", "strategy", "plugins")
 """The trainer's options that say on what, and in how many processes."""

@@ -14,7 +14,7 @@ from captioning.kernels import accelerated
 from captioning.models import AdditiveAttention, LSTMDecoder
 from captioning.models.attention import Attended
 from captioning.models.decoder import State
-from captioning.training.train_cli import TrainCLI
+from captioning.training.configured_training import TrainCLI
 
 TOKENS = torch.tensor([[[BOS, 4, 5, 6, EOS], [BOS, 7, 7, 5, EOS]]] * 3)
 

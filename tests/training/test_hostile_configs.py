@@ -9,7 +9,8 @@ import yaml
 
 from captioning.cli import main
 from captioning.errors import InputError, UsageError
-from captioning.training.train_cli import TrainCLI, train
+from captioning.training.configured_training import TrainCLI
+from captioning.training.train_cli import train
 
 Capture = pytest.CaptureFixture[str]
 

@@ -7,9 +7,9 @@ import pytest
 import yaml
 
 from captioning.errors import UsageError
+from captioning.training.configured_training import TrainCLI
 from captioning.training.quiet import quiet
 from captioning.training.ranges import OPTIONS, _numbers, check_ranges
-from captioning.training.train_cli import TrainCLI
 
 HOSTILE = [math.nan, math.inf, -math.inf, -2, -0.5, 1e20, 10**20]
 

@@ -46,8 +46,8 @@ class _ParserKnownError(Exception):
 
 def _lightning_actions(command: str) -> list[argparse.Action]:
     """The options of a command that is LightningCLI's."""
+    from captioning.training.configured_training import TrainCLI
     from captioning.training.features_cli import FeaturesCLI
-    from captioning.training.train_cli import TrainCLI
 
     found: list[argparse.Action] = []
 
