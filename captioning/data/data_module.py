@@ -64,7 +64,13 @@ class CaptionData(Checked, pl.LightningDataModule):
     Raises:
         InputError: a number is out of its range, a split is missing or empty, `features` is
             given with `augment`, or `mirror` without `features`.
+
+    Attributes:
+        tells_seen: whether training batches tell what part of its photo each image shows. Set by
+            the training where the objective wants to know.
     """
+
+    tells_seen = False
 
     def __init__(
         self,
@@ -191,6 +197,7 @@ class CaptionData(Checked, pl.LightningDataModule):
         """Batches in a new order every epoch."""
         assert self.trainer is not None
         dataset = self._dataset(self.train_records, self.augment, self._mirrored)
+        dataset.tells_seen = self.tells_seen
         lengths = dataset.lengths if self.similar_lengths else [0] * len(dataset)  # all alike
         sampler = SeededSampler(
             lengths,

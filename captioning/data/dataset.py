@@ -11,12 +11,25 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 
 from captioning.data.feature_cache import FeatureCache
-from captioning.data.preprocessing import Preprocessing
+from captioning.data.images import read_reduced
+from captioning.data.preprocessing import Preprocessing, middle
 from captioning.data.records import Record
 from captioning.data.vocabulary import PAD, Vocabulary
 
 SIDED = re.compile(r"\b(left|right)", re.IGNORECASE)
 """Prefixes of words that mirroring the image makes wrong: left, right-hand, ..."""
+
+
+class Seen(NamedTuple):
+    """What part of a photo an image shows.
+
+    Attributes:
+        crop: left, top, width and height, in pixels of the photo.
+        is_mirrored: whether left and right are exchanged.
+    """
+
+    crop: tuple[float, float, float, float]
+    is_mirrored: bool
 
 
 class Example(NamedTuple):
@@ -26,11 +39,13 @@ class Example(NamedTuple):
         image: uint8 pixels (3, S, S), or half-precision features (L, D) from a cache.
         captions: word ids between BOS and EOS, one tensor per caption.
         record: the record of the image.
+        seen: what part of the photo it shows; None if nobody wants to know.
     """
 
     image: Tensor
     captions: list[Int[Tensor, "T"]]
     record: Record
+    seen: Seen | None = None
 
 
 class Batch(NamedTuple):
@@ -41,16 +56,18 @@ class Batch(NamedTuple):
         tokens: word ids from BOS to EOS, PAD after; an image with fewer than N captions has rows
             of PAD.
         records: the records of the images.
+        seen: what part of its photo each image shows; empty if nobody wants to know.
     """
 
     images: Tensor
     tokens: Int[Tensor, "B N T"]
     records: list[Record]
+    seen: Sequence[Seen] = ()
 
     def to(self, device: torch.device) -> "Batch":
         """The batch with its tensors on `device`."""
-        images = self.images.to(device, non_blocking=True)
-        return Batch(images, self.tokens.to(device, non_blocking=True), self.records)
+        images, tokens = (part.to(device, non_blocking=True) for part in (self.images, self.tokens))
+        return self._replace(images=images, tokens=tokens)
 
 
 def sided(record: Record) -> bool:
@@ -71,6 +88,7 @@ def collate(examples: Sequence[Example]) -> Batch:
         images=torch.stack([example.image for example in examples]),
         tokens=tokens.view(len(examples), n, -1),
         records=[example.record for example in examples],
+        seen=[example.seen for example in examples if example.seen is not None],
     )
 
 
@@ -90,6 +108,8 @@ class CaptionDataset(Dataset[Example]):
         features: what to use instead of pixels.
         mirrored: features of the mirrored images, to use half of the time where no
             caption says left or right.
+        tells_seen: examples tell what part of the photo they show. With features, photos are
+            opened for their size, once.
     """
 
     def __init__(
@@ -102,6 +122,7 @@ class CaptionDataset(Dataset[Example]):
         augment: bool = False,
         features: FeatureCache | None = None,
         mirrored: FeatureCache | None = None,
+        tells_seen: bool = False,
     ) -> None:
         self.records = records
         self.vocabulary = vocabulary
@@ -111,6 +132,8 @@ class CaptionDataset(Dataset[Example]):
         self.augment = augment
         self.features = features
         self.mirrored = mirrored
+        self.tells_seen = tells_seen
+        self._crops: dict[int, tuple[float, float, float, float]] = {}
 
     def __len__(self) -> int:
         return len(self.records)
@@ -136,18 +159,32 @@ class CaptionDataset(Dataset[Example]):
         index, seed = index if isinstance(index, tuple) else (index, 0)
         record = self.records[index]
         generator = torch.Generator().manual_seed(seed)
-        return Example(self._image(record, generator), self._captions(record, generator), record)
+        if self.features is None:
+            image, seen = self._image(record, generator)
+        else:
+            image, seen = self._feature(index, self.features, generator)
+        return Example(image, self._captions(record, generator), record, seen)
 
-    def _image(self, record: Record, generator: torch.Generator) -> Tensor:
-        if self.features is not None:
-            features = self.features
-            if self.mirrored is not None and not sided(record):
-                features = self.mirrored if torch.rand((), generator=generator) < 0.5 else features
-            return features[record.image]
-        if not self.augment:
-            return self.preprocessing(record.image).pixels
-        flip = not sided(record)
-        return self.preprocessing.augmented(record.image, generator, flip).pixels
+    def _image(self, record: Record, generator: torch.Generator) -> tuple[Tensor, Seen | None]:
+        if self.augment:
+            view = self.preprocessing.augmented(record.image, generator, flip=not sided(record))
+        else:
+            view = self.preprocessing(record.image)
+        return view.pixels, Seen(view.crop, view.is_mirrored) if self.tells_seen else None
+
+    def _feature(
+        self, index: int, features: FeatureCache, generator: torch.Generator
+    ) -> tuple[Tensor, Seen | None]:
+        record, is_mirrored = self.records[index], False
+        if self.mirrored is not None and not sided(record):
+            is_mirrored = bool(torch.rand((), generator=generator) < 0.5)
+            features = self.mirrored if is_mirrored else features
+        if not self.tells_seen:
+            return features[record.image], None
+        if index not in self._crops:
+            photo = read_reduced(record.image, 1, self.preprocessing.max_pixels)
+            self._crops[index] = middle(photo.size)
+        return features[record.image], Seen(self._crops[index], is_mirrored)
 
     def _captions(self, record: Record, generator: torch.Generator) -> list[Int[Tensor, "T"]]:
         chosen = torch.arange(len(record.captions))

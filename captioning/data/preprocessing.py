@@ -27,11 +27,20 @@ class View(NamedTuple):
         pixels: the image at the encoder's size.
         crop: left, top, width and height, in pixels of the photo, of the part that is seen.
         size: width and height of the photo in pixels.
+        is_mirrored: whether left and right are exchanged.
     """
 
     pixels: UInt8[Tensor, "3 S S"]
     crop: tuple[float, float, float, float]
     size: tuple[int, int]
+    is_mirrored: bool = False
+
+
+def middle(size: tuple[int, int]) -> tuple[float, float, float, float]:
+    """Left, top, width and height of the largest square in the middle of a photo of this size."""
+    width, height = size
+    side = float(min(width, height))
+    return (width - side) / 2, (height - side) / 2, side, side
 
 
 class Preprocessing(Configurable):
@@ -62,9 +71,8 @@ class Preprocessing(Configurable):
             InputError: the photo cannot be read.
         """
         with self._opened(photo) as reduced:
-            width, height = reduced.size
-            side = float(min(width, height))
-            return self._view(reduced, (width - side) / 2, (height - side) / 2, side)
+            left, top, side, _ = middle(reduced.size)
+            return self._view(reduced, left, top, side)
 
     def augmented(self, photo: str | Path | Image, generator: torch.Generator, flip: bool) -> View:
         """A random crop, with `flip` mirrored half of the time; for training.
@@ -77,9 +85,7 @@ class Preprocessing(Configurable):
             side = min(width, height) * MARGIN
             right, down, mirror = torch.rand(3, generator=generator).tolist()
             view = self._view(reduced, right * (width - side), down * (height - side), side)
-        if flip and mirror < 0.5:
-            view = view._replace(pixels=view.pixels.flip(-1))
-        return view
+        return _mirrored(view) if flip and mirror < 0.5 else view
 
     def _opened(self, photo: str | Path | Upload | Image) -> AbstractContextManager[ReducedImage]:
         if isinstance(photo, Image):
@@ -110,5 +116,8 @@ class MirroredPreprocessing(Preprocessing):
         Raises:
             InputError: the photo cannot be read.
         """
-        view = super().__call__(photo)
-        return view._replace(pixels=view.pixels.flip(-1))
+        return _mirrored(super().__call__(photo))
+
+
+def _mirrored(view: View) -> View:
+    return view._replace(pixels=view.pixels.flip(-1), is_mirrored=True)

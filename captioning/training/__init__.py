@@ -6,6 +6,7 @@ from captioning.training.learning_rate import InverseSquareRoot, OneCycle, Sched
 from captioning.training.objectives import CrossEntropy, Objective
 from captioning.training.sampled_bound import SampledBound
 from captioning.training.self_critical import SelfCritical
+from captioning.training.supervised_attention import SupervisedAttention
 
 __all__ = [
     "CrossEntropy",
@@ -17,4 +18,5 @@ __all__ = [
     "SampledBound",
     "Schedule",
     "SelfCritical",
+    "SupervisedAttention",
 ]

@@ -12,11 +12,10 @@ from torch.nn import functional as F
 
 from captioning.captioner import Captioner
 from captioning.data.dataset import Batch
-from captioning.data.vocabulary import PAD, SPECIAL
+from captioning.data.vocabulary import SPECIAL
 from captioning.errors import InputError
 from captioning.maps.evidence_map import SHARPNESS, evidence_shares
 from captioning.models.decoder import Decoder, Memory
-from captioning.models.losses import doubly_stochastic_penalty
 from captioning.numbers import Importance, ShareBelowOne
 from captioning.training.class_words import ClassWords
 from captioning.training.objectives import CrossEntropy, Loss
@@ -74,10 +73,7 @@ class GuidedAttention(CrossEntropy):
         """
         decoder, targets = captioner.fast_decoder, batch.tokens[..., 1:]
         memory = decoder.remember(annotations)
-        total, weights = decoder.cross_entropy(memory, batch.tokens, self.label_smoothing)
-        real = targets != PAD
-        if self.attention_penalty:
-            total = total + self.attention_penalty * doubly_stochastic_penalty(weights, real)
+        total, weights, real = self.of_words(decoder, memory, batch.tokens)
         words, places = targets.unique(return_inverse=True)
         named = words >= len(SPECIAL)
         spoken = torch.zeros(len(targets), len(words), dtype=torch.bool, device=targets.device)

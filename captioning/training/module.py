@@ -91,11 +91,12 @@ class CaptioningModule(Checked, pl.LightningModule):
         self.scores = validation_metrics()
 
     def setup(self, stage: str) -> None:
-        """Let the data keep what the encoder's constant part gives, where that is wanted.
+        """Tell the data what is wanted of them: what the encoder's constant part gives, say.
 
         Lightning moves the model to its device only later, but this is the work for a GPU.
         """
         data: CaptionData = self.trainer.datamodule  # type: ignore[attr-defined]
+        data.tells_seen = self.objective.needs_seen
         data.keep_features(self.captioner.encoder.to(self.trainer.strategy.root_device).constant)
 
     @stage("preparing the objective")

@@ -1,19 +1,21 @@
 """What a training step minimises: the promise, and the paper's objective.
 
-Shapes: B images, N captions per image, L regions, D annotation width.
+Shapes: B images, N captions per image, S tokens with BOS, T = S - 1 words, L regions, D annotation
+width.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from captioning.captioner import Captioner
 from captioning.data.dataset import Batch
 from captioning.data.records import Record
 from captioning.data.vocabulary import PAD
+from captioning.models.decoder import Decoder, Memory
 from captioning.models.losses import doubly_stochastic_penalty
 from captioning.numbers import Checked, Importance, ShareBelowOne
 
@@ -33,7 +35,13 @@ class Loss(NamedTuple):
 
 
 class Objective(Checked, ABC):
-    """What a training minimises."""
+    """What a training minimises.
+
+    Attributes:
+        needs_seen: whether batches have to tell what part of its photo each image shows.
+    """
+
+    needs_seen = False
 
     @abstractmethod
     def prepare(self, records: Sequence[Record]) -> None:
@@ -77,10 +85,15 @@ class CrossEntropy(Objective):
     ) -> Loss:
         """The loss of a batch, in nats; to be divided by its words."""
         decoder = captioner.fast_decoder
-        total, weights = decoder.cross_entropy(
-            decoder.remember(annotations), batch.tokens, self.label_smoothing
-        )
-        real = batch.tokens[..., 1:] != PAD
+        total, _, real = self.of_words(decoder, decoder.remember(annotations), batch.tokens)
+        return Loss(total, real.sum(), {})
+
+    def of_words(
+        self, decoder: Decoder, memory: Memory, tokens: Int[Tensor, "B N S"]
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, "B N T L"], Bool[Tensor, "B N T"]]:
+        """The sum over the words after BOS, the attention before each, and which are no PAD."""
+        total, weights = decoder.cross_entropy(memory, tokens, self.label_smoothing)
+        real = tokens[..., 1:] != PAD
         if self.attention_penalty:
             total = total + self.attention_penalty * doubly_stochastic_penalty(weights, real)
-        return Loss(total, real.sum(), {})
+        return total, weights, real

@@ -171,3 +171,35 @@ def test_the_length_of_a_record_is_that_of_its_longest_caption(
 
 def test_captions_are_no_longer_than_they_may_be(record: Callable[..., Record]) -> None:
     assert dataset([record("a b c d"), record("a")], max_tokens=3).lengths == [3, 1]
+
+
+def test_an_example_tells_what_part_of_the_photo_it_shows(record: Callable[..., Record]) -> None:
+    # The photo's left half, 20 of its 40 columns, is red.
+    examples = dataset([record("a dog")], augment=True, tells_seen=True)
+    mirrored = set()
+    for seed in SEEDS:
+        image, _, _, seen = examples[0, seed]
+        assert seen is not None
+        left, top, width, height = seen.crop
+        assert (width, height) == (26.25, 26.25)  # 7/8 of the short side
+        assert 0 <= left <= 40 - width
+        assert 0 <= top <= 30 - height
+        red = (20 - left) / width
+        row = image[0].float().mean(dim=0) / 255
+        assert row.mean().item() == pytest.approx(red, abs=0.02)
+        assert seen.is_mirrored == is_mirrored(image)
+        mirrored.add(seen.is_mirrored)
+    assert mirrored == {False, True}
+
+
+def test_without_augmentation_it_is_the_middle(record: Callable[..., Record]) -> None:
+    seen = dataset([record("a dog")], tells_seen=True)[0].seen
+    assert seen == ((5.0, 0.0, 30.0, 30.0), False)
+    assert dataset([record("a dog")])[0].seen is None
+
+
+def test_a_batch_keeps_what_its_images_show(record: Callable[..., Record]) -> None:
+    examples = dataset([record("a dog"), record("a cat")], tells_seen=True)
+    batch = collate([examples[0], examples[1]]).to(torch.device("cpu"))
+    assert len(batch.seen) == 2
+    assert collate([example(1), example(2)]).seen == []

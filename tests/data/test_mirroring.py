@@ -95,3 +95,25 @@ def test_the_features_command_computes_both(
     assert plain.fingerprint != mirrored.fingerprint
     folder = ["--trainer.default_root_dir", str(tmp_path / "run")]
     assert main(["train", "--config", str(path), *folder]) == 0
+
+
+def test_an_example_tells_whether_its_features_are_mirrored(
+    caches: tuple[FeatureCache, FeatureCache], images: list[Path]
+) -> None:
+    data = CaptionDataset(
+        [Record(images[0], 1, ("a dog",))],
+        Vocabulary(["dog"]),
+        Preprocessing(32),
+        features=caches[0],
+        mirrored=caches[1],
+        tells_seen=True,
+    )
+    crop = Preprocessing(32)(images[0]).crop
+    found = set()
+    for seed in SEEDS:
+        image, _, _, seen = data[0, seed]
+        assert seen is not None
+        assert seen.crop == crop
+        assert image.equal(caches[seen.is_mirrored][images[0]])
+        found.add(seen.is_mirrored)
+    assert found == {False, True}

@@ -68,7 +68,7 @@ class ImageMentions:
         Raises:
             InputError: a mask cannot be decoded, or is of another photo.
         """
-        by_people = _of_references(record, lexicon)
+        by_people = named_by_people(record, lexicon)
         people_named = {mention.category for _, mention in by_people}
         mentions = by_people
         if generated is not None:
@@ -113,7 +113,7 @@ class ImageMentions:
         )
 
 
-def _of_references(record: Record, lexicon: Lexicon) -> list[Tested]:
+def named_by_people(record: Record, lexicon: Lexicon) -> list[Tested]:
     """What the references name: the data set's own phrases, or what the lexicon finds.
 
     A phrase is tested by its last word, which in English is the noun: "a small dog".

@@ -1,0 +1,179 @@
+"""Attention that learns from boxes where the objects are that words name.
+
+Shapes: B images, N captions per image, T words, L regions, M words that name objects.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from captioning.captioner import Captioner
+from captioning.data.dataset import Batch, Seen
+from captioning.data.records import ImageObject, Record
+from captioning.data.vocabulary import PAD, Vocabulary
+from captioning.errors import InputError
+from captioning.evaluation.grounding import Lexicon
+from captioning.evaluation.grounding.areas import Area
+from captioning.evaluation.grounding.lexicon import Mention
+from captioning.evaluation.grounding.measure import categories
+from captioning.evaluation.grounding.mentions import named_by_people
+from captioning.numbers import Importance, ShareBelowOne
+from captioning.training.objectives import CrossEntropy, Loss
+
+
+class Wanted(NamedTuple):
+    """The attention that boxes ask for.
+
+    Attributes:
+        places: image, caption and word of each of M words.
+        shares: of the regions for each of them.
+    """
+
+    places: Int[Tensor, "M 3"]
+    shares: Float[Tensor, "M L"]
+
+
+class SupervisedAttention(CrossEntropy):
+    """Cross-entropy, with attention that follows boxes (Liu et al. 2017, "Attention
+    Correctness in Neural Image Captioning", AAAI).
+
+    Before a word that names an annotated object, attention should lie in the boxes of the objects
+    of this category, in each region by the share of it that they cover. What is added is the
+    cross-entropy of attention from that, summed over these words as the captions' is over all.
+
+    Which words name what is told by the data set (`Record.phrases`) or by a lexicon, as in
+    `captioning ground`.
+
+    Args:
+        label_smoothing: share of a word's probability spread over the vocabulary.
+        attention_penalty: lambda of eq. 14 of Xu et al. 2015, in the paper's proportion.
+        boxes: how much the boxes count, beside the cross-entropy of a word; 0.1 as published.
+
+    Raises:
+        InputError: no training photo has objects with boxes, or captions are not split into words
+            by the ptb tokenizer.
+    """
+
+    needs_seen = True
+
+    def __init__(
+        self,
+        label_smoothing: ShareBelowOne = 0.1,
+        attention_penalty: Importance = 0.0,
+        boxes: Importance = 0.1,
+    ) -> None:
+        super().__init__(label_smoothing, attention_penalty)
+        self.boxes = boxes
+        self._lexicon: Lexicon | None = None
+
+    def prepare(self, records: Sequence[Record]) -> None:
+        """Find the words for what is annotated.
+
+        Raises:
+            InputError: no photo has objects with boxes.
+        """
+        names = categories(records)
+        if not names:
+            raise InputError(
+                "no training photo has objects with boxes, from which attention could learn; give "
+                "data with boxes, such as COCO's instances, or another objective"
+            )
+        self._lexicon = Lexicon.of(names)
+
+    def __call__(
+        self, captioner: Captioner, annotations: Float[Tensor, "B L D"], batch: Batch
+    ) -> Loss:
+        """The loss of a batch, in nats; to be divided by its words.
+
+        Raises:
+            InputError: captions are not split into words by the ptb tokenizer.
+        """
+        assert self._lexicon is not None  # prepared
+        decoder = captioner.fast_decoder
+        memory = decoder.remember(annotations)
+        total, weights, real = self.of_words(decoder, memory, batch.tokens)
+        size = captioner.preprocessing.size
+        grid = captioner.encoder.grid(size, size)
+        wanted = wanted_attention(batch, captioner.vocabulary, self._lexicon, grid)
+        lost = box_loss(weights, wanted)
+        mean = lost.detach() / max(len(wanted.places), 1)
+        return Loss(total + self.boxes * lost, real.sum(), {"boxes": mean})
+
+
+def box_loss(weights: Float[Tensor, "B N T L"], wanted: Wanted) -> Float[Tensor, ""]:
+    """The cross-entropy of attention from what boxes ask for, in nats, summed over words."""
+    image, caption, word = wanted.places.to(weights.device).T
+    attended = weights[image, caption, word].float().clamp_min(1e-6)
+    return -(wanted.shares.to(weights.device) * attended.log()).sum()
+
+
+def wanted_attention(
+    batch: Batch, vocabulary: Vocabulary, lexicon: Lexicon, grid: tuple[int, int]
+) -> Wanted:
+    """What the boxes of a batch ask for; nothing for objects that its images do not show.
+
+    Args:
+        batch: tells what part of its photo each image shows.
+        vocabulary: of its tokens.
+        lexicon: tells which words name objects.
+        grid: rows and columns of the regions.
+
+    Raises:
+        InputError: another tokenizer than ptb splits captions into words.
+    """
+    if vocabulary.tokenizer != "ptb":
+        raise InputError(
+            "boxes are found for the words of the ptb tokenizer; set data.tokenizer to ptb"
+        )
+    places, shares = [], []
+    rows = batch.tokens.tolist()
+    for image, (record, seen) in enumerate(zip(batch.records, batch.seen, strict=True)):
+        of_category: dict[str, Float[np.ndarray, " L"] | None] = {}
+        for caption, mention in _mentions(record, rows[image], vocabulary, lexicon):
+            name = mention.category
+            if name not in of_category:
+                objects = [thing for thing in record.objects if thing.name == name]
+                of_category[name] = box_shares(objects, seen, grid)
+            share = of_category[name]
+            if share is not None:
+                words = range(mention.start, mention.stop)
+                places += [(image, caption, word) for word in words]
+                shares += [share] * len(words)
+    found = np.array(shares, dtype=np.float32).reshape(len(shares), grid[0] * grid[1])
+    return Wanted(torch.tensor(places).view(-1, 3), torch.from_numpy(found))
+
+
+def _mentions(
+    record: Record, rows: Sequence[Sequence[int]], vocabulary: Vocabulary, lexicon: Lexicon
+) -> Iterator[tuple[int, Mention]]:
+    """What each row of tokens names; a row is one of the record's captions, perhaps cut off."""
+    named = named_by_people(record, lexicon)
+    if not named:
+        return
+    ids = [vocabulary.encode(caption) for caption in record.captions]
+    for row, tokens in enumerate(rows):
+        read = [token for token in tokens if token != PAD]
+        caption = next((i for i, each in enumerate(ids) if read and each[: len(read)] == read), -1)
+        for number, mention in named:
+            if number == caption and mention.stop < len(read):
+                yield row, mention
+
+
+def box_shares(
+    objects: Sequence[ImageObject], seen: Seen, grid: tuple[int, int]
+) -> Float[np.ndarray, " L"] | None:
+    """How boxes cover the regions of what is seen, as shares; None if they cover none.
+
+    Args:
+        objects: of one category.
+        seen: the part of the photo that the image shows.
+        grid: rows and columns of the regions.
+    """
+    each = [Area.of_boxes([thing.box]).shares(seen.crop, grid) for thing in objects]
+    covered = np.sum(each, axis=0).clip(max=1.0)  # 1 where boxes overlap, too
+    shares: Float[np.ndarray, " L"] = (covered[:, ::-1] if seen.is_mirrored else covered).flatten()
+    return shares / shares.sum() if shares.any() else None

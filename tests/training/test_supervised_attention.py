@@ -1,0 +1,206 @@
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from captioning.captioner import Captioner
+from captioning.data.dataset import Batch, Seen
+from captioning.data.records import ImageObject, Phrase, Record
+from captioning.data.vocabulary import PAD, Vocabulary
+from captioning.errors import InputError
+from captioning.evaluation.grounding import Lexicon
+from captioning.training import CrossEntropy, SupervisedAttention
+from captioning.training.supervised_attention import (
+    Wanted,
+    box_loss,
+    box_shares,
+    wanted_attention,
+)
+from tests.training.conftest import Train
+
+WHOLE = Seen((0.0, 0.0, 40.0, 40.0), is_mirrored=False)
+LEXICON = Lexicon({"cat": ["cat"], "dog": ["dog", "big dog"]})
+
+
+def thing(name: str, *box: float) -> ImageObject:
+    left, top, width, height = map(float, box)
+    return ImageObject(name, (left, top, width, height))
+
+
+OBJECTS = (thing("cat", 0, 0, 10, 10), thing("dog", 20, 20, 20, 20))
+
+
+@pytest.fixture
+def vocabulary() -> Vocabulary:
+    return Vocabulary(["a", "cat", "dog", "big", "and"])
+
+
+def record(*captions: str, objects: tuple[ImageObject, ...] = OBJECTS) -> Record:
+    return Record(Path("photo.jpg"), 1, captions, objects)
+
+
+def batch_of(
+    vocabulary: Vocabulary, its_record: Record, *captions: str, seen: Seen = WHOLE
+) -> Batch:
+    """A batch of one image, with these of its captions."""
+    rows = [torch.tensor(vocabulary.encode(caption)) for caption in captions]
+    tokens = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
+    return Batch(torch.empty(0), tokens[None], [its_record], [seen])
+
+
+def test_shares_are_those_of_the_regions_that_boxes_cover() -> None:
+    # By hand: regions of 10 x 10 pixels; the box covers one whole and half of its neighbour.
+    found = box_shares([thing("cat", 0, 0, 15, 10)], WHOLE, (4, 4))
+    assert found is not None
+    assert found.reshape(4, 4)[0].tolist() == pytest.approx([2 / 3, 1 / 3, 0, 0])
+    assert found.sum() == pytest.approx(1)
+
+
+def test_where_boxes_overlap_a_region_is_covered_once() -> None:
+    boxes = [thing("cat", 0, 0, 20, 10), thing("cat", 0, 0, 10, 10)]
+    found = box_shares(boxes, WHOLE, (4, 4))
+    assert found is not None
+    assert found[:3].tolist() == pytest.approx([0.5, 0.5, 0])
+
+
+def test_they_are_those_of_the_crop_and_of_its_mirror_image() -> None:
+    cat = [thing("cat", 20, 0, 5, 10)]
+    crop = (20.0, 0.0, 20.0, 20.0)
+    plain = box_shares(cat, Seen(crop, is_mirrored=False), (2, 2))
+    mirrored = box_shares(cat, Seen(crop, is_mirrored=True), (2, 2))
+    assert plain is not None
+    assert mirrored is not None
+    assert plain.tolist() == [1, 0, 0, 0]
+    assert mirrored.tolist() == [0, 1, 0, 0]
+    assert box_shares(cat, Seen((0.0, 0.0, 20.0, 20.0), is_mirrored=False), (2, 2)) is None
+
+
+def test_each_word_that_names_an_object_asks_for_its_boxes(vocabulary: Vocabulary) -> None:
+    captions = ("a cat and a big dog", "a dog", "a cat")
+    its_record = record(*captions)
+    batch = batch_of(vocabulary, its_record, captions[2], captions[0])  # a choice, in any order
+    places, shares = wanted_attention(batch, vocabulary, LEXICON, (2, 2))
+    assert places.tolist() == [[0, 0, 1], [0, 1, 1], [0, 1, 4], [0, 1, 5]]
+    assert shares.argmax(dim=1).tolist() == [0, 0, 3, 3]
+    torch.testing.assert_close(shares.sum(dim=1), torch.ones(4))
+
+
+def test_words_beyond_the_end_of_a_caption_that_is_cut_off_ask_for_nothing(
+    vocabulary: Vocabulary,
+) -> None:
+    batch = batch_of(vocabulary, record("a cat and a big dog"), "a cat and a big dog")
+    for tokens, expected in ((7, [1, 4, 5]), (6, [1]), (3, [1]), (2, [])):
+        cut = batch._replace(tokens=batch.tokens[..., :tokens])
+        places = wanted_attention(cut, vocabulary, LEXICON, (2, 2)).places
+        assert places[:, 2].tolist() == expected, tokens
+
+
+def test_nothing_is_asked_for_what_is_not_annotated_or_not_seen(vocabulary: Vocabulary) -> None:
+    without = record("a cat", objects=OBJECTS[1:])
+    batch = batch_of(vocabulary, without, "a cat")
+    assert wanted_attention(batch, vocabulary, LEXICON, (2, 2)).shares.shape == (0, 4)
+    elsewhere = Seen((20.0, 20.0, 20.0, 20.0), is_mirrored=False)
+    batch = batch_of(vocabulary, record("a cat"), "a cat", seen=elsewhere)
+    assert len(wanted_attention(batch, vocabulary, LEXICON, (2, 2)).places) == 0
+
+
+def test_phrases_of_the_data_set_come_before_the_lexicon(vocabulary: Vocabulary) -> None:
+    its_record = replace(record("a big dog and a cat"), phrases=((Phrase("cat", 0, 3),),))
+    batch = batch_of(vocabulary, its_record, "a big dog and a cat")
+    places, shares = wanted_attention(batch, vocabulary, LEXICON, (2, 2))
+    assert places.tolist() == [[0, 0, 2]]  # its last word, the noun
+    assert shares.argmax(dim=1).tolist() == [0]
+
+
+def test_the_loss_is_the_cross_entropy_of_attention() -> None:
+    weights = torch.tensor([[[[0.5, 0.5], [0.9, 0.1]]]])
+    wanted = Wanted(torch.tensor([[0, 0, 0], [0, 0, 1]]), torch.tensor([[0.5, 0.5], [1.0, 0.0]]))
+    expected = math.log(2) - math.log(0.9)
+    assert box_loss(weights, wanted).item() == pytest.approx(expected)
+    nothing = Wanted(torch.empty(0, 3, dtype=torch.long), torch.empty(0, 2))
+    assert box_loss(weights, nothing).item() == 0
+
+
+@pytest.fixture
+def named(captioner: Captioner) -> tuple[Captioner, Tensor, Batch, Record]:
+    """A captioner of two objects, annotation vectors of one photo, and its captions."""
+    captioner.vocabulary = Vocabulary(["a", "cat", "dog", "big", "and"])
+    size = captioner.preprocessing.size
+    rows, columns = captioner.encoder.grid(size, size)
+    generator = torch.Generator().manual_seed(3)
+    width = captioner.encoder.annotation_dim
+    seen = torch.randn(1, rows * columns, width, generator=generator)
+    its_record = record("a cat and a dog")
+    return (
+        captioner,
+        seen,
+        batch_of(captioner.vocabulary, its_record, "a cat and a dog"),
+        its_record,
+    )
+
+
+def test_it_is_added_to_the_cross_entropy_of_captions(
+    named: tuple[Captioner, Tensor, Batch, Record],
+) -> None:
+    captioner, seen, batch, its_record = named
+    objective = SupervisedAttention(0.1, 0.5, boxes=0.3)
+    objective.prepare([its_record])
+    total, divisor, figures = objective(captioner, seen, batch)
+    plain = CrossEntropy(0.1, 0.5)(captioner, seen, batch)
+    assert figures["boxes"] > 0.1
+    torch.testing.assert_close(divisor, plain.divisor)
+    torch.testing.assert_close(total, plain.total + 0.3 * 2 * figures["boxes"])  # two words
+
+
+@pytest.mark.parametrize("boxes", [0.0, 1.0])
+def test_attention_comes_to_lie_in_the_boxes(
+    named: tuple[Captioner, Tensor, Batch, Record], boxes: float
+) -> None:
+    captioner, seen, batch, its_record = named
+    objective = SupervisedAttention(0.0, 0.0, boxes)
+    objective.prepare([its_record])
+    optimizer = torch.optim.Adam(captioner.decoder.parameters(), lr=0.05)
+    for _ in range(200):
+        optimizer.zero_grad()
+        total, divisor, _ = objective(captioner, seen, batch)
+        (total / divisor).backward()
+        optimizer.step()
+    with torch.no_grad():
+        _, weights = captioner.decoder(seen, batch.tokens[..., :-1])
+    size = captioner.preprocessing.size
+    (image, caption, word), shares = (
+        part.T if part.dtype == torch.long else part
+        for part in wanted_attention(
+            batch, captioner.vocabulary, LEXICON, captioner.encoder.grid(size, size)
+        )
+    )
+    mass = (weights[image, caption, word] * (shares > 0)).sum(dim=1)
+    assert (mass.min() > 0.7) == bool(boxes)  # even attention: 0.06 and 0.25
+
+
+def test_data_without_boxes_are_refused() -> None:
+    with pytest.raises(InputError, match="no training photo has objects with boxes, from which"):
+        SupervisedAttention().prepare([record("a cat", objects=())])
+
+
+def test_another_tokenizer_is_refused() -> None:
+    vocabulary = Vocabulary(["a", "cat"], "tweet")
+    with pytest.raises(InputError, match=r"set data\.tokenizer to ptb"):
+        wanted_attention(
+            batch_of(vocabulary, record("a cat"), "a cat"), vocabulary, LEXICON, (2, 2)
+        )
+
+
+@pytest.mark.parametrize("augment", ["true", "false"])
+def test_a_training_follows_the_boxes_of_its_data(trained: Train, augment: str) -> None:
+    objective = ("--model.objective", "captioning.training.SupervisedAttention")
+    options = ("--trainer.max_epochs", "2", "--trainer.log_every_n_steps", "1")
+    folder = trained("run", *objective, *options, "--data.augment", augment)
+    header, *rows = (folder / "csv/metrics.csv").read_text().splitlines()
+    column = header.split(",").index("train/boxes")
+    told = [float(row.split(",")[column]) for row in rows if row.split(",")[column]]
+    assert told
+    assert all(0 < value < 20 for value in told)
