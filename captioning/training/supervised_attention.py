@@ -144,7 +144,7 @@ def wanted_attention(
                 places += [(image, caption, word) for word in words]
                 shares += [share] * len(words)
     found = np.array(shares, dtype=np.float32).reshape(len(shares), grid[0] * grid[1])
-    return Wanted(torch.tensor(places).view(-1, 3), torch.from_numpy(found))
+    return Wanted(torch.tensor(places, dtype=torch.long).view(-1, 3), torch.from_numpy(found))
 
 
 def _mentions(

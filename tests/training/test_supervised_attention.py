@@ -104,7 +104,9 @@ def test_nothing_is_asked_for_what_is_not_annotated_or_not_seen(vocabulary: Voca
     assert wanted_attention(batch, vocabulary, LEXICON, (2, 2)).shares.shape == (0, 4)
     elsewhere = Seen((20.0, 20.0, 20.0, 20.0), is_mirrored=False)
     batch = batch_of(vocabulary, record("a cat"), "a cat", seen=elsewhere)
-    assert len(wanted_attention(batch, vocabulary, LEXICON, (2, 2)).places) == 0
+    nothing = wanted_attention(batch, vocabulary, LEXICON, (2, 2))
+    assert len(nothing.places) == 0
+    assert box_loss(torch.full((1, 1, 3, 4), 0.25), nothing) == 0
 
 
 def test_phrases_of_the_data_set_come_before_the_lexicon(vocabulary: Vocabulary) -> None:
