@@ -80,7 +80,8 @@ class SupervisedAttention(CrossEntropy):
         if not names:
             raise InputError(
                 "no training photo has objects with boxes, from which attention could learn; give "
-                "data with boxes, such as COCO's instances, or another objective"
+                "data with boxes, and set the objects of data.reader to true, or take another "
+                "objective"
             )
         self._lexicon = Lexicon.of(names)
 
