@@ -72,9 +72,8 @@ def test_the_report_has_every_image_and_every_mention(ran: Ran) -> None:
 
 def test_the_intervals_contain_the_scores(ran: Ran) -> None:
     scores = [value for value in ran.report["all"].values() if isinstance(value, dict)]
-    assert (
-        len(scores) == 20
-    )  # three measures and boxes of three attentions, ratios, gains, and four of falls
+    # Three measures and boxes of three attentions, ratios, gains, four of falls, and their ratio.
+    assert len(scores) == 21
     for estimate in scores:
         assert estimate["low"] <= estimate["value"] <= estimate["high"]
 

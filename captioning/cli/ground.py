@@ -111,7 +111,7 @@ def run(options: argparse.Namespace) -> int:
         from captioning.training.grounding_logger import log_grounding
 
         log_grounding(report, pictures, folder, {"data": options.data, "split": options.split})
-    print(map_table(reports) if several else table(report))
+    print(map_table(reports, captioner.shown_map) if several else table(report))
     if lacking:
         print(f"This model has no map {' or '.join(lacking)}.")
     if of_heads:

@@ -31,6 +31,7 @@ FALLS = PROBABILITY, ATTENDED, AT_RANDOM, CENTRED = (
     "fall without random regions",
     "fall without regions in the middle",
 )
+FALL_TIMES = "fall, times the Gaussian's"
 CURVES = Areas._fields
 
 
@@ -93,18 +94,27 @@ def estimates_json(scores: Mapping[str, Estimate]) -> dict[str, Any]:
     }
 
 
+def by_image(looks: Sequence[Look], values: Sequence[float]) -> Pair:
+    """The sum and the number of the known values of each image.
+
+    Args:
+        looks: of one image or of several.
+        values: one of each look; NaN if it is not known.
+    """
+    _, images = np.unique([str(look.image_id) for look in looks], return_inverse=True)
+    column = np.array(values, dtype=np.float64)
+    known = ~np.isnan(column)
+    return (
+        np.bincount(images, np.where(known, column, 0)).astype(np.float64),
+        np.bincount(images, known).astype(np.float64),
+    )
+
+
 def _pairs(looks: Sequence[Look]) -> dict[str, Pair]:
     """Numerators and denominators of the scores, for every image with such looks."""
-    _, images = np.unique([str(look.image_id) for look in looks], return_inverse=True)
 
     def pair(values: Sequence[float]) -> Pair:
-        """The sum and the number of the known values of each image."""
-        column = np.array(values, dtype=np.float64)
-        known = ~np.isnan(column)
-        return (
-            np.bincount(images, np.where(known, column, 0)).astype(np.float64),
-            np.bincount(images, known).astype(np.float64),
-        )
+        return by_image(looks, values)
 
     pairs = {
         named(measure, source): pair([look.scores[source][measure] for look in looks])
@@ -121,6 +131,7 @@ def _pairs(looks: Sequence[Look]) -> dict[str, Pair]:
     tried = [look.drops or (np.nan,) * len(FALLS) for look in looks]
     for name, column in zip(FALLS, zip(*tried, strict=True), strict=True):
         pairs[name] = pair(column)
+    pairs[FALL_TIMES] = (pairs[ATTENDED][0], pairs[CENTRED][0])
     for source in (MODEL, GAUSSIAN, RANDOM):
         under = [look.areas.get(source, (np.nan,) * len(CURVES)) for look in looks]
         for curve, column in zip(CURVES, zip(*under, strict=True), strict=True):

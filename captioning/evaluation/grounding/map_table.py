@@ -3,13 +3,16 @@
 import math
 from collections.abc import Mapping
 
+from captioning.evaluation.grounding.comparison import curve_differences
 from captioning.evaluation.grounding.estimates import (
     ATTENDED,
     CENTRED,
     CURVES,
+    FALL_TIMES,
     GAINS,
     LOCALISED,
     TIMES,
+    Estimate,
     Group,
     named,
 )
@@ -29,22 +32,32 @@ HEADER = ("pointing", "off middle", "mass", "times", "box", *CURVES, "fall", "ms
 SIZES = tuple(max(len(title), 6) for title in HEADER)
 DIGITS = (3, 3, 3, 3, 3, *(4 for _ in CURVES), 4, 1)
 GAIN = "pointing minus Gaussian's"
+DELETION = CURVES[0]
 
 
-def map_table(reports: Mapping[str, GroundingReport]) -> str:
+def map_table(reports: Mapping[str, GroundingReport], shown: str | None = None) -> str:
     """A line for each map and each baseline, then what the columns mean.
 
     Args:
         reports: of the same words, by the names of the maps.
+        shown: the map whose deletion the others are compared with; the first if none, or if it is
+            not among them.
     """
     first = next(iter(reports.values()))
+    compared = reports.get(shown or "", first)
     if not first.looks:
         return "no word names an object that is there"
     width = max(len(name) for name in [*reports, GAUSSIAN, UNIFORM, RANDOM])
     titles = " ".join(f"{title:>{size}}" for title, size in zip(HEADER, SIZES, strict=True))
-    lines = [f"{'map':{width}} {titles}  {GAIN:<30}{'off the middle':<26}"]
+    against = f"deletion minus {compared.map_name}'s"
+    lines = [
+        f"{'map':{width}} {titles}  {GAIN:<30}{'off the middle':<30}{FALL_TIMES:<30}{against:<40}"
+    ]
     for name, report in reports.items():
-        lines.append(f"{name:{width}} {_numbers(report, MODEL)}  {_gains(report)}")
+        lines.append(
+            f"{name:{width}} {_numbers(report, MODEL)}  {_intervals(report)}"
+            f"{_difference(report, compared)}"
+        )
     for source in (GAUSSIAN, UNIFORM, RANDOM):
         lines.append(f"{source:{width}} {_numbers(first, source)}")
     off = first.kinds[0].looks
@@ -87,14 +100,27 @@ def _numbers(report: GroundingReport, source: str) -> str:
     )
 
 
-def _gains(report: GroundingReport) -> str:
-    """What pointing gains over the Gaussian's, for all objects and for those off the middle."""
-    return f"{_gain(report.all):<30}{_gain(report.kinds[0]):<26}"
+def _intervals(report: GroundingReport) -> str:
+    """What pointing gains over the Gaussian's, for all objects and for those off the middle, and
+    how many times the Gaussian's the fall is."""
+    fall = _with_interval(report.all.scores.get(FALL_TIMES), ".2f")
+    return f"{_gain(report.all):<30}{_gain(report.kinds[0]):<30}{fall:<30}"
 
 
 def _gain(group: Group) -> str:
-    name = GAINS[POINTING]
-    if name not in group.scores:
+    return _with_interval(group.scores.get(GAINS[POINTING]), "+.3f")
+
+
+def _difference(report: GroundingReport, other: GroundingReport) -> str:
+    """How much larger the area under the deletion curve is than that of another map."""
+    if report is other:
         return "-"
-    value, (low, high) = group.scores[name]
-    return f"{value:+.3f}" + ("" if math.isnan(low) else f" ({low:+.3f} to {high:+.3f})")
+    return _with_interval(curve_differences(report.looks, other.looks).get(DELETION), "+.4f")
+
+
+def _with_interval(estimate: Estimate | None, form: str) -> str:
+    if estimate is None:
+        return "-"
+    value, (low, high) = estimate
+    known = "" if math.isnan(low) else f" ({low:{form}} to {high:{form}})"
+    return f"{value:{form}}{known}"
