@@ -78,7 +78,8 @@ class CNNEncoder(Encoder):
 
     Args:
         backbone: a name in `BACKBONES`, or ``timm/`` and the name of one of timm's networks, whose
-            feature map, or patch tokens, are the last ones. A network of timm is a single stage.
+            feature map, or patch tokens, are the last ones. EfficientNets of timm have a stage for
+            each block, other networks of timm are a single stage.
         weights: ``DEFAULT`` for the weights that torchvision or timm downloads, or that come with
             this package for ``small``; the path of a file with the backbone's state dict; or none
             for a random start.

@@ -12,7 +12,9 @@ from captioning.models.weights import downloaded, load_weights
 
 
 def timm_backbone(name: str, weights: str | None) -> Backbone:
-    """A backbone of timm as one stage, normalised as timm's own configuration says.
+    """A backbone of timm, normalised as timm's own configuration says.
+
+    EfficientNets and their kin have a stage for each block; other networks are a single stage.
 
     Args:
         name: timm's, such as ``tf_efficientnet_lite2`` or ``vit_small_patch16_224.augreg_in1k``.
@@ -47,10 +49,22 @@ def timm_backbone(name: str, weights: str | None) -> Backbone:
     load_weights(model, f"{TIMM}{name}", weights, download)
     config = model.pretrained_cfg
     size = config["input_size"][-1]
-    feature_map = FeatureMap(model, name)
+    stages = _stages(model, name)
+    feature_map = nn.Sequential(*stages)
     classes = classes_of(model, feature_map, _class_names(model), size) if weights else None
     model.reset_classifier(0)
-    return Backbone(model.num_features, [feature_map], config["mean"], config["std"], size, classes)
+    return Backbone(model.num_features, stages, config["mean"], config["std"], size, classes)
+
+
+def _stages(model: Any, name: str) -> list[nn.Module]:
+    """What computes the last feature map, in as many stages as are known of this network."""
+    from timm.models.efficientnet import EfficientNet
+
+    if not isinstance(model, EfficientNet):
+        return [FeatureMap(model, name)]
+    blocks = [block for stage in model.blocks.children() for block in stage.children()]
+    stem = nn.Sequential(model.conv_stem, model.bn1)
+    return [stem, *blocks, nn.Sequential(model.conv_head, model.bn2)]
 
 
 def _class_names(model: Any) -> list[list[str]]:

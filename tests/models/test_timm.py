@@ -80,6 +80,22 @@ def test_annotation_vectors_are_timms_feature_map_of_images_as_timm_normalises_t
 
 
 @torch.no_grad()
+def test_an_efficientnets_last_blocks_can_be_trained_on_what_the_others_gave(
+    lite2: tuple[Any, Path],
+) -> None:
+    encoder = CNNEncoder(f"timm/{LITE2}", str(lite2[1]), trainable_stages=6)
+    whole = CNNEncoder(f"timm/{LITE2}", str(lite2[1])).eval()
+    square = images(64, 64)
+    frozen = encoder.constant
+    assert frozen is not None
+    assert frozen(square).shape == (2, 4, 208)  # at a thirty-second of the image's side
+    torch.testing.assert_close(encoder.completed(frozen(square)), whole(square))
+    trained = [parameter for parameter in encoder.parameters() if parameter.requires_grad]
+    assert trained
+    assert not any(parameter.requires_grad for parameter in encoder.frozen.parameters())
+
+
+@torch.no_grad()
 def test_folding_keeps_the_activations_that_batch_norms_hold(lite2: tuple[Any, Path]) -> None:
     encoder = CNNEncoder(f"timm/{LITE2}", str(lite2[1])).eval()
     fast = encoder.folded()
