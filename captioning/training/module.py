@@ -19,6 +19,7 @@ from captioning.data.preprocessing import Preprocessing
 from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
 from captioning.integrity import checksum, checksum_of
+from captioning.kernels.depthwise import keep_depthwise_precise
 from captioning.maps import ATTENTION
 from captioning.metrics.caption_metric import validation_metrics
 from captioning.models import Decoder, Encoder
@@ -97,7 +98,10 @@ class CaptioningModule(Checked, pl.LightningModule):
         """
         data: CaptionData = self.trainer.datamodule  # type: ignore[attr-defined]
         data.tells_seen = self.objective.needs_seen
-        data.keep_features(self.captioner.encoder.to(self.trainer.strategy.root_device).constant)
+        encoder = self.captioner.encoder.to(self.trainer.strategy.root_device)
+        data.keep_features(encoder.constant)
+        if self.captioner.uses_kernels:
+            keep_depthwise_precise(encoder)
 
     @stage("preparing the objective")
     def on_fit_start(self) -> None:
