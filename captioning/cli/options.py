@@ -40,6 +40,7 @@ MAPS = (
     "next-attention",
     "evidence",
     "attention-evidence",
+    "standout",
     "gradient",
     "relevance",
     "grad-cam",

@@ -18,6 +18,7 @@ from captioning.maps.gradient_maps import FineGradCAM, GradCAM, GradientMap
 from captioning.maps.occlusion_maps import OcclusionMap, OcclusionNormMap
 from captioning.maps.reading import Reading
 from captioning.maps.relevance_map import RelevanceMap
+from captioning.maps.standout_map import StandoutMap
 from captioning.maps.word_map import MapError, Maps, WordMap
 from captioning.models import Decoder
 
@@ -33,6 +34,7 @@ MAPS: dict[str, WordMap] = {
     "next-attention": NextAttentionMap(),
     "evidence": EvidenceMap(),
     "attention-evidence": AttentionEvidenceMap(),
+    "standout": StandoutMap(),
     "gradient": GradientMap(),
     "relevance": RelevanceMap(),
     "grad-cam": GradCAM(),

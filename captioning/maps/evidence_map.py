@@ -71,12 +71,24 @@ def evidence_shares(
         grid: rows and columns of the regions.
         sharpness: what the mean is multiplied by before the softmax.
     """
+    return (sharpness * around_each(evidence, grid)).softmax(dim=-1)
+
+
+def around_each(
+    evidence: Float[Tensor, "B N T L"], grid: tuple[int, int]
+) -> Float[Tensor, "B N T L"]:
+    """The mean over the regions around each one, itself among them.
+
+    Args:
+        evidence: of each region.
+        grid: rows and columns of the regions; along a side of three or fewer each stands alone.
+    """
     sides = [SIDE if cells > SIDE else 1 for cells in grid]
-    around = F.avg_pool2d(
+    means = F.avg_pool2d(
         evidence.flatten(0, 2).unflatten(1, (1, *grid)),
         sides,
         stride=1,
         padding=[side // 2 for side in sides],
         count_include_pad=False,  # at the edge of the photo there are fewer
     )
-    return (sharpness * around).flatten(1).softmax(dim=1).view(evidence.shape)
+    return means.view(evidence.shape)

@@ -90,6 +90,7 @@ const attentionView = (() => {
     "next-attention": "Attention after the word",
     "evidence": "Evidence",
     "attention-evidence": "Attention \u00d7 evidence",
+    "standout": "What stands out",
     "gradient": "Gradient \u00d7 input",
     "relevance": "Relevance propagation",
     "grad-cam": "Grad-CAM",

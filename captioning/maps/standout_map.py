@@ -1,0 +1,59 @@
+"""A map of the regions that stand out from the rest of the photo.
+
+Shapes: B images, N captions per image, L regions (rows x columns), T words.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from captioning.maps.evidence_map import around_each
+from captioning.maps.reading import Reading
+from captioning.maps.word_map import Maps, WordMap, shares
+
+ATTENTION = 0.5
+"""What the standard score of attention counts beside that of evidence."""
+
+THRESHOLD = 0.8
+"""Standard deviations above the photo's mean from which on a region stands out."""
+
+BEND = 20.0
+"""How sharply the excess bends at the threshold. Below it next to nothing is left, but in order."""
+
+POWER = 0.5
+"""Of what a region's score exceeds the threshold by; below one, so that no region has it all."""
+
+
+class StandoutMap(WordMap):
+    """The regions whose evidence and attention stand out, each by how far it does.
+
+    A softmax gives a word that the model is sure of to one or two regions, and spreads another
+    over the photo, whatever their objects' sizes. Standard scores over the photo's regions do not:
+    of evidence, and of the logarithm of attention, for half as much. The map is a root of what
+    their sum, a standard score again, exceeds `THRESHOLD` by, so half of it lies in about as many
+    regions for every word. The excess is a softplus, so that what does not stand out has an order.
+    """
+
+    takes_one_pass = True
+    needs_evidence = True
+
+    @torch.no_grad()
+    def __call__(self, reading: Reading) -> Maps:
+        """The root of the excess, as shares."""
+        reading.need_one_grid()
+        decoder = reading.decoder
+        _, weights = decoder(reading.annotations, reading.tokens[..., :-1])
+        evidence = decoder.evidence(decoder.remember(reading.annotations), reading.tokens[..., 1:])
+        attended = weights.clamp_min(torch.finfo(weights.dtype).tiny).log()
+        scores = standard_scores(around_each(evidence, reading.grid))
+        scores = standard_scores(scores + ATTENTION * standard_scores(attended))
+        # In double precision, in which the excess of no region vanishes.
+        excess = F.softplus(scores.double() - THRESHOLD, beta=BEND)
+        return shares(excess**POWER, reading.grid).to(scores.dtype)
+
+
+def standard_scores(values: Float[Tensor, "B N T L"]) -> Float[Tensor, "B N T L"]:
+    """Standard deviations above the mean over regions; zero where all regions are alike."""
+    deviation, mean = torch.std_mean(values, dim=-1, keepdim=True, correction=0)
+    return (values - mean) / deviation.clamp_min(torch.finfo(values.dtype).tiny)

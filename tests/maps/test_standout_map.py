@@ -1,0 +1,59 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from captioning.captioner import Captioner
+from captioning.errors import InputError
+from captioning.maps import word_maps
+from captioning.maps.evidence_map import around_each
+from captioning.maps.standout_map import BEND, POWER, THRESHOLD, standard_scores
+from captioning.models import LSTMDecoder
+from tests.maps.test_maps import TOKENS, read
+
+
+def test_it_shows_the_regions_whose_evidence_stands_out_where_attention_is_even(
+    captioner: Captioner,
+) -> None:
+    decoder = captioner.decoder
+    assert isinstance(decoder, LSTMDecoder)
+    torch.nn.init.zeros_(decoder.attention.query.weight)
+    for parameter in decoder.attention.key.parameters():
+        torch.nn.init.zeros_(parameter)
+    reading = read(captioner)
+    memory = decoder.remember(reading.annotations)
+    evidence = decoder.evidence(memory, reading.tokens[..., 1:])
+    evidence = around_each(evidence, reading.grid).detach().double()
+    scores = (evidence - evidence.mean(3, keepdim=True)) / evidence.std(3, False, keepdim=True)
+    excess = torch.log1p((BEND * (scores - THRESHOLD)).exp()) ** POWER
+    found = word_maps("standout", reading).flatten(3).double()
+    expected = excess / excess.sum(3, keepdim=True)
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-3)
+    assert (found < 1e-4).any(dim=3).all()
+    assert (found > 0).all()
+
+
+def test_a_sharper_softmax_would_not_change_it(captioner: Captioner) -> None:
+    decoder = captioner.decoder
+    assert isinstance(decoder, LSTMDecoder)
+    reading = read(captioner)
+    before = word_maps("standout", reading)
+    evidence = word_maps("evidence", reading)
+    decoder.output_context.weight.data *= 3  # three times as sure, of all words and regions
+    assert not torch.allclose(word_maps("evidence", reading), evidence, atol=1e-3)
+    torch.testing.assert_close(word_maps("standout", reading), before, atol=1e-4, rtol=1e-3)
+
+
+def test_standard_scores_have_no_mean_and_unit_deviation() -> None:
+    values = torch.randn(2, 3, 4, 9) * 5 + 2
+    scores = standard_scores(values)
+    torch.testing.assert_close(scores.mean(3), torch.zeros(2, 3, 4), atol=1e-6, rtol=0)
+    torch.testing.assert_close(scores.square().mean(3), torch.ones(2, 3, 4))
+    assert not standard_scores(torch.ones(1, 1, 1, 9)).any()
+
+
+def test_without_deep_output_nothing_stands_out(captioner: Captioner) -> None:
+    decoder = LSTMDecoder(captioner.encoder.annotation_dim, 8, 6, 7, 4, deep_output=False).eval()
+    reading = replace(read(captioner, TOKENS), decoder=decoder)
+    with pytest.raises(InputError, match="map standout: without deep output"):
+        word_maps("standout", reading)
