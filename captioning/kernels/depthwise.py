@@ -11,7 +11,7 @@ from torch import Tensor, nn
 class PreciseDepthwise(nn.Conv2d):
     """Equals the `Conv2d` with a kernel for each channel, in single precision under autocast.
 
-    The gradient of such kernels takes a CPU five times as long in bfloat16, while the products
+    The gradient of such kernels takes a CPU four times as long in bfloat16, while the products
     are few: 25 for each number that a kernel of 5 x 5 gives.
     """
 

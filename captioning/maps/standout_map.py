@@ -22,14 +22,14 @@ BEND = 20.0
 """How sharply the excess bends at the threshold. Below it next to nothing is left, but in order."""
 
 POWER = 0.5
-"""Of what a region's score exceeds the threshold by; below one, so that no region has it all."""
+"""Of what a region's score exceeds the threshold by; a root, so that the best have not all."""
 
 
 class StandoutMap(WordMap):
     """The regions whose evidence and attention stand out, each by how far it does.
 
-    A softmax gives a word that the model is sure of to one or two regions, and spreads another
-    over the photo, whatever their objects' sizes. Standard scores over the photo's regions do not:
+    A softmax of the evidence is as sharp as the evidence is large: half of its map lies in few
+    regions for one word, in many for another. Standard scores over the photo's regions are not:
     of evidence, and of the logarithm of attention, for half as much. The map is a root of what
     their sum, a standard score again, exceeds `THRESHOLD` by, so half of it lies in about as many
     regions for every word. The excess is a softplus, so that what does not stand out has an order.
