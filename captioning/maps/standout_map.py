@@ -43,8 +43,9 @@ class StandoutMap(WordMap):
         """The root of the excess, as shares."""
         reading.need_one_grid()
         decoder = reading.decoder
-        _, weights = decoder(reading.annotations, reading.tokens[..., :-1])
-        evidence = decoder.evidence(decoder.remember(reading.annotations), reading.tokens[..., 1:])
+        memory = decoder.remember(reading.annotations)
+        _, weights = decoder.teacher_forcing(memory, reading.tokens[..., :-1])
+        evidence = decoder.evidence(memory, reading.tokens[..., 1:])
         attended = weights.clamp_min(torch.finfo(weights.dtype).tiny).log()
         scores = standard_scores(around_each(evidence, reading.grid))
         scores = standard_scores(scores + ATTENTION * standard_scores(attended))

@@ -18,18 +18,13 @@ def curve_differences(looks: Sequence[Look], others: Sequence[Look]) -> dict[str
     Returns:
         Estimates by the names of the curves; a negative difference of deletion is good.
     """
-    tested = [pair for pair in zip(looks, others, strict=True) if all(look.areas for look in pair)]
-    return with_intervals(
-        {
-            curve: by_image(
-                [look for look, _ in tested],
-                [
-                    getattr(look.areas[MODEL], curve) - getattr(other.areas[MODEL], curve)
-                    for look, other in tested
-                ],
-            )
-            for curve in CURVES
-        }
-        if tested
-        else {}
-    )
+    if not looks or not looks[0].areas:
+        return {}
+    pairs = {}
+    for curve in CURVES:
+        differences = [
+            getattr(look.areas[MODEL], curve) - getattr(other.areas[MODEL], curve)
+            for look, other in zip(looks, others, strict=True)
+        ]
+        pairs[curve] = by_image(looks, differences)
+    return with_intervals(pairs)
