@@ -14,10 +14,11 @@ from torch import Tensor
 from captioning.captioner import Captioner
 from captioning.data.dataset import Batch
 from captioning.data.records import Record
-from captioning.data.vocabulary import PAD
+from captioning.data.vocabulary import PAD, Vocabulary
 from captioning.models.decoder import Decoder, Memory
 from captioning.models.losses import doubly_stochastic_penalty
-from captioning.numbers import Checked, Importance, ShareBelowOne
+from captioning.numbers import Checked, Importance, Share, ShareBelowOne
+from captioning.training.agreement import Agreement
 
 
 class Loss(NamedTuple):
@@ -69,30 +70,55 @@ class CrossEntropy(Objective):
     Args:
         label_smoothing: share of a word's probability spread over the vocabulary.
         attention_penalty: lambda of eq. 14, in the paper's proportion.
+        agreement: how much the importance of a caption depends on its `Agreement` with the photo's
+            other captions; without, all count alike.
     """
 
     def __init__(
-        self, label_smoothing: ShareBelowOne = 0.1, attention_penalty: Importance = 1.0
+        self,
+        label_smoothing: ShareBelowOne = 0.1,
+        attention_penalty: Importance = 1.0,
+        agreement: Share = 0.0,
     ) -> None:
         self.label_smoothing = label_smoothing
         self.attention_penalty = attention_penalty
+        self.agreement = agreement
+        self._records: Sequence[Record] = ()
+        self._agreement: Agreement | None = None
 
     def prepare(self, records: Sequence[Record]) -> None:
-        """There is nothing to find out."""
+        """Remember the captions, whose words `agreement` compares."""
+        self._records = records
 
     def __call__(
         self, captioner: Captioner, annotations: Float[Tensor, "B L D"], batch: Batch
     ) -> Loss:
-        """The loss of a batch, in nats; to be divided by its words."""
+        """The loss of a batch, in nats; to be divided by its words, each by its importance."""
         decoder = captioner.fast_decoder
-        total, _, real = self.of_words(decoder, decoder.remember(annotations), batch.tokens)
-        return Loss(total, real.sum(), {})
+        memory = decoder.remember(annotations)
+        importance = self._importance(captioner.vocabulary, batch.tokens)
+        total, _, real = self.of_words(decoder, memory, batch.tokens, importance)
+        words = real.sum(dim=2)
+        return Loss(total, (words if importance is None else words * importance).sum(), {})
+
+    def _importance(
+        self, vocabulary: Vocabulary, tokens: Int[Tensor, "B N S"]
+    ) -> Float[Tensor, "B N"] | None:
+        if not self.agreement:
+            return None
+        if self._agreement is None:
+            self._agreement = Agreement(self._records, vocabulary)
+        return 1 + self.agreement * (self._agreement(tokens) - 1)
 
     def of_words(
-        self, decoder: Decoder, memory: Memory, tokens: Int[Tensor, "B N S"]
+        self,
+        decoder: Decoder,
+        memory: Memory,
+        tokens: Int[Tensor, "B N S"],
+        importance: Float[Tensor, "B N"] | None = None,
     ) -> tuple[Float[Tensor, ""], Float[Tensor, "B N T L"], Bool[Tensor, "B N T"]]:
         """The sum over the words after BOS, the attention before each, and which are no PAD."""
-        total, weights = decoder.cross_entropy(memory, tokens, self.label_smoothing)
+        total, weights = decoder.cross_entropy(memory, tokens, self.label_smoothing, importance)
         real = tokens[..., 1:] != PAD
         if self.attention_penalty:
             total = total + self.attention_penalty * doubly_stochastic_penalty(weights, real)

@@ -1,0 +1,59 @@
+"""How far each caption of a photo agrees with the photo's other captions.
+
+Shapes: B images, N captions per image, T words.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from captioning.data.records import Record
+from captioning.data.vocabulary import EOS, SPECIAL, Vocabulary
+from captioning.metrics.frequencies import DocumentFrequencies
+from captioning.metrics.reward import Reward
+from captioning.metrics.scores import Words
+
+
+class Agreement:
+    """The importance of captions by CIDEr-D against the other captions of their photo.
+
+    People differ in what they tell of a photo, and a model that may say one sentence does best to
+    say what most would (Phan et al. 2017, "Consensus-based Sequence Training for Video
+    Captioning"). The end of a caption counts as a word.
+
+    Args:
+        records: the training captions, which decide how rare an n-gram is.
+        vocabulary: of the captions; words that it does not know agree with none.
+    """
+
+    def __init__(self, records: Sequence[Record], vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        captions = [
+            [self._words(vocabulary.encode(caption)) for caption in record.captions]
+            for record in records
+        ]
+        self._score = Reward(DocumentFrequencies.of(captions))
+
+    def __call__(self, tokens: Int[Tensor, "B N T"]) -> Float[Tensor, "B N"]:
+        """Each caption's score over the mean of its photo's; one where a photo has no agreement.
+
+        The captions of a photo count as much as those of any other. PAD alone counts nothing.
+
+        Args:
+            tokens: the captions from the first word, or BOS, to EOS; PAD after it.
+        """
+        real = tokens.any(dim=2)
+        captions = [[self._words(row) for row in rows if any(row)] for rows in tokens.tolist()]
+        scores = self._score(
+            [[caption] for its in captions for caption in its],
+            [its[:n] + its[n + 1 :] or its for its in captions for n in range(len(its))],
+        )
+        of_each = torch.zeros(real.shape, device=tokens.device)
+        of_each[real] = torch.from_numpy(scores[:, 0]).to(of_each)
+        mean = of_each.sum(dim=1, keepdim=True) / real.sum(dim=1, keepdim=True)
+        return torch.where(mean > 0, of_each / mean, real.to(of_each))
+
+    def _words(self, row: Sequence[int]) -> Words:
+        return (*self.vocabulary.decode(row), SPECIAL[EOS])

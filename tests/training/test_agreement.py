@@ -1,0 +1,76 @@
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from captioning.captioner import Captioner
+from captioning.data.dataset import Batch
+from captioning.data.records import Record
+from captioning.data.vocabulary import PAD, Vocabulary
+from captioning.metrics.cider import cider_scores
+from captioning.metrics.frequencies import DocumentFrequencies
+from captioning.models.losses import cross_entropy
+from captioning.training import CrossEntropy
+from captioning.training.agreement import Agreement
+
+PHOTOS = [
+    ["a dog runs on grass", "a dog runs on the grass", "two men sit in a boat"],
+    ["a red car", "a red car on a road", "a car on a road"],
+    ["a cat sleeps"],
+    ["one two three", "four five six", "seven eight nine"],
+]
+RECORDS = [
+    Record(image_id=n, image=Path(f"{n}.jpg"), captions=tuple(captions))
+    for n, captions in enumerate(PHOTOS)
+]
+WORDS = Vocabulary.build([caption for captions in PHOTOS for caption in captions], 1)
+
+
+def tokens_of(photos: list[list[str]], vocabulary: Vocabulary = WORDS) -> Tensor:
+    rows = [[vocabulary.encode(caption) for caption in captions] for captions in photos]
+    tokens = torch.full((len(rows), max(map(len, rows)), 12), PAD)
+    for b, captions in enumerate(rows):
+        for n, ids in enumerate(captions):
+            tokens[b, n, : len(ids)] = torch.tensor(ids)
+    return tokens
+
+
+def test_a_caption_counts_as_much_as_it_agrees_with_the_others() -> None:
+    weights = Agreement(RECORDS, WORDS)(tokens_of(PHOTOS))
+    ended = [[(*caption.split(), "<eos>") for caption in captions] for captions in PHOTOS]
+    first = ended[0]
+    scores = cider_scores(
+        first, [first[1:], first[::2], first[:2]], DocumentFrequencies.of(ended)
+    ).images["CIDEr"]
+    torch.testing.assert_close(weights[0], torch.from_numpy(scores / scores.mean()).float())
+    assert weights[0, 2] < weights[0, 0] / 4, "what nobody else says counts least"
+
+
+def test_photos_count_alike_and_padding_counts_nothing() -> None:
+    weights = Agreement(RECORDS, WORDS)(tokens_of(PHOTOS))
+    torch.testing.assert_close(weights.sum(dim=1), torch.tensor([3.0, 3.0, 1.0, 3.0]))
+    assert weights[2].tolist() == [1, 0, 0]
+    assert weights[3].tolist() == [1, 1, 1], "they have nothing in common but that they end"
+
+
+def test_unknown_words_agree_with_none() -> None:
+    few = Vocabulary.build(["a dog runs on the grass"], 1)
+    weights = Agreement(RECORDS, few)(tokens_of([["a dog zyx", "a dog", "abc zyx"]], few))
+    assert weights[0, 2] == 0
+
+
+@pytest.mark.parametrize("agreement", [0.0, 0.5, 1.0])
+def test_the_loss_weighs_captions(captioner: Captioner, agreement: float) -> None:
+    tokens = tokens_of(PHOTOS, captioner.vocabulary)
+    seen = torch.randn(len(PHOTOS), 4, captioner.encoder.annotation_dim)
+    objective = CrossEntropy(0.1, 0.0, agreement)
+    objective.prepare(RECORDS)
+    total, divisor, _ = objective(captioner, seen, Batch(torch.empty(0), tokens, RECORDS))
+    logits, _ = captioner.decoder(seen, tokens[..., :-1])
+    importance = 1 + agreement * (Agreement(RECORDS, captioner.vocabulary)(tokens) - 1)
+    expected = cross_entropy(logits, tokens[..., 1:], 0.1, importance)
+    torch.testing.assert_close(total, expected)
+    torch.testing.assert_close(
+        divisor.float(), ((tokens[..., 1:] != PAD).sum(2) * importance).sum()
+    )
