@@ -1,5 +1,6 @@
 """The data of a training: which records, how they are prepared, in which batches."""
 
+import math
 from functools import cached_property
 from typing import Any
 
@@ -49,6 +50,8 @@ class CaptionData(Checked, pl.LightningDataModule):
             to encode images anew every epoch.
         mirror: with `features`, train on mirrored images half of the time, where no caption says
             left or right; their features take as much time and space again.
+        crop: with `features`, train on random squares of these, of so many cells a side; none for
+            all of them. Cells are those of the last frozen stage.
         similar_lengths: batch images whose captions have similar lengths, for less padding;
             otherwise batches are random. If a caption's length depends on what is in the image,
             random batches teach more.
@@ -63,7 +66,7 @@ class CaptionData(Checked, pl.LightningDataModule):
 
     Raises:
         InputError: a number is out of its range, a split is missing or empty, `features` is
-            given with `augment`, or `mirror` without `features`.
+            given with `augment`, or `mirror` or `crop` without `features`.
 
     Attributes:
         tells_seen: whether training batches tell what part of its photo each image shows. Set by
@@ -83,6 +86,7 @@ class CaptionData(Checked, pl.LightningDataModule):
         augment: bool = False,
         features: str | None = None,
         mirror: bool = False,
+        crop: PositiveCount | None = None,
         similar_lengths: bool = True,
         workers: Workers = 1,
         limit: PositiveCount | None = None,
@@ -103,6 +107,11 @@ class CaptionData(Checked, pl.LightningDataModule):
                 "data.mirror is for features computed once; give data.features, or set "
                 "data.augment, which mirrors too"
             )
+        if crop and not features:
+            raise InputError(
+                "data.crop is for features computed once; give data.features, or set data.augment, "
+                "which crops too"
+            )
         self.reader = reader
         self.preprocessing = Preprocessing(size)
         self.preprocessing.max_pixels = pixels_of(max_megapixels)
@@ -113,6 +122,7 @@ class CaptionData(Checked, pl.LightningDataModule):
         self.augment = augment
         self.features = features
         self.mirror = mirror
+        self.crop = crop
         self.similar_lengths = similar_lengths
         self.workers = workers
         self.limit = limit
@@ -168,6 +178,7 @@ class CaptionData(Checked, pl.LightningDataModule):
         self._cache = feature_cache(
             self.features, encoder, self.preprocessing, images, workers=self.workers
         )
+        self._check_crop(self._cache.cells)
         images = [record.image for record in self.train_records if not sided(record)]
         if self.mirror and images:
             mirrored = MirroredPreprocessing(self.preprocessing.size)
@@ -179,6 +190,15 @@ class CaptionData(Checked, pl.LightningDataModule):
                 images,
                 workers=self.workers,
                 name="mirrored features",
+            )
+
+    def _check_crop(self, cells: int) -> None:
+        side = math.isqrt(cells)
+        if self.crop and side**2 != cells:
+            raise InputError("data.crop cuts squares of square feature maps; set it to null")
+        if self.crop and self.crop > side:
+            raise InputError(
+                f"data.crop: the features have {side} rows of {side} cells; give at most {side}"
             )
 
     def state_dict(self) -> dict[str, int]:
@@ -198,6 +218,7 @@ class CaptionData(Checked, pl.LightningDataModule):
         assert self.trainer is not None
         dataset = self._dataset(self.train_records, self.augment, self._mirrored)
         dataset.tells_seen = self.tells_seen
+        dataset.crop = self.crop
         lengths = dataset.lengths if self.similar_lengths else [0] * len(dataset)  # all alike
         sampler = SeededSampler(
             lengths,

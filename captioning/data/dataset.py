@@ -11,6 +11,7 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 
 from captioning.data.feature_cache import FeatureCache
+from captioning.data.feature_window import FeatureWindow
 from captioning.data.images import read_reduced
 from captioning.data.preprocessing import Preprocessing, middle
 from captioning.data.records import Record
@@ -123,6 +124,7 @@ class CaptionDataset(Dataset[Example]):
         features: FeatureCache | None = None,
         mirrored: FeatureCache | None = None,
         tells_seen: bool = False,
+        crop: int | None = None,
     ) -> None:
         self.records = records
         self.vocabulary = vocabulary
@@ -133,6 +135,7 @@ class CaptionDataset(Dataset[Example]):
         self.features = features
         self.mirrored = mirrored
         self.tells_seen = tells_seen
+        self.crop = crop
         self._crops: dict[int, tuple[float, float, float, float]] = {}
 
     def __len__(self) -> int:
@@ -179,12 +182,17 @@ class CaptionDataset(Dataset[Example]):
         if self.mirrored is not None and not sided(record):
             is_mirrored = bool(torch.rand((), generator=generator) < 0.5)
             features = self.mirrored if is_mirrored else features
+        image, window = features[record.image], None
+        if self.crop is not None:
+            window = FeatureWindow.random(self.crop, len(image), generator)
+            image = window.cut(image)
         if not self.tells_seen:
-            return features[record.image], None
+            return image, None
         if index not in self._crops:
             photo = read_reduced(record.image, 1, self.preprocessing.max_pixels)
             self._crops[index] = middle(photo.size)
-        return features[record.image], Seen(self._crops[index], is_mirrored)
+        square = self._crops[index]
+        return image, Seen(window.crop(square, is_mirrored) if window else square, is_mirrored)
 
     def _captions(self, record: Record, generator: torch.Generator) -> list[Int[Tensor, "T"]]:
         chosen = torch.arange(len(record.captions))

@@ -74,6 +74,11 @@ class FeatureCache:
         self._rows = {image: row for row, image in enumerate(places)}
         self._sizes = list(sizes.values())
 
+    @property
+    def cells(self) -> int:
+        """L, or that of the last frozen stage."""
+        return len(self._annotations[0]) if len(self._annotations) else 0
+
     def __contains__(self, image: Path) -> bool:
         return place(image) in self._rows
 

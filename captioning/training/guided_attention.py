@@ -18,7 +18,7 @@ from captioning.maps.evidence_map import SHARPNESS, evidence_shares
 from captioning.models.decoder import Decoder, Memory
 from captioning.numbers import Importance, ShareBelowOne
 from captioning.training.class_words import ClassWords
-from captioning.training.objectives import CrossEntropy, Loss
+from captioning.training.objectives import CrossEntropy, Loss, grid_of
 
 
 class GuidedAttention(CrossEntropy):
@@ -129,9 +129,8 @@ def _maps(
     captioner: Captioner, memory: Memory, words: Int[Tensor, " W"], places: Int[Tensor, "B N T"]
 ) -> Float[Tensor, "B N T L"]:
     """The map of evidence of every word that is read, by its place among the different words."""
-    size = captioner.preprocessing.size
     evidence = _evidence(captioner.decoder, memory, words)
-    maps = evidence_shares(evidence[:, None], captioner.encoder.grid(size, size))[:, 0]
+    maps = evidence_shares(evidence[:, None], grid_of(captioner, memory.annotations))[:, 0]
     regions = maps.shape[2]
     return maps.gather(1, places.flatten(1)[..., None].expand(-1, -1, regions)).view(
         *places.shape, regions

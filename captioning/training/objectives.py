@@ -4,6 +4,7 @@ Shapes: B images, N captions per image, S tokens with BOS, T = S - 1 words, L re
 width.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -59,6 +60,14 @@ class Objective(Checked, ABC):
             annotations: of the batch's images.
             batch: the images' captions and records.
         """
+
+
+def grid_of(captioner: Captioner, annotations: Float[Tensor, "B L D"]) -> tuple[int, int]:
+    """Rows and columns of a batch's regions, which may be of squares of cached features."""
+    size, regions = captioner.preprocessing.size, annotations.shape[1]
+    whole = captioner.encoder.grid(size, size)
+    side = math.isqrt(regions)
+    return whole if whole[0] * whole[1] == regions else (side, side)
 
 
 class CrossEntropy(Objective):

@@ -22,7 +22,7 @@ from captioning.evaluation.grounding.lexicon import Mention
 from captioning.evaluation.grounding.measure import categories
 from captioning.evaluation.grounding.mentions import named_by_people
 from captioning.numbers import Importance, ShareBelowOne
-from captioning.training.objectives import CrossEntropy, Loss
+from captioning.training.objectives import CrossEntropy, Loss, grid_of
 
 
 class Wanted(NamedTuple):
@@ -97,8 +97,7 @@ class SupervisedAttention(CrossEntropy):
         decoder = captioner.fast_decoder
         memory = decoder.remember(annotations)
         total, weights, real = self.of_words(decoder, memory, batch.tokens)
-        size = captioner.preprocessing.size
-        grid = captioner.encoder.grid(size, size)
+        grid = grid_of(captioner, annotations)
         wanted = wanted_attention(batch, captioner.vocabulary, self._lexicon, grid)
         lost = box_loss(weights, wanted)
         mean = lost.detach() / max(len(wanted.places), 1)

@@ -1,0 +1,135 @@
+"""Random squares of cached features."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from captioning.captioner import Captioner
+from captioning.cli import main
+from captioning.data.data_module import CaptionData
+from captioning.data.dataset import CaptionDataset
+from captioning.data.extraction import feature_cache
+from captioning.data.feature_cache import FeatureCache
+from captioning.data.feature_window import FeatureWindow
+from captioning.data.preprocessing import MirroredPreprocessing, Preprocessing
+from captioning.data.readers import Coco
+from captioning.data.records import Record
+from captioning.data.vocabulary import Vocabulary
+from captioning.errors import InputError
+from captioning.models import CNNEncoder
+from captioning.training.objectives import grid_of
+
+SEEDS = range(40)
+
+
+def test_a_window_is_a_square_of_the_map() -> None:
+    features = torch.arange(16, dtype=torch.half)[:, None]  # 4 x 4
+    window = FeatureWindow(side=2, top=1, left=2, whole=4)
+    assert window.cut(features).flatten().tolist() == [6, 7, 10, 11]
+
+
+def test_a_window_shows_its_part_of_the_photo() -> None:
+    window = FeatureWindow(side=2, top=1, left=2, whole=4)
+    assert window.crop((10.0, 0.0, 80.0, 80.0), False) == (50, 20, 40, 40)
+    assert window.crop((10.0, 0.0, 80.0, 80.0), True) == (10, 20, 40, 40)
+
+
+def test_every_window_is_drawn() -> None:
+    generator = torch.Generator().manual_seed(0)
+    drawn = [FeatureWindow.random(3, 16, generator) for _ in range(100)]
+    assert {(window.top, window.left) for window in drawn} == {(0, 0), (0, 1), (1, 0), (1, 1)}
+    assert FeatureWindow.random(4, 16, generator) == (4, 0, 0, 4)
+
+
+@pytest.fixture
+def caches(shapes_records: list[Record], tmp_path: Path) -> tuple[FeatureCache, FeatureCache]:
+    """The 4 x 4 cells of images of 32 pixels, and of these mirrored."""
+    torch.manual_seed(0)
+    encoder = CNNEncoder("small", weights=None)
+    images = [record.image for record in shapes_records]
+    plain, mirrored = (
+        feature_cache(tmp_path / kind.__name__, encoder, kind(32), images, workers=0)
+        for kind in (Preprocessing, MirroredPreprocessing)
+    )
+    return plain, mirrored
+
+
+def test_a_training_sees_windows_and_where_they_are(
+    caches: tuple[FeatureCache, FeatureCache], shapes_records: list[Record]
+) -> None:
+    image = shapes_records[0].image
+    data = CaptionDataset(
+        [Record(image, 1, ("a dog",))],
+        Vocabulary(["dog"]),
+        Preprocessing(32),
+        features=caches[0],
+        mirrored=caches[1],
+        tells_seen=True,
+        crop=(side := 3),
+    )
+    left, top, width, height = Preprocessing(32)(image).crop
+    places = set()
+    for seed in SEEDS:
+        features, _, _, seen = data[0, seed]
+        assert seen is not None
+        assert seen.crop[2:] == (width * side / 4, height * side / 4)
+        column, row = ((seen.crop[0] - left) / width * 4, (seen.crop[1] - top) / height * 4)
+        column = 4 - side - column if seen.is_mirrored else column
+        window = FeatureWindow(side, round(row), round(column), 4)
+        assert features.equal(window.cut(caches[seen.is_mirrored][image]))
+        places.add((window.top, window.left, seen.is_mirrored))
+    assert len(places) == 8
+    assert data[0, 1].image.equal(data[0, 1].image)
+
+
+@pytest.mark.parametrize("objective", ["CrossEntropy", "GuidedAttention", "SupervisedAttention"])
+@pytest.mark.parametrize("stages", [0, 1])
+def test_every_objective_learns_from_windows(
+    tiny_config: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    objective: str,
+    stages: int,
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    config = yaml.safe_load(tiny_config.read_text())
+    config["model"]["encoder"]["init_args"]["trainable_stages"] = stages
+    config["model"]["objective"] = {"class_path": f"captioning.training.{objective}"}
+    config["data"] |= {"size": 32, "features": str(tmp_path / "features"), "crop": 3}
+    config["data"]["reader"]["init_args"]["objects"] = True
+    config["trainer"] |= {"default_root_dir": str(tmp_path / "run"), "fast_dev_run": True}
+    path = tmp_path / "windows.yaml"
+    path.write_text(yaml.safe_dump(config))
+    assert main(["train", "--config", str(path)]) == 0
+
+
+def test_validation_sees_the_whole_photo(shapes_data: Path, tmp_path: Path) -> None:
+    data = CaptionData(
+        Coco(shapes_data), size=32, min_count=1, workers=0, features=str(tmp_path / "f"), crop=2
+    )
+    torch.manual_seed(0)
+    data.keep_features(CNNEncoder("small", weights=None))
+    [whole] = {batch.images.shape[1] for batch in data.val_dataloader()}
+    assert whole == 16
+
+
+def test_a_window_is_no_larger_than_the_map(shapes_data: Path, tmp_path: Path) -> None:
+    data = CaptionData(
+        Coco(shapes_data), size=32, min_count=1, workers=0, features=str(tmp_path / "f"), crop=5
+    )
+    with pytest.raises(InputError, match=r"data\.crop: .* 4 rows of 4 cells; give at most 4"):
+        data.keep_features(CNNEncoder("small", weights=None))
+
+
+def test_windows_need_features(shapes_data: Path) -> None:
+    with pytest.raises(InputError, match=r"give data\.features"):
+        CaptionData(Coco(shapes_data), crop=3)
+
+
+def test_the_regions_of_a_window_are_a_square(captioner: Captioner) -> None:
+    width = captioner.encoder.annotation_dim
+    rows, columns = captioner.encoder.grid(32, 32)
+    assert grid_of(captioner, torch.empty(1, rows * columns, width)) == (rows, columns)
+    assert grid_of(captioner, torch.empty(1, 1, width)) == (1, 1)
