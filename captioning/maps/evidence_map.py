@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from captioning.maps.reading import Reading
 from captioning.maps.windows import SIDE
 from captioning.maps.word_map import Maps, WordMap, shares
+from captioning.models.decoder import Memory
 
 SHARPNESS = 4.0
 """What the evidence, in nats, is multiplied by before the softmax; it moves no maximum."""
@@ -32,7 +33,8 @@ class EvidenceMap(WordMap):
     def __call__(self, reading: Reading) -> Maps:
         """The softmax over regions of the evidence for each word."""
         reading.need_one_grid()
-        return of_reading(reading).unflatten(-1, reading.grid)
+        memory = reading.decoder.remember(reading.annotations)
+        return of_reading(reading, memory).unflatten(-1, reading.grid)
 
 
 class AttentionEvidenceMap(WordMap):
@@ -50,13 +52,13 @@ class AttentionEvidenceMap(WordMap):
     def __call__(self, reading: Reading) -> Maps:
         """The product, as shares."""
         reading.need_one_grid()
-        _, weights = reading.decoder(reading.annotations, reading.tokens[..., :-1])
-        return shares(weights * of_reading(reading), reading.grid)
+        memory = reading.decoder.remember(reading.annotations)
+        _, weights = reading.decoder.teacher_forcing(memory, reading.tokens[..., :-1])
+        return shares(weights * of_reading(reading, memory), reading.grid)
 
 
-def of_reading(reading: Reading) -> Float[Tensor, "B N T L"]:
-    """The shares of evidence of every word that is read."""
-    memory = reading.decoder.remember(reading.annotations)
+def of_reading(reading: Reading, memory: Memory) -> Float[Tensor, "B N T L"]:
+    """The shares of evidence of every word that is read, by what the decoder remembers."""
     evidence = reading.decoder.evidence(memory, reading.tokens[..., 1:])
     return evidence_shares(evidence, reading.grid)
 
