@@ -76,7 +76,7 @@ class FeatureCache:
 
     @property
     def cells(self) -> int:
-        """L, or that of the last frozen stage."""
+        """How many of an image: L regions, or the cells of the last frozen stage."""
         return len(self._annotations[0]) if len(self._annotations) else 0
 
     def __contains__(self, image: Path) -> bool:

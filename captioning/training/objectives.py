@@ -19,7 +19,7 @@ from captioning.data.vocabulary import PAD, Vocabulary
 from captioning.models.decoder import Decoder, Memory
 from captioning.models.losses import doubly_stochastic_penalty
 from captioning.numbers import Checked, Importance, Share, ShareBelowOne
-from captioning.training.agreement import Agreement
+from captioning.training.consensus import Consensus
 
 
 class Loss(NamedTuple):
@@ -79,24 +79,24 @@ class CrossEntropy(Objective):
     Args:
         label_smoothing: share of a word's probability spread over the vocabulary.
         attention_penalty: lambda of eq. 14, in the paper's proportion.
-        agreement: how much the importance of a caption depends on its `Agreement` with the photo's
-            other captions; without, all count alike.
+        consensus: how much the importance of a caption depends on its `Consensus` with the photo's
+            other captions; at zero all count alike.
     """
 
     def __init__(
         self,
         label_smoothing: ShareBelowOne = 0.1,
         attention_penalty: Importance = 1.0,
-        agreement: Share = 0.0,
+        consensus: Share = 0.0,
     ) -> None:
         self.label_smoothing = label_smoothing
         self.attention_penalty = attention_penalty
-        self.agreement = agreement
+        self.consensus = consensus
         self._records: Sequence[Record] = ()
-        self._agreement: Agreement | None = None
+        self._consensus: Consensus | None = None
 
     def prepare(self, records: Sequence[Record]) -> None:
-        """Remember the captions, whose words `agreement` compares."""
+        """Remember the captions, whose words `consensus` compares."""
         self._records = records
 
     def __call__(
@@ -113,11 +113,11 @@ class CrossEntropy(Objective):
     def _importance(
         self, vocabulary: Vocabulary, tokens: Int[Tensor, "B N S"]
     ) -> Float[Tensor, "B N"] | None:
-        if not self.agreement:
+        if not self.consensus:
             return None
-        if self._agreement is None:
-            self._agreement = Agreement(self._records, vocabulary)
-        return 1 + self.agreement * (self._agreement(tokens) - 1)
+        if self._consensus is None:
+            self._consensus = Consensus(self._records, vocabulary)
+        return 1 + self.consensus * (self._consensus(tokens) - 1)
 
     def of_words(
         self,

@@ -12,7 +12,7 @@ from captioning.metrics.cider import cider_scores
 from captioning.metrics.frequencies import DocumentFrequencies
 from captioning.models.losses import cross_entropy
 from captioning.training import CrossEntropy
-from captioning.training.agreement import Agreement
+from captioning.training.consensus import Consensus
 
 PHOTOS = [
     ["a dog runs on grass", "a dog runs on the grass", "two men sit in a boat"],
@@ -37,7 +37,7 @@ def tokens_of(photos: list[list[str]], vocabulary: Vocabulary = WORDS) -> Tensor
 
 
 def test_a_caption_counts_as_much_as_it_agrees_with_the_others() -> None:
-    weights = Agreement(RECORDS, WORDS)(tokens_of(PHOTOS))
+    weights = Consensus(RECORDS, WORDS)(tokens_of(PHOTOS))
     ended = [[(*caption.split(), "<eos>") for caption in captions] for captions in PHOTOS]
     first = ended[0]
     scores = cider_scores(
@@ -48,7 +48,7 @@ def test_a_caption_counts_as_much_as_it_agrees_with_the_others() -> None:
 
 
 def test_photos_count_alike_and_padding_counts_nothing() -> None:
-    weights = Agreement(RECORDS, WORDS)(tokens_of(PHOTOS))
+    weights = Consensus(RECORDS, WORDS)(tokens_of(PHOTOS))
     torch.testing.assert_close(weights.sum(dim=1), torch.tensor([3.0, 3.0, 1.0, 3.0]))
     assert weights[2].tolist() == [1, 0, 0]
     assert weights[3].tolist() == [1, 1, 1], "they have nothing in common but that they end"
@@ -56,19 +56,19 @@ def test_photos_count_alike_and_padding_counts_nothing() -> None:
 
 def test_unknown_words_agree_with_none() -> None:
     few = Vocabulary.build(["a dog runs on the grass"], 1)
-    weights = Agreement(RECORDS, few)(tokens_of([["a dog zyx", "a dog", "abc zyx"]], few))
+    weights = Consensus(RECORDS, few)(tokens_of([["a dog zyx", "a dog", "abc zyx"]], few))
     assert weights[0, 2] == 0
 
 
-@pytest.mark.parametrize("agreement", [0.0, 0.5, 1.0])
-def test_the_loss_weighs_captions(captioner: Captioner, agreement: float) -> None:
+@pytest.mark.parametrize("consensus", [0.0, 0.5, 1.0])
+def test_the_loss_weighs_captions(captioner: Captioner, consensus: float) -> None:
     tokens = tokens_of(PHOTOS, captioner.vocabulary)
     seen = torch.randn(len(PHOTOS), 4, captioner.encoder.annotation_dim)
-    objective = CrossEntropy(0.1, 0.0, agreement)
+    objective = CrossEntropy(0.1, 0.0, consensus)
     objective.prepare(RECORDS)
     total, divisor, _ = objective(captioner, seen, Batch(torch.empty(0), tokens, RECORDS))
     logits, _ = captioner.decoder(seen, tokens[..., :-1])
-    importance = 1 + agreement * (Agreement(RECORDS, captioner.vocabulary)(tokens) - 1)
+    importance = 1 + consensus * (Consensus(RECORDS, captioner.vocabulary)(tokens) - 1)
     expected = cross_entropy(logits, tokens[..., 1:], 0.1, importance)
     torch.testing.assert_close(total, expected)
     torch.testing.assert_close(

@@ -16,7 +16,7 @@ from captioning.metrics.reward import Reward
 from captioning.metrics.scores import Words
 
 
-class Agreement:
+class Consensus:
     """The importance of captions by CIDEr-D against the other captions of their photo.
 
     People differ in what they tell of a photo, and a model that may say one sentence does best to
@@ -37,7 +37,7 @@ class Agreement:
         self._score = Reward(DocumentFrequencies.of(captions))
 
     def __call__(self, tokens: Int[Tensor, "B N T"]) -> Float[Tensor, "B N"]:
-        """Each caption's score over the mean of its photo's; one where a photo has no agreement.
+        """Each caption's score over the mean of its photo's; one where these share nothing.
 
         The captions of a photo count as much as those of any other. PAD alone counts nothing.
 
