@@ -16,7 +16,7 @@ from captioning.data.vocabulary import SPECIAL
 from captioning.errors import InputError
 from captioning.maps.evidence_map import SHARPNESS, evidence_shares
 from captioning.models.decoder import Decoder, Memory
-from captioning.numbers import Importance, ShareBelowOne
+from captioning.numbers import Importance, Share, ShareBelowOne
 from captioning.training.class_words import ClassWords
 from captioning.training.objectives import CrossEntropy, Loss, grid_of
 
@@ -44,6 +44,7 @@ class GuidedAttention(CrossEntropy):
         guide: how much the guide does.
         classes: how much the encoder's own classes do. Above zero they need an encoder that starts
             from weights with a classifier of its feature map's mean (`Encoder.classes`).
+        consensus: see `CrossEntropy`.
 
     Raises:
         InputError: the decoder has no evidence, see `Decoder.evidence`, or the encoder no classes.
@@ -56,8 +57,9 @@ class GuidedAttention(CrossEntropy):
         contrast: Importance = 0.1,
         guide: Importance = 0.1,
         classes: Importance = 0.0,
+        consensus: Share = 0.0,
     ) -> None:
-        super().__init__(label_smoothing, attention_penalty)
+        super().__init__(label_smoothing, attention_penalty, consensus)
         self.contrast = contrast
         self.guide = guide
         self.classes = classes
@@ -71,27 +73,24 @@ class GuidedAttention(CrossEntropy):
         Raises:
             InputError: the decoder has no evidence, or the encoder no classes.
         """
-        decoder, targets = captioner.fast_decoder, batch.tokens[..., 1:]
-        memory = decoder.remember(annotations)
-        total, weights, real = self.of_words(decoder, memory, batch.tokens)
+        memory = captioner.fast_decoder.remember(annotations)
+        loss = self.of_words(captioner, memory, batch.tokens)
+        targets = batch.tokens[..., 1:]
         words, places = targets.unique(return_inverse=True)
         named = words >= len(SPECIAL)
-        spoken = torch.zeros(len(targets), len(words), dtype=torch.bool, device=targets.device)
-        spoken = spoken.scatter(1, places.flatten(1), value=True)
-        evidence = _evidence(captioner.decoder, memory, words)
         certain = _without_dropout(captioner.decoder, annotations)
-        terms = {
-            "contrast": (self.contrast, contrast_loss(evidence[:, named], spoken[:, named])),
-            "guide": (
-                self.guide,
-                guide_loss(weights, _maps(captioner, certain, words, places), named[places] & real),
-            ),
-        }
+        maps = _maps(captioner, certain, words, places)
+        terms = {"guide": guide_loss(loss.weights, maps, named[places] & loss.real)}
+        if self.contrast:
+            spoken = torch.zeros(len(targets), len(words), dtype=torch.bool, device=targets.device)
+            spoken = spoken.scatter(1, places.flatten(1), value=True)
+            evidence = _evidence(captioner.decoder, memory, words)
+            terms["contrast"] = contrast_loss(evidence[:, named], spoken[:, named])
         if self.classes:
-            terms["classes"] = self.classes, self._class_loss(captioner, annotations, certain)
-        number = real.sum()
-        total = total + number * sum(importance * term for importance, term in terms.values())
-        return Loss(total, number, {name: term.detach() for name, (_, term) in terms.items()})
+            terms["classes"] = self._class_loss(captioner, annotations, certain)
+        guided = sum(getattr(self, name) * term for name, term in terms.items())
+        figures: dict[str, float | Tensor] = {name: term.detach() for name, term in terms.items()}
+        return Loss(loss.total + loss.number * guided, loss.number, figures)
 
     def _class_loss(
         self, captioner: Captioner, annotations: Float[Tensor, "B L D"], memory: Memory

@@ -16,7 +16,7 @@ from captioning.captioner import Captioner
 from captioning.data.dataset import Batch
 from captioning.data.records import Record
 from captioning.data.vocabulary import PAD, Vocabulary
-from captioning.models.decoder import Decoder, Memory
+from captioning.models.decoder import Memory
 from captioning.models.losses import doubly_stochastic_penalty
 from captioning.numbers import Checked, Importance, Share, ShareBelowOne
 from captioning.training.consensus import Consensus
@@ -34,6 +34,22 @@ class Loss(NamedTuple):
     total: Float[Tensor, ""]
     divisor: Tensor
     figures: dict[str, float | Tensor]
+
+
+class WordLoss(NamedTuple):
+    """What the words of a batch cost.
+
+    Attributes:
+        total: summed over the words, each times the importance of its caption.
+        number: of the words, counted in the same way.
+        weights: the attention before each word.
+        real: which words are no PAD.
+    """
+
+    total: Float[Tensor, ""]
+    number: Tensor
+    weights: Float[Tensor, "B N T L"]
+    real: Bool[Tensor, "B N T"]
 
 
 class Objective(Checked, ABC):
@@ -103,12 +119,30 @@ class CrossEntropy(Objective):
         self, captioner: Captioner, annotations: Float[Tensor, "B L D"], batch: Batch
     ) -> Loss:
         """The loss of a batch, in nats; to be divided by its words, each by its importance."""
-        decoder = captioner.fast_decoder
-        memory = decoder.remember(annotations)
-        importance = self._importance(captioner.vocabulary, batch.tokens)
-        total, _, real = self.of_words(decoder, memory, batch.tokens, importance)
+        memory = captioner.fast_decoder.remember(annotations)
+        words = self.of_words(captioner, memory, batch.tokens)
+        return Loss(words.total, words.number, {})
+
+    def of_words(
+        self, captioner: Captioner, memory: Memory, tokens: Int[Tensor, "B N S"]
+    ) -> WordLoss:
+        """The loss of the words after BOS.
+
+        Args:
+            captioner: the model.
+            memory: what its decoder remembers of the images.
+            tokens: the captions.
+        """
+        importance = self._importance(captioner.vocabulary, tokens)
+        total, weights = captioner.fast_decoder.cross_entropy(
+            memory, tokens, self.label_smoothing, importance
+        )
+        real = tokens[..., 1:] != PAD
+        if self.attention_penalty:
+            total = total + self.attention_penalty * doubly_stochastic_penalty(weights, real)
         words = real.sum(dim=2)
-        return Loss(total, (words if importance is None else words * importance).sum(), {})
+        number = (words if importance is None else words * importance).sum()
+        return WordLoss(total, number, weights, real)
 
     def _importance(
         self, vocabulary: Vocabulary, tokens: Int[Tensor, "B N S"]
@@ -118,17 +152,3 @@ class CrossEntropy(Objective):
         if self._consensus is None:
             self._consensus = Consensus(self._records, vocabulary)
         return 1 + self.consensus * (self._consensus(tokens) - 1)
-
-    def of_words(
-        self,
-        decoder: Decoder,
-        memory: Memory,
-        tokens: Int[Tensor, "B N S"],
-        importance: Float[Tensor, "B N"] | None = None,
-    ) -> tuple[Float[Tensor, ""], Float[Tensor, "B N T L"], Bool[Tensor, "B N T"]]:
-        """The sum over the words after BOS, the attention before each, and which are no PAD."""
-        total, weights = decoder.cross_entropy(memory, tokens, self.label_smoothing, importance)
-        real = tokens[..., 1:] != PAD
-        if self.attention_penalty:
-            total = total + self.attention_penalty * doubly_stochastic_penalty(weights, real)
-        return total, weights, real

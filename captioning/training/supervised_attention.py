@@ -94,14 +94,13 @@ class SupervisedAttention(CrossEntropy):
             InputError: captions are not split into words by the ptb tokenizer.
         """
         assert self._lexicon is not None  # prepared
-        decoder = captioner.fast_decoder
-        memory = decoder.remember(annotations)
-        total, weights, real = self.of_words(decoder, memory, batch.tokens)
+        memory = captioner.fast_decoder.remember(annotations)
+        words = self.of_words(captioner, memory, batch.tokens)
         grid = grid_of(captioner, annotations)
         wanted = wanted_attention(batch, captioner.vocabulary, self._lexicon, grid)
-        lost = box_loss(weights, wanted)
+        lost = box_loss(words.weights, wanted)
         mean = lost.detach() / max(len(wanted.places), 1)
-        return Loss(total + self.boxes * lost, real.sum(), {"boxes": mean})
+        return Loss(words.total + self.boxes * lost, words.number, {"boxes": mean})
 
 
 def box_loss(weights: Float[Tensor, "B N T L"], wanted: Wanted) -> Float[Tensor, ""]:

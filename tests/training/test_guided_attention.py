@@ -1,4 +1,5 @@
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -6,6 +7,7 @@ from torch import Tensor
 
 from captioning.captioner import Captioner
 from captioning.data.dataset import Batch
+from captioning.data.records import Record
 from captioning.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from captioning.errors import InputError
 from captioning.maps.evidence_map import SHARPNESS
@@ -107,6 +109,21 @@ def test_with_the_guide_attention_comes_to_agree_with_evidence(
         optimizer.step()
     assert figures["contrast"] < 0.01  # either way regions have learnt their words
     assert (figures["guide"] < 0.5) == bool(guide)  # nats
+
+
+def test_captions_can_count_by_consensus(captioner: Captioner, seen: Tensor) -> None:
+    photos = [[[4, 5], [4, 5], [6, 7]], [[5, 7], [6, 4], [6, 4]]]
+    tokens = torch.tensor([[[BOS, *words, EOS] for words in photo] for photo in photos])
+    written = [tuple(" ".join(captioner.vocabulary.decode(row)) for row in its) for its in photos]
+    records = [Record(Path(f"{n}.jpg"), n, its) for n, its in enumerate(written)]
+    batch = Batch(torch.empty(0), tokens, records)
+    plain, guided = CrossEntropy(0.1, 0.0, 1.0), GuidedAttention(0.1, 0.0, 0.0, 0.0, 0.0, 1.0)
+    plain.prepare(records)
+    guided.prepare(records)
+    total, divisor, _ = guided(captioner, seen, batch)
+    expected = plain(captioner, seen, batch)
+    torch.testing.assert_close((total, divisor), (expected.total, expected.divisor))
+    assert total != CrossEntropy(0.1, 0.0)(captioner, seen, batch).total
 
 
 def test_a_decoder_without_evidence_is_refused(captioner: Captioner, seen: Tensor) -> None:
