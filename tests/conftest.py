@@ -54,6 +54,7 @@ DECODERS: dict[str, Callable[[int, int], Decoder]] = {
     "hard": partial(LSTM, attention=HardAttention),
     "arg-max": partial(LSTM, attention=ArgmaxHardAttention),
     "multi-head": partial(LSTM, attention=MultiHeadAttention, **TWO_HEADS),
+    "smooth keys": partial(LSTM, smooth_keys=True, grid_columns=3),
     "region encoder": partial(LSTM, region_heads=1, **REGIONS),
     "transformer": TRANSFORMER,
     "transformer as published": partial(TRANSFORMER, norm_first=False, **REGIONS),

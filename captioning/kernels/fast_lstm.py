@@ -94,7 +94,7 @@ class FastLSTM(Decoder):
         device = annotations.device.type
         if torch.is_autocast_enabled(device):  # once here, not at every word
             annotations = annotations.to(torch.get_autocast_dtype(device))
-        keys = layer(self.plain.attention.key, annotations)
+        keys = layer(self.plain.attention.key, self.plain.key_vectors(annotations, mask))
         return PreparedMemory(annotations, mask, self.attention.prepare(keys))
 
     def start(self, memory: Memory, n: int) -> State:

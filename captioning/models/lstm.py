@@ -15,10 +15,12 @@ from captioning.errors import InputError
 from captioning.models.attention import (
     AdditiveAttention,
     Attention,
+    MultiHeadAttention,
     Option,
     with_options,
 )
 from captioning.models.decoder import Decoder, Memory, State, Step
+from captioning.models.neighbourhood import neighbourhood_means
 from captioning.models.region_encoder import RegionEncoder
 from captioning.numbers import (
     AnnotationWidth,
@@ -74,13 +76,17 @@ class LSTMDecoder(Decoder):
         deep_output: words are scored from embedding, hidden state and context; without, from the
             hidden state alone.
         start_from_mean: the first state comes from the mean annotation vector; without, it is zero.
+        smooth_keys: a region's key is made of the mean of the 3 x 3 annotation vectors around it.
+            Neighbours then weigh alike, and no single region attracts attention by chance.
         region_layers: of self-attention over the annotation vectors before the first word, see
             `RegionEncoder`; 0 for none.
         region_heads: of these layers; a divisor of the annotation vectors' width.
-        grid_columns: columns of the encoder's grid, for these layers; none if it is square.
+        grid_columns: columns of the encoder's grid, for these layers and smooth keys; none if it
+            is square.
 
     Raises:
-        InputError: the attention takes no such option, or heads do not divide a width.
+        InputError: the attention takes no such option, heads do not divide a width, or keys would
+            be smooth of an attention with several heads.
     """
 
     def __init__(
@@ -100,6 +106,7 @@ class LSTMDecoder(Decoder):
         deep_output: bool = True,
         start_from_mean: bool = True,
         attention_options: dict[str, Option] | None = None,
+        smooth_keys: bool = False,
         region_layers: OptionalLayers = 0,
         region_heads: Heads = 8,
         grid_columns: Grid | None = None,
@@ -131,6 +138,13 @@ class LSTMDecoder(Decoder):
         self.attention = with_options(
             attention, attention_options or {}, query_dim, width, attention_dim
         )
+        if smooth_keys and isinstance(self.attention, MultiHeadAttention):
+            raise InputError(
+                "smooth_keys: multi-head attention has values beside its keys, which would be "
+                "smooth too; set it to false, or choose another attention"
+            )
+        self.smooth_keys = smooth_keys
+        self.grid_columns = grid_columns
         # A layer that is taken away must not be there: DDP waits for every parameter's gradient.
         if scalar_gate:
             self.beta = nn.Linear(hidden_dim, 1)
@@ -182,7 +196,16 @@ class LSTMDecoder(Decoder):
         annotations = self.project(annotations)
         if self.region_encoder is not None:
             annotations = self.region_encoder(annotations, mask)
-        return LSTMMemory(annotations, mask, self.attention.project(annotations))
+        keys = self.attention.project(self.key_vectors(annotations, mask))
+        return LSTMMemory(annotations, mask, keys)
+
+    def key_vectors(
+        self, annotations: Float[Tensor, "B L D"], mask: Bool[Tensor, "B L"] | None
+    ) -> Float[Tensor, "B L D"]:
+        """What keys are made of: projected annotation vectors, or their means."""
+        if not self.smooth_keys:
+            return annotations
+        return neighbourhood_means(annotations, mask, self.grid_columns)
 
     def start(self, memory: Memory, n: int) -> State:
         """Hidden state and cell from the mean annotation vector (section 3.1.2)."""

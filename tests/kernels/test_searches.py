@@ -32,9 +32,10 @@ every_search = pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES
     [
         {},
         {"query_with_word": True},
+        {"smooth_keys": True},
         {"scalar_gate": False, "deep_output": False, "start_from_mean": False},
     ],
-    ids=["paper", "query with word", "ablations"],
+    ids=["paper", "query with word", "smooth keys", "ablations"],
 )
 @pytest.mark.parametrize("attention", [AdditiveAttention, DotProductAttention])
 def test_captions_and_scores_are_those_of_the_plain_search(

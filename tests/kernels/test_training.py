@@ -65,6 +65,7 @@ def gradients(loss: Tensor, decoder: LSTMDecoder, annotations: Tensor) -> dict[s
         {"scalar_gate": False},
         {"deep_output": False},
         {"start_from_mean": False},
+        {"smooth_keys": True, "grid_columns": 3},
         {"scalar_gate": False, "deep_output": False, "start_from_mean": False},
     ],
     ids=str,
