@@ -61,7 +61,7 @@ def test_each_configuration_runs(
     local = ["--model.encoder.init_args.weights=null", f"--data.reader.init_args.root={root}"]
     trial = ["--trainer.fast_dev_run=true", "--trainer.accelerator=cpu"]
     given = [f"--config={path}" for path in configs]
-    if "crop" in yaml.safe_load(config.read_text()).get("data", {}):
+    if any("crop" in yaml.safe_load(path.read_text()).get("data", {}) for path in configs):
         smaller.append("--data.crop=1")
     if "classes" in objective_of(configs):  # which take weights
         local.append("--model.objective.init_args.classes=0")
