@@ -111,6 +111,7 @@ class CaptionDataset(Dataset[Example]):
             caption says left or right.
         tells_seen: examples tell what part of the photo they show. With features, photos are
             opened for their size, once.
+        crop: rows, and columns, of a random square of the features' cells; none for all of them.
     """
 
     def __init__(
