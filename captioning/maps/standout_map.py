@@ -15,7 +15,7 @@ from captioning.maps.word_map import Maps, WordMap, shares
 ATTENTION = 0.5
 """What the standard score of attention counts beside that of evidence."""
 
-THRESHOLD = 1.0
+THRESHOLD = 0.9
 """Standard deviations above the photo's mean from which on a region stands out."""
 
 BEND = 20.0
