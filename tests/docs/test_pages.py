@@ -34,7 +34,7 @@ SIZES = {
 
 def shrunk(config: dict[str, Any]) -> dict[str, Any]:
     """The same experiment at sizes of a second, without downloads."""
-    model, trainer = config["model"], config["trainer"]
+    model, trainer = config.get("model", {}), config["trainer"]
     if "data" in config:
         config["data"] |= {"size": 64, "batch_size": 2, "min_count": 1, "workers": 0}
         if "crop" in config["data"]:

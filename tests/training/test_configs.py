@@ -38,7 +38,7 @@ def bases_of(delta: Path) -> list[Path]:
 
 def objective_of(configs: list[Path]) -> dict[str, float]:
     """The arguments that the last configuration gives the objective."""
-    model = yaml.safe_load(configs[-1].read_text())["model"]
+    model = yaml.safe_load(configs[-1].read_text()).get("model", {})
     return model.get("objective", {}).get("init_args", {})
 
 
