@@ -78,6 +78,18 @@ def test_a_delta_tells_what_it_is_a_delta_of(config: Path) -> None:
         assert given in " ".join(re.sub(r"[#\\]", " ", text).split())
 
 
+def test_self_critical_training_is_the_same_for_both_encoders() -> None:
+    plain, lite2 = (
+        yaml.safe_load((CONFIGS[0].parent / f"{name}self_critical.yaml").read_text())
+        for name in ("", "flickr8k_lite2_")
+    )
+    assert lite2.pop("data") == {"crop": 8}
+    assert lite2["model"].pop("decoder") == {"init_args": {"smooth_keys": True}}
+    for config in (plain, lite2):
+        del config["trainer"]["default_root_dir"]
+    assert lite2 == plain
+
+
 def test_the_transformer_for_coco_has_the_sizes_that_its_comment_tells() -> None:
     text = (CONFIGS[0].parent / "coco_transformer.yaml").read_text()
     comment = " ".join(line.lstrip("# ") for line in text.splitlines() if line.startswith("#"))
