@@ -32,7 +32,8 @@ FALLS = PROBABILITY, ATTENDED, AT_RANDOM, CENTRED = (
     "fall without regions in the middle",
 )
 FALL_TIMES = "fall, times the Gaussian's"
-CURVES = Areas._fields
+FAITHFULNESS = (*Areas._fields, "overall")
+"""Attributes of `Areas`."""
 
 
 def named(measure: str, source: str) -> str:
@@ -133,7 +134,7 @@ def _pairs(looks: Sequence[Look]) -> dict[str, Pair]:
         pairs[name] = pair(column)
     pairs[FALL_TIMES] = (pairs[ATTENDED][0], pairs[CENTRED][0])
     for source in (MODEL, GAUSSIAN, RANDOM):
-        under = [look.areas.get(source, (np.nan,) * len(CURVES)) for look in looks]
-        for curve, column in zip(CURVES, zip(*under, strict=True), strict=True):
-            pairs[named(curve, source)] = pair(column)
+        under = [look.areas.get(source, Areas(np.nan, np.nan)) for look in looks]
+        for measure in FAITHFULNESS:
+            pairs[named(measure, source)] = pair([getattr(areas, measure) for areas in under])
     return pairs

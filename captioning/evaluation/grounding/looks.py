@@ -44,6 +44,11 @@ class Areas(NamedTuple):
     deletion: float
     insertion: float
 
+    @property
+    def overall(self) -> float:
+        """Insertion minus deletion: faithfulness in one number (Zhang et al. 2021, "Group-CAM")."""
+        return self.insertion - self.deletion
+
 
 class OcclusionDrops(NamedTuple):
     """The probability of a mention's words, and its drop when regions are hidden.

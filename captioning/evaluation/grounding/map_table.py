@@ -7,7 +7,7 @@ from captioning.evaluation.grounding.comparison import curve_differences
 from captioning.evaluation.grounding.estimates import (
     ATTENDED,
     CENTRED,
-    CURVES,
+    FAITHFULNESS,
     FALL_TIMES,
     GAINS,
     LOCALISED,
@@ -28,20 +28,19 @@ from captioning.evaluation.grounding.looks import (
 )
 from captioning.metrics.bootstrap import LEVEL
 
-HEADER = ("pointing", "off middle", "mass", "times", "box", *CURVES, "fall", "ms/word")
+HEADER = ("pointing", "off middle", "mass", "times", "box", *FAITHFULNESS, "fall", "ms/word")
 SIZES = tuple(max(len(title), 6) for title in HEADER)
-DIGITS = (3, 3, 3, 3, 3, *(4 for _ in CURVES), 4, 1)
+DIGITS = (3, 3, 3, 3, 3, *(4 for _ in FAITHFULNESS), 4, 1)
 GAIN = "pointing minus Gaussian's"
-DELETION = CURVES[0]
 
 
 def map_table(reports: Mapping[str, GroundingReport], shown: str | None = None) -> str:
-    """A line for each map and each baseline, then what the columns mean.
+    """A line for each map and each baseline, how faithful they are beside one map, and a legend.
 
     Args:
         reports: of the same words, by the names of the maps.
-        shown: the map whose deletion the others are compared with; the first if none, or if it is
-            not among them.
+        shown: the map that the others' faithfulness is compared with; the first if none, or if
+            it is not among them.
     """
     first = next(iter(reports.values()))
     compared = reports.get(shown or "", first)
@@ -49,17 +48,12 @@ def map_table(reports: Mapping[str, GroundingReport], shown: str | None = None) 
         return "no word names an object that is there"
     width = max(len(name) for name in [*reports, GAUSSIAN, UNIFORM, RANDOM])
     titles = " ".join(f"{title:>{size}}" for title, size in zip(HEADER, SIZES, strict=True))
-    against = f"deletion minus {compared.map_name}'s"
-    lines = [
-        f"{'map':{width}} {titles}  {GAIN:<30}{'off the middle':<30}{FALL_TIMES:<30}{against:<40}"
-    ]
+    lines = [f"{'map':{width}} {titles}  {GAIN:<30}{'off the middle':<30}{FALL_TIMES}"]
     for name, report in reports.items():
-        lines.append(
-            f"{name:{width}} {_numbers(report, MODEL)}  {_intervals(report)}"
-            f"{_difference(report, compared)}"
-        )
+        lines.append(f"{name:{width}} {_numbers(report, MODEL)}  {_intervals(report)}")
     for source in (GAUSSIAN, UNIFORM, RANDOM):
         lines.append(f"{source:{width}} {_numbers(first, source)}")
+    lines += _differences(reports, compared, width)
     off = first.kinds[0].looks
     lines += [
         "",
@@ -67,6 +61,7 @@ def map_table(reports: Mapping[str, GroundingReport], shown: str | None = None) 
         "of objects that do not cover the middle",
         "times: mass in the box over a uniform map's; box: around the maximum, IoU above 0.5",
         "deletion (low is good), insertion (high): areas under the curves of the probability",
+        "overall (high): insertion minus deletion",
         "fall: of the probability without the regions that hold half of the map",
         "ms/word: beyond what a line above has computed; maps by occlusion share its passes",
         f"in brackets: {LEVEL * 100:.0f} % of paired resamples of the images",
@@ -90,7 +85,7 @@ def _numbers(report: GroundingReport, source: str) -> str:
         every.value(named(IN_BOX, source)),
         times,
         every.value(named(LOCALISED, source)),
-        *(every.value(named(curve, source)) for curve in CURVES),
+        *(every.value(named(measure, source)) for measure in FAITHFULNESS),
         fall,
         math.nan if cost is None else cost,
     )
@@ -111,11 +106,20 @@ def _gain(group: Group) -> str:
     return _with_interval(group.scores.get(GAINS[POINTING]), "+.3f")
 
 
-def _difference(report: GroundingReport, other: GroundingReport) -> str:
-    """How much larger the area under the deletion curve is than that of another map."""
-    if report is other:
-        return "-"
-    return _with_interval(curve_differences(report.looks, other.looks).get(DELETION), "+.4f")
+def _differences(
+    reports: Mapping[str, GroundingReport], compared: GroundingReport, width: int
+) -> list[str]:
+    """How faithful each other map is beside one of them; nothing where no curves are known."""
+    lines = []
+    for name, report in reports.items():
+        found = curve_differences(report.looks, compared.looks)
+        if found and report is not compared:
+            columns = [f"{_with_interval(found[each], '+.4f'):<32}" for each in FAITHFULNESS]
+            lines.append(f"{name:{width}} {''.join(columns)}")
+    if not lines:
+        return []
+    titles = "".join(f"{each} minus {compared.map_name}'s".ljust(32) for each in FAITHFULNESS)
+    return ["", f"{'map':{width}} {titles}", *lines]
 
 
 def _with_interval(estimate: Estimate | None, form: str) -> str:

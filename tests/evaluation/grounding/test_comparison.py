@@ -42,6 +42,8 @@ def test_the_difference_is_the_mean_over_words_and_paired_by_image() -> None:
     assert found["deletion"].value == pytest.approx(-0.2)
     assert found["insertion"].value == pytest.approx(0.2)
     assert found["deletion"].interval == pytest.approx((-0.4, -0.1))
+    assert found["overall"].value == pytest.approx(0.4)
+    assert found["overall"].interval == pytest.approx((0.2, 0.8))
 
 
 def test_a_map_does_not_differ_from_itself() -> None:
@@ -56,11 +58,18 @@ def test_the_table_compares_with_the_map_that_the_model_shows() -> None:
         name: GroundingReport([look(1, area), look(2, area)], [], name)
         for name, area in zip(named, (0.4, 0.1), strict=True)
     }
-    header, attention, evidence, *_ = map_table(reports, "evidence").splitlines()
-    assert "deletion minus evidence's" in header
-    assert attention.endswith("+0.3000 (+0.3000 to +0.3000)")
-    assert evidence.endswith("-")
-    assert "deletion minus attention's" in map_table(reports, "gradient")
+    lines = map_table(reports, "evidence").splitlines()
+    header, attention, after = lines[lines.index("") + 1 :][:3]
+    columns = [
+        "deletion minus evidence's",
+        "insertion minus evidence's",
+        "overall minus evidence's",
+    ]
+    assert [part.strip() for part in header.removeprefix("map").split("  ") if part] == columns
+    assert attention.startswith("attention +0.3000 (+0.3000 to +0.3000)")
+    assert attention.endswith("-0.6000 (-0.6000 to -0.6000)")
+    assert after == ""
+    assert "overall minus attention's" in map_table(reports, "gradient")
 
 
 def test_the_fall_is_told_in_times_of_the_gaussians() -> None:
