@@ -97,7 +97,12 @@ class EnsembleDecoder(Decoder):
         """Whether all members have evidence, for the same regions."""
         return self.grids is None and all(member.has_evidence for member in self.members)
 
-    def evidence(self, memory: Memory, words: Int[Tensor, "B N T"]) -> Float[Tensor, "B N T L"]:
+    def evidence(
+        self,
+        memory: Memory,
+        words: Int[Tensor, "B N T"],
+        expected: Float[Tensor, "B N T V"] | None = None,
+    ) -> Float[Tensor, "B N T L"]:
         """The mean of the members' evidence, whose regions are the same.
 
         Raises:
@@ -107,7 +112,8 @@ class EnsembleDecoder(Decoder):
         if self.grids is not None:
             raise InputError("members with different grids share no region; choose attention")
         members = zip(self.members, memory.members, strict=True)
-        return torch.stack([member.evidence(part, words) for member, part in members]).mean(dim=0)
+        found = [member.evidence(part, words, expected) for member, part in members]
+        return torch.stack(found).mean(dim=0)
 
     def _mean(self, weights: Sequence[Float[Tensor, "B N _"]]) -> Float[Tensor, "B N R"]:
         """The mean of the members' weights, over the finest grid."""

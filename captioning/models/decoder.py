@@ -138,11 +138,21 @@ class Decoder(Reporting, Configurable, nn.Module):
         """Whether it has `evidence`."""
         return False
 
-    def evidence(self, memory: Memory, words: Int[Tensor, "B N T"]) -> Float[Tensor, "B N T L"]:
+    def evidence(
+        self,
+        memory: Memory,
+        words: Int[Tensor, "B N T"],
+        expected: Float[Tensor, "B N T V"] | None = None,
+    ) -> Float[Tensor, "B N T L"]:
         """What each region's vector, alone, adds to the score of a word, in nats.
 
-        Against the mean of all words, whatever was said before. Optional: most decoders mix the
-        regions before they score a word, and have no such part.
+        Optional: most decoders mix the regions before they score a word, and have no such part.
+
+        Args:
+            memory: of the images.
+            words: any words, whatever was said before.
+            expected: the probabilities of what could stand in the place of each word. Evidence is
+                against their mean; against the mean of all words alike if none.
 
         Raises:
             InputError: this decoder has none.

@@ -244,12 +244,19 @@ class LSTMDecoder(Decoder):
         """Whether words are scored by the deep output."""
         return self.deep_output
 
-    def evidence(self, memory: Memory, words: Int[Tensor, "B N T"]) -> Float[Tensor, "B N T L"]:
+    def evidence(
+        self,
+        memory: Memory,
+        words: Int[Tensor, "B N T"],
+        expected: Float[Tensor, "B N T V"] | None = None,
+    ) -> Float[Tensor, "B N T L"]:
         """The deep output's part that depends on the context: L_o L_z a of each region (eq. 7).
 
         Eq. 7 is linear in the context, so this is what a region would add to a word's logit if the
         context were its vector alone, and beta one. A word's row of L_o is taken against the mean
-        row, since what a region adds to all words alike changes no probability.
+        row, since what a region adds to all words alike changes no probability. With the mean by
+        the expected probabilities it is the gradient of the word's log probability by the context,
+        times the region's vector.
 
         Raises:
             InputError: this decoder has no deep output.
@@ -257,7 +264,9 @@ class LSTMDecoder(Decoder):
         if not self.deep_output:
             raise InputError("without deep output no word is scored by a region alone")
         regions = self.output_context(memory.annotations)  # (B, L, m)
-        rows = self.output.weight[words] - self.output.weight.mean(dim=0)
+        weight = self.output.weight
+        mean = weight.mean(dim=0) if expected is None else expected @ weight
+        rows = weight[words] - mean
         return torch.einsum("bntm,blm->bntl", rows, regions)
 
 

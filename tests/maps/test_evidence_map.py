@@ -42,6 +42,24 @@ def test_evidence_is_what_a_region_adds_to_a_words_logit(captioner: Captioner) -
         torch.testing.assert_close(found[:, :, 0, region], expected, atol=1e-5, rtol=1e-4)
 
 
+def test_evidence_against_expected_words_is_the_gradient_of_the_log_probability(
+    captioner: Captioner,
+) -> None:
+    decoder = lstm(captioner)
+    memory = decoder.remember(read(captioner).annotations)
+    context = torch.randn(memory.annotations.shape[2], requires_grad=True)
+    log_probs = decoder.output(decoder.output_context(context)).log_softmax(dim=0)
+    [gradient] = torch.autograd.grad(log_probs[5], context)
+    words = torch.full((2, 1, 1), 5)
+    expected = log_probs.exp().expand(2, 1, 1, -1)
+    found = decoder.evidence(memory, words, expected)[:, 0, 0]
+    torch.testing.assert_close(found, memory.annotations @ gradient, atol=1e-4, rtol=1e-4)
+    even = torch.full_like(expected, 1 / decoder.vocab_size)
+    torch.testing.assert_close(
+        decoder.evidence(memory, words, even), decoder.evidence(memory, words)
+    )
+
+
 def test_evidence_for_a_word_does_not_depend_on_the_words_before_it(captioner: Captioner) -> None:
     maps = word_maps("evidence", read(captioner, torch.tensor([[[BOS, 4, 5, 4, EOS]]])))
     torch.testing.assert_close(maps[:, :, 0], maps[:, :, 2])

@@ -2,13 +2,16 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import Tensor
 
 from captioning.captioner import Captioner
+from captioning.data.vocabulary import BOS, EOS
 from captioning.errors import InputError
 from captioning.maps import word_maps
 from captioning.maps.evidence_map import around_each
 from captioning.maps.standout_map import BEND, POWER, THRESHOLD, standard_scores
 from captioning.models import LSTMDecoder
+from captioning.search.search import NEVER
 from tests.maps.test_maps import TOKENS, read
 
 
@@ -22,15 +25,40 @@ def test_it_shows_the_regions_whose_evidence_stands_out_where_attention_is_even(
         torch.nn.init.zeros_(parameter)
     reading = read(captioner)
     memory = decoder.remember(reading.annotations)
-    evidence = decoder.evidence(memory, reading.tokens[..., 1:])
-    evidence = around_each(evidence, reading.grid).detach().double()
-    scores = (evidence - evidence.mean(3, keepdim=True)) / evidence.std(3, False, keepdim=True)
+    words = reading.tokens[..., 1:]
+    logits, _ = decoder.teacher_forcing(memory, reading.tokens[..., :-1])
+    logits[..., list(NEVER)] = float("-inf")
+    logits.scatter_(-1, words[..., None], float("-inf"))
+    of_word = around_each(decoder.evidence(memory, words), reading.grid)
+    of_choice = decoder.evidence(memory, words, logits.softmax(-1))
+    summed = standardised(of_word.detach().double()) + standardised(of_choice.detach().double())
+    scores = standardised(summed)
     excess = torch.log1p((BEND * (scores - THRESHOLD)).exp()) ** POWER
     found = word_maps("standout", reading).flatten(3).double()
     expected = excess / excess.sum(3, keepdim=True)
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-3)
     assert (found < 1e-4).any(dim=3).all()
     assert (found > 0).all()
+
+
+def standardised(values: Tensor) -> Tensor:
+    return (values - values.mean(3, keepdim=True)) / values.std(3, False, keepdim=True)
+
+
+def test_regions_that_speak_for_another_likely_word_stand_out_less(captioner: Captioner) -> None:
+    decoder = captioner.decoder
+    assert isinstance(decoder, LSTMDecoder)
+    reading = read(captioner, torch.tensor([[[BOS, 4, EOS]]]))
+    before = word_maps("standout", reading)[:, :, 0].flatten()
+    # The same evidence for word 4, but word 5 is nearly certain, and says the same regions.
+    decoder.output.weight.data[5] = 1.5 * decoder.output.weight.data[4]
+    decoder.output.bias.data[5] = 100.0
+    certain = word_maps("standout", reading)[:, :, 0].flatten()
+    decoder.output.bias.data[5] = -100.0
+    impossible = word_maps("standout", reading)[:, :, 0].flatten()
+    best = impossible.argmax()
+    assert certain[best] < impossible[best]
+    assert not torch.allclose(before, certain)
 
 
 def test_a_sharper_softmax_would_not_change_it(captioner: Captioner) -> None:
