@@ -13,13 +13,13 @@ from captioning.maps.reading import Reading
 from captioning.maps.word_map import Maps, WordMap, shares
 from captioning.search.search import generable_log_probs
 
-THRESHOLD = 0.9
+THRESHOLD = 1.0
 """Standard deviations above the photo's mean from which on a region stands out."""
 
-BEND = 20.0
+BEND = 40.0
 """How sharply the excess bends at the threshold. Below it next to nothing is left, but in order."""
 
-POWER = 0.5
+POWER = 0.25
 """Of what a region's score exceeds the threshold by; a root, so that the best have not all."""
 
 
@@ -31,9 +31,9 @@ class StandoutMap(WordMap):
     of the evidence, of the evidence against the other words that the model expected there, and of
     the logarithm of attention. The first, averaged over the regions around, tells the whole object
     from the rest of the photo, the second the regions that decide for this word rather than
-    another. The map is a root of what their sum, a standard score again, exceeds `THRESHOLD` by, so
-    half of it lies in about as many regions for every word. The excess is a softplus, so that what
-    does not stand out has an order.
+    another. The map is the fourth root of what their sum, a standard score again, exceeds
+    `THRESHOLD` by, so half of it lies in about as many regions for every word. The excess is a
+    softplus, so that what does not stand out has an order.
     """
 
     takes_one_pass = True
