@@ -13,6 +13,9 @@ from captioning.maps.reading import Reading
 from captioning.maps.word_map import Maps, WordMap, shares
 from captioning.search.search import generable_log_probs
 
+CHOICE = 0.5
+"""What the evidence against the other expected words counts beside evidence and attention."""
+
 THRESHOLD = 1.0
 """Standard deviations above the photo's mean from which on a region stands out."""
 
@@ -28,12 +31,12 @@ class StandoutMap(WordMap):
 
     A softmax of the evidence is as sharp as the evidence is large: half of its map lies in few
     regions for one word, in many for another. Standard scores over the photo's regions are not:
-    of the evidence, of the evidence against the other words that the model expected there, and of
-    the logarithm of attention. The first, averaged over the regions around, tells the whole object
-    from the rest of the photo, the second the regions that decide for this word rather than
-    another. The map is the fourth root of what their sum, a standard score again, exceeds
-    `THRESHOLD` by, so half of it lies in about as many regions for every word. The excess is a
-    softplus, so that what does not stand out has an order.
+    of the evidence, of the logarithm of attention, and, for half as much, of the evidence against
+    the other words that the model expected there. The first, averaged over the regions around,
+    tells the whole object from the rest of the photo, the last the regions that decide for this
+    word rather than another. The map is the fourth root of what their sum, a standard score again,
+    exceeds `THRESHOLD` by, so half of it lies in about as many regions for every word. The excess
+    is a softplus, so that what does not stand out has an order.
     """
 
     takes_one_pass = True
@@ -52,7 +55,7 @@ class StandoutMap(WordMap):
         others = log_probs.scatter(-1, words[..., None], float("-inf")).softmax(dim=-1)
         scores = (
             standard_scores(around_each(decoder.evidence(memory, words), reading.grid))
-            + standard_scores(decoder.evidence(memory, words, others))
+            + CHOICE * standard_scores(decoder.evidence(memory, words, others))
             + standard_scores(attended)
         )
         scores = standard_scores(scores)

@@ -10,7 +10,7 @@ from captioning.data.vocabulary import BOS, EOS
 from captioning.errors import InputError
 from captioning.maps import word_maps
 from captioning.maps.evidence_map import around_each
-from captioning.maps.standout_map import BEND, POWER, THRESHOLD, standard_scores
+from captioning.maps.standout_map import BEND, CHOICE, POWER, THRESHOLD, standard_scores
 from captioning.models import LSTMDecoder
 from captioning.search.search import NEVER
 from tests.maps.test_maps import TOKENS, read
@@ -32,8 +32,8 @@ def test_it_shows_the_regions_whose_evidence_stands_out_where_attention_is_even(
     logits.scatter_(-1, words[..., None], float("-inf"))
     of_word = around_each(decoder.evidence(memory, words), reading.grid)
     of_choice = decoder.evidence(memory, words, logits.softmax(-1))
-    summed = standardised(of_word.detach().double()) + standardised(of_choice.detach().double())
-    scores = standardised(summed)
+    of_word, of_choice = (standardised(each.detach().double()) for each in (of_word, of_choice))
+    scores = standardised(of_word + CHOICE * of_choice)
     excess = torch.log1p((BEND * (scores - THRESHOLD)).exp()) ** POWER
     found = word_maps("standout", reading).flatten(3).double()
     expected = excess / excess.sum(3, keepdim=True)
