@@ -83,6 +83,8 @@ def cost_rows(
 ) -> Iterator[Row]:
     """A row per contender, for what should be little: seconds, bytes.
 
+    Where ours costs nothing that could be measured, no ratio is told.
+
     Args:
         name: what was measured.
         size: at what size.
@@ -94,6 +96,7 @@ def cost_rows(
         times = {
             other.name: figures[other].median / figure.median
             for other in _compared(contender, figures)
+            if figure.median
         }
         yield Row(name, size, *contender, unit, figure, times)
 

@@ -57,6 +57,12 @@ def test_a_ratio_above_one_is_better_for_rates_and_for_costs() -> None:
     assert "20.0 (10.0 to 40.0)" in tables([rate])
 
 
+def test_a_cost_too_small_to_be_measured_has_no_ratio() -> None:
+    [_, cost] = cost_rows("peak", "", "MB", {TEXTBOOK: [1.5], OURS[0]: [0.0]})
+    assert cost.times == {}
+    assert "0.00" in tables([cost])
+
+
 def test_ours_is_compared_with_others_of_the_same_precision_only() -> None:
     rows = list(rate_rows("step", "", "captions/s", SECONDS, 10))
     times = {Contender(row.implementation, row.precision): row.times for row in rows}
