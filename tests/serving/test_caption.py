@@ -83,7 +83,17 @@ def test_the_view_has_the_map_that_is_chosen_and_the_one_beside_it(
     expected = viewer.data(read(photo), candidates[:2], compares=True)
     assert view["compares"]
     assert [each["map"] for each in view["captions"]] == ["occlusion", "occlusion"]
-    assert view["captions"] == expected["captions"]
+    for found, caption in zip(view["captions"], expected["captions"], strict=True):
+        words = zip(found.pop("words"), caption.pop("words"), strict=True)
+        assert found == caption
+        for word, expected_word in words:
+            # Alike but for the rounding of probabilities as small as 1e-40.
+            others, expected_others = word.pop("runners_up"), expected_word.pop("runners_up")
+            assert word == expected_word
+            assert [each["word"] for each in others] == [each["word"] for each in expected_others]
+            expected_ones = [each["probability"] for each in expected_others]
+            ones = [each["probability"] for each in others]
+            assert ones == pytest.approx(expected_ones, rel=1e-4, abs=0)
 
 
 def test_a_map_that_the_model_does_not_have_is_refused_in_a_sentence(
