@@ -66,9 +66,7 @@ def test_a_sharper_softmax_would_not_change_it(captioner: Captioner) -> None:
     reading = read(captioner)
     before = word_maps("standout", reading)
     evidence = word_maps("evidence", reading)
-    decoder.output_context.weight.data *= (
-        3  # three times as sure of all regions, and of words as sure as can be
-    )
+    decoder.output_context.weight.data *= 3  # three times as sure of all regions
     assert not torch.allclose(word_maps("evidence", reading), evidence, atol=1e-3)
     torch.testing.assert_close(word_maps("standout", reading), before, atol=1e-4, rtol=1e-3)
 
