@@ -1,4 +1,4 @@
-"""A map of the regions that stand out from the rest of the photo.
+"""A map of the regions that decide for a word.
 
 Shapes: B images, N captions per image, L regions (rows x columns), T words.
 """
@@ -10,33 +10,40 @@ from torch.nn import functional as F
 
 from captioning.maps.evidence_map import around_each
 from captioning.maps.reading import Reading
-from captioning.maps.word_map import Maps, WordMap, shares
+from captioning.maps.word_map import Maps, WordMap
 from captioning.search.search import generable_log_probs
 
-CHOICE = 0.5
-"""What the evidence against the other expected words counts beside evidence and attention."""
+ATTENTION = 0.25
+"""What attention counts in choice."""
 
 THRESHOLD = 1.0
 """Standard deviations above the photo's mean from which on a region stands out."""
 
-BEND = 40.0
+BEND = 80.0
 """How sharply the excess bends at the threshold. Below it next to nothing is left, but in order."""
 
 POWER = 0.25
-"""Of what a region's score exceeds the threshold by; a root, so that the best have not all."""
+"""Of what choice exceeds the threshold by; a root, so that the best have not all."""
+
+STRENGTH = 0.5
+"""The factor of strength, a standard score, before it is exponentiated."""
 
 
 class StandoutMap(WordMap):
-    """The regions whose evidence and attention stand out, each by how far it does.
+    """The regions that decide for the word, each by how strongly it speaks for it.
 
-    A softmax of the evidence is as sharp as the evidence is large: half of its map lies in few
-    regions for one word, in many for another. Standard scores over the photo's regions are not:
-    of the evidence, of the logarithm of attention, and, for half as much, of the evidence against
-    the other words that the model expected there. The first, averaged over the regions around,
-    tells the whole object from the rest of the photo, the last the regions that decide for this
-    word rather than another. The map is the fourth root of what their sum, a standard score again,
-    exceeds `THRESHOLD` by, so half of it lies in about as many regions for every word. The excess
-    is a softplus, so that what does not stand out has an order.
+    Two scores of each region make the map. The first is its *choice*: the evidence for the word
+    against the other words that the model expected there, with a quarter of log attention, since
+    a region that was not looked at decided less. The second is its *strength*: the evidence for
+    the word against the mean of all words, averaged over the regions around, and log attention.
+    Choice tells what the word needs from what it does not, strength the object within that from
+    what helped to name it. All are standard scores over the photo's regions.
+
+    A region stands out where its choice exceeds the mean by `THRESHOLD` standard deviations. Its
+    share is in proportion to the fourth root of that excess, times the exponential of half of its
+    strength. The excess is a softplus, so that what does not stand out has an order, that of
+    choice. Standard scores do not grow with how sure the model is, as evidence does, so half of
+    the map lies in about as many regions for every word.
     """
 
     takes_one_pass = True
@@ -44,24 +51,23 @@ class StandoutMap(WordMap):
 
     @torch.no_grad()
     def __call__(self, reading: Reading) -> Maps:
-        """The root of the excess, as shares."""
+        """The excess of choice, weighed by evidence and attention, as shares."""
         reading.need_one_grid()
         decoder = reading.decoder
         memory = decoder.remember(reading.annotations)
         logits, weights = decoder.teacher_forcing(memory, reading.tokens[..., :-1])
         words = reading.tokens[..., 1:]
-        attended = weights.clamp_min(torch.finfo(weights.dtype).tiny).log()
         log_probs = generable_log_probs(logits)
         others = log_probs.scatter(-1, words[..., None], float("-inf")).softmax(dim=-1)
-        scores = (
-            standard_scores(around_each(decoder.evidence(memory, words), reading.grid))
-            + CHOICE * standard_scores(decoder.evidence(memory, words, others))
-            + standard_scores(attended)
-        )
-        scores = standard_scores(scores)
+        attended = standard_scores(weights.clamp_min(torch.finfo(weights.dtype).tiny).log())
+        of_word = standard_scores(around_each(decoder.evidence(memory, words), reading.grid))
+        of_choice = standard_scores(decoder.evidence(memory, words, others))
+        choice = standard_scores(of_choice + ATTENTION * attended)
+        strength = standard_scores(of_word + attended)
         # In double precision, in which the excess of no region vanishes.
-        excess = F.softplus(scores.double() - THRESHOLD, beta=BEND)
-        return shares(excess**POWER, reading.grid).to(scores.dtype)
+        excess = F.softplus(choice.double() - THRESHOLD, beta=BEND)
+        found = (POWER * excess.log() + STRENGTH * strength).softmax(dim=-1)
+        return found.unflatten(-1, reading.grid).to(weights.dtype)
 
 
 def standard_scores(values: Float[Tensor, "B N T L"]) -> Float[Tensor, "B N T L"]:

@@ -10,13 +10,20 @@ from captioning.data.vocabulary import BOS, EOS
 from captioning.errors import InputError
 from captioning.maps import word_maps
 from captioning.maps.evidence_map import around_each
-from captioning.maps.standout_map import BEND, CHOICE, POWER, THRESHOLD, standard_scores
+from captioning.maps.standout_map import (
+    ATTENTION,
+    BEND,
+    POWER,
+    STRENGTH,
+    THRESHOLD,
+    standard_scores,
+)
 from captioning.models import LSTMDecoder
 from captioning.search.search import NEVER
 from tests.maps.test_maps import TOKENS, read
 
 
-def test_it_shows_the_regions_whose_evidence_stands_out_where_attention_is_even(
+def test_it_shows_the_regions_whose_choice_stands_out_by_their_evidence_where_attention_is_even(
     captioner: Captioner,
 ) -> None:
     decoder = captioner.decoder
@@ -30,13 +37,13 @@ def test_it_shows_the_regions_whose_evidence_stands_out_where_attention_is_even(
     logits, _ = decoder.teacher_forcing(memory, reading.tokens[..., :-1])
     logits[..., list(NEVER)] = float("-inf")
     logits.scatter_(-1, words[..., None], float("-inf"))
-    of_word = around_each(decoder.evidence(memory, words), reading.grid)
-    of_choice = decoder.evidence(memory, words, logits.softmax(-1))
-    of_word, of_choice = (standardised(each.detach().double()) for each in (of_word, of_choice))
-    scores = standardised(of_word + CHOICE * of_choice)
-    excess = torch.log1p((BEND * (scores - THRESHOLD)).exp()) ** POWER
+    evidence = around_each(decoder.evidence(memory, words), reading.grid)
+    choice = decoder.evidence(memory, words, logits.softmax(-1))
+    choice, evidence = (standardised(each.detach().double()) for each in (choice, evidence))
+    excess = torch.log1p((BEND * (choice - THRESHOLD)).exp()) ** POWER
+    expected = excess * (STRENGTH * evidence).exp()
+    expected = expected / expected.sum(3, keepdim=True)
     found = word_maps("standout", reading).flatten(3).double()
-    expected = excess / excess.sum(3, keepdim=True)
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-3)
     assert (found < 1e-4).any(dim=3).all()
     assert (found > 0).all()
@@ -58,6 +65,26 @@ def test_regions_that_speak_for_another_likely_word_stand_out_less(captioner: Ca
     impossible = word_maps("standout", reading)[:, :, 0].flatten()
     best = impossible.argmax()
     assert certain[best] < impossible[best]
+
+
+def test_what_does_not_stand_out_has_the_order_of_its_choice(captioner: Captioner) -> None:
+    decoder = captioner.decoder
+    assert isinstance(decoder, LSTMDecoder)
+    reading = read(captioner)
+    found = word_maps("standout", reading).flatten(3)
+    memory = decoder.remember(reading.annotations)
+    logits, weights = decoder.teacher_forcing(memory, reading.tokens[..., :-1])
+    logits[..., list(NEVER)] = float("-inf")
+    words = reading.tokens[..., 1:]
+    logits.scatter_(-1, words[..., None], float("-inf"))
+    of_choice = standard_scores(decoder.evidence(memory, words, logits.softmax(-1)))
+    choice = standard_scores(of_choice + ATTENTION * standard_scores(weights.log()))
+    is_low = choice < THRESHOLD
+    # Evidence and attention decide between regions that are nearly alike.
+    is_first = choice[..., :, None] > choice[..., None, :] + 0.2
+    pairs = is_first & is_low[..., :, None] & is_low[..., None, :]
+    assert pairs.sum() > 100
+    assert (found[..., :, None] > found[..., None, :])[pairs].all()
 
 
 def test_a_sharper_softmax_would_not_change_it(captioner: Captioner) -> None:
