@@ -79,7 +79,7 @@ def test_the_view_has_the_map_that_is_chosen_and_the_one_beside_it(
     )
     view = client.post("/caption", files={"photo": photo}, data=chosen).json()["view"]
     search = BeamSearch(width=3, max_length=5)
-    [candidates] = captioner.candidates([read(photo)], search, 3, names, most=2)
+    [candidates] = captioner.candidates([read(photo)], search, runners_up=3, maps=names, most=2)
     expected = viewer.data(read(photo), candidates, compares=True)
     assert view["compares"]
     assert [each["map"] for each in view["captions"]] == ["occlusion", "occlusion"]
