@@ -78,6 +78,20 @@ class Reading:
                 tokens=tokens[:, None],
             )
 
+    def repeated(self, image: int, times: int) -> "Reading":
+        """One photo with its captions, so many times: each may have other regions hidden.
+
+        Args:
+            image: its place in the batch.
+            times: how many.
+        """
+        return replace(
+            self,
+            images=self.images[image].expand(times, -1, -1, -1),
+            annotations=self.annotations[image].expand(times, -1, -1),
+            tokens=self.tokens[image].expand(times, -1, -1),
+        )
+
     def word_log_probs(
         self, annotations: Float[Tensor, "B L D"], mask: Bool[Tensor, "B L"] | None = None
     ) -> Float[Tensor, "B N T"]:

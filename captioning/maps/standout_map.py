@@ -10,11 +10,15 @@ from torch.nn import functional as F
 
 from captioning.maps.evidence_map import around_each
 from captioning.maps.reading import Reading
+from captioning.maps.sampled_effects import sampled_effects
 from captioning.maps.word_map import Maps, WordMap
 from captioning.search.search import generable_log_probs
 
-ATTENTION = 0.25
-"""What attention counts in choice."""
+EFFECT = 0.5
+"""What the sampled effect counts in choice."""
+
+FLATTENING = 0.8
+"""The power of the other words' probabilities: below one, unlikely words count for more."""
 
 THRESHOLD = 1.0
 """Standard deviations above the photo's mean from which on a region stands out."""
@@ -33,11 +37,13 @@ class StandoutMap(WordMap):
     """The regions that decide for the word, each by how strongly it speaks for it.
 
     Two scores of each region make the map. The first is its *choice*: the evidence for the word
-    against the other words that the model expected there, with a quarter of log attention, since
-    a region that was not looked at decided less. The second is its *strength*: the evidence for
-    the word against the mean of all words, averaged over the regions around, and log attention.
-    Choice tells what the word needs from what it does not, strength the object within that from
-    what helped to name it. All are standard scores over the photo's regions.
+    against the other words that the model expected there, plus the region's sampled effect on the
+    word's probability. Evidence is exact about the word's own step, and fine; the effect is coarse,
+    but counts what attention and earlier words owe to the region. The second score is its
+    *strength*: the evidence for the word against the mean of all words, averaged over the regions
+    around, and log attention. Choice tells what the word needs from what it does not, strength the
+    object within that from what helped to name it. All are standard scores over the photo's
+    regions.
 
     A region stands out where its choice exceeds the mean by `THRESHOLD` standard deviations. Its
     share is in proportion to the fourth root of that excess, times the exponential of half of its
@@ -46,7 +52,6 @@ class StandoutMap(WordMap):
     the map lies in about as many regions for every word.
     """
 
-    takes_one_pass = True
     needs_evidence = True
 
     @torch.no_grad()
@@ -58,16 +63,21 @@ class StandoutMap(WordMap):
         logits, weights = decoder.teacher_forcing(memory, reading.tokens[..., :-1])
         words = reading.tokens[..., 1:]
         log_probs = generable_log_probs(logits)
-        others = log_probs.scatter(-1, words[..., None], float("-inf")).softmax(dim=-1)
+        of_others = (FLATTENING * log_probs).scatter(-1, words[..., None], float("-inf"))
         attended = standard_scores(weights.clamp_min(torch.finfo(weights.dtype).tiny).log())
         of_word = standard_scores(around_each(decoder.evidence(memory, words), reading.grid))
-        of_choice = standard_scores(decoder.evidence(memory, words, others))
-        choice = standard_scores(of_choice + ATTENTION * attended)
+        of_choice = standard_scores(decoder.evidence(memory, words, of_others.softmax(dim=-1)))
+        effects = standard_scores(sampled_effects(reading))
+        choice = standard_scores(of_choice + EFFECT * effects)
         strength = standard_scores(of_word + attended)
-        # In double precision, in which the excess of no region vanishes.
-        excess = F.softplus(choice.double() - THRESHOLD, beta=BEND)
-        found = (POWER * excess.log() + STRENGTH * strength).softmax(dim=-1)
-        return found.unflatten(-1, reading.grid).to(weights.dtype)
+        log_excess = log_softplus(BEND * (choice - THRESHOLD))
+        found = (POWER * log_excess + STRENGTH * strength).softmax(dim=-1)
+        return found.unflatten(-1, reading.grid)
+
+
+def log_softplus(values: Float[Tensor, "B N T L"]) -> Float[Tensor, "B N T L"]:
+    """The logarithm of log(1 + exp(x)), also where that would be zero in single precision."""
+    return torch.where(values < -15, values, F.softplus(values).log())
 
 
 def standard_scores(values: Float[Tensor, "B N T L"]) -> Float[Tensor, "B N T L"]:

@@ -26,7 +26,7 @@ class WordMap(ABC):
 
     Attributes:
         takes_one_pass: whether reading a caption once is enough; others take a gradient for each
-            word, or a pass for each region.
+            word, or passes in which regions are hidden.
         needs_evidence: whether only a decoder with evidence has it.
     """
 

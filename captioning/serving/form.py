@@ -16,7 +16,7 @@ MOST_CAPTIONS = 10
 
 
 MOST_MAPPED = 3
-"""The most captions of a photo with maps that take more than one pass."""
+"""The most captions of a photo with maps that take more than one pass, but for the server's own."""
 
 
 class SettingError(InputError):
@@ -57,8 +57,9 @@ class CaptionForm(BaseModel):
         str | None,
         Field(
             description="With view=true: which map of each word, by its name: "
-            f"{', '.join(MAPS)}. A server may offer fewer. Gradients and occlusion take long, "
-            f"and are computed for at most {MOST_MAPPED} captions."
+            f"{', '.join(MAPS)}. A server may offer fewer. Gradients, occlusion and standout take "
+            f"long: at most {MOST_MAPPED} captions have them, or more if the server shows that map "
+            "first."
         ),
     ] = None
     compare: Annotated[
@@ -99,7 +100,8 @@ class CaptionForm(BaseModel):
         """The map of each word that the view shows, and the one beside it, if any.
 
         Args:
-            offered: the maps to choose from, the first for a request that chooses none.
+            offered: the maps to choose from, the first for a request that chooses none. The first
+                may take long: whoever runs the server chose it.
 
         Raises:
             SettingError: a map is not offered, nobody would see it, or it would take too long.
@@ -114,7 +116,9 @@ class CaptionForm(BaseModel):
                 raise SettingError(f"no map {shown(name)} here; choose from {', '.join(offered)}")
         names = tuple(dict.fromkeys([self.map or offered[0], *wanted[-1:]]))
         for name in names:
-            if self.captions > MOST_MAPPED and not MAPS[name].takes_one_pass:
+            if name == offered[0] or MAPS[name].takes_one_pass:
+                continue
+            if self.captions > MOST_MAPPED:
                 raise SettingError(
                     f"{name} takes long, so at most {MOST_MAPPED} captions have it; ask for fewer "
                     "captions, or for another map"

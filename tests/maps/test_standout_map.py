@@ -8,14 +8,17 @@ from captioning.captioner import Captioner
 from captioning.captioner.ensemble import ensemble
 from captioning.data.vocabulary import BOS, EOS
 from captioning.errors import InputError
-from captioning.maps import word_maps
+from captioning.maps import Reading, word_maps
 from captioning.maps.evidence_map import around_each
+from captioning.maps.sampled_effects import sampled_effects
 from captioning.maps.standout_map import (
-    ATTENTION,
     BEND,
+    EFFECT,
+    FLATTENING,
     POWER,
     STRENGTH,
     THRESHOLD,
+    log_softplus,
     standard_scores,
 )
 from captioning.models import LSTMDecoder
@@ -33,13 +36,8 @@ def test_it_shows_the_regions_whose_choice_stands_out_by_their_evidence_where_at
         torch.nn.init.zeros_(parameter)
     reading = read(captioner)
     memory = decoder.remember(reading.annotations)
-    words = reading.tokens[..., 1:]
-    logits, _ = decoder.teacher_forcing(memory, reading.tokens[..., :-1])
-    logits[..., list(NEVER)] = float("-inf")
-    logits.scatter_(-1, words[..., None], float("-inf"))
-    evidence = around_each(decoder.evidence(memory, words), reading.grid)
-    choice = decoder.evidence(memory, words, logits.softmax(-1))
-    choice, evidence = (standardised(each.detach().double()) for each in (choice, evidence))
+    evidence = around_each(decoder.evidence(memory, reading.tokens[..., 1:]), reading.grid)
+    choice, evidence = standardised(choice_of(reading)), standardised(evidence)
     excess = torch.log1p((BEND * (choice - THRESHOLD)).exp()) ** POWER
     expected = excess * (STRENGTH * evidence).exp()
     expected = expected / expected.sum(3, keepdim=True)
@@ -49,8 +47,24 @@ def test_it_shows_the_regions_whose_choice_stands_out_by_their_evidence_where_at
     assert (found > 0).all()
 
 
+def choice_of(reading: Reading) -> Tensor:
+    """Evidence against the other expected words, each by its flattened probability; and effect."""
+    decoder = reading.decoder
+    memory = decoder.remember(reading.annotations)
+    words = reading.tokens[..., 1:]
+    logits, _ = decoder.teacher_forcing(memory, reading.tokens[..., :-1])
+    odds = logits.softmax(-1) ** FLATTENING
+    odds[..., list(NEVER)] = 0.0
+    odds.scatter_(-1, words[..., None], 0.0)
+    evidence = decoder.evidence(memory, words, odds / odds.sum(-1, keepdim=True))
+    return standardised(evidence) + EFFECT * standardised(sampled_effects(reading))
+
+
 def standardised(values: Tensor) -> Tensor:
-    return (values - values.mean(3, keepdim=True)) / values.std(3, False, keepdim=True)
+    values = values.detach().double()
+    return (values - values.mean(3, keepdim=True)) / values.std(3, False, keepdim=True).clamp_min(
+        1e-30
+    )
 
 
 def test_regions_that_speak_for_another_likely_word_stand_out_less(captioner: Captioner) -> None:
@@ -68,17 +82,9 @@ def test_regions_that_speak_for_another_likely_word_stand_out_less(captioner: Ca
 
 
 def test_what_does_not_stand_out_has_the_order_of_its_choice(captioner: Captioner) -> None:
-    decoder = captioner.decoder
-    assert isinstance(decoder, LSTMDecoder)
     reading = read(captioner)
     found = word_maps("standout", reading).flatten(3)
-    memory = decoder.remember(reading.annotations)
-    logits, weights = decoder.teacher_forcing(memory, reading.tokens[..., :-1])
-    logits[..., list(NEVER)] = float("-inf")
-    words = reading.tokens[..., 1:]
-    logits.scatter_(-1, words[..., None], float("-inf"))
-    of_choice = standard_scores(decoder.evidence(memory, words, logits.softmax(-1)))
-    choice = standard_scores(of_choice + ATTENTION * standard_scores(weights.log()))
+    choice = standardised(choice_of(reading))
     is_low = choice < THRESHOLD
     # Evidence and attention decide between regions that are nearly alike.
     is_first = choice[..., :, None] > choice[..., None, :] + 0.2
@@ -87,7 +93,10 @@ def test_what_does_not_stand_out_has_the_order_of_its_choice(captioner: Captione
     assert (found[..., :, None] > found[..., None, :])[pairs].all()
 
 
-def test_a_sharper_softmax_would_not_change_it(captioner: Captioner) -> None:
+def test_a_sharper_softmax_would_change_it_by_sampled_effects_alone(
+    captioner: Captioner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("captioning.maps.standout_map.EFFECT", 0.0)
     decoder = captioner.decoder
     assert isinstance(decoder, LSTMDecoder)
     reading = read(captioner)
@@ -104,6 +113,13 @@ def test_in_an_ensemble_of_the_same_model_twice_the_same_regions_stand_out(
     both = ensemble([captioner, captioner], ["a", "b"])
     found = word_maps("standout", read(both))
     torch.testing.assert_close(found, word_maps("standout", read(captioner)), atol=1e-5, rtol=1e-4)
+
+
+def test_the_logarithm_of_softplus_is_right_where_softplus_vanishes() -> None:
+    values = torch.linspace(-600, 100, 4001).view(1, 1, 1, -1)
+    expected = torch.nn.functional.softplus(values.double()).log().float()
+    torch.testing.assert_close(log_softplus(values), expected)
+    assert log_softplus(torch.full((1, 1, 1, 1), -900.0)) == -900  # zero in double precision
 
 
 def test_standard_scores_have_no_mean_and_unit_deviation() -> None:

@@ -107,6 +107,18 @@ def test_the_view_has_the_models_own_map_which_the_page_offers_first(
     assert answer["view"]["captions"][0]["map"] == "evidence"
 
 
+def test_the_models_own_map_is_there_for_any_number_of_captions_though_it_takes_long(
+    serve: Serve, captioner: Captioner, photo: bytes
+) -> None:
+    captioner.shown_map = "occlusion"
+    client = serve()
+    many = {"view": "true", "captions": "4", "beam": "4"}
+    answer = client.post("/caption", files={"photo": photo}, data=many).json()
+    assert [each["map"] for each in answer["view"]["captions"]] == ["occlusion"] * 4
+    refused = client.post("/caption", files={"photo": photo}, data=many | {"compare": "gradient"})
+    assert refused.json()["error"].startswith("gradient takes long, so at most 3 captions have it")
+
+
 def test_a_server_offers_the_maps_that_it_was_started_with(
     captioner: Captioner, photo: bytes
 ) -> None:
