@@ -61,16 +61,17 @@ def _with_each(halves: Bool[Tensor, "H L"], reading: Reading, image: int) -> Flo
 def random_halves(grid: tuple[int, int]) -> Bool[Tensor, "H L"]:
     """Random halves of the regions, each followed by the half that it leaves.
 
-    A half is of few large pieces: smooth noise above its median. All photos have the same halves,
-    so that results can be repeated. A single region has no half.
+    A half is where smooth noise is below its median. Each noise is made orthogonal to those before
+    it, so that no half repeats what others tell: the first halves are of few large pieces, and
+    later ones of smaller ones. There are fewer pairs than regions, and all photos have the same,
+    so that results can be repeated.
     """
     rows, columns = grid
     regions = rows * columns
-    if regions == 1:
-        return torch.ones(0, 1, dtype=torch.bool)
     noise = torch.from_numpy(np.random.default_rng(0).standard_normal((PAIRS, 1, 1, regions)))
     for _ in range(SMOOTHINGS):
         noise = around_each(noise, grid)
-    rank = noise[:, 0, 0].argsort(dim=1).argsort(dim=1)
-    half = rank < regions // 2
+    centred = noise[:, 0, 0] - noise[:, 0, 0].mean(dim=1, keepdim=True)
+    orthogonal = torch.linalg.qr(centred.T).Q.T[: regions - 1]
+    half = orthogonal.argsort(dim=1).argsort(dim=1) < regions // 2
     return torch.stack([half, ~half], dim=1).flatten(0, 1)
