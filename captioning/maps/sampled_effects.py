@@ -12,10 +12,13 @@ from captioning.maps.evidence_map import around_each
 from captioning.maps.reading import Reading
 
 PAIRS = 32
-"""Random halves, each with the half that it leaves."""
+"""The most random halves, each with the half that it leaves."""
 
 SMOOTHINGS = 4
 """How often noise is averaged over 3 x 3 regions, so that a half is of few large pieces."""
+
+ROUNDING = 1e-10
+"""The norm of a noise above which it is more than what rounding leaves."""
 
 POWER = 3.0
 """Of the word's probability. Above one, halves that show what the word needs count for more."""
@@ -63,8 +66,9 @@ def random_halves(grid: tuple[int, int]) -> Bool[Tensor, "H L"]:
 
     A half is where smooth noise is below its median. Each noise is made orthogonal to those before
     it, so that no half repeats what others tell: the first halves are of few large pieces, and
-    later ones of smaller ones. There are fewer pairs than regions, and all photos have the same,
-    so that results can be repeated.
+    later ones of smaller ones. A noise of which nothing but rounding is left then is left out: a
+    small grid has fewer pairs, and a single region none. All photos have the same halves, so that
+    results can be repeated.
     """
     rows, columns = grid
     regions = rows * columns
@@ -72,6 +76,7 @@ def random_halves(grid: tuple[int, int]) -> Bool[Tensor, "H L"]:
     for _ in range(SMOOTHINGS):
         noise = around_each(noise, grid)
     centred = noise[:, 0, 0] - noise[:, 0, 0].mean(dim=1, keepdim=True)
-    orthogonal = torch.linalg.qr(centred.T).Q.T[: regions - 1]
-    half = orthogonal.argsort(dim=1).argsort(dim=1) < regions // 2
+    orthogonal, left = torch.linalg.qr(centred.T)
+    kept = orthogonal.T[left.diagonal().abs() > ROUNDING]
+    half = kept.argsort(dim=1).argsort(dim=1) < regions // 2
     return torch.stack([half, ~half], dim=1).flatten(0, 1)
