@@ -222,13 +222,25 @@ class LSTMDecoder(Decoder):
 
     def step(self, tokens: Int[Tensor, "B N"], state: State, memory: Memory) -> Step:
         """Read one word of every caption and score the next (eq. 1-7, 13, section 4.2.1)."""
-        assert isinstance(memory, LSTMMemory)
-        h, c = state["hidden"], state["cell"]
         word = self.dropout(self.embedding(tokens))  # E y
+        context, weights = self.attend(word, state, memory)
+        logits, state = self.write(word, context, state)
+        return Step(logits, weights, state)
+
+    def attend(
+        self, word: Float[Tensor, "B N m"], state: State, memory: Memory
+    ) -> tuple[Float[Tensor, "B N D"], Float[Tensor, "B N L"]]:
+        """The context before the next word, not gated yet, and attention weights (eq. 4-6, 13)."""
+        assert isinstance(memory, LSTMMemory)
+        h = state["hidden"]
         query = torch.cat([h, word], dim=-1) if self.query_with_word else h
-        context, weights = self.attention(  # eq. 4-6, 13
-            query, memory.keys, memory.annotations, memory.mask
-        )
+        return self.attention(query, memory.keys, memory.annotations, memory.mask)
+
+    def write(
+        self, word: Float[Tensor, "B N m"], context: Float[Tensor, "B N D"], state: State
+    ) -> tuple[Float[Tensor, "B N V"], State]:
+        """The logits of the next word, and the state after the step (eq. 1-3, 7, section 4.2.1)."""
+        h, c = state["hidden"], state["cell"]
         if self.scalar_gate:
             context = self.beta(h).sigmoid() * context  # section 4.2.1
         gates = self.word_gates(word) + self.hidden_gates(h) + self.context_gates(context)
@@ -236,8 +248,7 @@ class LSTMDecoder(Decoder):
         deep = self.output_hidden(self.dropout(h))
         if self.deep_output:
             deep = word + deep + self.output_context(context)
-        logits = self.output(self.dropout(deep))  # eq. 7
-        return Step(logits, weights, {"hidden": h, "cell": c})
+        return self.output(self.dropout(deep)), {"hidden": h, "cell": c}  # eq. 7
 
     @property
     def has_evidence(self) -> bool:
