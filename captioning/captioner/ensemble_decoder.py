@@ -108,12 +108,33 @@ class EnsembleDecoder(Decoder):
         Raises:
             InputError: a member has none, or the members' regions differ.
         """
+        found = [member.evidence(part, words, expected) for member, part in self._pairs(memory)]
+        return torch.stack(found).mean(dim=0)
+
+    def context_evidence(
+        self,
+        memory: Memory,
+        tokens: Int[Tensor, "B N S"],
+        expected: Float[Tensor, "B N T V"],
+        earlier: float = 1.0,
+    ) -> Float[Tensor, "B N T L"]:
+        """The mean of the members' context evidence, whose regions are the same.
+
+        Raises:
+            InputError: a member has none, or the members' regions differ.
+        """
+        found = [
+            member.context_evidence(part, tokens, expected, earlier)
+            for member, part in self._pairs(memory)
+        ]
+        return torch.stack(found).mean(dim=0)
+
+    def _pairs(self, memory: Memory) -> list[tuple[Decoder, Memory]]:
+        """The members and their memories, of the same regions."""
         assert isinstance(memory, EnsembleMemory)
         if self.grids is not None:
             raise InputError("members with different grids share no region; choose attention")
-        members = zip(self.members, memory.members, strict=True)
-        found = [member.evidence(part, words, expected) for member, part in members]
-        return torch.stack(found).mean(dim=0)
+        return list(zip(self.members, memory.members, strict=True))
 
     def _mean(self, weights: Sequence[Float[Tensor, "B N _"]]) -> Float[Tensor, "B N R"]:
         """The mean of the members' weights, over the finest grid."""

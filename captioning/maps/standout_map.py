@@ -14,8 +14,14 @@ from captioning.maps.sampled_effects import sampled_effects
 from captioning.maps.word_map import Maps, WordMap
 from captioning.search.search import generable_log_probs
 
-EFFECT = 0.5
+EARLIER = 0.5
+"""What the contexts of earlier words count in choice, beside that of the word's own step."""
+
+EFFECT = 0.3
 """What the sampled effect counts in choice."""
+
+ATTENTION = 0.2
+"""What log attention counts in choice."""
 
 FLATTENING = 0.8
 """The power of the other words' probabilities: below one, unlikely words count for more."""
@@ -36,14 +42,14 @@ STRENGTH = 0.5
 class StandoutMap(WordMap):
     """The regions that decide for the word, each by how strongly it speaks for it.
 
-    Two scores of each region make the map. The first is its *choice*: the evidence for the word
-    against the other words that the model expected there, plus the region's sampled effect on the
-    word's probability. Evidence is exact about the word's own step, and fine; the effect is coarse,
-    but counts what attention and earlier words owe to the region. The second score is its
-    *strength*: the evidence for the word against the mean of all words, averaged over the regions
-    around, and log attention. Choice tells what the word needs from what it does not, strength the
-    object within that from what helped to name it. All are standard scores over the photo's
-    regions.
+    Two scores of each region make the map. The first is its *choice*: its context evidence for the
+    word against the other words that the model expected there, plus some of its sampled effect on
+    the word's probability and of log attention. Context evidence is fine, and tells what the
+    region's vector does to the word; the effect is coarse, but counts all ways from the region to
+    the word; attention tells how much of the region was read. The second score is its *strength*:
+    the evidence for the word against the mean of all words, averaged over the regions around, and
+    log attention. Choice tells what the word needs from what it does not, strength the object
+    within that from what helped to name it. All are standard scores over the photo's regions.
 
     A region stands out where its choice exceeds the mean by `THRESHOLD` standard deviations. Its
     share is in proportion to the fourth root of that excess, times the exponential of half of its
@@ -66,9 +72,11 @@ class StandoutMap(WordMap):
         of_others = (FLATTENING * log_probs).scatter(-1, words[..., None], float("-inf"))
         attended = standard_scores(weights.clamp_min(torch.finfo(weights.dtype).tiny).log())
         of_word = standard_scores(around_each(decoder.evidence(memory, words), reading.grid))
-        of_choice = standard_scores(decoder.evidence(memory, words, of_others.softmax(dim=-1)))
+        of_choice = standard_scores(
+            decoder.context_evidence(memory, reading.tokens, of_others.softmax(dim=-1), EARLIER)
+        )
         effects = standard_scores(sampled_effects(reading))
-        choice = standard_scores(of_choice + EFFECT * effects)
+        choice = standard_scores(of_choice + EFFECT * effects + ATTENTION * attended)
         strength = standard_scores(of_word + attended)
         log_excess = log_softplus(BEND * (choice - THRESHOLD))
         found = (POWER * log_excess + STRENGTH * strength).softmax(dim=-1)

@@ -135,7 +135,7 @@ class Decoder(Reporting, Configurable, nn.Module):
 
     @property
     def has_evidence(self) -> bool:
-        """Whether it has `evidence`."""
+        """Whether it has `evidence` and `context_evidence`."""
         return False
 
     def evidence(
@@ -153,6 +153,29 @@ class Decoder(Reporting, Configurable, nn.Module):
             words: any words, whatever was said before.
             expected: the probabilities of what could stand in the place of each word. Evidence is
                 against their mean; against the mean of all words alike if none.
+
+        Raises:
+            InputError: this decoder has none.
+        """
+        raise InputError("this decoder scores no word by a region alone; choose another map")
+
+    def context_evidence(
+        self,
+        memory: Memory,
+        tokens: Int[Tensor, "B N S"],
+        expected: Float[Tensor, "B N T V"],
+        earlier: float = 1.0,
+    ) -> Float[Tensor, "B N T L"]:
+        """What more of each region's vector in the contexts up to a word adds to its score.
+
+        In nats, to first order, by all ways from these contexts to the word. As optional as
+        `evidence`, which does not depend on what was said before.
+
+        Args:
+            memory: of the images.
+            tokens: the captions from BOS to EOS; T = S - 1.
+            expected: the probabilities of what could stand in the place of each word.
+            earlier: what the contexts of earlier words count; that of the word's own step is one.
 
         Raises:
             InputError: this decoder has none.

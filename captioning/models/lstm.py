@@ -280,6 +280,38 @@ class LSTMDecoder(Decoder):
         rows = weight[words] - mean
         return torch.einsum("bntm,blm->bntl", rows, regions)
 
+    def context_evidence(
+        self,
+        memory: Memory,
+        tokens: Int[Tensor, "B N S"],
+        expected: Float[Tensor, "B N T V"],
+        earlier: float = 1.0,
+    ) -> Float[Tensor, "B N T L"]:
+        """The gradient of a word's score by the contexts up to it, times each region's vector.
+
+        The score is the word's logit minus the mean logit by the expected probabilities. The
+        gradient goes through gates, cells and the deep output (eq. 1-3, 7, section 4.2.1).
+        Attention weights and the first state count as given.
+        """
+        state = self.start(memory, tokens.shape[1])
+        state = {name: part.detach() for name, part in state.items()}
+        contexts: list[Tensor] = []
+        found = []
+        for read, word, odds in zip(
+            tokens[..., :-1].unbind(2), tokens[..., 1:].unbind(2), expected.unbind(2), strict=True
+        ):
+            embedded = self.embedding(read)
+            context, _ = self.attend(embedded, state, memory)
+            contexts.append(context.detach().requires_grad_())
+            with torch.enable_grad():  # whatever the caller wants
+                logits, state = self.write(embedded, contexts[-1], state)
+                of_word = logits.gather(-1, word[..., None])[..., 0]
+                score = of_word - (odds * logits).sum(dim=-1)
+                *before, own = torch.autograd.grad(score.sum(), contexts, retain_graph=True)
+            gradient = own + earlier * torch.stack([torch.zeros_like(own), *before]).sum(dim=0)
+            found.append(torch.einsum("bnd,bld->bnl", gradient, memory.annotations))
+        return torch.stack(found, dim=2)
+
 
 def lstm_cell(
     gates: Float[Tensor, "B N G"], cell: Float[Tensor, "B N H"]

@@ -12,7 +12,9 @@ from captioning.maps import Reading, word_maps
 from captioning.maps.evidence_map import around_each
 from captioning.maps.sampled_effects import sampled_effects
 from captioning.maps.standout_map import (
+    ATTENTION,
     BEND,
+    EARLIER,
     EFFECT,
     FLATTENING,
     POWER,
@@ -48,16 +50,23 @@ def test_it_shows_the_regions_whose_choice_stands_out_by_their_evidence_where_at
 
 
 def choice_of(reading: Reading) -> Tensor:
-    """Evidence against the other expected words, each by its flattened probability; and effect."""
+    """Context evidence against the other expected words, by their flattened probabilities; effect;
+    and attention.
+    """
     decoder = reading.decoder
     memory = decoder.remember(reading.annotations)
     words = reading.tokens[..., 1:]
-    logits, _ = decoder.teacher_forcing(memory, reading.tokens[..., :-1])
+    logits, weights = decoder.teacher_forcing(memory, reading.tokens[..., :-1])
     odds = logits.softmax(-1) ** FLATTENING
     odds[..., list(NEVER)] = 0.0
     odds.scatter_(-1, words[..., None], 0.0)
-    evidence = decoder.evidence(memory, words, odds / odds.sum(-1, keepdim=True))
-    return standardised(evidence) + EFFECT * standardised(sampled_effects(reading))
+    expected = odds / odds.sum(-1, keepdim=True)
+    evidence = decoder.context_evidence(memory, reading.tokens, expected, EARLIER)
+    return (
+        standardised(evidence)
+        + EFFECT * standardised(sampled_effects(reading))
+        + ATTENTION * standardised(weights.log())
+    )
 
 
 def standardised(values: Tensor) -> Tensor:
@@ -99,6 +108,7 @@ def test_a_sharper_softmax_would_change_it_by_sampled_effects_alone(
     monkeypatch.setattr("captioning.maps.standout_map.EFFECT", 0.0)
     decoder = captioner.decoder
     assert isinstance(decoder, LSTMDecoder)
+    torch.nn.init.zeros_(decoder.context_gates.weight)  # the deep output alone reads the context
     reading = read(captioner)
     before = word_maps("standout", reading)
     evidence = word_maps("evidence", reading)
