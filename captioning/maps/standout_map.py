@@ -20,7 +20,7 @@ EARLIER = 0.5
 EFFECT = 0.3
 """What the sampled effect counts in choice."""
 
-ATTENTION = 0.2
+ATTENTION = 0.18
 """What log attention counts in choice."""
 
 FLATTENING = 0.8
