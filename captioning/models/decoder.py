@@ -168,8 +168,9 @@ class Decoder(Reporting, Configurable, nn.Module):
     ) -> Float[Tensor, "B N T L"]:
         """What more of each region's vector in the contexts up to a word adds to its score.
 
-        In nats, to first order, by all ways from these contexts to the word. As optional as
-        `evidence`, which does not depend on what was said before.
+        In nats, to first order: gradient times input (Shrikumar et al. 2016) at the contexts, with
+        attention weights as given. As optional as `evidence`, which does not depend on what was
+        said before.
 
         Args:
             memory: of the images.
