@@ -106,7 +106,7 @@ def drawn(count: int) -> list[tuple[Words, list[Words]]]:
     """A caption of each drawn scene, and five others."""
     import numpy as np
 
-    from captioning.data.shapes import captions, random_scene
+    from captioning.shapes import captions, random_scene
 
     rng = np.random.default_rng(0)
     pairs = []

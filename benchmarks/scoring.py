@@ -16,11 +16,11 @@ from benchmarks.agreement import compare
 from benchmarks.measure import Contender, interleaved
 from benchmarks.rows import Row, rate_rows
 from benchmarks.setting import Setting
-from captioning.data.shapes import captions, random_scene
 from captioning.data.tokens import tokenize
 from captioning.metrics.bleu import bleu_scores
 from captioning.metrics.cider import cider_scores
 from captioning.metrics.rouge import rouge_scores
+from captioning.shapes import captions, random_scene
 
 OURS, COCO = Contender("ours"), Contender("pycocoevalcap")
 

@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 
 from captioning.data.photos import find_photos
-from captioning.data.shapes import picture, random_scene
+from captioning.shapes import picture, random_scene
 
 WIDTH, HEIGHT = 640, 480
 QUALITY = 90

@@ -18,7 +18,6 @@ from captioning.captioner.checkpoint import captioners_tensors
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.readers import Coco
 from captioning.data.records import Record
-from captioning.data.shapes import write_shapes
 from captioning.data.vocabulary import Vocabulary
 from captioning.integrity import checksum
 from captioning.models import (
@@ -32,6 +31,7 @@ from captioning.models import (
     MultiHeadAttention,
     TransformerDecoder,
 )
+from captioning.shapes import write_shapes
 
 torch.set_num_threads(1)  # tensors are tiny here; more threads wait for each other on busy cores
 

@@ -14,7 +14,7 @@ import yaml
 
 from captioning.cli import main
 from captioning.data.feature_cache import ANNOTATIONS, INDEX
-from captioning.data.shapes import write_shapes
+from captioning.shapes import write_shapes
 from captioning.training.train_cli import train
 from tests.conftest import save_checkpoint
 

@@ -10,11 +10,11 @@ from PIL import Image
 from scipy.stats import kendalltau
 
 from captioning.cli import main
-from captioning.data.shapes import captions, random_scene
 from captioning.data.tokens import tokenize
 from captioning.metrics.bleu import bleu_scores
 from captioning.metrics.cider import cider_scores
 from captioning.metrics.rouge import rouge_scores
+from captioning.shapes import captions, random_scene
 
 Capture = pytest.CaptureFixture[str]
 

@@ -11,7 +11,7 @@ import pytest
 import captioning.__main__ as program
 from captioning.cli import main
 from captioning.cli.program import INTERRUPTED
-from captioning.data.shapes import writer
+from captioning.shapes import writer
 
 REDIRECTIONS = ["> /dev/full", "2> /dev/full > /dev/full", ">&-", ">&- 2>&-"]
 

@@ -64,7 +64,7 @@ def test_another_last_word_changes_one_forward_state_and_all_backward_ones(
     assert min(backward) > 0
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 def test_dates_are_translated_and_the_attention_looks_at_the_true_words(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:

@@ -39,7 +39,7 @@ def add(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Draw the scenes."""
-    from captioning.data.shapes import write_shapes
+    from captioning.shapes import write_shapes
 
     scenes = options.train + options.val + options.test
     worthwhile = max(1, min(os.cpu_count() or 1, scenes // EACH, MOST))

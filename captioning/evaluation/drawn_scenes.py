@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from captioning.data.shapes import faults, read_scenes
 from captioning.metrics.scores import Scores
+from captioning.shapes import faults, read_scenes
 
 
 def scene_scores(

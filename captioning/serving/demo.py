@@ -13,7 +13,7 @@ from fastapi import APIRouter, Path
 from fastapi.responses import Response
 from PIL import Image
 
-from captioning.data.shapes import picture, random_scene
+from captioning.shapes import picture, random_scene
 
 MODEL = File(__file__).with_name("demo.ckpt")
 """Trained on drawn scenes; all that it can caption."""

@@ -19,7 +19,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from captioning.captioner import Captioner, load
-from captioning.data.shapes import (
+from captioning.shapes import (
     Scene,
     box,
     captions,

@@ -36,7 +36,7 @@ HEAVY = (
     "uvicorn",
     "uvicorn.protocols.http.h11_impl",
     "captioning.data.folder_check",
-    "captioning.data.shapes",
+    "captioning.shapes",
     "captioning.evaluation.split",
     "captioning.evaluation.grounding",
     "captioning.evaluation.report",

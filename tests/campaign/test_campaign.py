@@ -60,7 +60,7 @@ def test_a_tenth_of_the_campaign_finds_no_fault(tenth: Told, kind: Any) -> None:
     assert failures(tenth[kind.name]) == []
 
 
-@pytest.mark.slow
+@pytest.mark.integration
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_the_whole_campaign_finds_no_fault(whole: Told, kind: Any) -> None:
     assert len(whole[kind.name]) >= kind.whole

@@ -94,7 +94,7 @@ class World:
     def make(self) -> None:
         """Write all of it; in a child, as it computes."""
         from captioning.cli import main
-        from captioning.data.shapes import write_shapes
+        from captioning.shapes import write_shapes
         from tests.campaign.kinds.options import all_options
 
         write_shapes(self.shapes, train=6, val=4, test=2, pixels=48, progress=False)

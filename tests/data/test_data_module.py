@@ -7,7 +7,7 @@ import pytorch_lightning as pl
 
 from captioning.data.data_module import CaptionData
 from captioning.data.readers import Coco
-from captioning.data.shapes import write_shapes
+from captioning.shapes import write_shapes
 
 
 @pytest.fixture(scope="module")

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from captioning.data.readers import Coco
-from captioning.data.shapes import captions, random_scene
 from captioning.data.tokens import tokenize, tokens
 from captioning.metrics.bleu import bleu_scores
 from captioning.metrics.cider import cider_scores
 from captioning.metrics.registry import scorers
 from captioning.metrics.rouge import rouge_scores
 from captioning.metrics.words import generated_tokens, scored
+from captioning.shapes import captions, random_scene
 
 Corpus = tuple[list[list[str]], list[list[list[str]]]]
 """The words of one caption per image, and of its references."""

@@ -12,9 +12,9 @@ import pytest
 from PIL import Image
 
 from captioning.captioner import load
-from captioning.data.shapes import faults, picture, random_scene
 from captioning.serving import Limits, application
 from captioning.serving.demo import MODEL, PIXELS, SPLIT, scenes
+from captioning.shapes import faults, picture, random_scene
 from tests.serving.conftest import served
 
 SCENES = 40

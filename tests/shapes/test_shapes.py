@@ -8,7 +8,8 @@ import pytest
 from PIL import Image
 from pycocotools.coco import COCO
 
-from captioning.data.shapes import (
+from captioning.errors import InputError
+from captioning.shapes import (
     Background,
     Scene,
     Shape,
@@ -23,10 +24,9 @@ from captioning.data.shapes import (
     write_shapes,
     writer,
 )
-from captioning.data.shapes.drawing import RGB
-from captioning.data.shapes.language import BESIDE, OPPOSITE
-from captioning.data.shapes.scene import CLEAR, COLOURS, GAP, KINDS, MARGIN, SIZES
-from captioning.errors import InputError
+from captioning.shapes.drawing import RGB
+from captioning.shapes.language import BESIDE, OPPOSITE
+from captioning.shapes.scene import CLEAR, COLOURS, GAP, KINDS, MARGIN, SIZES
 
 GREY = Background("flat", (0.5, 0.5, 0.5), (0.5, 0.5, 0.5), 0.0, 0)
 CIRCLE = Shape("circle", "red", "small", 0.2, 0.3, 0.08)

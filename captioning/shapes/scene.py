@@ -25,7 +25,7 @@ class Texture:
     """A pattern on an object: its colour, here and there lighter or darker.
 
     Args:
-        pattern: one of `captioning.data.shapes.textures.PATTERNS`.
+        pattern: one of `captioning.shapes.textures.PATTERNS`.
         shade: what the pattern adds, from -1, black, to 1, white.
         waves: of the pattern along the picture's side.
         angle: of its direction, in radians.
@@ -69,7 +69,7 @@ class Background:
     """What lies behind the objects: two muted colours in a pattern.
 
     Args:
-        pattern: one of `PATTERNS`, or of `captioning.data.shapes.textures.PATTERNS`.
+        pattern: one of `PATTERNS`, or of `captioning.shapes.textures.PATTERNS`.
         first: RGB, each 0 to 1.
         second: RGB, each 0 to 1; a flat background does not use it.
         angle: direction of a gradient or of stripes, in radians.
@@ -88,7 +88,7 @@ class Mark:
     """Something that no caption speaks of.
 
     Args:
-        kind: one of `captioning.data.shapes.clutter.MARKS`.
+        kind: one of `captioning.shapes.clutter.MARKS`.
         colour: RGB, each 0 to 1.
         x: centre, as a fraction of the picture's width from its left edge.
         y: centre, as a fraction of the picture's height from its top edge.

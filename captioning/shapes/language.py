@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from captioning.data.shapes.scene import CLEAR, Scene, Shape, relation
+from captioning.shapes.scene import CLEAR, Scene, Shape, relation
 
 CAPTIONS = 5  # for each scene, as COCO has
 LONGEST = {2: 15, 3: 15, 4: 17, 5: 20}  # words in a caption of a scene of so many objects

@@ -17,10 +17,14 @@ from jaxtyping import Bool
 from PIL import Image
 from pycocotools import mask as run_length
 
-from captioning.data.shapes.drawing import box, picture, visible_masks
-from captioning.data.shapes.hard import random_hard_scene
-from captioning.data.shapes.language import captions
-from captioning.data.shapes.scene import (
+from captioning.errors import InputError, as_input_error
+from captioning.files import write_json
+from captioning.numbers import ProcessCount, ScenePixels, Scenes, Seed, check
+from captioning.progress_bar import ProgressBar
+from captioning.shapes.drawing import box, picture, visible_masks
+from captioning.shapes.hard import random_hard_scene
+from captioning.shapes.language import captions
+from captioning.shapes.scene import (
     KINDS,
     Background,
     Mark,
@@ -29,10 +33,6 @@ from captioning.data.shapes.scene import (
     Texture,
     random_scene,
 )
-from captioning.errors import InputError, as_input_error
-from captioning.files import write_json
-from captioning.numbers import ProcessCount, ScenePixels, Scenes, Seed, check
-from captioning.progress_bar import ProgressBar
 from captioning.untrusted import read_json
 
 SETTINGS = "shapes.json"
@@ -72,7 +72,7 @@ def write_shapes(
         progress: report progress on stderr.
         processes: how many draw at a time; they do not change the data set.
         hard: more objects, some of them partly hidden, with textures, among clutter
-            (`captioning.data.shapes.hard`).
+            (`captioning.shapes.hard`).
 
     Raises:
         InputError: the directory holds something else, or cannot be written to, or a number is out

@@ -9,7 +9,8 @@ import pytest
 from pycocotools.coco import COCO
 
 from captioning.cli import main
-from captioning.data.shapes import (
+from captioning.errors import InputError
+from captioning.shapes import (
     Background,
     Mark,
     Scene,
@@ -26,11 +27,10 @@ from captioning.data.shapes import (
     visible_masks,
     write_shapes,
 )
-from captioning.data.shapes.clutter import MARKS, covered_by
-from captioning.data.shapes.hard import VISIBLE
-from captioning.data.shapes.scene import COLOURS, KINDS, MARGIN, SIZES
-from captioning.data.shapes.textures import PATTERNS, pattern_share
-from captioning.errors import InputError
+from captioning.shapes.clutter import MARKS, covered_by
+from captioning.shapes.hard import VISIBLE
+from captioning.shapes.scene import COLOURS, KINDS, MARGIN, SIZES
+from captioning.shapes.textures import PATTERNS, pattern_share
 
 GREY = Background("flat", (0.5, 0.5, 0.5), (0.5, 0.5, 0.5), 0.0, 0)
 BEHIND = Shape("circle", "red", "large", 0.4, 0.5, 0.2)

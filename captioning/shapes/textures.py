@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 from PIL import Image
 
-from captioning.data.shapes.scene import Texture
+from captioning.shapes.scene import Texture
 
 PATTERNS = ("stripes", "checks", "dots", "bricks", "speckles")
 EDGE = 4.0  # how fast a pattern goes from 0 to 1, per unit of its wave

@@ -1,10 +1,10 @@
 """The built-in data set: drawn scenes with known objects, relations and captions."""
 
-from captioning.data.shapes.drawing import box, mask, picture, visible_masks
-from captioning.data.shapes.hard import random_hard_scene
-from captioning.data.shapes.judge import faults
-from captioning.data.shapes.language import captions
-from captioning.data.shapes.scene import (
+from captioning.shapes.drawing import box, mask, picture, visible_masks
+from captioning.shapes.hard import random_hard_scene
+from captioning.shapes.judge import faults
+from captioning.shapes.language import captions
+from captioning.shapes.scene import (
     Background,
     Mark,
     Scene,
@@ -13,7 +13,7 @@ from captioning.data.shapes.scene import (
     random_scene,
     relation,
 )
-from captioning.data.shapes.writer import read_scenes, write_shapes
+from captioning.shapes.writer import read_scenes, write_shapes
 
 __all__ = [
     "Background",

@@ -4,8 +4,8 @@ import re
 from dataclasses import astuple, dataclass
 from itertools import permutations
 
-from captioning.data.shapes.language import BESIDE, BESIDE_IT, NUMBERS
-from captioning.data.shapes.scene import COLOURS, KINDS, SIZES, Scene, Shape, relation
+from captioning.shapes.language import BESIDE, BESIDE_IT, NUMBERS
+from captioning.shapes.scene import COLOURS, KINDS, SIZES, Scene, Shape, relation
 
 # Every readable sentence matches one of four patterns of phrases and relations.
 _PHRASE = rf"an?(?: ({'|'.join(SIZES)}))?(?: ({'|'.join(COLOURS)}))? ({'|'.join(KINDS)})"

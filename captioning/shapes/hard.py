@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from captioning.data.shapes.clutter import MARKS
-from captioning.data.shapes.drawing import RGB, mask, visible_masks
-from captioning.data.shapes.scene import (
+from captioning.shapes.clutter import MARKS
+from captioning.shapes.drawing import RGB, mask, visible_masks
+from captioning.shapes.scene import (
     CLEAR,
     COLOURS,
     KINDS,
@@ -21,7 +21,7 @@ from captioning.data.shapes.scene import (
     Texture,
     relation,
 )
-from captioning.data.shapes.textures import PATTERNS
+from captioning.shapes.textures import PATTERNS
 
 MOST = 5
 """Objects of a scene; the fewest are three."""

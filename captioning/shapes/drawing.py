@@ -6,9 +6,9 @@ import numpy as np
 from jaxtyping import Bool, Float, UInt8
 from PIL import Image, ImageDraw, ImageFilter
 
-from captioning.data.shapes.clutter import covered_by, lay
-from captioning.data.shapes.scene import Background, Scene, Shape
-from captioning.data.shapes.textures import pattern_share, textured
+from captioning.shapes.clutter import covered_by, lay
+from captioning.shapes.scene import Background, Scene, Shape
+from captioning.shapes.textures import pattern_share, textured
 
 RGB = {
     "red": (214, 34, 44),

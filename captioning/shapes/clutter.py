@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from PIL import Image, ImageDraw
 
-from captioning.data.shapes.scene import Mark
+from captioning.shapes.scene import Mark
 
 MARKS = ("line", "curve", "blob", "letter")
 DETAIL = 4  # subpixels along each side of a pixel
