@@ -14,7 +14,7 @@ from captioning.maps.evidence_map import attention_evidence_map, evidence_map, h
 from captioning.maps.gradient_maps import grad_cam, gradient_map
 from captioning.maps.occlusion_map import occlusion_map
 from captioning.maps.standout_map import standout_map
-from captioning.models.model import Model
+from captioning.models import Model
 
 ATTENTION = "attention"
 """The one map that every model has."""
@@ -58,7 +58,7 @@ def word_maps(name: str, captioned: Captioned) -> Maps:
     Raises:
         MapError: an unknown map, or one that this model cannot give.
     """
-    known_maps([name], captioned.model, ATTENTION)
+    known_maps([name], captioned.model, name)
     try:
         if name not in MAPS:
             return head_map(captioned, name)

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from captioning.data.vocabulary import PAD
 from captioning.errors import InputError
-from captioning.models.model import Model
+from captioning.models import Model
 from captioning.search.search import generable_log_probs
 
 Maps: TypeAlias = Float[Tensor, "B N T rows columns"]

@@ -16,7 +16,7 @@ from torch import Tensor
 from captioning.data.vocabulary import PAD
 from captioning.errors import InputError
 from captioning.maps.captioned import Captioned, Maps, shares, word_log_probs
-from captioning.models.model import Model
+from captioning.models import Model
 
 AT_A_TIME = 16
 """Captions whose graphs are in memory at a time."""

@@ -1,6 +1,7 @@
 """Tiny models in double precision, and captions for them to read."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -11,15 +12,15 @@ from torch.nn import functional as F
 from captioning.data.vocabulary import BOS, EOS, PAD
 from captioning.maps import Captioned
 from captioning.models import (
+    Adapter,
     Decoder,
     Encoder,
     LSTMDecoder,
+    Model,
     MultiHeadAttention,
     TransformerDecoder,
 )
-from captioning.models.adapter import Adapter
 from captioning.models.decoder import Memory, State, Step
-from captioning.models.model import Model
 
 TOKENS = torch.tensor(
     [
@@ -71,7 +72,7 @@ class Averaging(Decoder):
 DECODERS: dict[str, Callable[[], Decoder]] = {
     "lstm": lambda: LSTMDecoder(5, 8, **SIZES),
     "multi-head": lambda: LSTMDecoder(
-        5, 8, **SIZES, attention=MultiHeadAttention, attention_options={"heads": 2}
+        5, 8, **SIZES, attention=partial(MultiHeadAttention, heads=2)
     ),
     "shallow output": lambda: LSTMDecoder(5, 8, **SIZES, deep_output=False),
     "transformer": lambda: TransformerDecoder(5, 8, width=6, layers=2, heads=2, inner_width=7),

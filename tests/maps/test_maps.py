@@ -60,8 +60,8 @@ def test_regions_of_several_encoders_have_attention_only(name: str) -> None:
 
 
 def test_the_default_is_attention_times_evidence_if_there_is_a_deep_output(kind: str) -> None:
-    model = captioned(kind).model
     expected = "attention-evidence" if kind in ("lstm", "multi-head") else "attention"
+    model = captioned(kind).model
     assert default_map(model) == expected
     assert known_maps([], model, default_map(model)) == (expected,)
 

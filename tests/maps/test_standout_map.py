@@ -23,11 +23,9 @@ from captioning.maps.standout_map import (
     random_halves,
     sampled_effects,
 )
-from captioning.models import Decoder, LSTMDecoder
-from captioning.models.adapter import Adapter
+from captioning.models import Adapter, Decoder, LSTMDecoder, Model
 from captioning.models.attention import Attended
 from captioning.models.decoder import Memory, State, Step
-from captioning.models.model import Model
 from captioning.search.search import NEVER
 from tests.maps.conftest import TOKENS, Patches, captioned
 
