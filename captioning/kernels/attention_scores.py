@@ -90,7 +90,7 @@ class AdditiveKernel(AttentionKernel):
     def scores(
         self, queries: Float[Tensor, "B N A"], keys: Float[Tensor, "B L A"]
     ) -> Float[Tensor, "B N L"]:
-        """v . tanh(k + q) = sum(v) - 2 sum(v r)."""
+        """Energies v . tanh(k + q) = sum(v) - 2 sum(v r)."""
         return _Energies.apply(queries, keys, self.attention.energy.weight)
 
     def add_gradients(
@@ -116,7 +116,7 @@ class DotProductKernel(AttentionKernel):
     def scores(
         self, queries: Float[Tensor, "B N A"], keys: Float[Tensor, "B L A"]
     ) -> Float[Tensor, "B N L"]:
-        """q . k / sqrt(A)."""
+        """Dot products q . k / sqrt(A)."""
         return queries @ keys.transpose(1, 2) / keys.shape[-1] ** 0.5
 
     def add_gradients(
