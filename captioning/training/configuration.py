@@ -50,6 +50,17 @@ ON_COMMAND_LINE_ONLY = ("config", "import", "print_config", "resume", "overwrite
 MOST = 400
 """Characters of a parser's message, which may quote a whole configuration."""
 
+VERBOSE = (
+    r"Type \S+\[.*?\] expects a function or a callable class: ",
+    r"Does not validate against any of the Union subtypes Subtypes: \[.*?\] Errors: - ",
+    r" - Not a valid subclass of .*$",
+    r"( - Expected a null)? Given value type: \w+",
+    r"\. Add the import path to import_path_allowlist in set_parsing_settings to allow it\.?",
+    r"\d+ validation errors? for [\w-]+ ",
+    r" \[type=\w+.*?For further information visit \S+?(?=\. Got| |$)",
+)
+"""Parts of jsonargparse's and pydantic's messages that say nothing about the input."""
+
 _load = get_loader("yaml")
 
 
@@ -145,6 +156,9 @@ def check_files(arguments: Sequence[str]) -> None:
             raise UsageError(f"{path}: not YAML ({reason}); correct it there") from None
         if not isinstance(content, dict):
             raise UsageError(f"{path}: not a configuration; see configs/ for examples")
+        for key, part in content.items():
+            if isinstance(part, list):
+                raise UsageError(f"{path}: {key} is not a mapping; see configs/ for examples")
         for key in ON_COMMAND_LINE_ONLY:
             if content.get(key, False) is not False:
                 raise UsageError(f"{path}: {key} is allowed on the command line only, as --{key}")
@@ -211,22 +225,22 @@ def one_line(message: str, options: Collection[str], allowed: Collection[str]) -
         options: the parser's options, such as ``model.learning_rate``.
         allowed: the paths of classes, whose arguments are suggested too.
     """
-    line = re.sub(
-        r" \[type=\w+.*?For further information visit \S+?(?=\. Got|\s|$)", "", _flat(message)
-    )
-    line = re.sub(r"\d+ validation errors? for [\w-]+ ", "", line)
-    remedy = "see captioning train --help"
+    line = _flat(message)
+    for verbose in VERBOSE:
+        line = re.sub(verbose, "", line)
+    line = line if len(line) <= MOST else f"{line[:MOST]}..."
     if "arguments are required" in line:
-        remedy = "start from a configuration: captioning train --config configs/shapes.yaml"
-    elif "import" in line.lower():
-        remedy = "a class of your own needs --import MODULE; see docs/configuration.md"
-    elif unknown := re.search(
-        r"(?:Unrecognized arguments: --|[Oo]ption '|[Kk]ey ['\"])([\w.]+)", line
-    ):
+        return f"{line}; start from a configuration: captioning train --config configs/shapes.yaml"
+    if "import" in line.lower():
+        return f"{line}; a class of your own needs --import MODULE; see docs/configuration.md"
+    if unknown := re.search(r"(?:unrecognized arguments: --|[Oo]ption ')([\w.]+)", line):
+        name = unknown[1].replace("init_args.", "")
+        last = name.rpartition(".")[2]
         known = {*options, *_arguments_of(allowed)}
-        near = get_close_matches(unknown[1].replace("init_args.", ""), known, 1, 0.7)
-        remedy = f"did you mean {near[0]!r}?" if near else remedy
-    return f"{line if len(line) <= MOST else f'{line[:MOST]}...'}; {remedy}"
+        near = get_close_matches(name, known, 1, 0.85) or get_close_matches(last, known, 1)
+        if near:
+            return f"{line}; did you mean {near[0]!r}?"
+    return f"{line}; see captioning train --help"
 
 
 def first_cause(error: BaseException) -> str:

@@ -23,6 +23,7 @@ from captioning.data.data_module import CaptionData
 from captioning.errors import InputError, UsageError
 from captioning.files import made_folder
 from captioning.kernels import on_by_default
+from captioning.numbers import Count, PositiveCount, shown, unmet_requirement
 from captioning.progress_bar import stage
 from captioning.training.after_validation import ValidationGrounding
 from captioning.training.callbacks import CompiledSteps, Progress, SeededSteps
@@ -46,6 +47,17 @@ from captioning.training.loggers import EveryStepOnce, ValidationTable, loggers
 from captioning.training.module import CaptioningModule
 from captioning.training.validation_history import ValidationPage
 from captioning.user_modules import IMPORT, import_modules, split_imports
+
+LIMITS: dict[str, Any] = {
+    "early_stopping.patience": Count,
+    "trainer.max_epochs": PositiveCount | Literal[-1],
+    "trainer.accumulate_grad_batches": PositiveCount,
+    "trainer.check_val_every_n_epoch": PositiveCount,
+    "trainer.gradient_clip_val": Annotated[float, Interval(ge=0, le=1_000_000)],
+    "trainer.log_every_n_steps": Count,
+    "trainer.num_sanity_val_steps": Count | Literal[-1],
+}
+"""Ranges of Lightning's options that it does not check itself."""
 
 WHERE = ("accelerator", "devices", "num_nodes", "strategy", "plugins")
 """The trainer's options for hardware and processes."""
@@ -161,6 +173,10 @@ class TrainCLI(LightningCLI):
             options: Collection[str] = {action.dest for action in parser._actions}
             raise UsageError(one_line(str(error), options, self.allowed)) from None
         check_parsed(self.config, self.allowed)
+        for name, limits in LIMITS.items():
+            wanted = unmet_requirement(limits | None, self.config[name])
+            if wanted:
+                raise UsageError(f"{name}: give {wanted}, not {shown(self.config[name])}")
 
     def instantiate_classes(self) -> None:
         """Build what the options describe.
