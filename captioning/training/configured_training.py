@@ -78,6 +78,7 @@ class TrainCLI(LightningCLI):
 
     def __init__(self, arguments: list[str]) -> None:
         modules, options = split_imports(arguments)
+        check_files(options)
         import_modules(modules)
         with allow_list(modules) as self.allowed:
             super().__init__(
@@ -166,7 +167,6 @@ class TrainCLI(LightningCLI):
         Raises:
             UsageError: an option is unknown, or a value has another type or is out of range.
         """
-        check_files(args)
         try:
             super().parse_arguments(parser, args)
         except (ArgumentError, OverflowError) as error:

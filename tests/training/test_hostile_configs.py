@@ -145,7 +145,32 @@ def test_what_the_hostile_ones_are_added_to_is_refused_for_its_data_only(capsys:
     assert "no_such_folder" in refusal("train", "{}\n", [], capsys)
 
 
-@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE.keys())
+ALSO_HOSTILE = {
+    "a class that starts a process",
+    "a function in place of a class path",
+    "a function of ours",
+    "a loader of pickles",
+    "a method in place of a class path",
+    "such a module for the search",
+    "such a module as a callback",
+    "a command as the strategy",
+    "a command as a plugin",
+    "a command as the profiler",
+    "a callback of functions",
+    "a function for a strategy",
+    "an interpolation",
+    "a date that is none",
+}
+"""What resembles the others, of which one takes half a second."""
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(content, id=name, marks=[pytest.mark.integration] * (name in ALSO_HOSTILE))
+        for name, content in HOSTILE.items()
+    ],
+)
 def test_a_hostile_configuration_has_no_effect(
     content: dict[str, Any] | str, capsys: Capture
 ) -> None:
@@ -164,7 +189,6 @@ def test_features_of_a_hostile_configuration_has_no_effect(capsys: Capture) -> N
         ["--model.decoder.help", "hostile.Decoder"],
         ["--trainer", "further.yaml"],
         ["--config", "/dev/zero"],
-        ["--data.size", "9" * 5000],
         ["--import", "no_such_module"],
         ["--import"],
     ],
@@ -202,13 +226,10 @@ def test_an_imported_module_s_decoder_is_built(folder: Path, capsys: Capture) ->
     assert "no_such_folder" in refusal("train", content, options, capsys)
 
 
-@pytest.mark.parametrize("path", ["own_functions.build", "own_functions.os.system"])
-def test_an_imported_module_s_functions_are_not_called(
-    path: str, folder: Path, capsys: Capture
-) -> None:
+def test_an_imported_module_s_functions_are_not_called(folder: Path, capsys: Capture) -> None:
     (folder / "own_functions.py").write_text(OWN.format(name="Unused"))
     options = ["--import=own_functions"]
-    assert "no_such_folder" not in refusal("train", decoder(path), options, capsys)
+    assert "no_such_folder" not in refusal("train", decoder("own_functions.build"), options, capsys)
     assert not Path("marker").exists()
 
 
@@ -232,11 +253,8 @@ def test_a_callback_that_refuses_its_arguments_is_an_error_of_one_line(
     ("option", "told"),
     [
         ("--model.search.width=1000000", r'"width": .* less than or equal to 1000\. .*1000000'),
-        ("--model.learning_rate=-1", r'"model.learning_rate": .* greater than 0\. .*-1'),
         ("--data.limit=0", r'"data.limit": .* greater than or equal to 1 .*0'),
-        ("--data.size=many", r'"data.size": .* valid integer.* many'),
         ("--seed_everything=-1", r'"data.seed": .* greater than or equal to 0\. .*-1'),
-        ("--save_every=-1", r'"save_every": .* greater than or equal to 0\. .*-1'),
         ("--trainer.accumulate_grad_batches=0", "batches: give a whole number from 1 to .* not 0"),
         ("--model.learning_rate=" + "9" * 400, r'"model.learning_rate": .* equal to 100'),
     ],
