@@ -2,8 +2,10 @@
 
 from typing import Annotated
 
+from annotated_types import Interval
+
 from captioning.errors import InputError
-from captioning.numbers import Range, shown, unmet_requirement
+from captioning.numbers import shown, unmet_requirement
 
 MEGAPIXELS = 100.0
 """The default limit of a photo in megapixels; most cameras stay below it."""
@@ -11,7 +13,7 @@ MEGAPIXELS = 100.0
 MOST_MEGAPIXELS = 178.0
 """The largest limit: Pillow's own against decompression bombs."""
 
-PhotoMegapixels = Annotated[float, Range(0, round(MOST_MEGAPIXELS), above=True)]
+PhotoMegapixels = Annotated[float, Interval(gt=0, le=round(MOST_MEGAPIXELS))]
 
 MAX_PIXELS = int(MEGAPIXELS * 1_000_000)
 
