@@ -184,7 +184,7 @@ def test_scores_from_features_are_those_from_photos(
 ) -> None:
     model = trained / "best.ckpt"
     captions, scores = evaluation(model, shapes_data, tmp_path / "photos")
-    monkeypatch.setattr("captioning.data.preprocessing.opened", None)  # no photo is read
+    monkeypatch.setattr("captioning.data.preprocessing.read_photo", None)  # no photo is read
     features = ("--features", str(trained / "features"))
     same_captions, same_scores = evaluation(model, shapes_data, tmp_path / "features", *features)
     assert same_captions == captions

@@ -10,7 +10,7 @@ from captioning.captioner.assignment import assign, built_without_numbers
 from captioning.captioner.captioner import Captioner
 from captioning.captioner.ensemble import ensemble
 from captioning.configurable import UnknownClassError
-from captioning.data.megapixels import MEGAPIXELS, pixels_of
+from captioning.data.images import MEGAPIXELS, pixels_of
 from captioning.errors import InputError
 from captioning.integrity import (
     DamagedError,

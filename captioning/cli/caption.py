@@ -85,7 +85,7 @@ def run(options: argparse.Namespace, most_photos: int = MOST_PHOTOS) -> int:
 
 def _print_captions(options: argparse.Namespace, most_photos: int) -> int:
     """Print a line per photo."""
-    from captioning.data.images import opened
+    from captioning.data.images import read_image
     from captioning.data.photos import find_photos
     from captioning.inference.batches import candidates, json_line
     from captioning.progress_bar import say
@@ -115,15 +115,15 @@ def _print_captions(options: argparse.Namespace, most_photos: int) -> int:
             continue
         caption = found[0]
         if pictures or pages:
-            with opened(photo, None, options.max_pixels) as whole:
-                if pictures:
-                    from captioning.viewing import overlay
+            image = read_image(photo, options.max_pixels)
+            if pictures:
+                from captioning.viewing import overlay
 
-                    overlay.save(whole.image, caption, pictures[photo])
-                if pages:
-                    from captioning.viewing import viewer
+                overlay.save(image, caption, pictures[photo])
+            if pages:
+                from captioning.viewing import viewer
 
-                    viewer.save(whole.image, found, pages[photo], photo.name)
+                viewer.save(image, found, pages[photo], photo.name)
         shown = json_line(photo, caption) if options.json else printable(photo, caption.text)
         say(shown, file=sys.stdout)
     return 1 if failed else 0

@@ -5,7 +5,7 @@ import os
 from typing import TYPE_CHECKING
 
 from captioning.cli.options import add_imports
-from captioning.data.megapixels import MAX_PIXELS
+from captioning.data.images import MAX_PIXELS
 from captioning.errors import UsageError
 from captioning.numbers import (
     BatchSize,

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 from captioning.data.dataset import Batch, CaptionDataset, collate, sided
 from captioning.data.extraction import feature_cache
 from captioning.data.feature_cache import ConstantEncoder, FeatureCache
-from captioning.data.megapixels import MEGAPIXELS, PhotoMegapixels, pixels_of
+from captioning.data.images import MEGAPIXELS, PhotoMegapixels, pixels_of
 from captioning.data.preprocessing import MirroredPreprocessing, Preprocessing
 from captioning.data.readers import Reader
 from captioning.data.records import Record

@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 
 from captioning.data.feature_cache import FeatureCache
 from captioning.data.feature_window import FeatureWindow
-from captioning.data.images import read_reduced
+from captioning.data.images import read_photo
 from captioning.data.preprocessing import Preprocessing, middle
 from captioning.data.records import Record
 from captioning.data.vocabulary import PAD, Vocabulary
@@ -190,7 +190,7 @@ class CaptionDataset(Dataset[Example]):
         if not self.tells_seen:
             return image, None
         if index not in self._crops:
-            photo = read_reduced(record.image, 1, self.preprocessing.max_pixels)
+            photo = read_photo(record.image, 1, self.preprocessing.max_pixels)
             self._crops[index] = middle(photo.size)
         square = self._crops[index]
         return image, Seen(window.crop(square, is_mirrored) if window else square, is_mirrored)

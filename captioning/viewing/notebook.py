@@ -6,8 +6,7 @@ from html import escape
 from PIL.Image import Image
 
 from captioning.captioner.caption import Caption
-from captioning.data.images import read_image
-from captioning.data.megapixels import MAX_PIXELS
+from captioning.data.images import MAX_PIXELS, read_image
 from captioning.errors import InputError
 from captioning.viewing.viewer import html
 
