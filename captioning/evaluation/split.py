@@ -8,11 +8,10 @@ import torch
 from torch.utils.data import DataLoader
 
 from captioning.captioner import Captioner
-from captioning.data.dataset import Batch, CaptionDataset, collate
+from captioning.data.dataset import Batch, CaptionDataset, collate, lower_priority
 from captioning.data.feature_cache import FeatureCache
 from captioning.data.readers import Reader
 from captioning.data.records import Record
-from captioning.data.worker_priority import lower_priority
 from captioning.errors import InputError
 from captioning.inference.batches import seed_batch
 from captioning.inference.run_work import results
