@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from captioning.captioner.captioner import Captioner
 from captioning.captioner.ensemble import ensemble
 from captioning.configurable import UnknownClassError
-from captioning.data.megapixels import MEGAPIXELS, pixels_of
+from captioning.data.images import MEGAPIXELS, pixels_of
 from captioning.errors import InputError
 from captioning.integrity import check_archive, check_tensors
 
