@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from captioning.cli.metrics import add_metrics, photo_scorers_of, scorers_of
+from captioning.cli.metric_options import add_metrics, photo_scorers_of, scorers_of
 from captioning.cli.model_options import (
     add_model,
     add_processes,
@@ -50,9 +50,9 @@ def run(options: argparse.Namespace) -> int:
     """Score the model."""
     from captioning.data.readers import reader_for
     from captioning.evaluation import grounding
+    from captioning.evaluation.captions import split_captions, training_captions
     from captioning.evaluation.drawn_scenes import scene_scores
     from captioning.evaluation.report import Report
-    from captioning.evaluation.split import split_captions, training_captions
     from captioning.files import made_folder
 
     processes = processes_of(options)

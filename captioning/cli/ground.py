@@ -57,10 +57,10 @@ def add(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the report, and write it with its pictures."""
     from captioning.data.readers import reader_for
+    from captioning.evaluation.captions import split_captions
     from captioning.evaluation.grounding import Lexicon, ground_maps, map_table, table
     from captioning.evaluation.grounding.heads import heads_json, heads_table
     from captioning.evaluation.grounding.measure import categories
-    from captioning.evaluation.split import split_captions
     from captioning.files import made_folder, write_json
     from captioning.maps import known_maps
     from captioning.viewing.grounding_pictures import save_pictures

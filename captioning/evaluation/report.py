@@ -13,10 +13,8 @@ from captioning.data.tokens import tokens, words_of
 from captioning.errors import InputError
 from captioning.files import write_json
 from captioning.metrics import registry
-from captioning.metrics.bootstrap import LEVEL, Interval, intervals
-from captioning.metrics.scores import PhotoScorer, Scorer, Scores
-from captioning.metrics.variety import COUNTS, variety
-from captioning.metrics.words import generated_tokens, scored
+from captioning.metrics.scores import LEVEL, Interval, PhotoScorer, Scorer, Scores, intervals
+from captioning.metrics.words import COUNTS, generated_tokens, scored, variety
 from captioning.progress_bar import stage
 
 
@@ -27,7 +25,7 @@ class Report:
     Attributes:
         captions: one caption per image, by image id.
         scores: the scores of each metric; per-image values are in the order of the captions.
-        statistics: number, length and variety of the captions; see `captioning.metrics.variety`.
+        statistics: number, length and variety of the captions; see `captioning.metrics.words`.
     """
 
     captions: Mapping[Any, str]

@@ -6,7 +6,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 
-from captioning.metrics.variety import COUNTS
+from captioning.metrics.words import COUNTS
 from captioning.progress_bar import ProgressBar, duration, say
 from captioning.terminal import printable
 from captioning.training.validation_grounding import SCORES

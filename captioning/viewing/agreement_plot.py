@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from captioning.evaluation.agreement import VARIANTS, Agreement
 from captioning.files import written_whole
-from captioning.metrics.bootstrap import LEVEL
+from captioning.metrics.scores import LEVEL
 
 DOTS_PER_INCH = 150
 WIDTH = 6.4

@@ -37,7 +37,7 @@ HEAVY = (
     "uvicorn.protocols.http.h11_impl",
     "captioning.data.folder_check",
     "captioning.shapes",
-    "captioning.evaluation.split",
+    "captioning.evaluation.captions",
     "captioning.evaluation.grounding",
     "captioning.evaluation.report",
     "captioning.inference.bulk",

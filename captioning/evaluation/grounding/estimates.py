@@ -20,7 +20,7 @@ from captioning.evaluation.grounding.looks import (
     Look,
 )
 from captioning.evaluation.grounding.ratios import Pair, Ratios
-from captioning.metrics.bootstrap import Interval, intervals
+from captioning.metrics.scores import Interval, intervals
 
 TIMES = {measure: f"{measure}, times uniform" for measure in (IN_BOX, IN_MASK)}
 GAINS = {measure: f"{measure}, minus Gaussian" for measure in (POINTING, IN_BOX)}

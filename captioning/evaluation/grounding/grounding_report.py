@@ -21,7 +21,7 @@ from captioning.evaluation.grounding.kinds import KINDS
 from captioning.evaluation.grounding.looks import GAUSSIAN, MODEL, OVERLAP, POINTING, SIGMA, Look
 from captioning.files import write_json
 from captioning.maps import ATTENTION
-from captioning.metrics.bootstrap import LEVEL
+from captioning.metrics.scores import LEVEL
 
 
 class Named(NamedTuple):

@@ -26,7 +26,7 @@ from captioning.evaluation.grounding.looks import (
     RANDOM,
     UNIFORM,
 )
-from captioning.metrics.bootstrap import LEVEL
+from captioning.metrics.scores import LEVEL
 
 HEADER = ("pointing", "off middle", "mass", "times", "box", *FAITHFULNESS, "fall", "ms/word")
 SIZES = tuple(max(len(title), 6) for title in HEADER)

@@ -19,7 +19,7 @@ from captioning.evaluation.grounding.looks import (
     POINTING,
     SOURCES,
 )
-from captioning.metrics.bootstrap import LEVEL
+from captioning.metrics.scores import LEVEL
 from captioning.terminal import printable
 
 WORDS = 20

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from captioning.evaluation.grounding.ratios import Ratios
-from captioning.metrics.bootstrap import intervals
+from captioning.metrics.scores import intervals
 
 HITS, TRIES = np.array([3.0, 0.0, 1.0]), np.array([4.0, 0.0, 1.0])
 
