@@ -11,8 +11,6 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from captioning.progress_bar import ProgressBar
-
 Words: TypeAlias = Sequence[Hashable]
 """A caption as its words, or their ids."""
 
@@ -106,12 +104,10 @@ def intervals(
         For each name its `LEVEL` percentile interval over `RESAMPLES` resamples.
     """
     drawn: dict[str, list[NDArray[np.float64]]] = defaultdict(list)
-    with ProgressBar("intervals of the scores", "resamples", total=RESAMPLES) as bar:
-        for counts in resamples(images, seed, block):
-            for each in scores:
-                for name, values in each.resampled(counts).items():
-                    drawn[name].append(values)
-            bar.update(len(counts))
+    for counts in resamples(images, seed, block):
+        for each in scores:
+            for name, values in each.resampled(counts).items():
+                drawn[name].append(values)
     return {name: percentile_interval(np.concatenate(blocks)) for name, blocks in drawn.items()}
 
 
