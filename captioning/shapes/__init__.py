@@ -1,8 +1,8 @@
 """The built-in data set: drawn scenes with known objects, relations and captions."""
 
+from captioning.shapes.correctness import faults
 from captioning.shapes.drawing import box, mask, picture, visible_masks
 from captioning.shapes.hard import random_hard_scene
-from captioning.shapes.judge import faults
 from captioning.shapes.language import captions
 from captioning.shapes.scene import (
     Background,

@@ -35,7 +35,7 @@ HEAVY = (
     "pycocotools.mask",
     "captioning.data.folder_check",
     "captioning.shapes",
-    "captioning.evaluation.split",
+    "captioning.evaluation.captions",
     "captioning.evaluation.grounding",
     "captioning.evaluation.report",
     "captioning.inference.bulk",

@@ -6,8 +6,8 @@ import pytest
 
 from captioning.captioner import load
 from captioning.data.readers import Coco
+from captioning.evaluation.captions import split_captions
 from captioning.evaluation.report import Report
-from captioning.evaluation.split import split_captions
 from tests.training.conftest import Train
 
 

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def add_metrics(parser: argparse.ArgumentParser) -> None:
-    """Options of the scores beside BLEU, ROUGE-L and CIDEr."""
+    """Add the options of metrics other than BLEU, ROUGE-L and CIDEr."""
     metrics = parser.add_argument_group(
-        "scores", "beside BLEU, ROUGE-L and CIDEr, as the COCO evaluation computes them"
+        "metrics", "in addition to BLEU, ROUGE-L and CIDEr as in the COCO evaluation"
     )
     metrics.add_argument(
         "--metric",
@@ -24,49 +24,41 @@ def add_metrics(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="a further metric, by its name in captioning.metrics.registry",
+        help="compute this metric of captioning.metrics.registry too; can be repeated",
     )
-    for name, needs in (("METEOR", "pycocoevalcap"), ("SPICE", "Java 8 to 14")):
+    for name, needs in (("METEOR", "the extra meteor"), ("SPICE", "the extra java, Java 8 to 14")):
         metrics.add_argument(
             f"--{name.lower()}",
             dest="metrics",
             action="append_const",
             const=name,
-            help=f"{name} too, which needs {needs}",
+            help=f"compute {name} too; needs {needs}",
         )
-    metrics.add_argument(
-        "--meteor-java",
-        dest="metrics",
-        action="append_const",
-        const="METEOR-Java",
-        help="METEOR by its authors' program too, to compare with; needs Java",
-    )
     metrics.add_argument(
         "--frequencies",
         metavar="FILE",
-        help="CIDEr's document frequencies, as `score --save-frequencies` wrote them "
-        "(default: those of the scored images)",
+        help="CIDEr's document frequencies, a file of `score --save-frequencies` "
+        "(default: computed from the references of the scored images)",
     )
-
     metrics.add_argument(
         "--clip",
         action="store_true",
-        help="CLIPScore and RefCLIPScore too, which look at the photos; needs the extra clip",
+        help="compute CLIPScore and RefCLIPScore too, from the photos; needs the extra clip",
     )
     metrics.add_argument(
         "--clip-weights",
         metavar="DIR",
-        help="CLIP's weights, a folder in open_clip's layout (default: OpenAI's ViT-B/32, which is "
-        "downloaded the first time)",
+        help="CLIP's weights, a folder in open_clip's layout (default: OpenAI's ViT-B/32, "
+        "downloaded at first use)",
     )
 
 
 def add_photos(parser: argparse.ArgumentParser) -> None:
-    """Where the photos are and how large they may be, for commands that need none otherwise."""
+    """Add the options of photos for commands that need them only for CLIPScore."""
     parser.add_argument(
         "--photos",
         metavar="DIR",
-        help="the folder of the photos, for --clip; the references have their names",
+        help="the folder of the photos, for --clip; the references contain their names",
     )
     add_photo_limit(parser)
 
@@ -74,46 +66,47 @@ def add_photos(parser: argparse.ArgumentParser) -> None:
 def photos_of(
     options: argparse.Namespace, images: Iterable[int | str]
 ) -> "dict[int | str, Path] | None":
-    """The photos of images by the options of `add_photos`; none if no metric looks at them.
+    """The paths of images by the options of `add_photos`; None without --clip.
 
     Raises:
-        InputError: the references name no photo of an image.
-        UsageError: --clip lacks --photos, or the other way round.
+        InputError: the references do not name an image's photo.
+        UsageError: --clip is given without --photos, or --photos without --clip.
     """
     from captioning.data.photo_names import named_photos
 
     if not options.clip:
         if options.photos is not None:
-            raise UsageError("--photos is for --clip; give --clip too, or leave it out")
+            raise UsageError("--photos is for --clip; give --clip too, or omit --photos")
         return None
     if options.photos is None:
-        raise UsageError("--clip looks at the photos; give their folder by --photos")
+        raise UsageError("--clip needs the photos; give their folder by --photos")
     return named_photos(options.references, options.photos, images)
 
 
 def photo_scorers_of(
     options: argparse.Namespace, photos: "Mapping[Any, Path] | None"
 ) -> "tuple[PhotoScorer, ...]":
-    """The scorers of the chosen metrics that look at photos; of several processes one scores.
+    """The scorers of the chosen metrics that need photos; none in processes but the first.
 
     Args:
-        options: those of `add_metrics`.
-        photos: by image id, where they lie.
+        options: the options of `add_metrics`.
+        photos: the path of each photo by image id.
 
     Raises:
         InputError: a photo, the extra, or the weights are missing.
-        UsageError: --clip-weights lacks --clip.
+        UsageError: --clip-weights is given without --clip.
     """
     if not options.clip:
         if options.clip_weights is not None:
-            raise UsageError("--clip-weights is for --clip; give --clip too, or leave it out")
+            raise UsageError(
+                "--clip-weights is for --clip; give --clip too, or omit --clip-weights"
+            )
         return ()
     if not is_first_process():
         return ()
     from captioning.captioner.device import usable_device
     from captioning.data.photo_names import check_photos
-    from captioning.metrics.clip import Clip
-    from captioning.metrics.clip_score import ClipScore
+    from captioning.metrics.clip_score import Clip, ClipScore
 
     assert photos is not None
     check_photos(photos)
@@ -123,11 +116,11 @@ def photo_scorers_of(
 
 
 def scorers_of(options: argparse.Namespace) -> "tuple[Scorer, ...]":
-    """The scorers of the chosen metrics; imports the user's modules first.
+    """The scorers of the chosen metrics that need no photos; imports the user's modules first.
 
     Raises:
-        InputError: Java or a program that a metric needs is missing, or the document frequencies
-            cannot be read.
+        InputError: something that a metric needs is missing, or the document frequencies cannot be
+            read.
         UsageError: a metric is unknown.
     """
     from functools import partial

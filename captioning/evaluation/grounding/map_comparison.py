@@ -1,9 +1,8 @@
-"""Several maps of the same words in one table: grounding, faithfulness and cost."""
+"""Several maps of the same words in one table: grounding, faithfulness and time."""
 
 import math
 from collections.abc import Mapping
 
-from captioning.evaluation.grounding.comparison import curve_differences
 from captioning.evaluation.grounding.estimates import (
     ATTENDED,
     CENTRED,
@@ -14,33 +13,32 @@ from captioning.evaluation.grounding.estimates import (
     TIMES,
     Estimate,
     Group,
+    curve_differences,
     named,
 )
 from captioning.evaluation.grounding.grounding_report import GroundingReport
-from captioning.evaluation.grounding.kinds import OFF_MIDDLE
 from captioning.evaluation.grounding.looks import (
     GAUSSIAN,
     IN_BOX,
     MODEL,
+    OFF_MIDDLE,
     POINTING,
     RANDOM,
     UNIFORM,
 )
-from captioning.metrics.bootstrap import LEVEL
+from captioning.metrics.scores import LEVEL
 
 HEADER = ("pointing", "off middle", "mass", "times", "box", *FAITHFULNESS, "fall", "ms/word")
 SIZES = tuple(max(len(title), 6) for title in HEADER)
 DIGITS = (3, 3, 3, 3, 3, *(4 for _ in FAITHFULNESS), 4, 1)
-GAIN = "pointing minus Gaussian's"
 
 
 def map_table(reports: Mapping[str, GroundingReport], shown: str | None = None) -> str:
-    """A line for each map and each baseline, how faithful they are beside one map, and a legend.
+    """A line for each map and baseline, then the differences in faithfulness, and a legend.
 
     Args:
-        reports: of the same words, by the names of the maps.
-        shown: the map that the others' faithfulness is compared with; the first if none, or if
-            it is not among them.
+        reports: reports of the same words, by the names of the maps.
+        shown: the map with which the others are compared; default, and if it is missing: the first.
     """
     first = next(iter(reports.values()))
     compared = reports.get(shown or "", first)
@@ -48,29 +46,31 @@ def map_table(reports: Mapping[str, GroundingReport], shown: str | None = None) 
         return "no word names an object that is there"
     width = max(len(name) for name in [*reports, GAUSSIAN, UNIFORM, RANDOM])
     titles = " ".join(f"{title:>{size}}" for title, size in zip(HEADER, SIZES, strict=True))
-    lines = [f"{'map':{width}} {titles}  {GAIN:<30}{'off the middle':<30}{FALL_TIMES}"]
+    gain = "pointing minus Gaussian's"
+    lines = [f"{'map':{width}} {titles}  {gain:<30}{'off the middle':<30}{FALL_TIMES}"]
     for name, report in reports.items():
-        lines.append(f"{name:{width}} {_numbers(report, MODEL)}  {_intervals(report)}")
+        fall = _with_interval(report.all.scores.get(FALL_TIMES), ".2f")
+        gains = f"{_gain(report.all):<30}{_gain(report.kinds[0]):<30}{fall:<30}"
+        lines.append(f"{name:{width}} {_numbers(report, MODEL)}  {gains}")
     for source in (GAUSSIAN, UNIFORM, RANDOM):
         lines.append(f"{source:{width}} {_numbers(first, source)}")
     lines += _differences(reports, compared, width)
-    off = first.kinds[0].looks
     lines += [
         "",
-        f"{first.all.looks} mentions of objects in {len(first.named)} images, {off} of them "
-        "of objects that do not cover the middle",
+        f"{first.all.looks} mentions of objects in {len(first.named)} images; "
+        f"{first.kinds[0].looks} of the objects do not cover the middle",
         "times: mass in the box over a uniform map's; box: around the maximum, IoU above 0.5",
         "deletion (low is good), insertion (high): areas under the curves of the probability",
         "overall (high): insertion minus deletion",
         "fall: of the probability without the regions that hold half of the map",
-        "ms/word: beyond what a line above has computed; maps by occlusion share its passes",
-        f"in brackets: {LEVEL * 100:.0f} % of paired resamples of the images",
+        "ms/word: without what the maps above it have computed",
+        f"in brackets: {LEVEL * 100:.0f} % intervals, paired bootstrap over images",
     ]
     return "\n".join(line.rstrip() for line in lines)
 
 
 def _numbers(report: GroundingReport, source: str) -> str:
-    """The columns of a map, or of a baseline, which has only some of them."""
+    """The columns of the map or of a baseline, for which some are undefined."""
     every, off = report.all, report.kinds[0]
     assert off.name == OFF_MIDDLE
     if source == MODEL:
@@ -95,13 +95,6 @@ def _numbers(report: GroundingReport, source: str) -> str:
     )
 
 
-def _intervals(report: GroundingReport) -> str:
-    """What pointing gains over the Gaussian's, for all objects and for those off the middle, and
-    how many times the Gaussian's the fall is."""
-    fall = _with_interval(report.all.scores.get(FALL_TIMES), ".2f")
-    return f"{_gain(report.all):<30}{_gain(report.kinds[0]):<30}{fall:<30}"
-
-
 def _gain(group: Group) -> str:
     return _with_interval(group.scores.get(GAINS[POINTING]), "+.3f")
 
@@ -109,7 +102,7 @@ def _gain(group: Group) -> str:
 def _differences(
     reports: Mapping[str, GroundingReport], compared: GroundingReport, width: int
 ) -> list[str]:
-    """How faithful each other map is beside one of them; nothing where no curves are known."""
+    """The faithfulness of each map minus that of `compared`; empty without curves."""
     lines = []
     for name, report in reports.items():
         found = curve_differences(report.looks, compared.looks)

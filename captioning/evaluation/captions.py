@@ -1,4 +1,4 @@
-"""Captions the images of a split with a trained model."""
+"""A model's captions of the images of a split, computed by one process or several."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -28,21 +28,20 @@ def split_captions(
     features: FeatureCache | None = None,
     processes: Processes = ALONE,
 ) -> dict[int | str, str] | None:
-    """One caption per image, by image id; independent of the number of processes.
+    """One caption per image, by image id. They do not depend on the number of processes.
 
     Args:
         captioner: the model.
         records: the images.
-        search: how words are chosen; the captioner's own if none.
+        search: the search; default: the captioner's own.
         batch_size: images per batch.
-        workers: processes that read images, for each process that captions.
-        seed: of a search that samples.
-        features: cached annotation vectors of the images by the captioner's encoder, to use instead
-            of the photos.
+        workers: data loading workers of each process.
+        seed: the seed of a search that samples.
+        features: cached annotations of the images, instead of the photos.
         processes: the processes that share the work.
 
     Returns:
-        The captions in the order of the records; none in all processes but the first.
+        The captions in the order of the records; None in all processes but the first.
 
     Raises:
         InputError: a photo cannot be read.
@@ -78,13 +77,13 @@ def batches(
     The first process reports progress on stderr.
 
     Args:
-        captioner: the model that will caption the batches.
+        captioner: the model.
         records: the images of all processes.
         batch_size: images per batch.
-        workers: processes that read images.
-        process: rank of the process, which takes the batches `process`, `process + processes`, ...
-        processes: how many processes share the images.
-        features: annotation vectors to use instead of the photos.
+        workers: data loading workers.
+        process: the rank of the process, which gets batches `process`, `process + processes`, ...
+        processes: the number of processes.
+        features: cached annotations of the images, instead of the photos.
     """
     dataset = CaptionDataset(
         records, captioner.vocabulary, captioner.preprocessing, features=features
@@ -113,16 +112,16 @@ def batches(
             progress.update(len(batch.records))
 
 
-@torch.no_grad()  # in inference mode, autocast would cast all weights anew at every word
+@torch.no_grad()  # in inference mode, autocast would cast all weights again at every word
 def caption_batch(
     captioner: Captioner, batch: Batch, search: Search | None = None
 ) -> dict[int | str, str]:
-    """The best caption of every image, by image id.
+    """The best caption of each image, by image id.
 
     Args:
         captioner: the model.
-        batch: images, or their annotation vectors.
-        search: how words are chosen; the captioner's own if none.
+        batch: images, or their annotations.
+        search: the search; default: the captioner's own.
     """
     annotations = captioner.encode(batch.images.to(captioner.device, non_blocking=True))
     words = captioner.words(captioner.decode(annotations, search))
@@ -130,7 +129,7 @@ def caption_batch(
 
 
 def training_captions(reader: Reader) -> list[str] | None:
-    """The captions of the training split; none if the split or its photos are missing."""
+    """The captions of the training split; None if the split or its photos are missing."""
     if "train" not in reader.splits:
         return None
     try:
