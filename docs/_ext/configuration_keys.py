@@ -86,9 +86,9 @@ def is_for_configurations(kind: type) -> bool:
 
 def class_path(kind: type) -> str:
     """The shortest path by which a configuration may name a class."""
-    from captioning.training.permitted import _paths
+    from captioning.training.configuration import paths_of
 
-    return min(_paths(kind), key=len)
+    return min(paths_of(kind), key=len)
 
 
 @cache

@@ -32,8 +32,7 @@ class _ParserKnownError(Exception):
 @cache
 def lightning_parser(command: str) -> argparse.ArgumentParser:
     """The parser of `train` or `features`, which LightningCLI makes."""
-    from captioning.training.configured_training import TrainCLI
-    from captioning.training.features_cli import FeaturesCLI
+    from captioning.training.configured_training import FeaturesCLI, TrainCLI
 
     found: list[argparse.ArgumentParser] = []
 

@@ -40,7 +40,7 @@ HEAVY = (
     "captioning.evaluation.report",
     "captioning.inference.bulk",
     "captioning.serving",
-    "captioning.training.features_cli",
+    "captioning.training.train_cli",
     "captioning.viewing.grounding_pictures",
     "captioning.viewing.viewer",
 )

@@ -11,7 +11,7 @@ from captioning.evaluation.report import Report
 from tests.training.conftest import Train
 
 
-@pytest.mark.parametrize("kernels", ["on", "off"])
+@pytest.mark.parametrize("kernels", ["on", pytest.param("off", marks=pytest.mark.integration)])
 def test_six_scenes_are_learnt_by_heart(trained: Train, shapes_data: Path, kernels: str) -> None:
     folder = trained(
         "run",

@@ -16,7 +16,7 @@ from captioning.cli import main
 from captioning.data.readers import Coco
 from captioning.errors import InputError
 from captioning.evaluation.report import Report
-from captioning.training.fixed_images import SCORES
+from captioning.training.after_validation import IMAGE_SCORES
 from captioning.training.loggers import wandb_mode
 from captioning.viewing.overlay import word_pictures
 
@@ -48,21 +48,20 @@ def tables(run: Path) -> list[dict[str, Any]]:
     return [json.loads(content) for content in contents if content.startswith(b"{")]
 
 
+@pytest.mark.integration
 def test_each_validation_logs_a_table_of_the_same_images(run: Path, shapes_data: Path) -> None:
     records = Coco(shapes_data).read("val")[::2]
     first, second = tables(run)
     for table in (first, second):
-        assert table["columns"][:6] == ["image", "references", "caption", *SCORES]
+        assert table["columns"][:6] == ["image", "references", "caption", *IMAGE_SCORES]
         assert [row[1] for row in table["data"]] == ["\n".join(r.captions) for r in records]
+        for row in table["data"]:
+            overlays = [cell for cell in row[7:] if cell is not None]
+            assert len(overlays) == len(row[2].split())
+            assert all(cell["_type"] == "image-file" for cell in (row[0], *overlays))
 
 
-def test_each_row_has_one_overlay_per_word_of_its_caption(run: Path) -> None:
-    for row in tables(run)[-1]["data"]:
-        overlays = [cell for cell in row[7:] if cell is not None]
-        assert len(overlays) == len(row[2].split())
-        assert all(cell["_type"] == "image-file" for cell in (row[0], *overlays))
-
-
+@pytest.mark.integration
 def test_each_row_has_the_scores_of_its_image(run: Path, shapes_data: Path) -> None:
     records = Coco(shapes_data).read("val")
     captions = load(run / "last.ckpt").caption([record.image for record in records])
@@ -71,16 +70,18 @@ def test_each_row_has_the_scores_of_its_image(run: Path, shapes_data: Path) -> N
         {record.image_id: record.captions for record in records},
     )
     rows = [row[3:6] for row in tables(run)[-1]["data"]]
-    expected = np.stack([report.images[name][::2] for name in SCORES], axis=1)
+    expected = np.stack([report.images[name][::2] for name in IMAGE_SCORES], axis=1)
     np.testing.assert_allclose(rows, expected, atol=1e-12)
 
 
+@pytest.mark.integration
 def test_the_scores_of_all_images_are_logged_as_a_histogram(run: Path) -> None:
     [file] = (run / "wandb").glob("offline-run-*/*.wandb")
     assert b"val/CIDEr of images" in file.read_bytes()
     assert b'"histogram"' in file.read_bytes()
 
 
+@pytest.mark.integration
 def test_each_row_has_the_interactive_view_of_its_caption(run: Path) -> None:
     files = staged(run)
     for row in tables(run)[-1]["data"]:
@@ -93,20 +94,7 @@ def test_each_row_has_the_interactive_view_of_its_caption(run: Path) -> None:
         assert "wandb" not in page  # nor any other address that it would ask
 
 
-def test_the_last_table_shows_what_the_last_checkpoint_says_and_where_it_looks(
-    run: Path, shapes_data: Path
-) -> None:
-    record = Coco(shapes_data).read("val")[0]
-    [caption] = load(run / "last.ckpt").caption([record.image])
-    row = tables(run)[-1]["data"][0]
-    assert row[2] == caption.text
-    with Image.open(record.image) as photo:
-        expected = word_pictures(photo.copy(), caption)[0]
-    with Image.open(io.BytesIO(staged(run)[row[7]["sha256"]])) as overlay:
-        difference = np.asarray(overlay, dtype=float) - np.asarray(expected, dtype=float)
-    assert np.abs(difference).mean() < 5  # JPEG
-
-
+@pytest.mark.integration
 def test_the_run_of_w_and_b_has_the_configuration_and_lies_in_the_runs_folder(run: Path) -> None:
     [folder] = (run / "wandb").glob("offline-run-*")
     [file] = folder.glob("*.wandb")
@@ -115,6 +103,7 @@ def test_the_run_of_w_and_b_has_the_configuration_and_lies_in_the_runs_folder(ru
     assert "WANDB_DATA_DIR" not in os.environ
 
 
+@pytest.mark.integration
 def test_the_table_shows_the_maps_that_the_configuration_names(
     tiny_config: Path, tmp_path: Path, shapes_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
