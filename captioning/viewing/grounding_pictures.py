@@ -24,6 +24,7 @@ from captioning.evaluation.grounding.looks import (
     UNIFORM,
 )
 from captioning.files import written_whole
+from captioning.maps import ATTENTION
 from captioning.viewing.overlay import DOTS_PER_INCH, word_pictures
 from captioning.viewing.text_drawing import drawable
 
@@ -133,8 +134,9 @@ def _draw_measure(axes: Axes, groups: Sequence[Group], measure: str) -> None:
 
 
 def _draw_look(axes: Axes, look: Look, max_pixels: int) -> None:
-    weights = torch.from_numpy(look.weights)[None]
-    caption = Caption((look.mention.name,), (1.0,), weights, 0.0, look.crop, look.size)
+    maps = {ATTENTION: torch.from_numpy(look.weights)[None]}
+    words = (look.mention.name,)
+    caption = Caption(words, (1.0,), 0.0, look.crop, look.size, maps, (ATTENTION,))
     width, height = look.size
     [picture] = word_pictures(read_image(look.image, max_pixels), caption)
     axes.imshow(picture, extent=(0, width, height, 0))
