@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from captioning.data.plurals import plurals
 from captioning.data.vocabulary import Vocabulary
-from captioning.models.classes import Classes
+from captioning.models.image_classes import Classes
 
 
 class ClassWords:
