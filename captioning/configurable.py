@@ -64,7 +64,7 @@ def bare_name(full: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """An argument as a plain value; a class, or a partial of one, becomes its name and arguments."""
+    """An argument as a plain value; a class or a partial of one becomes its name and arguments."""
     if isinstance(value, partial):  # jsonargparse passes the class as the first argument
         kind = value.func if isinstance(value.func, type) else value.args[0]
         return {"class_name": full_name(kind), **value.keywords}

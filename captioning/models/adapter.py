@@ -1,6 +1,7 @@
 """The adapter between encoder and decoder: annotation vectors in, annotation vectors out.
 
-Shapes: B images, L regions (rows x columns of a grid), D annotation width, W width after projection.
+Shapes: B images, L regions (rows x columns of a grid), D annotation width, W width after the
+projection.
 """
 
 import torch

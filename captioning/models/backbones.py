@@ -194,7 +194,7 @@ def read_weights(path: Path) -> Any:
     """
     with opened(path) as file:
         if zipfile.is_zipfile(file):  # older versions of torch wrote no archives
-            check_archive(path, whole=True)
+            check_archive(path)
         file.seek(0)
         try:
             return torch.load(file, map_location="cpu", weights_only=True)

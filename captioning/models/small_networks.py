@@ -9,7 +9,7 @@ COLOURS = 3
 
 
 class Coordinates(nn.Module):
-    """Adds two channels, the row and the column of each cell from -1 to 1 (CoordConv, Liu et al. 2018).
+    """Adds the row and the column of each cell, from -1 to 1 (CoordConv, Liu et al. 2018).
 
     In a context vector these channels are the mean place that the model looks at, so that a decoder
     can distinguish left from right.
