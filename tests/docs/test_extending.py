@@ -42,7 +42,9 @@ def test_a_page_runs_from_top_to_bottom(
     monkeypatch.setitem(maps.MAPS, "sharp", None)  # the page sets it; this removes it afterwards
     shutil.copy(shapes_records[0].image, "photo.jpg")
     Path("photos").mkdir()
-    for name, record in zip(("a_red_circle", "a_blue_star", "a_cross"), shapes_records, strict=False):
+    for name, record in zip(
+        ("a_red_circle", "a_blue_star", "a_cross"), shapes_records, strict=False
+    ):
         shutil.copy(record.image, f"photos/{name}.jpg")
     shutil.copytree(shapes_data, "data/shapes")
     Path("configs").mkdir()
