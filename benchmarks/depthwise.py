@@ -16,7 +16,7 @@ from time import perf_counter
 import torch
 
 from captioning.cli.options import positive
-from captioning.kernels.depthwise import keep_depthwise_precise
+from captioning.kernels import keep_depthwise_precise
 from captioning.models import CNNEncoder
 
 BACKBONE, STAGES, SIDE = "timm/tf_efficientnet_lite2", 6, 320
