@@ -1,7 +1,8 @@
 """Directives for the keys of a training's configuration, read from LightningCLI's parser.
 
-`configuration-keys GROUP` lists the keys of a group, or those without one (`-`). `class-keys KEY` lists
-the arguments of every class of this package that a key may name; `class-keys CLASS` those of a class.
+`configuration-keys GROUP` lists the keys of a group, or those without one (`-`). `class-keys KEY`
+lists the arguments of every class of this package that a key may name, `class-keys CLASS` those of
+one class.
 """
 
 import argparse
@@ -67,7 +68,10 @@ def classes(parent: type) -> list[type]:
         kind = waiting.pop()
         waiting += type.__subclasses__(kind)
         is_exported = class_path(kind).rpartition(".")[0] != kind.__module__
-        if _is_ours(kind) and is_exported and not inspect.isabstract(kind):
+        is_abstract = any(
+            getattr(getattr(kind, name, None), "__isabstractmethod__", False) for name in dir(kind)
+        )
+        if _is_ours(kind) and is_exported and not is_abstract:
             found.add(kind)
     return sorted(found, key=class_path)
 
@@ -108,7 +112,7 @@ def keys_text(group: str) -> str:
 
 
 def classes_text(key: str) -> str:
-    """The arguments of each class that a key may name, or of the class of this path, as Markdown."""
+    """The arguments of each class that a key may name, or of one class, as Markdown."""
     fields = class_fields()
     if key in fields:
         found = classes(fields[key])
