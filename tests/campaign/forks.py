@@ -33,8 +33,6 @@ HEAVY = (
     "matplotlib.figure",
     "pycocotools.coco",
     "pycocotools.mask",
-    "uvicorn",
-    "uvicorn.protocols.http.h11_impl",
     "captioning.data.folder_check",
     "captioning.shapes",
     "captioning.evaluation.split",
