@@ -80,7 +80,7 @@ def photos_of(
         InputError: the references name no photo of an image.
         UsageError: --clip lacks --photos, or the other way round.
     """
-    from captioning.data.photo_names import named_photos
+    from captioning.data.results import named_photos
 
     if not options.clip:
         if options.photos is not None:
@@ -111,7 +111,7 @@ def photo_scorers_of(
     if not is_first_process():
         return ()
     from captioning.captioner.device import usable_device
-    from captioning.data.photo_names import check_photos
+    from captioning.data.results import check_photos
     from captioning.metrics.clip import Clip
     from captioning.metrics.clip_score import ClipScore
 

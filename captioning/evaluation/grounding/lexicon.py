@@ -4,9 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from captioning.data.plurals import plurals
-from captioning.data.readers.fields import field
-from captioning.untrusted import read_json
+from captioning.data.tokens import plurals
+from captioning.untrusted import field, read_json
 
 COCO = Path(__file__).with_name("coco_words.json")
 REMEDY = (
