@@ -116,7 +116,7 @@ def test_score_refuses_larger_photos_than_asked_for(
             "--clip-weights is for --clip; give --clip too, or omit --clip-",
         ),
         (["--clip", "--photos", "nowhere"], 1, "nowhere: no such folder; give the folder of the"),
-        (["--clip", "--photos", "."], 1, ".jpg: no such photo, as 2 of 2; check the folder of"),
+        (["--clip", "--photos", "."], 1, ".jpg: no such photo (2 of 2 are missing); check"),
     ],
 )
 def test_what_is_missing_is_one_line(

@@ -72,7 +72,7 @@ def photos_of(
         InputError: the references do not name an image's photo.
         UsageError: --clip is given without --photos, or --photos without --clip.
     """
-    from captioning.data.photo_names import named_photos
+    from captioning.data.results import named_photos
 
     if not options.clip:
         if options.photos is not None:
@@ -105,7 +105,7 @@ def photo_scorers_of(
     if not is_first_process():
         return ()
     from captioning.captioner.device import usable_device
-    from captioning.data.photo_names import check_photos
+    from captioning.data.results import check_photos
     from captioning.metrics.clip_score import Clip, ClipScore
 
     assert photos is not None

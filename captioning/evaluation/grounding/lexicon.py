@@ -4,11 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from captioning.data.plurals import plurals
-from captioning.data.readers.fields import field
 from captioning.data.records import Record
-from captioning.data.tokens import tokenize
-from captioning.untrusted import read_json
+from captioning.data.tokens import plurals, tokenize
+from captioning.untrusted import field, read_json
 
 COCO = Path(__file__).with_name("coco_words.json")
 REMEDY = (

@@ -1,4 +1,4 @@
-"""Patterns on objects and backgrounds of hard scenes, the same at every picture size."""
+"""Patterns of backgrounds and textures, the same at every picture size."""
 
 import math
 
@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 from PIL import Image
 
-from captioning.shapes.scene import Texture
+from captioning.shapes.scene import Background, Texture
 
 PATTERNS = ("stripes", "checks", "dots", "bricks", "speckles")
 EDGE = 4.0  # how fast a pattern goes from 0 to 1, per unit of its wave
@@ -21,14 +21,14 @@ def pattern_share(
     waves: float,
     seed: int,
 ) -> Float[np.ndarray, "H W"]:
-    """How much of the pattern is at each place, 0 to 1.
+    """The strength of the pattern at each place, 0 to 1.
 
     Args:
         pattern: one of `PATTERNS`.
-        across: each column's place from the picture's middle, in picture sides.
-        down: each row's.
-        angle: of the pattern's direction, in radians.
-        waves: of it along a picture's side.
+        across: distance of each column from the picture's middle, in picture sides.
+        down: the same of each row.
+        angle: direction of the pattern, in radians.
+        waves: repeats along a picture's side.
         seed: of its noise.
     """
     along = (across * math.cos(angle) + down * math.sin(angle)) * waves
@@ -63,7 +63,7 @@ def textured(
 
     Args:
         surface: colour of each row, (rows, 1, 3).
-        texture: what is on it.
+        texture: the texture.
         left: the window's first column in the picture.
         top: its first row.
         width: its columns.
@@ -78,8 +78,42 @@ def textured(
     return surface + (abs(texture.shade) * share)[..., None] * (np.float32(towards) - surface)
 
 
+def backdrop(background: Background, pixels: int) -> Float[np.ndarray, "H W 3"]:
+    """The background as a square picture, each channel about 0 to 1."""
+    first = np.array(background.first, dtype=np.float32)
+    second = np.array(background.second, dtype=np.float32)
+    return first + _blend(background, pixels)[..., None] * (second - first)
+
+
+def _blend(background: Background, pixels: int) -> Float[np.ndarray, "H W"]:
+    """The share of the second colour at each pixel, 0 to 1."""
+    rng = np.random.default_rng(background.seed)
+    place = (np.arange(pixels, dtype=np.float32) + 0.5) / pixels - 0.5
+    across, down = place[None, :], place[:, None]
+    along = across * np.float32(math.cos(background.angle))
+    along = along + down * np.float32(math.sin(background.angle))
+    match background.pattern:
+        case "gradient":
+            return along / np.float32(math.sqrt(2)) + np.float32(0.5)
+        case "glow":
+            x, y = rng.uniform(-0.5, 0.5, 2).astype(np.float32)
+            return np.exp(-((across - x) ** 2 + (down - y) ** 2) / np.float32(0.25))
+        case "clouds":
+            coarse = rng.integers(0, 256, (5, 5), dtype=np.uint8)
+            clouds = Image.fromarray(coarse).resize((pixels, pixels), Image.Resampling.BICUBIC)
+            return np.asarray(clouds, dtype=np.float32) / 255
+        case "stripes":
+            waves = np.float32(2 * math.pi * rng.uniform(5, 9))
+            return np.float32(0.25) * (1 + np.sin(waves * along))
+        case "flat":
+            return np.zeros((pixels, pixels), dtype=np.float32)
+        case pattern:
+            wanted = float(rng.uniform(4, 10))
+            return pattern_share(pattern, across, down, background.angle, wanted, background.seed)
+
+
 def _edged(wave: Float[np.ndarray, "H W"]) -> Float[np.ndarray, "H W"]:
-    """Positive becomes one, negative zero, with an edge between."""
+    """A wave as ones and zeros with an edge between."""
     return np.clip(0.5 + EDGE * wave, 0, 1)
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from captioning.data.photo_names import check_photos, named_photos
+from captioning.data.results import check_photos, named_photos
 from captioning.errors import InputError
 
 
@@ -72,5 +72,5 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
 
 def test_missing_photos_are_counted(folder: Path) -> None:
     check_photos({1: folder / "a.jpg"})
-    with pytest.raises(InputError, match=r"x\.jpg: no such photo, as 2 of 3; check the folder"):
+    with pytest.raises(InputError, match=r"x\.jpg: no such photo \(2 of 3 are missing\); check"):
         check_photos({1: folder / "a.jpg", 2: folder / "x.jpg", 3: folder / ("y" * 300)})

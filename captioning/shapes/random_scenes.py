@@ -1,19 +1,18 @@
-"""Hard scenes: more objects, textured and partly hidden, among clutter, on busy backgrounds."""
+"""Random scenes: easy ones of plain objects, and hard ones of textured objects among clutter."""
 
 from dataclasses import replace
 
 import numpy as np
 
-from captioning.shapes.clutter import MARKS
 from captioning.shapes.drawing import RGB, mask, visible_masks
+from captioning.shapes.patterns import PATTERNS
 from captioning.shapes.scene import (
+    BACKDROPS,
     CLEAR,
     COLOURS,
     KINDS,
-    MARGIN,
-    REACH,
+    MARKS,
     SIZES,
-    TILT,
     Background,
     Mark,
     Scene,
@@ -21,41 +20,106 @@ from captioning.shapes.scene import (
     Texture,
     relation,
 )
-from captioning.shapes.textures import PATTERNS
+
+MARGIN = 1 / 16  # the usual centre crop of 224 out of 256 still shows every object whole
+GAP = 0.03  # between the circles around two objects of an easy scene
+# Corners reach further than a round edge for the same area, so equal sizes look equal.
+REACH = {"circle": 0.85, "square": 1.0, "triangle": 1.12, "star": 1.15, "cross": 1.0}
+TILT = np.pi / 14  # more would turn a cross into an x and a square into a diamond
+
+EASY_RADIUS = {"small": 0.115, "large": 0.19}
+EASY_JITTER = 0.06
+HARD_RADIUS = {"small": 0.085, "large": 0.17}
+HARD_JITTER = 0.2
 
 MOST = 5
-"""Objects of a scene; the fewest are three."""
+"""The most objects of a hard scene; the fewest are three."""
 
-RADIUS = {"small": 0.085, "large": 0.17}
-RADIUS_JITTER = 0.2
 NEAREST = 0.75
-"""The smallest distance of two centres, in sums of their radii: below 1 one may hide the other."""
+"""The smallest distance of two centres, in sums of their radii; below 1 one may hide the other."""
 
 VISIBLE = 0.6
-"""The share of an object that can be seen at least."""
+"""The smallest visible share of an object."""
 
 SIGHT = 64
-"""Pixels along a picture's side by which that share is counted, whatever size it is drawn in."""
+"""Pixels along a picture's side at which that share is counted, for pictures of any size."""
 
 TEXTURED = 0.7
 """The share of objects with a texture."""
 
 COLOURFUL = 0.6
-"""The share of marks in a colour that objects have, too."""
+"""The share of marks in an object's colour."""
+
+
+def _attributes(count: int, rng: np.random.Generator) -> list[tuple[str, str, str]]:
+    """Random kinds, colours and sizes."""
+    return [
+        (str(rng.choice(KINDS)), str(rng.choice(COLOURS)), str(rng.choice(SIZES)))
+        for _ in range(count)
+    ]
+
+
+def random_scene(rng: np.random.Generator) -> Scene:
+    """An easy scene: two or three plain objects, apart, each pair in a clear relation."""
+    count = int(rng.integers(2, 4))
+    while True:
+        attributes = _attributes(count, rng)
+        if len(set(attributes)) < count:
+            continue
+        jitter = 1 + EASY_JITTER * rng.uniform(-1, 1, count)
+        radii = jitter * [EASY_RADIUS[size] * REACH[kind] for kind, _, size in attributes]
+        centres = _apart(radii, rng)
+        if centres is not None:
+            break
+    shapes = tuple(
+        Shape(kind, colour, size, float(x), float(y), float(radius), float(angle))
+        for (kind, colour, size), (x, y), radius, angle in zip(
+            attributes, centres, radii, rng.uniform(-TILT, TILT, count), strict=True
+        )
+    )
+    return Scene(shapes, _random_background(rng))
+
+
+def _apart(radii: np.ndarray, rng: np.random.Generator) -> np.ndarray | None:
+    """Centres (shapes, 2) that keep the shapes inside, apart and in clear relations.
+
+    None if no random layout of many fits.
+    """
+    reach = radii + MARGIN
+    tries = rng.uniform(reach[:, None], 1 - reach[:, None], (200, len(radii), 2))
+    fits = np.ones(len(tries), dtype=bool)
+    for second in range(len(radii)):
+        for first in range(second):
+            apart = np.abs(tries[:, first] - tries[:, second])
+            fits &= np.hypot(*apart.T) > radii[first] + radii[second] + GAP
+            fits &= apart.max(1) > CLEAR * apart.min(1)
+    return tries[fits.argmax()] if fits.any() else None
+
+
+def _random_background(rng: np.random.Generator) -> Background:
+    # Greyish, so that no background is mistaken for an object's colour, light or dark.
+    lightness = rng.uniform(0.2, 0.9)
+    first = np.clip(lightness + rng.uniform(-0.05, 0.05, 3), 0, 1)
+    second = np.clip(first + rng.choice([-1, 1]) * rng.uniform(0.08, 0.2), 0.12, 0.97)
+    second = np.clip(second + rng.uniform(-0.03, 0.03, 3), 0, 1)
+    return Background(
+        pattern=str(rng.choice(BACKDROPS)),
+        first=(float(first[0]), float(first[1]), float(first[2])),
+        second=(float(second[0]), float(second[1]), float(second[2])),
+        angle=float(rng.uniform(0, 2 * np.pi)),
+        seed=int(rng.integers(2**31)),
+    )
 
 
 def random_hard_scene(rng: np.random.Generator) -> Scene:
-    """Three to five objects among clutter, at least a pair of them in a clear relation.
+    """A hard scene: three to five objects among clutter, at least one pair in a clear relation.
 
-    Every object shows `VISIBLE` of itself or more. At most two are alike but for their size, so
-    that a list of all remains short.
+    At least the share `VISIBLE` of every object can be seen. At most two objects have the same kind
+    and colour, so that a list of all remains short.
     """
     while True:
         count = int(rng.integers(3, MOST + 1))
-        attributes = [
-            (str(rng.choice(KINDS)), str(rng.choice(COLOURS)), str(rng.choice(SIZES)))
-            for _ in range(count)
-        ]
+        attributes = _attributes(count, rng)
         alike = len({(kind, colour) for kind, colour, _ in attributes})
         if len(set(attributes)) < count or alike < count - 1:
             continue
@@ -71,9 +135,9 @@ def random_hard_scene(rng: np.random.Generator) -> Scene:
 def _placed(
     attributes: list[tuple[str, str, str]], rng: np.random.Generator
 ) -> tuple[Shape, ...] | None:
-    """Objects with these kinds, colours and sizes; none if many random places do not fit."""
-    jitter = 1 + RADIUS_JITTER * rng.uniform(-1, 1, len(attributes))
-    radii = jitter * [RADIUS[size] * REACH[kind] for kind, _, size in attributes]
+    """Objects with these kinds, colours and sizes; None if no random places of many fit."""
+    jitter = 1 + HARD_JITTER * rng.uniform(-1, 1, len(attributes))
+    radii = jitter * [HARD_RADIUS[size] * REACH[kind] for kind, _, size in attributes]
     reach = radii + MARGIN
     tries = rng.uniform(reach[:, None], 1 - reach[:, None], (200, len(radii), 2))
     fits = np.ones(len(tries), dtype=bool)
@@ -141,7 +205,7 @@ def _random_mark(rng: np.random.Generator) -> Mark:
 
 
 def _busy_background(rng: np.random.Generator) -> Background:
-    """Two tinted colours, further apart than those of the easy scenes."""
+    """Two tinted colours, which differ more than those of easy scenes."""
     first = rng.uniform(0.25, 0.8) + rng.uniform(-0.12, 0.12, 3)
     second = first + rng.choice([-1, 1]) * rng.uniform(0.1, 0.3) + rng.uniform(-0.08, 0.08, 3)
     first, second = np.clip(first, 0, 1), np.clip(second, 0.05, 0.97)
