@@ -1,6 +1,7 @@
 """Parts of a model that checkpoints store as plain values and rebuild."""
 
 import inspect
+from functools import partial
 from typing import Any
 
 from captioning.errors import InputError
@@ -63,7 +64,10 @@ def bare_name(full: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """An argument as a plain value; classes become their names."""
+    """An argument as a plain value; a class or a partial of one becomes its name and arguments."""
+    if isinstance(value, partial):  # jsonargparse passes the class as the first argument
+        kind = value.func if isinstance(value.func, type) else value.args[0]
+        return {"class_name": full_name(kind), **value.keywords}
     return {"class_name": full_name(value)} if isinstance(value, type) else value
 
 
@@ -91,9 +95,13 @@ def _kind(name: Any) -> type[Configurable]:
     raise UnknownClassError(f"needs the class {shown(name)}, which is not known here; {remedy}")
 
 
-def _names_class(value: Any) -> bool:
-    """Whether an argument stands for a class; other dicts are options by name."""
-    return isinstance(value, dict) and "class_name" in value
+def _class_of(value: Any) -> Any:
+    """The class, or partial of a class, that an argument stands for; other values as they are."""
+    if not isinstance(value, dict) or "class_name" not in value:
+        return value
+    kind = _kind(value["class_name"])
+    arguments = {name: part for name, part in value.items() if name != "class_name"}
+    return partial(kind, **arguments) if arguments else kind
 
 
 def _is_ours(module: str) -> bool:
@@ -110,9 +118,7 @@ def build(config: Any, **overrides: Any) -> Any:
     if not isinstance(config, dict) or not all(isinstance(name, str) for name in config):
         raise InputError(f"no part of a model is described by {shown(config)}")
     arguments = {
-        name: _kind(value["class_name"]) if _names_class(value) else value
-        for name, value in (config | overrides).items()
-        if name != "class"
+        name: _class_of(value) for name, value in (config | overrides).items() if name != "class"
     }
     kind = _kind(config.get("class"))
     try:

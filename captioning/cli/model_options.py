@@ -38,7 +38,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         required=True,
         action="append",
         metavar="CHECKPOINT",
-        help="a trained model; given again, an ensemble: each word by the mean probability",
+        help="a trained model; give several for an ensemble, which averages their probabilities",
     )
     parser.add_argument(
         "--batch-size",
@@ -59,46 +59,40 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kernels",
         choices=("on", "off"),
-        help="off: the plain model alone computes, which is slower, with the same results "
-        "(default: on, or as CAPTIONING_KERNELS says)",
-    )
-    parser.add_argument(
-        "--head",
-        metavar="NAME",
-        help="which map of attention is reported, where a model has several: such as 'head 3' of "
-        "an LSTM, or 'layer 2 head 3' or 'layer 2 mean' of a transformer (default: as trained)",
+        help="off: use the plain model, which is slower and gives the same results "
+        "(default: on, unless CAPTIONING_KERNELS says off)",
     )
 
 
 def add_search(parser: argparse.ArgumentParser) -> None:
     """Add the options of the search."""
     search = parser.add_argument_group(
-        "search", "how words are chosen; defaults to the search that the model was trained with"
+        "search", "how words are chosen; defaults to the search in the model's configuration"
     )
     kind = search.add_mutually_exclusive_group()
     kind.add_argument(
         "--beam", type=option(BeamWidth), metavar="N", help="beam search of this width"
     )
     kind.add_argument("--greedy", action="store_true", help="always the most probable word")
-    kind.add_argument("--sample", action="store_true", help="draw words by their probability")
+    kind.add_argument("--sample", action="store_true", help="sample words by their probability")
     search.add_argument("--temperature", type=option(Temperature), help="of sampling")
     search.add_argument("--top-k", type=option(TopK), help="sample from the k best words")
     search.add_argument(
-        "--top-p", type=option(TopP), help="sample from the best words of this mass"
+        "--top-p", type=option(TopP), help="sample from the best words of this total probability"
     )
     search.add_argument(
-        "--length-penalty", type=option(LengthPenalty), help="0 favours short captions, 1 none"
+        "--length-penalty", type=option(LengthPenalty), help="0 favours short captions, 1 is neutral"
     )
-    search.add_argument("--max-length", type=option(MaxLength), help="most words")
-    search.add_argument("--min-length", type=option(MinLength), help="fewest words")
-    search.add_argument("--no-repeat-ngram", type=option(NgramLength), help="no n words twice")
+    search.add_argument("--max-length", type=option(MaxLength), help="largest number of words")
+    search.add_argument("--min-length", type=option(MinLength), help="smallest number of words")
+    search.add_argument("--no-repeat-ngram", type=option(NgramLength), help="never repeat a sequence of this many words")
     search.add_argument("--seed", type=option(Seed), default=0, help="of sampling (default: 0)")
 
 
 def add_processes(parser: argparse.ArgumentParser) -> None:
     """Add the options of distributed processes."""
     processes = parser.add_argument_group(
-        "processes", "how many share the work; torchrun and SLURM may start them too"
+        "processes", "number of processes that share the work; torchrun and SLURM can start them, too"
     )
     processes.add_argument(
         "--devices",
@@ -139,8 +133,6 @@ def model_and_search(
 ) -> "tuple[Captioner, Search]":
     """The model, on its device, and its default search with the options applied.
 
-    From now on the process keeps the memory that it frees, for the search.
-
     Args:
         options: those of `add_model` and `add_search`.
         processes: the processes that share the work; with several, each moves the model to its own
@@ -148,13 +140,11 @@ def model_and_search(
     """
     import torch
 
-    from captioning.allocation import keep_freed_memory
     from captioning.captioner import load
     from captioning.captioner.device import usable_device
     from captioning.progress_bar import stage
     from captioning.search import BeamSearch, Greedy, Sampling
 
-    keep_freed_memory()
     import_modules(options.modules)
     max_megapixels = getattr(options, "max_pixels", MAX_PIXELS) / 1e6  # a server has its own
     is_shared = processes is not None and processes.count > 1
@@ -162,8 +152,6 @@ def model_and_search(
     kernels = None if options.kernels is None else options.kernels == "on"
     with stage("loading the model"):
         captioner = load(options.model, device, options.bf16, max_megapixels, kernels)
-    if options.head is not None:
-        captioner.decoder.report_map(options.head)
     torch.manual_seed(options.seed)
     kind = type(captioner.search)
     if options.beam is not None:

@@ -12,7 +12,7 @@ from captioning.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from captioning.errors import InputError
 from captioning.maps.evidence_map import SHARPNESS
 from captioning.models import LSTMDecoder
-from captioning.models.classes import Classes
+from captioning.models.image_classes import Classes
 from captioning.training import CrossEntropy, GuidedAttention
 from captioning.training.guided_attention import class_loss, contrast_loss, guide_loss
 

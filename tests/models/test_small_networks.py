@@ -1,7 +1,7 @@
 import torch
 from torch.nn import functional as F
 
-from captioning.models.small_cnn import COLOURS, Coordinates, SmallCNN, UnitScale
+from captioning.models.small_networks import COLOURS, Coordinates, SmallCNN, UnitScale
 
 
 def image(side: int = 64) -> torch.Tensor:

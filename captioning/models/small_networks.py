@@ -1,23 +1,22 @@
-"""The network that the shapes are learnt with, from scratch, in minutes on a CPU."""
+"""Two small networks that train from scratch on a CPU: one for drawn scenes, one for any image."""
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 COLOURS = 3
-"""The last channels between the stages: the mean colour of each cell."""
+"""Number of channels for the mean colour of each cell, the last ones between the stages."""
 
 
 class Coordinates(nn.Module):
-    """Adds two channels, the row and the column of each cell from -1 to 1.
+    """Adds the row and the column of each cell, from -1 to 1 (CoordConv, Liu et al. 2018).
 
-    What Liu et al. (2018, CoordConv) give to a convolution is useful to attention too: these
-    channels of a context vector are the place that the model looks at, on average, so that a
-    decoder can tell left from right.
+    In a context vector these channels are the mean place that the model looks at, so that a decoder
+    can distinguish left from right.
 
     Args:
-        squares: add their squares as well. A linear key then has a query for every place, as
-            -(x - p)^2 = 2 p x - x^2 - p^2, and not for the edges of the image alone.
+        squares: add their squares as well. A linear key can then match any place, since
+            -(x - p)^2 = 2 p x - x^2 - p^2, not only the edges of the image.
     """
 
     def __init__(self, squares: bool = False) -> None:
@@ -36,10 +35,10 @@ class Coordinates(nn.Module):
 
 
 class UnitScale(nn.Module):
-    """Gives each cell's vector a mean square of one (Zhang and Sennrich 2019, RMSNorm).
+    """Scales each cell's vector to a mean square of one (RMSNorm, Zhang and Sennrich 2019).
 
-    Attention compares cells by their vectors, and where some are several times as strong as others
-    it settles on these before it has learnt what to look for.
+    Otherwise attention settles on the cells with the largest vectors before it has learnt what to
+    look for.
     """
 
     def forward(self, features: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
@@ -52,11 +51,11 @@ class UnitScale(nn.Module):
 class Gain(nn.Module):
     """Multiplies by one learnt factor.
 
-    A decoder that starts with faint annotation vectors attends to all regions alike for thousands
-    of steps; strong ones let the attention become sharp early.
+    With small annotation vectors attention stays even for thousands of steps; with large ones it
+    becomes sharp early.
 
     Args:
-        start: the factor before training.
+        start: the initial factor.
     """
 
     def __init__(self, start: float) -> None:
@@ -69,11 +68,11 @@ class Gain(nn.Module):
 
 
 class Beside(nn.Module):
-    """Two parts that see the same, one's channels after the other's.
+    """Concatenates the channels of two parts that see the same input.
 
     Args:
-        first: gives the first channels.
-        second: gives the last channels, with the same rows and columns.
+        first: computes the first channels.
+        second: computes the last channels, with the same rows and columns.
     """
 
     def __init__(self, first: nn.Module, second: nn.Module) -> None:
@@ -88,18 +87,17 @@ class Beside(nn.Module):
 
 
 class WhatAndWhere(nn.Module):
-    """Annotation vectors of two parts: what is seen around a cell, and the cell's own colour.
+    """Annotation vectors of two parts: features around a cell, and the cell's own colour and place.
 
-    An object's shape can be read off any piece of its outline, its colour anywhere within. Trained
-    on words alone, an attention over features that see both soon looks at one side of the outline,
-    which is beside the object as often as in it. Here the outline's features spread by one cell,
-    so that the middle of an object has all of them, and start fainter than the colours, which
-    draw the attention into the object.
+    An object's shape can be seen at any piece of its outline, its colour anywhere inside. Attention
+    that learns from words alone soon looks at one side of the outline, which is outside the object
+    as often as inside. Here the features spread by one cell, so that the middle of an object has
+    all of them, and start smaller than the colours, which draw the attention into the object.
 
     Args:
         channels: of the features.
-        what: strength of the features before training.
-        where: strength of colours and coordinates before training.
+        what: initial gain of the features.
+        where: initial gain of colours and coordinates.
     """
 
     def __init__(self, channels: int, what: float, where: float) -> None:
@@ -136,10 +134,9 @@ def _block(in_channels: int, out_channels: int, kernel_size: int) -> nn.Sequenti
 
 
 def _halving_block(in_channels: int, out_channels: int, kernel_size: int) -> nn.Sequential:
-    """Half the rows and columns, by an even kernel: an odd one moves the cells up and left.
+    """Halves rows and columns with an even kernel, which keeps each cell centred on its place.
 
-    Each cell then looks at the middle of its own place in the image, over which its attention is
-    drawn; three halvings by odd kernels would look almost half a cell beside it.
+    Three halvings with odd kernels would shift the cells up and left by almost half a cell.
     """
     return nn.Sequential(
         nn.Conv2d(
@@ -175,3 +172,60 @@ class SmallCNN(nn.Module):
             Beside(outlines, nn.AvgPool2d(8)),
             WhatAndWhere(128, what=1.0, where=8.0),
         )
+
+
+PLAIN_WIDTHS = (32, 64, 128)
+"""Channels of each stage."""
+
+PLAIN_BLOCKS = (0, 1, 2)
+"""Residual blocks of each stage."""
+
+
+class ResidualBlock(nn.Module):
+    """Two convolutions that add to what they see (He et al. 2016, figure 2).
+
+    Args:
+        channels: of input and output.
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.residual = nn.Sequential(
+            nn.Conv2d(channels, channels, kernel_size=3, padding=1, bias=False),
+            nn.BatchNorm2d(channels),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(channels, channels, kernel_size=3, padding=1, bias=False),
+            nn.BatchNorm2d(channels),
+        )
+
+    def forward(self, features: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
+        """The features plus the residual."""
+        return torch.relu(features + self.residual(features))
+
+
+class PlainCNN(nn.Module):
+    """Three stages that halve rows and columns: 80 pixels give 10 x 10 annotation vectors.
+
+    An ordinary network for small images of any kind. Each stage is a convolution of stride 2 and
+    residual blocks. The kernels of stride 2 are even, 4 wide: three odd ones would shift the cells
+    up and left by almost half a cell.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        stages = []
+        for i, (width, blocks) in enumerate(zip(PLAIN_WIDTHS, PLAIN_BLOCKS, strict=True)):
+            halving = [
+                nn.Conv2d(
+                    PLAIN_WIDTHS[i - 1] if i else 3,
+                    width,
+                    kernel_size=4,
+                    stride=2,
+                    padding=1,
+                    bias=False,
+                ),
+                nn.BatchNorm2d(width),
+                nn.ReLU(inplace=True),
+            ]
+            stages.append(nn.Sequential(*halving, *(ResidualBlock(width) for _ in range(blocks))))
+        self.features = nn.Sequential(*stages)

@@ -1,4 +1,4 @@
-"""What a backbone was trained to tell apart, before it became an encoder.
+"""The classes that a backbone was trained to distinguish.
 
 Shapes: D annotation width, C classes.
 """
@@ -11,16 +11,16 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 TOLERANCE = 1e-3
-"""How far the classifier's scores of an image may be off, over the largest of them."""
+"""Largest difference between the two scores, relative to the largest score."""
 
 
 @dataclass(frozen=True)
 class Classes:
-    """The classes that a backbone's own classifier tells apart, and how it scores them.
+    """The classes of a backbone's own classifier and its linear layer.
 
-    Where a network takes the mean of its feature map and then a linear layer, the layer scores a
-    single region as well, and the photo's score is the mean of its regions' (class activation
-    mapping, Zhou et al. 2016). No checkpoint holds these numbers, since no caption needs them.
+    If a network applies a linear layer to the mean of its feature map, that layer scores single
+    regions as well, and the photo's score is the mean of theirs (class activation mapping, Zhou et
+    al. 2016). Checkpoints do not contain these numbers, since captioning does not need them.
 
     Attributes:
         names: of each class, in lower case.
@@ -36,18 +36,18 @@ class Classes:
 def classes_of(
     model: nn.Module, feature_map: nn.Module, names: Sequence[Sequence[str]], side: int
 ) -> Classes | None:
-    """The classes of a network that takes the mean of its feature map and then a linear layer.
+    """The classes of a network that applies a linear layer to the mean of its feature map.
 
-    Whether it does is not written anywhere, so both ways score an image.
+    Whether it does is tested with an image that is scored both ways.
 
     Args:
-        model: gives an image's scores.
-        feature_map: gives its feature map.
+        model: computes an image's scores.
+        feature_map: computes its feature map.
         names: of each class.
         side: of the image in pixels.
 
     Returns:
-        None if the two disagree: a network with more layers between has no score of a region.
+        None if the two scores differ, because there are more layers in between.
     """
     layers = [m for m in model.modules() if isinstance(m, nn.Linear)]
     if not layers or layers[-1].out_features != len(names):
