@@ -60,6 +60,7 @@ class Ours:
             }
             self.decoder = LSTMDecoder(size.annotation_dim, **widths, **projection)
             self.parts = (self.encoder, self.decoder)
+        self.fast: nn.Module | None = None
         self.trained = nn.ModuleList([self.adapter, self.decoder])
         with suppress(ImportError, AttributeError):  # as trainings and the command line do
             import_module("captioning.allocation").keep_freed_memory()
@@ -75,7 +76,7 @@ class Ours:
         for part in self.parts:
             part.train()
         if hasattr(kernels, "accelerate"):
-            self.parts = (kernels.accelerate(self.parts[0]),)
+            self.fast = kernels.accelerate(*self.parts)
         with suppress(ImportError, AttributeError):
             import_module("captioning.kernels.compiled").compile_from_now()
 
@@ -83,9 +84,9 @@ class Ours:
         self, annotations: Float[Tensor, "B L D"], tokens: Int[Tensor, "B N S"]
     ) -> Float[Tensor, ""]:
         """What a training minimises, without label smoothing."""
-        model: Any = self.parts[-1]
-        if hasattr(kernels, "accelerated"):  # the decoder of an earlier package
-            model = kernels.accelerated(model)
+        model: Any = self.fast
+        if model is None:  # an earlier package, which accelerates decoders at every step
+            model = kernels.accelerated(self.decoder)
         cross_entropy, weights = model.cross_entropy(model.remember(annotations), tokens)
         real = tokens[..., 1:] != PAD
         return (cross_entropy + doubly_stochastic_penalty(weights, real)) / real.sum()
@@ -101,8 +102,6 @@ class Ours:
         search = Greedy(max_length) if width == 1 else BeamSearch(width, max_length=max_length)
         for part in self.parts:
             part.eval()
-        if hasattr(kernels, "accelerate"):
-            self.parts = (kernels.accelerate(self.parts[0]),)
         vocabulary = Vocabulary([f"word{id}" for id in range(len(SPECIAL), size.vocab_size)])
         parts: Any = self.parts
         return Captioner(*parts, vocabulary, Preprocessing(size.pixels), search)

@@ -152,7 +152,8 @@ def _command(job: Job) -> Task:
         arguments = ["-m", "captioning", "--help"]
     elif arguments is None:
         [photo] = written_photos(Path(job.folder), 1)
-        model = next(Path(job.checkout).glob("captioning/**/demo.ckpt"))
+        shipped = Path(job.checkout).glob("captioning/**/demo.*")
+        model = next(file for file in shipped if file.suffix in (".ckpt", ".safetensors"))
         arguments = ["-m", "captioning", "caption", str(photo), "--model", str(model)]
     return partial(
         subprocess.run,
