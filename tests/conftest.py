@@ -16,7 +16,6 @@ from filelock import FileLock
 from torch import Tensor
 
 from captioning.captioner import Captioner
-from captioning.cli import main
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.readers import Coco
 from captioning.data.records import Record
@@ -159,6 +158,8 @@ def trained(tiny_config: Path, made_once: MadeOnce) -> Trained:
 
     def folder_of(name: str, *options: str) -> Path:
         def train(folder: Path) -> None:
+            from captioning.cli import main
+
             given = ["--config", str(tiny_config), "--trainer.default_root_dir", str(folder)]
             with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(io.StringIO()):
                 patch.setenv("WANDB_MODE", "disabled")

@@ -9,7 +9,7 @@ import torch
 from pytorch_lightning.callbacks import ModelCheckpoint
 
 from captioning.errors import InputError
-from captioning.kernels.compiled import compile_from_now
+from captioning.kernels import compile_from_now
 
 BEST, LAST = "best", "last"
 

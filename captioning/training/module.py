@@ -18,8 +18,7 @@ from captioning.data.dataset import Batch
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
-from captioning.kernels import on_by_default
-from captioning.kernels.depthwise import keep_depthwise_precise
+from captioning.kernels import keep_depthwise_precise, on_by_default
 from captioning.metrics.caption_metric import validation_metrics
 from captioning.models import Adapter, Decoder, Encoder, Model
 from captioning.numbers import Checked, LearningRate, Share, WeightDecay
