@@ -5,8 +5,9 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from captioning.errors import InputError
 
@@ -27,7 +28,7 @@ MAX_DIGITS = 100
 
 
 @contextmanager
-def opened(path: str | Path) -> Iterator[BinaryIO]:
+def opened(path: str | Path) -> Iterator[BufferedReader]:
     """A file to read from. Pipes and devices are refused, since they may be endless.
 
     Raises:

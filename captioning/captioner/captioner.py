@@ -168,7 +168,7 @@ class Captioner:
             return []
         names = known_maps(maps, self.model, self.default_map) if maps else ()
         images = torch.stack([view.pixels for view in views]).to(self.device)
-        annotations = self.model.encode(images)
+        annotations = self.fast.encode(images)
         decoded = self.decode(annotations, search)
         if decoded.scores.isnan().any():
             raise InputError("the model's numbers overflow; use another checkpoint")
@@ -226,7 +226,7 @@ class Captioner:
         if UNK in ids or len(ids) < 2:
             raise InputError(f"{shown(text)}: not made of words that the model knows")
         tokens = torch.tensor([[[BOS, *ids]]], device=self.device)
-        annotations = self.model.encode(view.pixels[None].to(self.device))
+        annotations = self.fast.encode(view.pixels[None].to(self.device))
         logits, weights = self.fast(annotations, tokens[..., :-1])
         log_probs = generable_log_probs(logits)[0, 0].cpu()
         log_probs = log_probs.gather(1, torch.tensor(ids)[:, None]).squeeze(1)
@@ -280,7 +280,7 @@ class Captioner:
         images = view.pixels[None].to(self.device)
         read = F.pad(tokens.to(self.device), (1, 0), value=BOS)[None, None]
         with torch.no_grad():
-            annotations = self.model.encode(images)
+            annotations = self.fast.encode(images)
         found = word_maps(name, Captioned(self.model, images, annotations, read))
         return found[0, 0, :length].float().cpu()
 

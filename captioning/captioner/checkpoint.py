@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 from captioning.captioner.captioner import Captioner
 from captioning.captioner.ensemble import ensemble
 from captioning.configurable import UnknownClassError
-from captioning.data.megapixels import MEGAPIXELS, pixels_of
+from captioning.data.images import MEGAPIXELS, pixels_of
 from captioning.errors import InputError
 from captioning.integrity import check_archive, check_tensors
 
@@ -74,7 +74,7 @@ def _captioner(path: Path, kernels: bool | None) -> Captioner:
     except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
         summary = " ".join(str(error).split())[:200]  # a user's class may raise anything
         raise InputError(f"{path}: a damaged or outdated checkpoint ({summary})") from None
-    captioner.model.eval()
+    captioner.model.eval().requires_grad_(False)
     return captioner
 
 

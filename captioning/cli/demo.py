@@ -9,16 +9,14 @@ from captioning.numbers import Port, option
 
 
 def add(commands: Commands) -> None:
-    """Tell the parser of this command."""
+    """Add this command to the parser."""
     parser = commands.add_parser(
         "demo", help="the web page at once: a small model captions freshly drawn scenes"
     )
     parser.add_argument(
         "--port", type=option(Port), default=0, metavar="N", help="default: any free one"
     )
-    parser.add_argument(
-        "--no-browser", action="store_true", help="print the address only; open no browser"
-    )
+    parser.add_argument("--no-browser", action="store_true", help="only print the address")
     add_maps(parser, OFFERED, default="all, the model's own first")
     parser.set_defaults(run=run)
 
@@ -26,7 +24,7 @@ def add(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     """Caption drawn scenes on the page until interrupted."""
     try:
-        from captioning.serving import Limits, application, hosts_of, listening_socket, serve
+        from captioning.serving import Limits, allowed_hosts, application, listening_socket, serve
         from captioning.serving.demo import MODEL, scenes
     except ImportError as error:
         raise UsageError(
@@ -43,9 +41,9 @@ def run(options: argparse.Namespace) -> int:
             "of drawn scenes",
             batch_size=16,
             limits=limits,
-            hosts=hosts_of(listening, host, []),
+            hosts=allowed_hosts(listening, host, []),
             scenes=scenes,
             maps=options.maps,
         )
-        serve(app, captioner, listening, limits, opens_browser=not options.no_browser)
+        serve(app, listening, limits, opens_browser=not options.no_browser)
     return 0

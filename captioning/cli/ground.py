@@ -108,7 +108,7 @@ def run(options: argparse.Namespace) -> int:
         write_json(folder / "maps.json", _as_json(reports))
     pictures = save_pictures(report, folder, options.max_pixels)
     if options.wandb:
-        from captioning.training.grounding_logger import log_grounding
+        from captioning.training.loggers import log_grounding
 
         log_grounding(report, pictures, folder, {"data": options.data, "split": options.split})
     print(map_table(reports, captioner.shown_map) if several else table(report))

@@ -5,7 +5,7 @@ import os
 from typing import TYPE_CHECKING
 
 from captioning.cli.options import add_imports
-from captioning.data.megapixels import MAX_PIXELS
+from captioning.data.images import MAX_PIXELS
 from captioning.errors import UsageError
 from captioning.numbers import (
     BatchSize,
@@ -26,7 +26,7 @@ from captioning.user_modules import import_modules
 
 if TYPE_CHECKING:
     from captioning.captioner import Captioner
-    from captioning.inference.work import Processes
+    from captioning.inference.processes import Processes
     from captioning.search import Search
 
 
@@ -116,7 +116,7 @@ def processes_of(options: argparse.Namespace) -> "Processes":
     Raises:
         UsageError: torchrun started a different number of processes.
     """
-    from captioning.inference.work import Processes
+    from captioning.inference.processes import Processes
 
     processes = Processes(options.devices, options.num_nodes, options.device)
     started = os.environ.get("WORLD_SIZE", str(processes.count))

@@ -3,7 +3,7 @@
 import argparse
 from typing import NoReturn, Protocol, runtime_checkable
 
-from captioning.data.megapixels import MEGAPIXELS, MOST_MEGAPIXELS, PhotoMegapixels, pixels_of
+from captioning.data.images import MEGAPIXELS, MOST_MEGAPIXELS, PhotoMegapixels, pixels_of
 from captioning.errors import UsageError
 from captioning.files import write_json
 from captioning.numbers import PositiveCount, option

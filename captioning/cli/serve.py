@@ -6,17 +6,9 @@ from pathlib import Path
 from captioning.cli.model_options import add_model, add_search, model_and_search
 from captioning.cli.options import Commands, add_maps
 from captioning.errors import UsageError
-from captioning.numbers import (
-    Connections,
-    Megabytes,
-    Megapixels,
-    Port,
-    Requests,
-    Seconds,
-    option,
-)
+from captioning.numbers import Megabytes, Megapixels, Port, Requests, Seconds, option
 
-OFFERED = "a map of a word that requests may choose; the first for those that choose none"
+OFFERED = "a map of a word that requests may choose; the first is their default"
 
 
 def add(commands: Commands) -> None:
@@ -36,9 +28,9 @@ def add(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="a name by which browsers may call the server, besides localhost and --host, such as "
-        "that of a proxy; may be given again. With --host 0.0.0.0 this machine's name and all "
-        "addresses in numbers are allowed anyway",
+        help="a further name of the server, besides localhost and --host, such as that of a proxy; "
+        "may be given again. With --host 0.0.0.0 this machine's name and all numeric addresses are "
+        "allowed too",
     )
     where.add_argument(
         "--port",
@@ -67,21 +59,14 @@ def add(commands: Commands) -> None:
         type=option(Seconds),
         default=30,
         metavar="S",
-        help="seconds from a request to its answer (default: 30)",
+        help="seconds that a request may take (default: 30)",
     )
     limits.add_argument(
         "--queue",
         type=option(Requests),
         default=64,
         metavar="N",
-        help="requests that are answered or wait at a time (default: 64)",
-    )
-    limits.add_argument(
-        "--max-connections",
-        type=option(Connections),
-        default=256,
-        metavar="N",
-        help="open at a time; fewer where `ulimit -n` leaves no room for as many (default: 256)",
+        help="photos that wait or are captioned at a time (default: 64)",
     )
     parser.set_defaults(run=run)
 
@@ -89,13 +74,13 @@ def add(commands: Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     """Answer requests until interrupted."""
     try:
-        from captioning.serving import Limits, application, hosts_of, listening_socket, serve
+        from captioning.serving import Limits, allowed_hosts, application, listening_socket, serve
     except ImportError as error:
         raise UsageError(
             f"serve needs {error.name}, which is not installed; pip install 'captioning[serve]'"
         ) from None
     with listening_socket(options.host, options.port) as listening:
-        hosts = hosts_of(listening, options.host, options.allow_host)
+        hosts = allowed_hosts(listening, options.host, options.allow_host)
         captioner, search = model_and_search(options)
         captioner.encoder = captioner.encoder.folded()
         limits = Limits(
@@ -103,12 +88,11 @@ def run(options: argparse.Namespace) -> int:
             pixels=options.max_megapixels * 1_000_000,
             seconds=float(options.timeout),
             requests=options.queue,
-            connections=options.max_connections,
         )
         name = " + ".join(
             "/".join(Path(path).parts[-2:]) for path in options.model
         )  # no whole paths
         batch_size, maps = options.batch_size, options.maps
         app = application(captioner, search, name, batch_size, limits, hosts, maps=maps)
-        serve(app, captioner, listening, limits)
+        serve(app, listening, limits)
     return 0

@@ -8,17 +8,16 @@ import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader
 
-from captioning.data.dataset import Batch, CaptionDataset, collate, sided
+from captioning.data.dataset import Batch, CaptionDataset, collate, lower_priority, sided
 from captioning.data.extraction import feature_cache
 from captioning.data.feature_cache import ConstantEncoder, FeatureCache
-from captioning.data.megapixels import MEGAPIXELS, PhotoMegapixels, pixels_of
+from captioning.data.images import MEGAPIXELS, PhotoMegapixels, pixels_of
 from captioning.data.preprocessing import MirroredPreprocessing, Preprocessing
 from captioning.data.readers import Reader
 from captioning.data.records import Record
 from captioning.data.sampler import SeededSampler
 from captioning.data.tokenizers import TokenizerName
 from captioning.data.vocabulary import Vocabulary
-from captioning.data.worker_priority import lower_priority
 from captioning.errors import InputError
 from captioning.numbers import (
     BatchSize,

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from captioning.data.images import read_image
-from captioning.data.megapixels import MAX_PIXELS
+from captioning.data.images import MAX_PIXELS, read_image
 from captioning.data.readers import Problem, Reader
 from captioning.data.records import Record
 from captioning.errors import InputError

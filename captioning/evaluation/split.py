@@ -2,21 +2,18 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 import torch
 from torch.utils.data import DataLoader
 
 from captioning.captioner import Captioner
-from captioning.data.dataset import Batch, CaptionDataset, collate
+from captioning.data.dataset import Batch, CaptionDataset, collate, lower_priority
 from captioning.data.feature_cache import FeatureCache
 from captioning.data.readers import Reader
 from captioning.data.records import Record
-from captioning.data.worker_priority import lower_priority
 from captioning.errors import InputError
 from captioning.inference.batches import seed_batch
-from captioning.inference.run_work import results
-from captioning.inference.work import ALONE, Processes, Work
+from captioning.inference.processes import ALONE, Processes, results
 from captioning.progress_bar import ProgressBar
 from captioning.search import Search
 
@@ -50,51 +47,21 @@ def split_captions(
     Raises:
         InputError: a photo cannot be read.
     """
-    work = _SplitCaptions(captioner, records, search, batch_size, workers, seed, features)
-    found = results(work, processes)
+
+    def share(process: int, count: int) -> dict[int | str, str]:
+        captions: dict[int | str, str] = {}
+        for number, batch in batches(
+            captioner, records, batch_size, workers, process, count, features
+        ):
+            seed_batch(seed, number)
+            captions |= caption_batch(captioner, batch, search)
+        return captions
+
+    found = results(captioner, share, processes)
     if found is None:
         return None
     captions = {image: caption for part in found for image, caption in part.items()}
     return {record.image_id: captions[record.image_id] for record in records}
-
-
-@dataclass
-class _SplitCaptions(Work):
-    """The work of `split_captions`, with the same arguments."""
-
-    captioner: Captioner
-    records: Sequence[Record]
-    search: Search | None
-    batch_size: int
-    workers: int
-    seed: int
-    features: FeatureCache | None
-    captions: dict[int | str, str] = field(default_factory=dict)
-
-    def prepare(self, processes: int) -> None:
-        """Nothing to prepare."""
-
-    def batches(self, process: int, processes: int) -> Iterator[tuple[int, Batch]]:
-        """The numbered batches of one process."""
-        return batches(
-            self.captioner,
-            self.records,
-            self.batch_size,
-            self.workers,
-            process,
-            processes,
-            self.features,
-        )
-
-    def step(self, batch: tuple[int, Batch]) -> None:
-        """Caption a batch."""
-        number, images = batch
-        seed_batch(self.seed, number)
-        self.captions |= caption_batch(self.captioner, images, self.search)
-
-    def result(self) -> dict[int | str, str]:
-        """The captions of this process's images."""
-        return self.captions
 
 
 def batches(

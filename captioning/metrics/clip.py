@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from captioning.data.images import read_image
-from captioning.data.megapixels import MAX_PIXELS
+from captioning.data.images import MAX_PIXELS, read_image
 from captioning.errors import InputError
 from captioning.progress_bar import ProgressBar, stage
 

@@ -1,23 +1,21 @@
-"""The web page and the JSON API, which caption photos from strangers and do nothing else.
+"""A web page and a JSON API that caption photos from strangers.
 
-`application` makes the app and `serve` answers until it is interrupted. Needs the extra `serve`.
+`application` makes the ASGI app and `serve` runs it until it is interrupted. Needs the extra
+`serve`.
 """
 
-from captioning.serving.address import listening_socket
 from captioning.serving.app import application
-from captioning.serving.hosts import Hosts, hosts_of
-from captioning.serving.limits import Limits
-from captioning.serving.log import faults_on_stderr
-from captioning.serving.run import serve
-from captioning.serving.server import Server
+from captioning.serving.origin import AllowedHosts, allowed_hosts
+from captioning.serving.refusals import Limits
+from captioning.serving.server import Server, faults_on_stderr, listening_socket, serve
 
 __all__ = [
-    "Hosts",
+    "AllowedHosts",
     "Limits",
     "Server",
+    "allowed_hosts",
     "application",
     "faults_on_stderr",
-    "hosts_of",
     "listening_socket",
     "serve",
 ]

@@ -1,4 +1,4 @@
-"""The server's routes and their handlers."""
+"""The server's addresses, and what each of them answers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Sequence
@@ -12,18 +12,14 @@ from starlette.types import ASGIApp
 
 from captioning.captioner import Caption, Captioner
 from captioning.data.images import Upload, read_image
-from captioning.maps import MAPS
+from captioning.data.preprocessing import View
+from captioning.maps import ATTENTION, MAPS
 from captioning.search import Search
 from captioning.serving.batching import Batcher
-from captioning.serving.docs import docs
-from captioning.serving.form import Answer, CaptionForm, Health
-from captioning.serving.gate import Gate
-from captioning.serving.headers import SafeHeaders
-from captioning.serving.hosts import HostCheck, Hosts
-from captioning.serving.limits import Limits
-from captioning.serving.page import page
-from captioning.serving.refusals import Refusal, add_errors
-from captioning.serving.uploads import UploadRoute
+from captioning.serving.form import Answer, CaptionForm, Health, Settings
+from captioning.serving.origin import AllowedHosts, OriginCheck
+from captioning.serving.page import SecurityHeaders, docs, page
+from captioning.serving.refusals import MEANINGS, Limits, Refusal, RequestLimits, add_errors
 from captioning.viewing import viewer
 
 RUNNERS_UP = 3
@@ -32,20 +28,10 @@ RUNNERS_UP = 3
 LONGEST_NAME = 100
 """The most characters of a file's name that an error repeats."""
 
-REFUSALS = {
-    400: "The form, or the request, cannot be read.",
-    403: "The request was sent by a page of another server.",
-    408: "The photo took too long to come.",
-    413: "The photo, or the whole request, is too large.",
-    415: "No image that can be read, or no form.",
-    421: "The Host header is none of this server's names.",
-    422: "A setting is missing, unknown, or makes no sense.",
-    431: "There are too many headers, or too long ones.",
-    503: "Too many requests are waiting.",
-    504: "The captions took too long.",
-}
+FORM_LIMITS: Any = {"max_files": 1, "max_fields": 20, "max_part_size": 1024}
+"""Limits of the form: files, other fields, and bytes of such a field."""
 
-LOOPBACK = Hosts()
+LOOPBACK = AllowedHosts()
 
 Result = TypeVar("Result")
 
@@ -56,7 +42,7 @@ def application(
     name: str,
     batch_size: int,
     limits: Limits,
-    hosts: Hosts = LOOPBACK,
+    hosts: AllowedHosts = LOOPBACK,
     scenes: APIRouter | None = None,
     maps: Sequence[str] = (),
 ) -> ASGIApp:
@@ -64,33 +50,44 @@ def application(
 
     Args:
         captioner: the model.
-        search: the default search, for requests that set none.
+        search: the default search of requests.
         name: of the model, as the page shows it.
         batch_size: the most photos per batch.
         limits: of requests.
         hosts: the names that the server answers to.
-        scenes: an address that draws scenes, which the page then offers; see `serving.demo`.
-        maps: the maps of a word that requests may choose, by their names in `captioning.maps`; the
-            first for requests that choose none. All if none, the model's `shown_map` first.
+        scenes: the address that draws scenes, which the page then offers; see `serving.demo`.
+        maps: the maps of a word that requests may choose, the first by default. If empty, all
+            maps, the model's own first.
     """
     maps = tuple(dict.fromkeys(maps or (captioner.shown_map, *MAPS)))
-    batcher = Batcher(captioner, batch_size)
+
+    def caption_batch(views: Sequence[View], settings: Sequence[Settings]) -> list[list[Caption]]:
+        first = settings[0]
+        return captioner.candidates(
+            views,
+            first.search,
+            RUNNERS_UP if first.view else 0,
+            first.maps or (ATTENTION,),  # attention costs nothing more
+            most=max(each.captions for each in settings),
+        )
+
+    batcher = Batcher(captioner.view, caption_batch, batch_size, limits.requests)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with batcher.running():
-            yield
+        with captioner.prepared():
+            async with batcher.running():
+                yield
 
     app = FastAPI(
         title="captioning",
         summary="Says what is in a photo, and shows where it looked for every word.",
         version="1",
         lifespan=lifespan,
-        docs_url=None,  # these pages would load scripts from elsewhere
+        form_limits=FORM_LIMITS,
+        docs_url=None,  # these pages load scripts from elsewhere
         redoc_url=None,
     )
-    app.router.route_class = UploadRoute
-    gate = Gate(app, "/caption", limits)
     add_errors(app)
     if scenes is not None:
         app.include_router(scenes)
@@ -101,7 +98,7 @@ def application(
 
     @app.get("/docs", include_in_schema=False)
     async def docs_of_the_api(request: Request) -> HTMLResponse:
-        return HTMLResponse(docs(app.openapi(), str(request.base_url).rstrip("/")))
+        return HTMLResponse(docs(str(request.base_url).rstrip("/")))
 
     @app.get("/health")
     async def health() -> Health:
@@ -109,7 +106,7 @@ def application(
         return Health(
             status="ok",
             model=name,
-            waiting=gate.inside,
+            waiting=batcher.waiting,
             photos=batcher.photos,
             batches=batcher.batches,
         )
@@ -120,24 +117,21 @@ def application(
         response_model_exclude_none=True,
         responses={
             status: {"model": Refusal, "description": meaning}
-            for status, meaning in REFUSALS.items()
+            for status, meaning in MEANINGS.items()
         },
     )
     async def caption(request: Request, form: Annotated[CaptionForm, File()]) -> JSONResponse:
         """Captions of a photo, each word with its probability."""
-        chosen, chosen_maps = form.search(search), form.maps(maps)
+        settings = form.settings(search, maps)
         photo = Upload(_name(form.photo.filename), await form.photo.read(), limits.pixels)
-        runners_up = RUNNERS_UP if form.view else 0
-        captions = await _unless_gone(
-            request, batcher.captions(photo, chosen, form.captions, runners_up, chosen_maps)
-        )
+        captions = await _unless_gone(request, batcher.captions(photo, settings))
         answer: dict[str, Any] = {"captions": [caption.as_json() for caption in captions]}
-        if form.view:
-            compares = len(chosen_maps) > 1
+        if settings.view:
+            compares = len(settings.maps) > 1
             answer["view"] = await batcher.in_reader(_view, photo, captions, compares)
         return JSONResponse(answer)
 
-    return SafeHeaders(HostCheck(gate, hosts))
+    return SecurityHeaders(OriginCheck(RequestLimits(app, limits), hosts))
 
 
 async def _unless_gone(request: Request, answer: Coroutine[Any, Any, Result]) -> Result:

@@ -1,19 +1,17 @@
 """Dynamic batching: photos of concurrent requests are captioned as one batch."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import TypeVar
 
-from captioning.captioner import Caption, Captioner
+from captioning.captioner import Caption
 from captioning.data.images import Upload
 from captioning.data.preprocessing import View
-from captioning.maps import MAPS
-from captioning.search import Search
-from captioning.serving.memory import give_back
+from captioning.serving.form import Settings
 
 PATIENCE = 0.02
 """The most seconds that a photo waits for others that are being read."""
@@ -21,10 +19,11 @@ PATIENCE = 0.02
 READERS = 2
 """Threads that decode photos; very large photos are decoded one at a time."""
 
-TIDY = 5.0
-"""Seconds between returns of free memory to the system; each takes a few milliseconds."""
-
 Result = TypeVar("Result")
+
+
+class QueueFullError(Exception):
+    """More requests than the server answers at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,31 +32,15 @@ class _Waiting:
 
     Attributes:
         view: what the model sees of it.
-        search: how words are chosen.
-        most: how many captions are wanted.
-        runners_up: how many alternatives to report for each word.
-        maps: the maps of each word.
+        settings: what the request asks for.
         captions: the future result; cancelled when the client has gone.
         since: when it was queued, in seconds of `monotonic`.
     """
 
     view: View
-    search: Search
-    most: int
-    runners_up: int
-    maps: tuple[str, ...]
+    settings: Settings
     captions: asyncio.Future[list[Caption]]
     since: float = field(default_factory=monotonic)
-
-    @property
-    def kind(self) -> tuple[str, int, tuple[str, ...]]:
-        """Photos of the same kind can share a batch."""
-        return repr(self.search.config), self.runners_up, self.maps
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether it is a batch by itself, as its maps take so long that others would wait."""
-        return not all(MAPS[name].takes_one_pass for name in self.maps)
 
 
 class Batcher:
@@ -67,22 +50,33 @@ class Batcher:
     threads read photos.
 
     Args:
-        captioner: the model.
+        see: gives the model's view of a photo; called from several threads.
+        caption: captions a batch of views that share the settings' `batch_key`.
         batch_size: the most photos per batch.
+        requests: the most photos that may wait or be captioned at a time.
 
     Attributes:
+        waiting: photos that wait or are being captioned.
         photos: how many have been captioned.
         batches: how many batches they came in.
     """
 
-    def __init__(self, captioner: Captioner, batch_size: int) -> None:
-        self.captioner = captioner
-        self.batch_size = batch_size
+    def __init__(
+        self,
+        see: Callable[[Upload], View],
+        caption: Callable[[Sequence[View], Sequence[Settings]], list[list[Caption]]],
+        batch_size: int,
+        requests: int,
+    ) -> None:
+        self._see = see
+        self._caption = caption
+        self._batch_size = batch_size
+        self._requests = requests
+        self.waiting = 0
         self.photos = 0
         self.batches = 0
-        self._waiting: list[_Waiting] = []
+        self._queue: list[_Waiting] = []
         self._being_read = 0
-        self._tidied = monotonic()
         self._news = asyncio.Event()
         self._readers = ThreadPoolExecutor(READERS, "reader")
         self._model = ThreadPoolExecutor(1, "model")
@@ -98,33 +92,31 @@ class Batcher:
             for threads in (self._readers, self._model):
                 threads.shutdown(cancel_futures=True)
 
-    async def captions(
-        self, photo: Upload, search: Search, most: int, runners_up: int, maps: tuple[str, ...]
-    ) -> list[Caption]:
-        """The captions that the search finds, the best first; see `Captioner.candidates`.
+    async def captions(self, photo: Upload, settings: Settings) -> list[Caption]:
+        """The captions of a photo, the best first.
 
         When cancelled, its photo leaves the queue.
 
-        Args:
-            photo: as it was sent.
-            search: how words are chosen.
-            most: how many captions, if the search finds as many.
-            runners_up: how many alternatives to report for each word.
-            maps: the maps of each word, the first to be shown.
-
         Raises:
             InputError: the photo cannot be read.
+            QueueFullError: too many photos are waiting.
         """
-        self._being_read += 1
+        if self.waiting >= self._requests:
+            raise QueueFullError(f"{self.waiting} requests are waiting; try again in a moment")
+        self.waiting += 1
         try:
-            view = await self.in_reader(self.captioner.view, photo)
+            self._being_read += 1
+            try:
+                view = await self.in_reader(self._see, photo)
+            finally:
+                self._being_read -= 1
+                self._news.set()
+            captions = asyncio.get_running_loop().create_future()
+            self._queue.append(_Waiting(view, settings, captions))
+            found: list[Caption] = await captions
+            return found[: settings.captions]
         finally:
-            self._being_read -= 1
-            self._news.set()
-        captions = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(view, search, most, runners_up, maps, captions))
-        found = await captions
-        return found[:most]
+            self.waiting -= 1
 
     async def in_reader(self, function: Callable[..., Result], *arguments: object) -> Result:
         """The result of a function that reads a photo, called in one of the reader threads."""
@@ -134,10 +126,11 @@ class Batcher:
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            batch = await self._batch()
+            batch = await self._next_batch()
+            views, settings = [one.view for one in batch], [one.settings for one in batch]
             try:
-                found = await loop.run_in_executor(self._model, self._captioned, batch)
-            except Exception as error:  # fails these requests only, whatever it is
+                found = await loop.run_in_executor(self._model, self._caption, views, settings)
+            except Exception as error:  # whatever it is, it fails these requests only
                 for waiting in batch:
                     if not waiting.captions.done():
                         waiting.captions.set_exception(error)
@@ -148,33 +141,20 @@ class Batcher:
                 if not waiting.captions.done():
                     waiting.captions.set_result(captions)
 
-    async def _batch(self) -> list[_Waiting]:
-        """The next batch: the photo queued first, and others of its kind."""
+    async def _next_batch(self) -> list[_Waiting]:
+        """The photo queued first, and others with the same settings."""
         while True:
-            self._waiting = [photo for photo in self._waiting if not photo.captions.done()]
+            self._queue = [photo for photo in self._queue if not photo.captions.done()]
             patience = None
-            if self._waiting:
-                first = self._waiting[0]
-                alike = [photo for photo in self._waiting if photo.kind == first.kind]
-                size = 1 if first.is_alone else self.batch_size
-                batch = alike[:size]
+            if self._queue:
+                first = self._queue[0]
+                size = 1 if first.settings.is_slow else self._batch_size
+                key = first.settings.batch_key
+                batch = [photo for photo in self._queue if photo.settings.batch_key == key][:size]
                 patience = first.since + PATIENCE - monotonic()
                 if len(batch) == size or not self._being_read or patience <= 0:
-                    self._waiting = [photo for photo in self._waiting if photo not in batch]
+                    self._queue = [photo for photo in self._queue if photo not in batch]
                     return batch
             self._news.clear()
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._news.wait(), patience)
-
-    def _captioned(self, batch: list[_Waiting]) -> list[list[Caption]]:
-        if monotonic() > self._tidied + TIDY:
-            give_back()
-            self._tidied = monotonic()
-        first = batch[0]
-        return self.captioner.candidates(
-            [photo.view for photo in batch],
-            first.search,
-            first.runners_up,
-            first.maps,
-            most=max(photo.most for photo in batch),
-        )

@@ -1,4 +1,4 @@
-"""Freshly drawn scenes for the page, and the model that captions them.
+"""Drawn scenes for the page, and the model that captions them.
 
 `scripts/demo_model` made the model: it trains `configs/shapes.yaml` and exports the best checkpoint
 in half precision.

@@ -1,26 +1,53 @@
 """The fields of a request for captions and of its answer."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import UploadFile
 from pydantic import BaseModel, ConfigDict, Field
 
 from captioning.errors import InputError
-from captioning.maps import ATTENTION, MAPS
+from captioning.maps import MAPS
 from captioning.numbers import shown
 from captioning.search import BeamSearch, Sampling, Search
 
 MOST_CAPTIONS = 10
 """The most captions of a photo, by beam search or by sampling."""
 
-
 MOST_MAPPED = 3
-"""The most captions of a photo with maps that take more than one pass, but for the server's own."""
+"""The most captions of a photo with maps that take several passes, except the server's own map."""
 
 
 class SettingError(InputError):
-    """Settings that do not go together, or that this server does not offer."""
+    """Settings that contradict each other or that this server does not offer."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a request asks for.
+
+    Attributes:
+        search: how words are chosen.
+        captions: how many.
+        view: whether the answer shows the maps, and alternatives of each word.
+        maps: of each word, the first to be shown; empty without a view.
+    """
+
+    search: Search
+    captions: int
+    view: bool
+    maps: tuple[str, ...]
+
+    @property
+    def batch_key(self) -> tuple[object, ...]:
+        """Photos with equal keys can share a batch."""
+        return repr(self.search.config), self.view, self.maps
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether a map takes so long that other photos should not wait in the same batch."""
+        return not all(MAPS[name].takes_one_pass for name in self.maps)
 
 
 class CaptionForm(BaseModel):
@@ -42,39 +69,43 @@ class CaptionForm(BaseModel):
             description="Width of the beam search; at least as many as captions.",
         ),
     ] = None
-    sample: Annotated[bool, Field(description="Sample words by their probability instead.")] = False
+    sample: Annotated[bool, Field(description="Sample words instead of searching.")] = False
     temperature: Annotated[
         float | None,
         Field(
             ge=0.05,
             le=5,
             allow_inf_nan=False,
-            description="Of sampling: below 1 for likelier words, above 1 for rarer ones.",
+            description="Of sampling: below 1 favours probable words, above 1 rare ones.",
         ),
     ] = None
-    view: Annotated[bool, Field(description="Return the attention as well.")] = False
+    view: Annotated[bool, Field(description="Return a map of each word as well.")] = False
     map: Annotated[
         str | None,
         Field(
-            description="With view=true: which map of each word, by its name: "
-            f"{', '.join(MAPS)}. A server may offer fewer. Gradients, occlusion and standout take "
-            f"long: at most {MOST_MAPPED} captions have them, or more if the server shows that map "
-            "first."
+            description=f"With view=true: the map of each word, one of {', '.join(MAPS)}. A server "
+            "may offer fewer. A map that takes several passes is computed for at most "
+            f"{MOST_MAPPED} captions, unless the server shows it first."
         ),
     ] = None
     compare: Annotated[
-        str | None, Field(description="With view=true: another map, to be shown beside it.")
+        str | None, Field(description="With view=true: a second map, shown beside it.")
     ] = None
 
-    def search(self, default: Search) -> Search:
-        """How words are chosen.
+    def settings(self, default: Search, offered: Sequence[str]) -> Settings:
+        """What the form asks for.
 
         Args:
-                default: the search of a request that sets none.
+            default: the search of a form that sets none.
+            offered: the maps to choose from, the first for a form that chooses none. The first may
+                take long: whoever runs the server chose it.
 
         Raises:
-            SettingError: settings do not go together.
+            SettingError: settings do not go together, or a map is not offered or takes too long.
         """
+        return Settings(self._search(default), self.captions, self.view, self._maps(offered))
+
+    def _search(self, default: Search) -> Search:
         if self.sample and self.beam is not None:
             raise SettingError("beam and sample exclude each other; leave one of them out")
         kind = type(default)
@@ -91,34 +122,26 @@ class CaptionForm(BaseModel):
         width = search.width if isinstance(search, BeamSearch) else 1
         if kind is not Sampling and self.captions > width:
             raise SettingError(
-                f"a beam of {width} finds no {self.captions} captions; send "
+                f"a beam of {width} finds fewer than {self.captions} captions; send "
                 f"beam={self.captions}, or ask for fewer captions"
             )
         return search
 
-    def maps(self, offered: Sequence[str]) -> tuple[str, ...]:
-        """The map of each word that the view shows, and the one beside it, if any.
-
-        Args:
-            offered: the maps to choose from, the first for a request that chooses none. The first
-                may take long: whoever runs the server chose it.
-
-        Raises:
-            SettingError: a map is not offered, nobody would see it, or it would take too long.
-        """
+    def _maps(self, offered: Sequence[str]) -> tuple[str, ...]:
         wanted = [name for name in (self.map, self.compare) if name is not None]
         if not self.view:
             if wanted:
                 raise SettingError("map and compare are for the view; send view=true with them")
-            return (ATTENTION,)
+            return ()
         for name in wanted:
             if name not in offered:
-                raise SettingError(f"no map {shown(name)} here; choose from {', '.join(offered)}")
+                raise SettingError(
+                    f"map {shown(name)} is not offered here; choose from {', '.join(offered)}"
+                )
         names = tuple(dict.fromkeys([self.map or offered[0], *wanted[-1:]]))
         for name in names:
-            if name == offered[0] or MAPS[name].takes_one_pass:
-                continue
-            if self.captions > MOST_MAPPED:
+            is_slow = name != offered[0] and not MAPS[name].takes_one_pass
+            if is_slow and self.captions > MOST_MAPPED:
                 raise SettingError(
                     f"{name} takes long, so at most {MOST_MAPPED} captions have it; ask for fewer "
                     "captions, or for another map"
@@ -133,7 +156,7 @@ class WordAnswer(BaseModel):
     probability: float = Field(description="Given the photo and the words before it.")
     runners_up: list[dict[str, Any]] | None = Field(
         None,
-        description="With view=true: the most probable other words, and their probabilities; the "
+        description="With view=true: the most probable other words and their probabilities; the "
         "word is null for the end of the caption.",
     )
 
@@ -153,10 +176,10 @@ class Answer(BaseModel):
     view: dict[str, Any] | None = Field(
         None,
         description="With view=true: the photo as a JPEG (a data URI); crop, the left, top, width "
-        "and height of what the model saw, in pixels of the photo's size; and the captions again, "
-        "each word with its attention weights, or the map that was asked for, over rows x columns "
-        "of the crop, one byte each from the top left, as base64; 255 stands for the word's peak. "
-        "A caption names its map; the one to compare is in further.",
+        "and height of the part that the model saw, in pixels of the photo; and the captions with "
+        "a map of each word over rows x columns of the crop, one byte per region from the top "
+        "left, as base64; 255 is the word's peak. A caption names its map; further holds the map "
+        "to compare.",
     )
 
 
@@ -165,6 +188,6 @@ class Health(BaseModel):
 
     status: str = Field(description="ok")
     model: str
-    waiting: int = Field(description="Requests that are being answered.")
-    photos: int = Field(description="Captioned since the start.")
-    batches: int = Field(description="In which these photos were captioned.")
+    waiting: int = Field(description="Photos that wait or are being captioned.")
+    photos: int = Field(description="Photos captioned since the start.")
+    batches: int = Field(description="Batches of these photos.")

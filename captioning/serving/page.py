@@ -1,4 +1,4 @@
-"""The page on which users drop photos and explore their captions."""
+"""The server's pages: where users drop photos, and a description of the API."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -6,10 +6,23 @@ from html import escape
 from pathlib import Path
 from string import Template
 
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
 from captioning.search import BeamSearch, Sampling, Search
-from captioning.serving.form import MOST_CAPTIONS
-from captioning.serving.limits import Limits
+from captioning.serving.form import MOST_CAPTIONS, CaptionForm
+from captioning.serving.refusals import MEANINGS, Limits
 from captioning.viewing import viewer
+
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+"""Security headers for browsers, besides the content security policy."""
 
 SHOWN_TEMPERATURE = "0.7"
 """The default for sampling; below 1, since at 1 rare words are often wrong."""
@@ -24,8 +37,8 @@ def page(
         model: its name.
         search: gives the initial settings.
         limits: of requests.
-        maps: the maps of a word to choose from, the first at first.
-        draws_scenes: offer drawn scenes, and show one at first.
+        maps: the maps of a word to choose from; the first is selected.
+        draws_scenes: offer drawn scenes, and begin with one.
     """
     is_sampling = isinstance(search, Sampling)
     width = search.width if isinstance(search, BeamSearch) else 1
@@ -50,6 +63,30 @@ def page(
     )
 
 
+def docs(address: str) -> str:
+    """A self-contained description of the API; FastAPI's own loads scripts from elsewhere.
+
+    Args:
+        address: of the server, for an example.
+    """
+    fields = {name: field.description or "" for name, field in CaptionForm.model_fields.items()}
+    return Template(asset("docs.html")).substitute(
+        address=escape(address),
+        fields=_rows(fields),
+        refusals=_rows({str(status): meaning for status, meaning in MEANINGS.items()}),
+        style=asset("page.css"),
+        view_style=viewer.asset("viewer.css"),
+    )
+
+
+def _rows(meanings: dict[str, str]) -> str:
+    """Rows of an HTML table: names and their meanings."""
+    return "".join(
+        f"<tr><th><code>{escape(name)}</code></th><td>{escape(meaning)}</td></tr>"
+        for name, meaning in meanings.items()
+    )
+
+
 @cache
 def policy() -> str:
     """The content security policy: styles and scripts of the page alone, nothing from elsewhere."""
@@ -65,6 +102,28 @@ def policy() -> str:
             *("base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"),
         ]
     )
+
+
+class SecurityHeaders:
+    """Middleware that adds the security headers to every answer.
+
+    Args:
+        app: the wrapped app.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer with these headers."""
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update(HEADERS | {"Content-Security-Policy": policy()})
+            await send(message)
+
+        await self.app(scope, receive, sent)
 
 
 @cache

@@ -1,89 +1,171 @@
-"""Errors as JSON answers, each with one sentence for people."""
+"""What the server refuses: its limits, and every error as one sentence in JSON."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from fastapi import FastAPI, Request
+from anyio import fail_after
+from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from captioning.data.images import PhotoSizeError
 from captioning.errors import InputError
 from captioning.maps import MapError
+from captioning.serving.batching import QueueFullError
 from captioning.serving.form import SettingError
 
-UNKNOWN_ADDRESS = "unknown address; /docs lists the addresses"
-WRONG_METHOD = "this address takes another method; see /docs"
+MEANINGS = {
+    400: "The form or the request cannot be read.",
+    403: "A page of another site sent the request.",
+    408: "The photo did not arrive in time.",
+    413: "The photo or the whole request is too large.",
+    415: "The file is not an image that can be read.",
+    421: "The Host header is not a name of this server.",
+    422: "A setting is missing, unknown or does not fit the others.",
+    503: "Too many requests are waiting.",
+    504: "The captions took too long.",
+}
+"""What each status means, for the API's documentation."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits beyond which the server refuses a request.
+
+    Attributes:
+        bytes: of a request's body.
+        pixels: of a photo, and of all photos that are decoded at a time.
+        seconds: from the end of a request's header to its answer.
+        requests: with a whole photo, that wait or are answered at a time.
+        uploads: bytes of all bodies that are held at a time.
+        header_seconds: for the next header, from the start of a connection or the last answer.
+    """
+
+    bytes: int = 20_000_000
+    pixels: int = 50_000_000
+    seconds: float = 30.0
+    requests: int = 64
+    uploads: int = 256_000_000
+    header_seconds: float = 5.0
 
 
 class Refusal(BaseModel):
     """Why a request was not answered."""
 
-    error: str = Field(description="One sentence that says what is wrong and what to do.")
+    error: str = Field(description="One sentence: what is wrong and what to do.")
 
 
 def refusal(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """The error response to a request.
+    """The response to a refused request.
 
     Args:
-        status: the HTTP status.
-        sentence: what is wrong. It may quote the request, even characters that UTF-8 cannot
-            encode.
+        status: of HTTP.
+        sentence: what is wrong. It may quote the request, even what UTF-8 cannot encode.
         headers: further headers.
     """
     sentence = sentence.encode("utf-8", "backslashreplace").decode()
     return JSONResponse({"error": sentence}, status, headers)
 
 
-def add_errors(app: FastAPI) -> None:
-    """Let the app answer every exception of its parts in this way."""
+class RequestLimits:
+    """Middleware that bounds each request's size and time, and the size of all together.
 
-    @app.exception_handler(HTTPException)
-    async def of_http(request: Request, error: HTTPException) -> JSONResponse:
-        known = {404: UNKNOWN_ADDRESS, 405: WRONG_METHOD}
-        if error.status_code == 400:  # the form parser's own message is terse
-            known[400] = f"the form cannot be read ({error.detail}); see /docs for its fields"
-        sentence = known.get(error.status_code, error.detail)
+    The web server has the time limit of headers; this is that of bodies and answers.
+
+    Args:
+        app: the wrapped app.
+        limits: those on bytes and seconds.
+    """
+
+    def __init__(self, app: ASGIApp, limits: Limits) -> None:
+        self.app = app
+        self.limits = limits
+        self._held = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer or refuse."""
+        limits = self.limits
+        too_large = f"more than the {limits.bytes / 1e6:g} MB that are read here; send less"
+        announced = (
+            Headers(scope=scope).get("content-length", "") if scope["type"] == "http" else ""
+        )
+        if announced.isdecimal() and int(announced) > limits.bytes:
+            await refusal(413, too_large)(scope, receive, send)
+            return
+        size, is_whole = 0, False
+
+        async def counted() -> Message:
+            nonlocal size, is_whole
+            message = await receive()
+            piece = len(message.get("body", b""))
+            size += piece
+            self._held += piece
+            is_whole = not message.get("more_body", False)
+            if size > limits.bytes:
+                raise HTTPException(413, too_large)
+            if self._held > limits.uploads:
+                raise HTTPException(503, "too many large photos at a time; try again in a moment")
+            return message
+
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        try:
+            with fail_after(limits.seconds):
+                await self.app(scope, counted, send)
+        except TimeoutError:
+            within = f"within the {limits.seconds:g} seconds that a request may take"
+            late = refusal(408, f"the photo did not arrive {within}; send a smaller one")
+            if is_whole:
+                late = refusal(504, f"no captions {within}; try again later or ask for fewer")
+            await late(scope, receive, send)
+        finally:
+            self._held -= size
+
+
+def add_errors(app: FastAPI) -> None:
+    """Let the app answer every exception with a status and one sentence."""
+
+    @app.exception_handler(StarletteHTTPException)
+    async def of_http(request: Request, error: StarletteHTTPException) -> JSONResponse:
+        sentences = {
+            400: f"the form cannot be read ({error.detail}); see /docs for its fields",
+            404: "unknown address; /docs lists the addresses",
+            405: "this address takes another method; see /docs",
+        }
+        sentence = sentences.get(error.status_code, error.detail)
         return refusal(error.status_code, sentence, error.headers)
 
     @app.exception_handler(RequestValidationError)
     async def of_form(request: Request, error: RequestValidationError) -> JSONResponse:
         return refusal(422, "; ".join(_complaint(found) for found in error.errors()))
 
-    @app.exception_handler(SettingError)
-    async def of_settings(request: Request, error: SettingError) -> JSONResponse:
-        return refusal(422, str(error))
-
-    @app.exception_handler(MapError)
-    async def of_map(request: Request, error: MapError) -> JSONResponse:
-        return refusal(422, str(error))
-
-    @app.exception_handler(PhotoSizeError)
-    async def of_size(request: Request, error: PhotoSizeError) -> JSONResponse:
-        return refusal(413, str(error))
-
     @app.exception_handler(InputError)
-    async def of_photo(request: Request, error: InputError) -> JSONResponse:
-        return refusal(415, str(error))
+    async def of_input(request: Request, error: InputError) -> JSONResponse:
+        if isinstance(error, (SettingError, MapError)):
+            return refusal(422, str(error))
+        return refusal(413 if isinstance(error, PhotoSizeError) else 415, str(error))
 
-    @app.exception_handler(ClientDisconnect)
-    async def of_nobody(request: Request, error: ClientDisconnect) -> JSONResponse:
-        return refusal(400, "the connection was closed before the captions were ready")
+    @app.exception_handler(QueueFullError)
+    async def of_queue(request: Request, error: QueueFullError) -> JSONResponse:
+        return refusal(503, str(error), {"Retry-After": "1"})
 
     @app.exception_handler(Exception)
     async def of_program(request: Request, error: Exception) -> JSONResponse:
-        return refusal(500, "the server made a mistake; its log says more")
+        return refusal(500, "the server failed; its log says more")
 
 
 def _complaint(found: Mapping[str, object]) -> str:
-    """Pydantic's error about a field of the form, as a sentence."""
+    """One of pydantic's errors about the form, as a sentence."""
     place = found["loc"]
     assert isinstance(place, tuple)
     name = str(place[-1])
     if found["type"] == "missing":
-        return f"{name} is missing; send it as a field of the form"
+        return f"{name} is missing; send it as a field of a form (multipart/form-data)"
     if found["type"] == "extra_forbidden":
         return f"unknown setting {name!r}; see /docs for the settings"
     if name == "photo":

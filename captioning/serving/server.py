@@ -1,121 +1,166 @@
-"""uvicorn's server with a limit on open connections."""
+"""Serves the app until it is interrupted, and logs faults in one line each.
+
+Granian closes connections whose header does not arrive in time, finishes requests when it stops,
+and goes on when the process runs out of file descriptors.
+"""
 
 import asyncio
 import logging
+import os
+import signal
 import socket
+import sys
+import threading
+import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from traceback import extract_tb
 
-import uvicorn
+from granian.constants import HTTPModes, Interfaces
+from granian.http import HTTP1Settings
+from granian.log import LogLevels
+from granian.net import SocketHolder
+from granian.server.embed import Server as EmbeddedServer
 from starlette.types import ASGIApp
 
-from captioning.serving.connections import Connection
-from captioning.serving.limits import Limits
+from captioning.errors import UsageError
+from captioning.serving.refusals import Limits
 
-SPARE_FILES = 64
-"""File descriptors reserved for everything but connections."""
+BACKLOG = 2048
+"""Connections that are open at a time, and that may wait for one of these to close."""
 
-PAUSE = 0.05
-"""Seconds until a full server checks for room again."""
+LONGEST_HEADER = 2**16
+"""Bytes of a request's address and headers."""
 
-RETRY = 0.5
-"""Seconds until the server accepts connections again after the system has failed to."""
-
-_logger = logging.getLogger(__name__)
+LONGEST_LINE = 300
+"""Characters of a line of the log."""
 
 
-class Server(uvicorn.Server):
-    """Serves an app on a socket.
+def listening_socket(host: str, port: int) -> socket.socket:
+    """A listening socket, opened first so that a wrong address fails before the model is loaded.
 
-    asyncio's accept loop, which uvicorn uses, logs thousands of errors a second while file
-    descriptors are short. This one accepts only while there is room. When there is none, it cuts
-    the connection whose client has kept the server waiting longest; if all connections are being
-    answered, new ones wait in the socket's backlog.
+    Args:
+        host: a name or an address.
+        port: 0 for any free one.
+
+    Raises:
+        UsageError: no socket can listen at this address.
+    """
+    if not host.strip():  # which would be every address of this machine
+        raise UsageError("--host is empty; give an address, or 0.0.0.0 for all of this machine")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        address = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)[0][4]
+        return socket.create_server(address[:2], family=family, backlog=BACKLOG)
+    except (OSError, ValueError) as error:  # ValueError: no name can be like this
+        reason = error.strerror if isinstance(error, OSError) else "not a host name"
+        raise UsageError(
+            f"cannot listen on {host}, port {port} ({reason}); give another --host or --port"
+        ) from None
+
+
+class Server(EmbeddedServer):
+    """Granian within this process, on a socket that listens already.
 
     Args:
         app: the app to serve.
-        listening: the socket; closed in the end.
-        limits: of connections.
+        listening: the socket.
+        limits: those on time.
     """
 
     def __init__(self, app: ASGIApp, listening: socket.socket, limits: Limits) -> None:
-        config = uvicorn.Config(
+        super().__init__(
             app,
-            http="h11",  # another installed implementation would have no timeouts
-            ws="none",
-            loop="asyncio",
-            log_config=None,
-            log_level="error",  # malformed requests are answered, not logged
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=max(1, int(limits.seconds)),
+            interface=Interfaces.ASGI,
+            http=HTTPModes.http1,
+            websockets=False,
+            backlog=BACKLOG,
+            http1_settings=HTTP1Settings(
+                header_read_timeout=int(1000 * limits.header_seconds),
+                max_buffer_size=LONGEST_HEADER,
+            ),
+            log_level=LogLevels.error,
+            log_dictconfig={"loggers": {"_granian": {}}},  # to the root logger
         )
-        super().__init__(config)
-        self.listening = listening
-        self.limits = limits
-        self.most = most_connections(limits.connections)
+        self._listening = listening
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux: a client that does not read its answer
+            milliseconds = int(1000 * limits.seconds)
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start the app, then accept."""
-        await super().startup(sockets=[])
-        self.listening.setblocking(False)
-        self._accepting = asyncio.create_task(self._accept())
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop accepting, then end the open connections."""
-        self._accepting.cancel()
-        await asyncio.wait([self._accepting])
-        self.listening.close()
-        await super().shutdown(sockets=[])
-        if self.force_exit:  # a second interrupt: uvicorn would leave the app's tasks as they are
-            await self.lifespan.shutdown()
-
-    async def _accept(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            while self._is_full() and self._longest_waiting() is None:
-                await asyncio.sleep(PAUSE)
-            try:
-                accepted, _ = await loop.sock_accept(self.listening)
-            except OSError as error:  # such as too many open files in the whole system
-                _logger.error("cannot accept a connection: %s", error.strerror)
-                await asyncio.sleep(0 if self._give_way() else RETRY)
-                continue
-            if self._is_full():
-                self._give_way()
-            try:
-                await loop.connect_accepted_socket(self._connection, accepted)
-            except OSError:  # the client has gone already
-                accepted.close()
-
-    def _connection(self) -> Connection:
-        return Connection(self.config, self.server_state, self.lifespan.state, self.limits)
-
-    def _is_full(self) -> bool:
-        return len(self.server_state.connections) >= self.most
-
-    def _longest_waiting(self) -> Connection | None:
-        waiting = [
-            (since, connection)
-            for connection in self.server_state.connections
-            if isinstance(connection, Connection)
-            and (since := connection.waiting_since()) is not None
-        ]
-        return min(waiting, key=lambda pair: pair[0])[1] if waiting else None
-
-    def _give_way(self) -> bool:
-        """Cut the connection that has waited longest; False if none may be cut."""
-        connection = self._longest_waiting()
-        if connection is not None:
-            connection.transport.abort()
-        return connection is not None
+    def _init_shared_socket(self) -> None:
+        """Listen; Granian would open a socket of its own here."""
+        # Granian closes what it is given.
+        self._shd = SocketHolder(os.dup(self._listening.fileno()), False, BACKLOG)
 
 
-def most_connections(wanted: int) -> int:
-    """How many connections the process's file descriptors allow, up to `wanted`."""
+def serve(
+    app: ASGIApp, listening: socket.socket, limits: Limits, opens_browser: bool = False
+) -> None:
+    """Print the address, then answer requests until SIGINT or SIGTERM.
+
+    Args:
+        app: the app to serve.
+        listening: the server's socket.
+        limits: those on time.
+        opens_browser: open the page in a browser, where there is a desktop to show one.
+    """
+    host, port = listening.getsockname()[:2]
+    url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    print(url, flush=True)
+    if opens_browser and _has_desktop():
+        # The socket listens already: the browser waits for its answer.
+        threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
+    with suppress(KeyboardInterrupt):
+        asyncio.run(_until_interrupted(Server(app, listening, limits)))
+
+
+async def _until_interrupted(server: Server) -> None:
+    """Serve until a signal comes; a second one ends requests that are still being answered."""
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+        server.stop()
+
+    with suppress(NotImplementedError):  # Windows, where Ctrl-C raises KeyboardInterrupt
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop)
+    with faults_on_stderr():
+        await server.serve()
+
+
+def _has_desktop() -> bool:
+    """Whether a browser would open as a window; without one it might take over the terminal."""
+    if sys.platform.startswith("linux"):
+        return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    return sys.stdout.isatty()
+
+
+class _OneLine(logging.Formatter):
+    """Formats a fault as one line: what happened, why, and where in the program."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = record.getMessage()
+        if record.exc_info and record.exc_info[1] is not None:
+            error = record.exc_info[1]
+            line += f": {type(error).__name__}: {error}"
+            if error.__traceback__ is not None:
+                place = extract_tb(error.__traceback__)[-1]
+                line += f" ({Path(place.filename).name}, line {place.lineno})"
+        line = " ".join(line.split())
+        return f"captioning: {line}"[:LONGEST_LINE].encode("ascii", "backslashreplace").decode()
+
+
+@contextmanager
+def faults_on_stderr() -> Iterator[None]:
+    """Log faults of this process to stderr while the block lasts, each as one line."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(_OneLine())
+    root = logging.getLogger()
+    root.addHandler(handler)
     try:
-        import resource
-    except ImportError:  # Windows, which has no such limit
-        return wanted
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if files == resource.RLIM_INFINITY:
-        return wanted
-    return max(1, min(wanted, files - SPARE_FILES))
+        yield
+    finally:
+        root.removeHandler(handler)

@@ -12,8 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from captioning.captioner.caption import Caption
-from captioning.data.images import read_image
-from captioning.data.megapixels import MAX_PIXELS
+from captioning.data.images import MAX_PIXELS, read_image
 from captioning.evaluation.grounding import GroundingReport, Look
 from captioning.evaluation.grounding.estimates import Group
 from captioning.evaluation.grounding.looks import (

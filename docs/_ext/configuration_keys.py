@@ -16,6 +16,8 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+from captioning.numbers import in_words
+
 from .options import lightning_parser, plain
 
 COMPUTED = {
@@ -187,7 +189,7 @@ def type_name(hint: Any) -> str:
     """A type in the words of somebody who writes YAML."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return f"{type_name(parts[0])} {parts[1]!r}"
+        return (in_words(hint) or type_name(parts[0])).removeprefix("a ")
     if origin in (Union, types.UnionType):
         return " or ".join(dict.fromkeys(map(type_name, parts)))
     if origin is Literal:

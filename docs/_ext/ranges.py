@@ -2,6 +2,7 @@
 
 from typing import Annotated, get_args, get_origin
 
+from annotated_types import Interval
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
@@ -15,7 +16,7 @@ def ranges_text() -> str:
     """Every range of `captioning.numbers` as Markdown, a target of the role `py:data`."""
     lines = []
     for name, value in vars(numbers).items():
-        if get_origin(value) is Annotated and isinstance(get_args(value)[1], numbers.Range):
+        if get_origin(value) is Annotated and isinstance(get_args(value)[1], Interval):
             lines += [f":::{{py:data}} captioning.numbers.{name}", type_name(value), ":::", ""]
     return "\n".join(lines)
 

@@ -1,7 +1,9 @@
+import asyncio
 import io
-import socket
+import struct
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -9,56 +11,77 @@ import httpx
 import pytest
 import torch
 from PIL import Image
+from starlette.testclient import TestClient
 from starlette.types import ASGIApp
 
 from captioning.captioner import Captioner
 from captioning.search import BeamSearch
-from captioning.serving import Hosts, Limits, Server, application
+from captioning.serving import AllowedHosts, Limits, Server, application, listening_socket
 
-LOOPBACK = Hosts()
+LOOPBACK = AllowedHosts()
+
+Ask = Callable[..., TestClient]
+"""Gives a client of the tiny captioner's app with some limits, without a network."""
 
 Serve = Callable[..., httpx.Client]
-"""Starts a server with some limits and gives a client of it."""
-
-
-@contextmanager
-def served(app: ASGIApp, limits: Limits) -> Iterator[str]:
-    """The address of the app on this machine, answered by a thread."""
-    listening = socket.create_server(("127.0.0.1", 0), backlog=512)
-    address = "http://{}:{}".format(*listening.getsockname())
-    server = Server(app, listening, limits)
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
-        yield address
-    finally:
-        server.should_exit = True
-        thread.join()
+"""Starts a server of the tiny captioner with some limits and gives a client of it."""
 
 
 @pytest.fixture
-def serve(captioner: Captioner) -> Iterator[Serve]:
-    """A function that serves the tiny captioner until the test ends."""
+def ask(captioner: Captioner) -> Iterator[Ask]:
     captioner.search = BeamSearch(max_length=5)
     with ExitStack() as stack:
 
         def start(
-            batch_size: int = 16, hosts: Hosts = LOOPBACK, **given: int | float
-        ) -> httpx.Client:
-            limits = Limits(**given)
-            app = application(captioner, captioner.search, "tiny.ckpt", batch_size, limits, hosts)
-            address = stack.enter_context(served(app, limits))
-            # Certificates, which nobody asks for here, take longer to read than a test.
-            client = httpx.Client(base_url=address, timeout=30, verify=False)
+            batch_size: int = 16,
+            hosts: AllowedHosts = LOOPBACK,
+            maps: tuple[str, ...] = (),
+            **given: int | float,
+        ) -> TestClient:
+            limits, search = Limits(**given), captioner.search
+            app = application(captioner, search, "tiny", batch_size, limits, hosts, maps=maps)
+            client = TestClient(app, "http://localhost", raise_server_exceptions=False)
             return stack.enter_context(client)
 
         yield start
 
 
 @pytest.fixture
-def client(serve: Serve) -> httpx.Client:
-    """A client of a server with the usual limits."""
-    return serve()
+def client(ask: Ask) -> TestClient:
+    """A client of an app with the usual limits."""
+    return ask()
+
+
+@contextmanager
+def served(app: ASGIApp, limits: Limits) -> Iterator[str]:
+    """The address of the app on this machine, answered by a thread."""
+    with listening_socket("127.0.0.1", 0) as listening:
+        loop = asyncio.new_event_loop()
+        server = Server(app, listening, limits)
+        thread = threading.Thread(target=loop.run_until_complete, args=(server.serve(),))
+        thread.start()
+        try:
+            yield "http://{}:{}".format(*listening.getsockname())
+        finally:
+            loop.call_soon_threadsafe(server.stop)
+            thread.join()
+            loop.close()
+
+
+@pytest.fixture
+def serve(captioner: Captioner) -> Iterator[Serve]:
+    captioner.search = BeamSearch(max_length=5)
+    with ExitStack() as stack:
+
+        def start(**given: int | float) -> httpx.Client:
+            limits = Limits(**given)
+            app = application(captioner, captioner.search, "tiny", 16, limits)
+            address = stack.enter_context(served(app, limits))
+            # Certificates, which nobody asks for here, take longer to read than a test.
+            client = httpx.Client(base_url=address, timeout=30, verify=False)
+            return stack.enter_context(client)
+
+        yield start
 
 
 @pytest.fixture
@@ -73,7 +96,7 @@ def held(captioner: Captioner) -> Iterator[threading.Event]:
 
 @pytest.fixture
 def photos() -> list[bytes]:
-    """A dozen PNGs of noise, none like another."""
+    """A dozen different PNGs of noise."""
     noise = torch.Generator().manual_seed(0)
     found = []
     for _ in range(12):
@@ -90,6 +113,27 @@ def photo(photos: list[bytes]) -> bytes:
     return photos[0]
 
 
+def bomb(side: int) -> bytes:
+    """A black PNG of side x side pixels, in a few kilobytes."""
+    rows = bytes((side + 7) // 8 + 1) * side
+    parts = {
+        b"IHDR": struct.pack(">IIBBBBB", side, side, 1, 0, 0, 0, 0),
+        b"IDAT": zlib.compress(rows, 9),
+        b"IEND": b"",
+    }
+    chunks = (
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in parts.items()
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+
+
+def form(photo: bytes) -> tuple[dict[str, str], bytes]:
+    """Headers and body of a request for captions."""
+    head = b'--b\r\nContent-Disposition: form-data; name="photo"; filename="photo"\r\n\r\n'
+    return {"Content-Type": "multipart/form-data; boundary=b"}, head + photo + b"\r\n--b--\r\n"
+
+
 def wait_for(condition: Callable[[], bool]) -> None:
     """Wait for what happens in another thread; it fails where that never happens."""
     end = time.monotonic() + 20
@@ -98,16 +142,6 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def form(photo: bytes) -> tuple[dict[str, str], bytes]:
-    """Headers and body of a request for captions."""
-    body = (
-        b'--b\r\nContent-Disposition: form-data; name="photo"; filename="photo"\r\n\r\n'
-        + photo
-        + b"\r\n--b--\r\n"
-    )
-    return {"Content-Type": "multipart/form-data; boundary=b"}, body
-
-
-def waiting(client: httpx.Client) -> int:
-    """How many requests with photos the server is answering."""
+def waiting(client: httpx.Client | TestClient) -> int:
+    """How many photos wait or are being captioned."""
     return int(client.get("/health").json()["waiting"])

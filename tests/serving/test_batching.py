@@ -1,19 +1,17 @@
 import io
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from http.client import HTTPConnection
 
-import httpx
 from PIL import Image
 
 from captioning.captioner import Captioner
-from tests.serving.conftest import Serve, form, wait_for, waiting
+from tests.serving.conftest import Ask, wait_for, waiting
 
 
 def test_concurrent_photos_are_captioned_as_one_batch(
-    serve: Serve, held: threading.Event, captioner: Captioner, photos: list[bytes]
+    ask: Ask, held: threading.Event, captioner: Captioner, photos: list[bytes]
 ) -> None:
-    client = serve(batch_size=6)
+    client = ask(batch_size=6)
     with ThreadPoolExecutor(len(photos)) as clients:
         answers = [
             clients.submit(client.post, "/caption", files={"photo": photo}) for photo in photos
@@ -29,15 +27,15 @@ def test_concurrent_photos_are_captioned_as_one_batch(
 
 
 def test_requests_of_different_settings_are_not_mixed_up(
-    serve: Serve, held: threading.Event, photos: list[bytes]
+    ask: Ask, held: threading.Event, photo: bytes
 ) -> None:
-    client = serve()
+    client = ask()
     with ThreadPoolExecutor(6) as clients:
         answers = [
             clients.submit(
                 client.post,
                 "/caption",
-                files={"photo": photos[0]},
+                files={"photo": photo},
                 data={"beam": str(width), "captions": str(width)},
             )
             for width in (1, 2, 3, 1, 2, 3)
@@ -49,9 +47,9 @@ def test_requests_of_different_settings_are_not_mixed_up(
 
 
 def test_photos_with_maps_that_take_long_are_batches_by_themselves(
-    serve: Serve, held: threading.Event, photos: list[bytes]
+    ask: Ask, held: threading.Event, photos: list[bytes]
 ) -> None:
-    client = serve(batch_size=6)
+    client = ask(batch_size=6)
     chosen = {"view": "true", "map": "occlusion"}
     with ThreadPoolExecutor(4) as clients:
         answers = [
@@ -65,45 +63,44 @@ def test_photos_with_maps_that_take_long_are_batches_by_themselves(
     assert (health["photos"], health["batches"]) == (4, 4)
 
 
-def test_a_photo_whose_client_has_gone_is_not_captioned(
-    serve: Serve, held: threading.Event, captioner: Captioner, photo: bytes
+def test_requests_beyond_the_queue_are_refused_until_there_is_room(
+    ask: Ask, held: threading.Event, photo: bytes
 ) -> None:
-    begun = threading.Event()
-    captioner.encoder.register_forward_pre_hook(lambda *_: begun.set(), prepend=True)
-    client = serve()
+    client = ask(requests=1)
     with ThreadPoolExecutor(1) as clients:
-        answer = clients.submit(client.post, "/caption", files={"photo": photo})
-        assert begun.wait(20)  # or both photos might be of one batch
-        impatient = connection(client)
-        headers, body = form(photo)
-        impatient.request("POST", "/caption", body, headers)
-        wait_for(lambda: waiting(client) == 2)
-        impatient.close()
+        first = clients.submit(client.post, "/caption", files={"photo": photo})
         wait_for(lambda: waiting(client) == 1)
+        refused = client.post("/caption", files={"photo": photo})
+        assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
+        assert refused.json()["error"] == "1 requests are waiting; try again in a moment"
         held.set()
-        assert answer.result().status_code == 200
-    assert client.get("/health").json()["photos"] == 1
+        assert first.result().status_code == 200
+    assert client.post("/caption", files={"photo": photo}).status_code == 200
 
 
-def test_a_failure_of_the_model_is_reported_and_the_next_photo_is_captioned(
-    serve: Serve, captioner: Captioner, photo: bytes
+def test_a_request_over_the_time_limit_is_given_up(
+    ask: Ask, held: threading.Event, photo: bytes
 ) -> None:
-    client = serve()
+    client = ask(seconds=0.2)
+    answer = client.post("/caption", files={"photo": photo})
+    assert answer.status_code == 504
+    assert answer.json()["error"].startswith("no captions within the 0.2 seconds")
+    assert waiting(client) == 0
+
+
+def test_a_failure_of_the_model_fails_its_requests_alone(
+    ask: Ask, captioner: Captioner, photo: bytes
+) -> None:
+    client = ask()
 
     def fail(*_: object) -> None:
         raise RuntimeError("out of memory")
 
     hook = captioner.encoder.register_forward_pre_hook(fail)
-    # After an unforeseen error the server closes the connection, which must not be used again.
-    answer = client.post("/caption", files={"photo": photo}, headers={"Connection": "close"})
+    answer = client.post("/caption", files={"photo": photo})
     hook.remove()
-    assert (answer.status_code, answer.json()) == (
+    assert (answer.status_code, answer.json()["error"]) == (
         500,
-        {"error": "the server made a mistake; its log says more"},
+        "the server failed; its log says more",
     )
     assert client.post("/caption", files={"photo": photo}).status_code == 200
-
-
-def connection(client: httpx.Client) -> HTTPConnection:
-    """A bare connection to the client's server."""
-    return HTTPConnection(client.base_url.host, client.base_url.port or 80, timeout=20)

@@ -1,4 +1,3 @@
-import os
 import signal
 import socket
 import subprocess
@@ -16,7 +15,7 @@ from captioning.cli import main
 from captioning.data.records import Record
 
 
-class Server(NamedTuple):
+class Process(NamedTuple):
     """A server in a process of its own."""
 
     address: str
@@ -24,13 +23,16 @@ class Server(NamedTuple):
 
 
 @contextmanager
-def serving(checkpoint: Path, errors: Path, files: int | None = None) -> Iterator[Server]:
-    """A process that serves a model, ended by an interrupt.
+def serving(
+    checkpoint: Path, errors: Path, files: int | None = None, end: int = signal.SIGINT
+) -> Iterator[Process]:
+    """A process that serves a model.
 
     Args:
         checkpoint: of the model.
         errors: where its stderr goes.
-        files: how many it may open at a time, unless the system says.
+        files: how many it may open at a time; the system's limit if None.
+        end: the signal that ends it.
     """
     command = ["captioning", "serve", "--model", str(checkpoint), "--port", "0", "--device", "cpu"]
     limited = [sys.executable, "-m", *command]
@@ -42,64 +44,43 @@ def serving(checkpoint: Path, errors: Path, files: int | None = None) -> Iterato
     ):
         assert process.stdout is not None
         try:
-            yield Server(process.stdout.readline().strip(), process)
+            yield Process(process.stdout.readline().strip(), process)
         finally:
-            process.send_signal(signal.SIGINT)
+            process.send_signal(end)
             assert process.wait() == 0
 
 
-def test_serve_prints_its_address_captions_photos_and_ends_by_an_interrupt(
-    checkpoint: Path, shapes_records: list[Record], tmp_path: Path
+@pytest.mark.integration
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_serve_prints_its_address_captions_photos_and_ends_by_a_signal(
+    checkpoint: Path, shapes_records: list[Record], tmp_path: Path, end: int
 ) -> None:
-    with serving(checkpoint, tmp_path / "stderr") as server:
+    with serving(checkpoint, tmp_path / "stderr", end=end) as server:
         assert server.address.startswith("http://127.0.0.1:")
         files = {"photo": shapes_records[0].image.read_bytes()}
-        chosen = {"view": "true", "map": "fine-grad-cam"}  # through the folded encoder
+        chosen = {"view": "true", "map": "grad-cam"}
         answer = httpx.post(f"{server.address}/caption", files=files, data=chosen, timeout=30)
+        idle = socket.create_connection((httpx.URL(server.address).host, _port(server)), 20)
+    idle.close()
     assert answer.json()["captions"][0]["words"]
-    assert answer.json()["view"]["captions"][0]["map"] == "fine-grad-cam"
+    assert answer.json()["view"]["captions"][0]["map"] == "grad-cam"
     assert (tmp_path / "stderr").read_bytes() == b""
 
 
-def test_idle_clients_beyond_the_limit_on_files_neither_block_nor_busy_the_server(
-    checkpoint: Path, tmp_path: Path
-) -> None:
-    if not Path("/proc/self/stat").exists():
-        pytest.skip("another process's times are known on Linux only")
+@pytest.mark.integration
+def test_idle_clients_beyond_the_limit_on_files_give_way(checkpoint: Path, tmp_path: Path) -> None:
     with serving(checkpoint, tmp_path / "stderr", files=256) as server, ExitStack() as stack:
-        url = httpx.URL(server.address)
-        assert httpx.get(f"{url}/health", timeout=20).status_code == 200
         for _ in range(400):
-            stack.enter_context(closing(socket.create_connection((url.host, url.port), timeout=20)))
-        assert httpx.get(f"{url}/health", timeout=20).status_code == 200
-        before = cpu_seconds(server.process.pid)
-        time.sleep(3)
-        assert cpu_seconds(server.process.pid) - before < 1.5
-        assert httpx.get(f"{url}/health", timeout=20).status_code == 200
+            idle = socket.create_connection(("127.0.0.1", _port(server)), timeout=20)
+            stack.enter_context(closing(idle))
+        begun = time.monotonic()
+        assert httpx.get(f"{server.address}/health", timeout=30).status_code == 200
+        assert time.monotonic() - begun < 20
     assert (tmp_path / "stderr").stat().st_size < 2000
 
 
-def test_connections_that_the_system_refuses_are_one_line(checkpoint: Path, tmp_path: Path) -> None:
-    resource = pytest.importorskip("resource")
-    if not hasattr(resource, "prlimit"):
-        pytest.skip("limits of another process can be set on Linux only")
-    with serving(checkpoint, tmp_path / "stderr") as server, ExitStack() as stack:
-        url = httpx.URL(server.address)
-        assert httpx.get(f"{url}/health", timeout=20).status_code == 200
-        files = len(list(Path(f"/proc/{server.process.pid}/fd").iterdir()))
-        before = resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)
-        resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE, (files + 5, before[1]))
-        for _ in range(50):
-            stack.enter_context(closing(socket.create_connection((url.host, url.port), timeout=20)))
-        assert httpx.get(f"{url}/health", timeout=20).status_code == 200
-    errors = (tmp_path / "stderr").read_text()
-    assert errors == "captioning: cannot accept a connection: Too many open files\n"
-
-
-def cpu_seconds(process: int) -> float:
-    """Seconds of a processor that a process has used."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def _port(server: Process) -> int:
+    return httpx.URL(server.address).port or 80
 
 
 def test_a_port_that_is_taken_is_reported_before_the_model_is_loaded(
@@ -110,11 +91,6 @@ def test_a_port_that_is_taken_is_reported_before_the_model_is_loaded(
         assert main(["serve", "--model", "none.ckpt", "--port", str(port)]) == 2
     complaint = capsys.readouterr().err
     assert complaint.startswith(f"captioning: cannot listen on 127.0.0.1, port {port} (")
-
-
-def test_an_unknown_host_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["serve", "--model", "none.ckpt", "--host", "no.such.host.invalid"]) == 2
-    assert capsys.readouterr().err.startswith("captioning: cannot listen on no.such.host.invalid")
 
 
 def test_an_invalid_port_is_reported(capsys: pytest.CaptureFixture[str]) -> None:

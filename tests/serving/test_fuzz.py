@@ -13,6 +13,10 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from tests.serving.conftest import Serve
+
+pytestmark = pytest.mark.integration
+
 CHECKS: Any = (
     not_a_server_error,
     status_code_conformance,
@@ -27,6 +31,11 @@ few = settings(
     derandomize=True,
     suppress_health_check=list(HealthCheck),
 )
+
+
+@pytest.fixture
+def client(serve: Serve) -> httpx.Client:
+    return serve()
 
 
 @pytest.fixture
@@ -65,7 +74,7 @@ def test_photos_with_settings_that_the_schema_allows_are_answered_as_it_says(
         statuses.add(answer.status_code)
 
     answered()
-    assert statuses <= {200, 422}  # settings may exclude each other, which no schema tells
+    assert statuses <= {200, 422}  # settings may exclude each other, which no schema says
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "GET"])

@@ -63,11 +63,11 @@ def test_unknown_words_agree_with_none() -> None:
 @pytest.mark.parametrize("consensus", [0.0, 0.5, 1.0])
 def test_the_loss_weighs_captions(captioner: Captioner, consensus: float) -> None:
     tokens = tokens_of(PHOTOS, captioner.vocabulary)
-    seen = torch.randn(len(PHOTOS), 4, captioner.encoder.annotation_dim)
+    seen = torch.randn(len(PHOTOS), 4, captioner.model.encoder.annotation_dim)
     objective = CrossEntropy(0.1, 0.0, consensus)
     objective.prepare(RECORDS)
     total, divisor, _ = objective(captioner, seen, Batch(torch.empty(0), tokens, RECORDS))
-    logits, _ = captioner.decoder(seen, tokens[..., :-1])
+    logits, _ = captioner.model.decoder(seen, tokens[..., :-1])
     importance = 1 + consensus * (Consensus(RECORDS, captioner.vocabulary)(tokens) - 1)
     expected = cross_entropy(logits, tokens[..., 1:], 0.1, importance)
     torch.testing.assert_close(total, expected)

@@ -179,7 +179,7 @@ def test_features_are_computed_once_and_used_by_the_next_training(
     frozen += ("--validation_page.images", "0", "--validation_grounding.images", "0")
     first = trained("a", *frozen)
     written = (features / "annotations.npy").stat().st_mtime_ns
-    monkeypatch.setattr("captioning.data.preprocessing.opened", None)  # no photo is read
+    monkeypatch.setattr("captioning.data.preprocessing.read_photo", None)  # no photo is read
     assert_same_training(first, trained("b", *frozen))
     assert (features / "annotations.npy").stat().st_mtime_ns == written
 

@@ -1,0 +1,127 @@
+"""Which host names the server answers to, and which pages may send it photos.
+
+A page of another site may send requests to any address that the browser reaches, including this
+machine. By DNS rebinding, where the page's own name is made to resolve to this machine, it could
+even read the answers; the Host header still holds the page's name then.
+"""
+
+import re
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from captioning.errors import UsageError
+from captioning.serving.refusals import refusal
+
+AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+?)\.?)(:[0-9]{1,5})?", re.ASCII)
+"""An IPv6 address or a name, with an optional port."""
+
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS", "TRACE")
+"""Methods that change nothing and never run the model."""
+
+
+@dataclass(frozen=True)
+class AllowedHosts:
+    """The allowed Host headers besides loopback's, with any port, which differs behind a tunnel.
+
+    Attributes:
+        names: in lower case.
+        trusted: further names, whose pages may send photos even if a proxy changes Host.
+        every_address: whether to allow all numeric addresses; DNS rebinding cannot use one.
+    """
+
+    names: frozenset[str] = frozenset()
+    trusted: frozenset[str] = frozenset()
+    every_address: bool = False
+
+    def __contains__(self, name: str) -> bool:
+        """Whether a host is allowed, without its port."""
+        if name == "localhost" or name in self.names | self.trusted:
+            return True
+        try:
+            return ip_address(name).is_loopback or self.every_address
+        except ValueError:
+            return False
+
+
+def allowed_hosts(listening: socket.socket, host: str, further: Iterable[str]) -> AllowedHosts:
+    """The names of a server.
+
+    Args:
+        listening: its socket.
+        host: the name or address of --host.
+        further: the names of --allow-host.
+
+    Raises:
+        UsageError: one of them is not a host name.
+    """
+    trusted = set()
+    for given in further:
+        if not (name := _name(given)) or AUTHORITY.fullmatch(f"{given.lower()}:1") is None:
+            raise UsageError(
+                f"--allow-host {given!r} is not a host name; give a name or an address without "
+                "a port, such as photos.example.org"
+            )
+        trusted.add(name)
+    address = listening.getsockname()[0]
+    names = {host.lower(), address}
+    is_everywhere = ip_address(address.partition("%")[0]).is_unspecified
+    if is_everywhere:
+        own = socket.gethostname().lower()
+        names |= {own, f"{own}.local"}
+    return AllowedHosts(frozenset(names), frozenset(trusted), is_everywhere)
+
+
+def _name(authority: str) -> str | None:
+    """The host of "host:port", without the brackets of IPv6; None if malformed."""
+    found = AUTHORITY.fullmatch(authority.lower())
+    return found and (found[1] or found[2])
+
+
+class OriginCheck:
+    """Middleware that refuses requests for another host or sent by another site's page.
+
+    Starlette's TrustedHostMiddleware gives no remedy and cannot allow all numeric addresses.
+
+    Args:
+        app: the wrapped app.
+        hosts: the names that the server answers to.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: AllowedHosts) -> None:
+        self.app = app
+        self.hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer or refuse."""
+        app = self.app
+        if scope["type"] == "http":
+            app = self._refusal(Headers(scope=scope), scope["method"]) or app
+        await app(scope, receive, send)
+
+    def _refusal(self, headers: Headers, method: str) -> ASGIApp | None:
+        hosts = headers.getlist("host")
+        name = _name(hosts[0]) if len(hosts) == 1 else None
+        if name is None:
+            return refusal(400, "the Host header is missing or malformed; send this server's name")
+        if name not in self.hosts:
+            sentence = f"this server is not {name}; if it should be, start it with --allow-host"
+            return refusal(421, sentence)
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
+        is_own = origin is None or self._is_own(origin.lower(), hosts[0].lower())
+        if method in SAFE_METHODS or (is_own and site in ("same-origin", "none")):
+            return None
+        return refusal(403, "pages of other sites may not send photos; open this server's own page")
+
+    def _is_own(self, origin: str, host: str) -> bool:
+        """Whether an Origin header names this server, or a proxy before it."""
+        scheme, _, authority = origin.partition("://")
+        port = {"http": ":80", "https": ":443"}.get(scheme)
+        if port is None:
+            return False
+        is_same = authority.removesuffix(port) == host.removesuffix(port)
+        return is_same or _name(authority) in self.hosts.trusted
