@@ -82,23 +82,27 @@ def test_by_default_the_notebook_shows_what_quickstart_leaves() -> None:
     assert f'DATA = "{data}"' in defaults
 
 
+@pytest.mark.integration
 def test_every_cell_runs_once_and_complains_of_nothing(run: NotebookNode) -> None:
     assert [cell.execution_count for cell in code(run)] == [*range(1, len(code(run)) + 1)]
     assert not complaints(run)
 
 
+@pytest.mark.integration
 def test_the_caption_shows_itself_as_an_interactive_view(run: NotebookNode) -> None:
     [view] = [view for cell in code(run) for view in shown(cell, "text/html")]
     assert view.startswith("<iframe")
     assert "data-attention-view" in view
 
 
+@pytest.mark.integration
 def test_every_figure_is_shown(run: NotebookNode) -> None:
     for cell in code(run):
         figures = len(re.findall(r"plt\.subplots\(|overlay\.draw\(|draw_looks\(", cell.source))
         assert len(shown(cell, "image/png")) == figures, cell.id
 
 
+@pytest.mark.integration
 def test_all_kinds_of_attention_are_compared(run: NotebookNode) -> None:
     [comparison] = [cell for cell in code(run) if "in OTHER_CHECKPOINTS" in cell.source]
     lines = printed(comparison).splitlines()
@@ -106,6 +110,7 @@ def test_all_kinds_of_attention_are_compared(run: NotebookNode) -> None:
     assert [line.split()[0] for line in lines] == kinds
 
 
+@pytest.mark.integration
 def test_grounding_has_a_line_for_all_words(run: NotebookNode) -> None:
     [grounding] = [cell for cell in code(run) if "ground(" in cell.source]
     assert re.search(r"^all +[1-9]", printed(grounding), re.MULTILINE)
