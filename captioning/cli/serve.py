@@ -82,7 +82,10 @@ def run(options: argparse.Namespace) -> int:
     with listening_socket(options.host, options.port) as listening:
         hosts = allowed_hosts(listening, options.host, options.allow_host)
         captioner, search = model_and_search(options)
-        captioner.encoder = captioner.encoder.folded()
+        if captioner.kernels:
+            from captioning.kernels import folded  # late: PyTorch is slow to import
+
+            captioner.model.encoder = folded(captioner.model.encoder)
         limits = Limits(
             bytes=options.max_megabytes * 1_000_000,
             pixels=options.max_megapixels * 1_000_000,

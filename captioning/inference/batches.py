@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
@@ -112,7 +111,7 @@ def candidates(
         maps: the maps of each word, the first to be shown; see `Captioner.candidates`.
     """
     bar = ProgressBar("captioning", "photos", total=len(photos), shown=progress and len(photos) > 1)
-    with bar, captioner.prepared() if len(photos) > batch_size else nullcontext():
+    with bar:
         for _, paths, views in read_ahead(captioner, enumerate(cut(photos, batch_size))):
             found = found_captions(captioner, views, search, runners_up, maps)
             yield from zip(paths, found, strict=True)

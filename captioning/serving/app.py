@@ -75,9 +75,8 @@ def application(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        with captioner.prepared():
-            async with batcher.running():
-                yield
+        async with batcher.running():
+            yield
 
     app = FastAPI(
         title="captioning",
