@@ -1,7 +1,5 @@
 """A transformer, and an LSTM with several heads, through the commands from training to a page."""
 
-import contextlib
-import io
 import json
 import re
 from collections import Counter
@@ -15,6 +13,7 @@ from captioning.cli import main
 from captioning.data.readers import Coco
 from captioning.data.records import Record
 from captioning.maps import MAPS
+from tests.conftest import Trained
 from tests.serving.test_command import serving
 
 Capture = pytest.CaptureFixture[str]
@@ -33,20 +32,11 @@ DECODERS = {
 
 
 @pytest.fixture(scope="module", params=DECODERS)
-def model(
-    request: pytest.FixtureRequest,
-    tiny_config: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Path:
+def model(request: pytest.FixtureRequest, trained: Trained) -> Path:
     """A checkpoint that `captioning train` wrote; not to be changed by a test."""
-    folder = tmp_path_factory.mktemp("run")
     class_path, *given = DECODERS[request.param]
     options = [f"--model.decoder.init_args.{argument}" for argument in given]
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(io.StringIO()):
-        patch.setenv("WANDB_MODE", "disabled")
-        train = ["train", "--config", str(tiny_config), "--model.decoder", class_path, *options]
-        assert main([*train, "--trainer.default_root_dir", str(folder)]) == 0
-    return folder / "best.ckpt"
+    return trained(request.param, "--model.decoder", class_path, *options) / "best.ckpt"
 
 
 @pytest.fixture
