@@ -1,6 +1,7 @@
 """The data of a training: which records, how they are prepared, in which batches."""
 
 import math
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -162,11 +163,16 @@ class CaptionData(Checked, pl.LightningDataModule):
             )
         return vocabulary
 
-    def keep_features(self, encoder: ConstantEncoder | None) -> None:
+    def keep_features(
+        self,
+        encoder: ConstantEncoder | None,
+        faster: Callable[[ConstantEncoder], ConstantEncoder] | None = None,
+    ) -> None:
         """Compute or open the features, if `features` is set.
 
         Args:
-            encoder: the part of the encoder that training never changes; none if it changes all.
+            encoder: the part of the encoder that training never changes; None if it changes all.
+            faster: returns an encoder with the same output in less time.
 
         Raises:
             InputError: the whole encoder is trained, the folder holds something else, or a photo
@@ -181,7 +187,7 @@ class CaptionData(Checked, pl.LightningDataModule):
             )
         images = [record.image for record in (*self.train_records, *self.val_records)]
         self._cache = feature_cache(
-            self.features, encoder, self.preprocessing, images, workers=self.workers
+            self.features, encoder, self.preprocessing, images, workers=self.workers, faster=faster
         )
         self._check_crop(self._cache.cells)
         images = [record.image for record in self.train_records if not sided(record)]
@@ -195,6 +201,7 @@ class CaptionData(Checked, pl.LightningDataModule):
                 images,
                 workers=self.workers,
                 name="mirrored features",
+                faster=faster,
             )
 
     def _check_crop(self, cells: int) -> None:
