@@ -104,7 +104,7 @@ def run(options: argparse.Namespace) -> int:
         log_grounding(report, pictures, folder, {"data": options.data, "split": options.split})
     print(map_table(reports, captioner.shown_map) if several else table(report))
     if lacking := [name for name in maps if name not in reports]:
-        print(f"This model does not have the map {' or '.join(lacking)}.")
+        print(f"This model has no map {' or '.join(lacking)}.")
     print(printable(folder))
     return 0
 
