@@ -97,11 +97,11 @@ class CaptionForm(BaseModel):
 
         Args:
             default: the search of a form that sets none.
-            offered: the maps to choose from, the first for a form that chooses none. The first may
-                take long: whoever runs the server chose it.
+            offered: the maps to choose from. The first is the default, and may take long: whoever
+                runs the server chose it.
 
         Raises:
-            SettingError: settings do not go together, or a map is not offered or takes too long.
+            SettingError: settings contradict each other, or a map is not offered or too slow.
         """
         return Settings(self._search(default), self.captions, self.view, self._maps(offered))
 
