@@ -17,7 +17,6 @@ from benchmarks.rows import Row, blank_rows, cost_rows
 from benchmarks.setting import Setting
 from benchmarks.sizes import Size
 from benchmarks.training import step
-from captioning.allocation import keep_freed_memory
 from captioning.errors import UsageError
 
 STATUS = Path("/proc/self/status")
@@ -53,7 +52,6 @@ def _peak(size: Size, contender: Contender, device: torch.device, threads: int) 
     torch.set_num_threads(threads)
     # What the libraries take for themselves once, to compile for instance.
     step(replace(size, annotation_dim=16, hidden_dim=16), contender, device)()
-    keep_freed_memory()  # as trainings do, but nothing of what came before
     take_step = step(size, contender, device)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)

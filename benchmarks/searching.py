@@ -19,7 +19,6 @@ from benchmarks.setting import Setting
 from benchmarks.textbook import TextbookDecoder
 from benchmarks.textbook_search import photo_by_photo
 from benchmarks.work import search_work, word_counts
-from captioning.allocation import keep_freed_memory
 from captioning.kernels.packing import packed_weights
 from captioning.models import LSTMDecoder
 from captioning.search import BeamSearch, Greedy, Search
@@ -43,7 +42,6 @@ def _rows(setting: Setting, name: str, search: Search, width: int) -> Iterator[R
     Raises:
         DisagreementError: another does not find our captions.
     """
-    keep_freed_memory()  # as the command line does; the textbook's gain from it too
     for size in setting.sizes:
         vectors = sizes.annotations(size).to(setting.device)
         decoder = ending_decoder(size, vectors)

@@ -12,7 +12,6 @@ from benchmarks.rows import Row, blank_rows, rate_rows
 from benchmarks.setting import Setting
 from benchmarks.sizes import Size
 from benchmarks.work import training_work, word_counts
-from captioning.allocation import keep_freed_memory
 
 
 def training_rows(setting: Setting) -> Iterator[Row]:
@@ -21,7 +20,6 @@ def training_rows(setting: Setting) -> Iterator[Row]:
     Raises:
         DisagreementError: another's loss or gradients are not ours.
     """
-    keep_freed_memory()  # as trainings do; the textbook's gain from it too
     for size in setting.sizes:
         check_loss(size, setting.device)
         tasks = {

@@ -139,8 +139,6 @@ def model_and_search(
 ) -> "tuple[Captioner, Search]":
     """The model, on its device, and its default search with the options applied.
 
-    From now on the process keeps the memory that it frees, for the search.
-
     Args:
         options: those of `add_model` and `add_search`.
         processes: the processes that share the work; with several, each moves the model to its own
@@ -148,13 +146,11 @@ def model_and_search(
     """
     import torch
 
-    from captioning.allocation import keep_freed_memory
     from captioning.captioner import load
     from captioning.captioner.device import usable_device
     from captioning.progress_bar import stage
     from captioning.search import BeamSearch, Greedy, Sampling
 
-    keep_freed_memory()
     import_modules(options.modules)
     max_megapixels = getattr(options, "max_pixels", MAX_PIXELS) / 1e6  # a server has its own
     is_shared = processes is not None and processes.count > 1

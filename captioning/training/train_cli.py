@@ -10,7 +10,6 @@ import wandb
 import yaml
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
-from captioning.allocation import keep_freed_memory
 from captioning.errors import InputError
 from captioning.files import remove_unfinished, written_whole
 from captioning.progress_bar import stage
@@ -34,7 +33,6 @@ def train(arguments: list[str]) -> Path | None:
         InputError: options, data, a photo or a folder are not as they should be.
         KeyboardInterrupt: with a message that says how to go on.
     """
-    keep_freed_memory()
     with quiet(), as_input_errors():
         cli = TrainCLI(arguments)
         with stage("train", cli.tells_progress):

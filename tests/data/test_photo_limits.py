@@ -114,13 +114,11 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 KEPT = """
 import os, sys, threading
 from concurrent.futures import ThreadPoolExecutor
-from captioning.allocation import keep_freed_memory
 from captioning.data.images import read_image
 
 def kept():
     return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
-keep_freed_memory()
 before = kept()
 threads = int(sys.argv[2])
 meeting = threading.Barrier(threads)
