@@ -18,7 +18,7 @@ from captioning.search import Search
 from captioning.serving.batching import Batcher
 from captioning.serving.form import Answer, CaptionForm, Health, Settings
 from captioning.serving.origin import AllowedHosts, OriginCheck
-from captioning.serving.page import SecurityHeaders, docs, page
+from captioning.serving.page import docs, page, with_security_headers
 from captioning.serving.refusals import MEANINGS, Limits, Refusal, RequestLimits, add_errors
 from captioning.viewing import viewer
 
@@ -130,7 +130,7 @@ def application(
             answer["view"] = await batcher.in_reader(_view, photo, captions, compares)
         return JSONResponse(answer)
 
-    return SecurityHeaders(OriginCheck(RequestLimits(app, limits), hosts))
+    return with_security_headers(OriginCheck(RequestLimits(app, limits), hosts))
 
 
 async def _unless_gone(request: Request, answer: Coroutine[Any, Any, Result]) -> Result:
