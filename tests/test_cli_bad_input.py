@@ -103,7 +103,7 @@ def test_an_overlay_folder_that_cannot_be_written_to(
 def test_an_output_folder_that_cannot_be_written_to_is_reported_before_the_work(
     checkpoint: Path, data: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("captioning.evaluation.split.split_captions", None)
+    monkeypatch.setattr("captioning.evaluation.captions.split_captions", None)
     (tmp_path / "file").touch()
     out = ["--out", str(tmp_path / "file/below")]
     error = refusal(["evaluate", "--model", str(checkpoint), "--data", str(data), *out], capsys)

@@ -1,16 +1,21 @@
+"""The attention notebook, run from top to bottom."""
+
 import re
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from nbformat import NotebookNode
 
-from captioning.captioner import load
+from captioning.captioner import Captioner, load
 from captioning.configurable import build
 from captioning.models import (
     Attention,
     DotProductAttention,
     HardAttention,
+    Model,
     MultiHeadAttention,
 )
 from tests.notebooks import (
@@ -27,19 +32,18 @@ from tests.notebooks import (
 NOTEBOOK = "attention.ipynb"
 
 
-def untrained(checkpoint: Path, path: Path, attention: type[Attention], **options: int) -> Path:
-    """A model that sees and knows words as `checkpoint` does, with another kind of attention."""
-    captioner = load(checkpoint)
+def untrained(checkpoint: Path, path: Path, attention: Callable[..., Attention]) -> Path:
+    """A checkpoint with the encoder and words of another one, and a new kind of attention."""
+    trained = load(checkpoint)
     torch.manual_seed(4)
-    captioner.decoder = build(
-        captioner.decoder.config,
-        attention=attention,
-        attention_options=options,
-        query_with_word=True,
+    decoder = build(trained.model.decoder.config, attention=attention, query_with_word=True)
+    captioner = Captioner(
+        Model(trained.model.encoder, trained.model.adapter, decoder),
+        trained.vocabulary,
+        trained.preprocessing,
+        trained.search.replace(min_length=3),  # an untrained decoder may say nothing
     )
-    # A decoder that has learnt nothing may have nothing to say.
-    captioner.search = captioner.search.replace(min_length=3)
-    state = {f"captioner.{name}": value for name, value in captioner.state_dict().items()}
+    state = {f"model.{name}": value for name, value in captioner.model.state_dict().items()}
     torch.save({"captioner": captioner.config, "state_dict": state}, path)
     return path
 
@@ -54,7 +58,7 @@ def run(
     others = [
         checkpoint,
         untrained(checkpoint, models / "hard.ckpt", HardAttention),
-        untrained(checkpoint, models / "heads.ckpt", MultiHeadAttention, heads=2),
+        untrained(checkpoint, models / "heads.ckpt", partial(MultiHeadAttention, heads=2)),
         models / "that-nobody-has-trained.ckpt",
     ]
     values = {

@@ -8,15 +8,21 @@ import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader
 
-from captioning.data.dataset import Batch, CaptionDataset, collate, lower_priority, sided
+from captioning.data.dataset import (
+    Batch,
+    CaptionDataset,
+    SeededSampler,
+    collate,
+    lower_priority,
+    sided,
+)
 from captioning.data.extraction import feature_cache
 from captioning.data.feature_cache import ConstantEncoder, FeatureCache
 from captioning.data.images import MEGAPIXELS, PhotoMegapixels, pixels_of
 from captioning.data.preprocessing import MirroredPreprocessing, Preprocessing
 from captioning.data.readers import Reader
 from captioning.data.records import Record
-from captioning.data.sampler import SeededSampler
-from captioning.data.tokenizers import TokenizerName
+from captioning.data.tokens import TokenizerName
 from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
 from captioning.numbers import (
@@ -61,7 +67,7 @@ class CaptionData(Checked, pl.LightningDataModule):
         seed: of the order of the images and of the augmentation.
         max_megapixels: larger photos are refused unread; at most 178.
         tokenizer: splits captions into the words that the model learns: ptb, which the scores
-            use, or NLTK's treebank, wordpunct or tweet; see `captioning.data.tokenizers`.
+            use, or NLTK's treebank, wordpunct or tweet; see `captioning.data.tokens`.
 
     Raises:
         InputError: a number is out of its range, a split is missing or empty, `features` is

@@ -7,7 +7,7 @@ this package.
 The environment variable ``CAPTIONING_KERNELS=off`` switches all kernels off.
 """
 
-from captioning.kernels.accelerate import accelerate, accelerate_decoder, on_by_default
+from captioning.kernels.accelerate import accelerate, on_by_default
 from captioning.kernels.compiled import compile_from_now
 from captioning.kernels.convolutions import folded, keep_depthwise_precise
 from captioning.kernels.fast_search import accelerate_search
@@ -15,7 +15,6 @@ from captioning.kernels.linear import multiplies_bfloat16_fast
 
 __all__ = [
     "accelerate",
-    "accelerate_decoder",
     "accelerate_search",
     "compile_from_now",
     "folded",

@@ -32,9 +32,10 @@ def folded(network: Network) -> Network:
     """A copy for inference that gives the same output, up to rounding, in less time.
 
     In evaluation mode a batch norm multiplies each channel by one number and adds another, which
-    the convolution before it can do as well; MobileNetV2 then takes about half the time on a CPU.
-    Convolutions are folded only where the order of calls is known (`IN_ORDER`). An activation that
-    belongs to the batch norm (timm's ``BatchNormAct2d``) stays.
+    the convolution before it can do as well. MobileNetV2 then takes 0.5 to 0.7 of the time on a
+    CPU; folding it takes as long as it saves in three photos. Convolutions are folded only where
+    the order of calls is known (`IN_ORDER`). An activation that belongs to the batch norm (timm's
+    ``BatchNormAct2d``) stays.
 
     Args:
         network: is not changed.

@@ -65,22 +65,22 @@ class FastLSTM(LSTMDecoder):
     def why_not(decoder: Decoder) -> str | None:
         """Why this kernel does not equal the decoder; None if it does."""
         if type(decoder) is not LSTMDecoder:
-            return "only LSTMDecoder itself has a kernel"
+            return "only LSTMDecoder itself has one"
         kind = type(decoder.attention).__name__
         if attention_kernel(decoder.attention) is None:
-            return f"{kind} has no kernel"
+            return f"its attention {kind} has none"
         if decoder.attention.query.bias is not None:
-            return f"the query of {kind} has a bias"
+            return f"the query of its {kind} has a bias"
         for name, module in list(decoder.named_modules())[1:]:
             if type(module) not in KNOWN_LAYERS and module is not decoder.attention:
-                return f"{name} is a {type(module).__name__}"
+                return f"its layer {name} is a {type(module).__name__}"
             if (
                 module._forward_hooks
                 or module._forward_pre_hooks
                 or module._backward_hooks
                 or module._backward_pre_hooks
             ):
-                return f"{name} has a hook"
+                return f"its layer {name} has a hook"
         return None
 
     @property

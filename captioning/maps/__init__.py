@@ -48,6 +48,12 @@ def default_map(model: Model) -> str:
     return ATTENTION_EVIDENCE if has_evidence(model.decoder) else ATTENTION
 
 
+def available_maps(model: Model) -> tuple[str, ...]:
+    """Names of the maps in `MAPS` that a model can give, the default first."""
+    missing = set() if has_evidence(model.decoder) else NEEDS_EVIDENCE
+    return tuple(dict.fromkeys(name for name in (default_map(model), *MAPS) if name not in missing))
+
+
 def word_maps(name: str, captioned: Captioned) -> Maps:
     """The map of every word.
 
@@ -107,6 +113,7 @@ __all__ = [
     "MapError",
     "Maps",
     "WordMap",
+    "available_maps",
     "default_map",
     "has_evidence",
     "head_names",

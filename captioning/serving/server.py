@@ -7,6 +7,7 @@ and goes on when the process runs out of file descriptors.
 import asyncio
 import logging
 import os
+import re
 import signal
 import socket
 import sys
@@ -14,8 +15,6 @@ import threading
 import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
-from traceback import extract_tb
 
 from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
@@ -35,6 +34,10 @@ LONGEST_HEADER = 2**16
 
 LONGEST_LINE = 300
 """Characters of a line of the log."""
+
+TRACEBACK = "Traceback (most recent call last):"
+PLACE = re.compile(r'File ".*?([^/\\"]+)", line ([0-9]+)')
+"""A file and a line in a traceback, which Granian logs as text."""
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
@@ -142,15 +145,16 @@ class _OneLine(logging.Formatter):
     """Formats a fault as one line: what happened, why, and where in the program."""
 
     def format(self, record: logging.LogRecord) -> str:
-        line = record.getMessage()
-        if record.exc_info and record.exc_info[1] is not None:
-            error = record.exc_info[1]
-            line += f": {type(error).__name__}: {error}"
-            if error.__traceback__ is not None:
-                place = extract_tb(error.__traceback__)[-1]
-                line += f" ({Path(place.filename).name}, line {place.lineno})"
-        line = " ".join(line.split())
-        return f"captioning: {line}"[:LONGEST_LINE].encode("ascii", "backslashreplace").decode()
+        text = record.getMessage()
+        if record.exc_info:
+            text = f"{text}\n{self.formatException(record.exc_info)}"
+        head, _, _ = text.partition(TRACEBACK)
+        _, _, trace = text.rpartition(TRACEBACK)
+        if places := PLACE.findall(trace):
+            reason = " ".join(line for line in trace.splitlines() if not line.startswith(" "))
+            head = f"{head.strip()}: {reason.strip()} ({places[-1][0]}, line {places[-1][1]})"
+        line = f"captioning: {' '.join(head.split())}"
+        return line[:LONGEST_LINE].encode("ascii", "backslashreplace").decode()
 
 
 @contextmanager

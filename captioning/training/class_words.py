@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from captioning.data.plurals import plurals
+from captioning.data.tokens import plurals
 from captioning.data.vocabulary import Vocabulary
 from captioning.models.image_classes import Classes
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from captioning.data.records import Record
 from captioning.data.vocabulary import EOS, SPECIAL, Vocabulary
-from captioning.metrics.frequencies import DocumentFrequencies
+from captioning.metrics.cider import DocumentFrequencies
 from captioning.metrics.reward import Reward
 from captioning.metrics.scores import Words
 

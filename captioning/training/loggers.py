@@ -207,7 +207,7 @@ def _table(images: list[FixedImage], scores: list[str]) -> tuple[list[str], list
         # W&B's own style sheet would come from its server, which the page forbids.
         view = wandb.Html(page, inject=False, data_is_not_path=True)
         rows.append([_jpeg(photo), references, caption.text, *its_scores, view, *overlays, *rest])
-    names = {image.caption.map_name for image in images} - {ATTENTION}
+    names = {image.caption.shown_maps[0] for image in images} - {ATTENTION}
     columns = [", ".join([f"word {number + 1}", *names]) for number in range(words)]
     return ["image", "references", "caption", *scores, "view", *columns], rows
 

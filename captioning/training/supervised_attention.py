@@ -16,11 +16,8 @@ from captioning.data.dataset import Batch, Seen
 from captioning.data.records import ImageObject, Record
 from captioning.data.vocabulary import PAD, Vocabulary
 from captioning.errors import InputError
-from captioning.evaluation.grounding import Lexicon
+from captioning.evaluation.grounding import Lexicon, Mention, categories, named_by_people
 from captioning.evaluation.grounding.areas import Area
-from captioning.evaluation.grounding.lexicon import Mention
-from captioning.evaluation.grounding.measure import categories
-from captioning.evaluation.grounding.mentions import named_by_people
 from captioning.numbers import Importance, ShareBelowOne
 from captioning.training.objectives import CrossEntropy, Loss, grid_of
 

@@ -7,7 +7,15 @@ import torch
 
 from captioning.data.vocabulary import BOS, EOS, PAD, UNK
 from captioning.errors import InputError
-from captioning.maps import MAPS, NEEDS_EVIDENCE, default_map, head_names, known_maps, word_maps
+from captioning.maps import (
+    MAPS,
+    NEEDS_EVIDENCE,
+    available_maps,
+    default_map,
+    head_names,
+    known_maps,
+    word_maps,
+)
 from tests.maps.conftest import captioned
 
 FROM_PROBABILITIES = ["gradient", "grad-cam", "occlusion"]
@@ -64,6 +72,8 @@ def test_the_default_is_attention_times_evidence_if_there_is_a_deep_output(kind:
     model = captioned(kind).model
     assert default_map(model) == expected
     assert known_maps([], model, default_map(model)) == (expected,)
+    assert available_maps(model)[0] == expected
+    assert available_maps(model) == known_maps(available_maps(model), model, expected)
 
 
 def test_names_are_unique_and_heads_stands_for_all_heads() -> None:

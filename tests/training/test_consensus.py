@@ -8,8 +8,7 @@ from captioning.captioner import Captioner
 from captioning.data.dataset import Batch
 from captioning.data.records import Record
 from captioning.data.vocabulary import PAD, Vocabulary
-from captioning.metrics.cider import cider_scores
-from captioning.metrics.frequencies import DocumentFrequencies
+from captioning.metrics.cider import DocumentFrequencies, cider_scores
 from captioning.models.losses import cross_entropy
 from captioning.training import CrossEntropy
 from captioning.training.consensus import Consensus

@@ -15,8 +15,7 @@ from captioning.data.records import Record
 from captioning.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 from captioning.errors import InputError
 from captioning.kernels import accelerate, accelerate_search
-from captioning.metrics.cider import cider_scores
-from captioning.metrics.frequencies import DocumentFrequencies
+from captioning.metrics.cider import DocumentFrequencies, cider_scores
 from captioning.models import LSTMDecoder
 from captioning.models.decoder import Decoder, Memory, State, Step
 from captioning.search import Decoded

@@ -7,12 +7,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from captioning.data.readers.fields import field, short
 from captioning.data.readers.reader import Contents, Problem, Reader, folder_of, in_order
 from captioning.data.records import ImageObject, Record
 from captioning.errors import InputError
 from captioning.numbers import Year
-from captioning.untrusted import read_json
+from captioning.untrusted import field, read_json, short
 
 CAPTIONS_REMEDY = "expected COCO's captions format (images with id, annotations with caption)"
 INSTANCES_REMEDY = "expected COCO's instances format (annotations with bbox and category_id)"

@@ -5,11 +5,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from captioning.data.readers.fields import field
 from captioning.data.readers.reader import OneFileReader, folder_of
 from captioning.data.records import Record
 from captioning.errors import InputError
-from captioning.untrusted import read_json
+from captioning.untrusted import field, read_json
 
 REMEDY = "expected Karpathy's format (images with filename, split and sentences)"
 
@@ -36,13 +35,13 @@ class Karpathy(OneFileReader):
         file = self._file()
         dataset = read_json(file)
         images = field(dataset, "images", list, source=file, remedy=REMEDY)
-        names = [_name(entry, file) for entry in images]
+        names = [photo_name(entry, file) for entry in images]
         folder = folder_of(names, self._folders(file), source=file)
         records = defaultdict(list)
         for entry, name in zip(images, names, strict=True):
             split = field(entry, "split", str, source=file, remedy=REMEDY)
             records["train" if split == "restval" else split].append(
-                Record(folder / name, _image_id(entry, file), _captions(entry, file))
+                Record(folder / name, image_id(entry, file), sentences(entry, file))
             )
         return records
 
@@ -64,19 +63,22 @@ class Karpathy(OneFileReader):
         return [file.parent, *(file.parent / name for name in usual)]
 
 
-def _name(entry: Any, file: Path) -> str:
-    name: str = field(entry, "filename", str, source=file, remedy=REMEDY)
+def image_id(entry: Any, file: str | Path, remedy: str = REMEDY) -> int | str:
+    """The id of an image: COCO's if there is one, else the number in the file."""
+    key = "cocoid" if isinstance(entry, dict) and "cocoid" in entry else "imgid"
+    found: int | str = field(entry, key, int, str, source=file, remedy=remedy)
+    return found
+
+
+def photo_name(entry: Any, file: str | Path, remedy: str = REMEDY) -> str:
+    """The path of an image's photo below the folder of the photos."""
+    name: str = field(entry, "filename", str, source=file, remedy=remedy)
     if "filepath" in entry:
-        return f"{field(entry, 'filepath', str, source=file, remedy=REMEDY)}/{name}"
+        return f"{field(entry, 'filepath', str, source=file, remedy=remedy)}/{name}"
     return name
 
 
-def _image_id(entry: Any, file: Path) -> int | str:
-    key = "cocoid" if "cocoid" in entry else "imgid"
-    image_id: int | str = field(entry, key, int, str, source=file, remedy=REMEDY)
-    return image_id
-
-
-def _captions(entry: Any, file: Path) -> tuple[str, ...]:
-    sentences = field(entry, "sentences", list, source=file, remedy=REMEDY)
-    return tuple(field(sentence, "raw", str, source=file, remedy=REMEDY) for sentence in sentences)
+def sentences(entry: Any, file: str | Path, remedy: str = REMEDY) -> tuple[str, ...]:
+    """The captions of an image."""
+    found = field(entry, "sentences", list, source=file, remedy=remedy)
+    return tuple(field(sentence, "raw", str, source=file, remedy=remedy) for sentence in found)
