@@ -12,10 +12,9 @@ from captioning.captioner import Caption
 from captioning.data.images import read_image
 from captioning.data.records import Record
 from captioning.errors import InputError
-from captioning.evaluation.grounding import Lexicon, ground_maps
+from captioning.evaluation.grounding import Lexicon, categories, ground_maps
 from captioning.evaluation.grounding.estimates import GAINS
 from captioning.evaluation.grounding.looks import IN_BOX, POINTING
-from captioning.evaluation.grounding import categories
 from captioning.evaluation.grounding.measure import Captions
 from captioning.inference.batches import captioned
 from captioning.maps import known_maps
