@@ -38,7 +38,7 @@ def feature_cache(
         batch_size: images encoded at a time.
         workers: processes that read photos, for each process that encodes.
         name: their name in the progress bar.
-        faster: makes a copy of the encoder that computes the same in less time.
+        faster: returns an encoder with the same output in less time; used if shards are missing.
 
     Raises:
         InputError: the folder holds features of another encoder, other weights, another
@@ -60,8 +60,8 @@ def feature_cache(
     run_on_all_ranks(lambda: found.append(FeatureCache(folder)))  # fails if it is not shared
     [cache] = found
     if missing:
-        fast = encoder if faster is None else faster(encoder)
-        _write(cache, fast, preprocessing, missing, batch_size, workers, name)
+        encoder = encoder if faster is None else faster(encoder)
+        _write(cache, encoder, preprocessing, missing, batch_size, workers, name)
     return cache
 
 

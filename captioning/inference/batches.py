@@ -13,7 +13,6 @@ from captioning.captioner.caption import Caption
 from captioning.captioner.captioner import Captioner
 from captioning.data.preprocessing import View
 from captioning.errors import InputError
-from captioning.maps import ATTENTION
 from captioning.progress_bar import ProgressBar
 from captioning.search.search import Search
 from captioning.terminal import printable_json
@@ -86,7 +85,7 @@ def best_captions(
     captioner: Captioner, views: Sequence[View | InputError], search: Search | None = None
 ) -> list[Caption | InputError]:
     """The best caption of each readable photo, and the error of each unreadable one."""
-    found = found_captions(captioner, views, search, maps=[ATTENTION])  # which costs nothing
+    found = found_captions(captioner, views, search)
     return [each if isinstance(each, InputError) else each[0] for each in found]
 
 
@@ -102,12 +101,12 @@ def candidates(
     """Each photo with its captions, the best first, or with its error, in order.
 
     Args:
-        captioner: the model, whose parameters must not change before the last photo.
+        captioner: the model.
         photos: paths.
-        search: how words are chosen; the captioner's own if none.
+        search: how words are chosen; defaults to the captioner's search.
         batch_size: photos per batch.
         progress: report progress on stderr.
-        runners_up: how many alternatives to report for each word.
+        runners_up: number of alternatives to report for each word.
         maps: the maps of each word, the first to be shown; see `Captioner.candidates`.
     """
     bar = ProgressBar("captioning", "photos", total=len(photos), shown=progress and len(photos) > 1)
