@@ -93,9 +93,9 @@ class FastLSTM(LSTMDecoder):
         found += [self.output_hidden, self.output]
         return [*found, self.output_context] if self.deep_output else found
 
-    def remember(
+    def remember(  # type: ignore[override]
         self, annotations: Float[Tensor, "B L D"], mask: Bool[Tensor, "B L"] | None = None
-    ) -> PreparedMemory:  # type: ignore[override]
+    ) -> PreparedMemory:
         """Annotation vectors and their prepared keys, which the plain decoder refuses."""
         device = annotations.device.type
         if torch.is_autocast_enabled(device):  # once here, not at every word
