@@ -1,4 +1,4 @@
-"""Judges captions of scenes, and describes their faults in words."""
+"""Whether a caption of a scene is correct: its faults, in words."""
 
 import re
 from dataclasses import astuple, dataclass
@@ -25,7 +25,7 @@ _COUNTS = {word: number for number, word in NUMBERS.items()}
 
 @dataclass(frozen=True)
 class _Phrase:
-    """The attributes in a noun phrase; None or empty where it names none."""
+    """The attributes in a noun phrase; an empty one is not named."""
 
     size: str
     colour: str
@@ -42,7 +42,7 @@ class _Phrase:
 
 @dataclass(frozen=True)
 class _Statement:
-    """Objects, relations as (subject, side, object) by index of their phrases, and a count."""
+    """Noun phrases, relations (subject, side, object) between their indices, and a count."""
 
     phrases: list[_Phrase]
     relations: list[tuple[int, str, int]]
@@ -50,13 +50,13 @@ class _Statement:
 
 
 def faults(caption: str, scene: Scene) -> tuple[str, ...]:
-    """The faults of a caption of a scene, in words; empty if everything that it states is right.
+    """The faults of a caption of a scene, in words; empty if the caption is correct.
 
-    A caption is right if its phrases can be assigned to different objects of the scene so that
-    every attribute and every relation fits; otherwise the faults are those of the best assignment.
-    Centres decide a relation: an object is to the left of another if it lies further to the left of
-    it than above or below. Case and punctuation do not matter. A caption that cannot be read as a
-    statement about shapes is a fault.
+    A caption is correct if its phrases can be assigned to different objects of the scene so that
+    every attribute and relation fits; otherwise the faults are those of the best assignment.
+    Relations are between centres: an object is to the left of another if it is further to the left
+    of it than above or below. Case and punctuation are ignored. A caption that does not fit any
+    sentence pattern is a fault.
     """
     statement = _read(caption)
     if statement is None:
@@ -75,7 +75,7 @@ def faults(caption: str, scene: Scene) -> tuple[str, ...]:
 
 
 def _mismatches(statement: _Statement, shapes: tuple[Shape, ...]) -> list[str]:
-    """The faults if the statement's phrases mean these shapes, in this order."""
+    """The faults if the phrases name these shapes, in this order."""
     found = []
     for phrase, shape in zip(statement.phrases, shapes, strict=True):
         found += phrase.misnames(shape)
@@ -90,7 +90,7 @@ def _mismatches(statement: _Statement, shapes: tuple[Shape, ...]) -> list[str]:
 
 
 def _read(caption: str) -> _Statement | None:
-    """What the caption states, or None if it fits no pattern."""
+    """The statement of a caption; None if it does not fit any pattern."""
     words = " ".join(re.findall(r"\w+", caption.lower()))
     phrases = [_Phrase(*said) for said in re.findall(_PHRASE, words)]
     sides = [_SIDES[said] for said in re.findall(f"{_BESIDE_IT}|{_BESIDE}", words)]
