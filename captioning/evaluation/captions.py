@@ -1,6 +1,5 @@
 """A model's captions of the images of a split, computed by one process or several."""
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -14,7 +13,7 @@ from captioning.data.readers import Reader
 from captioning.data.records import Record
 from captioning.data.worker_priority import lower_priority
 from captioning.errors import InputError
-from captioning.inference.batches import seed_batch
+from captioning.inference.batches import cut, seed_batch
 from captioning.inference.run_work import results
 from captioning.inference.work import ALONE, Processes, Work
 from captioning.progress_bar import ProgressBar
@@ -49,7 +48,7 @@ def split_captions(
     Raises:
         InputError: a photo cannot be read.
     """
-    work = _SplitCaptions(captioner, records, search, batch_size, workers, seed, features)
+    work = SplitCaptions(captioner, records, search, batch_size, workers, seed, features)
     found = results(work, processes)
     if found is None:
         return None
@@ -58,107 +57,66 @@ def split_captions(
 
 
 @dataclass
-class _SplitCaptions(Work):
+class SplitCaptions(Work):
     """The work of `split_captions`, with the same arguments."""
 
     captioner: Captioner
     records: Sequence[Record]
-    search: Search | None
-    batch_size: int
-    workers: int
-    seed: int
-    features: FeatureCache | None
+    search: Search | None = None
+    batch_size: int = 32
+    workers: int = 1
+    seed: int = 0
+    features: FeatureCache | None = None
     captions: dict[int | str, str] = field(default_factory=dict)
 
     def prepare(self, processes: int) -> None:
         """Nothing to prepare."""
 
     def batches(self, process: int, processes: int) -> Iterator[tuple[int, Batch]]:
-        """The numbered batches of one process."""
-        return batches(
-            self.captioner,
-            self.records,
-            self.batch_size,
-            self.workers,
-            process,
-            processes,
-            self.features,
-        )
+        """The numbered batches of one process: `process`, `process + processes`, ...
 
+        The first process reports progress on stderr.
+        """
+        dataset = CaptionDataset(
+            self.records,
+            self.captioner.vocabulary,
+            self.captioner.preprocessing,
+            features=self.features,
+        )
+        parts = list(cut(range(len(self.records)), self.batch_size))
+        mine = {number: parts[number] for number in range(process, len(parts), processes)}
+        loader = DataLoader(
+            dataset,
+            batch_sampler=list(mine.values()),
+            # Reading the cache costs less than a worker.
+            num_workers=0 if self.features else self.workers,
+            collate_fn=collate,
+            worker_init_fn=lower_priority,
+            pin_memory=self.captioner.device.type == "cuda",
+        )
+        with ProgressBar(
+            "evaluate" if processes == 1 else f"process 1 of {processes}",
+            "images",
+            total=sum(map(len, mine.values())),
+            shown=process == 0,
+        ) as progress:
+            for number, batch in zip(mine, loader, strict=True):
+                yield number, batch
+                progress.update(len(batch.records))
+
+    @torch.no_grad()  # in inference mode, autocast would cast all weights again at every word
     def step(self, batch: tuple[int, Batch]) -> None:
         """Caption a batch."""
         number, images = batch
         seed_batch(self.seed, number)
-        self.captions |= caption_batch(self.captioner, images, self.search)
+        pixels = images.images.to(self.captioner.device, non_blocking=True)
+        found = self.captioner.decode(self.captioner.encode(pixels), self.search)
+        for record, caption in zip(images.records, self.captioner.words(found), strict=True):
+            self.captions[record.image_id] = caption
 
     def result(self) -> dict[int | str, str]:
         """The captions of this process's images."""
         return self.captions
-
-
-def batches(
-    captioner: Captioner,
-    records: Sequence[Record],
-    batch_size: int,
-    workers: int = 1,
-    process: int = 0,
-    processes: int = 1,
-    features: FeatureCache | None = None,
-) -> Iterator[tuple[int, Batch]]:
-    """The numbered batches of one process; their union does not depend on the number of processes.
-
-    The first process reports progress on stderr.
-
-    Args:
-        captioner: the model.
-        records: the images of all processes.
-        batch_size: images per batch.
-        workers: data loading workers.
-        process: the rank of the process, which gets batches `process`, `process + processes`, ...
-        processes: the number of processes.
-        features: cached annotations of the images, instead of the photos.
-    """
-    dataset = CaptionDataset(
-        records, captioner.vocabulary, captioner.preprocessing, features=features
-    )
-    everything = list(range(len(records)))
-    mine = {
-        number: everything[number * batch_size : (number + 1) * batch_size]
-        for number in range(process, math.ceil(len(records) / batch_size), processes)
-    }
-    loader = DataLoader(
-        dataset,
-        batch_sampler=list(mine.values()),
-        num_workers=0 if features else workers,  # reading the cache costs less than a worker
-        collate_fn=collate,
-        worker_init_fn=lower_priority,
-        pin_memory=captioner.device.type == "cuda",
-    )
-    with ProgressBar(
-        "evaluate" if processes == 1 else f"process 1 of {processes}",
-        "images",
-        total=sum(map(len, mine.values())),
-        shown=process == 0,
-    ) as progress:
-        for number, batch in zip(mine, loader, strict=True):
-            yield number, batch
-            progress.update(len(batch.records))
-
-
-@torch.no_grad()  # in inference mode, autocast would cast all weights again at every word
-def caption_batch(
-    captioner: Captioner, batch: Batch, search: Search | None = None
-) -> dict[int | str, str]:
-    """The best caption of each image, by image id.
-
-    Args:
-        captioner: the model.
-        batch: images, or their annotations.
-        search: the search; default: the captioner's own.
-    """
-    annotations = captioner.encode(batch.images.to(captioner.device, non_blocking=True))
-    words = captioner.words(captioner.decode(annotations, search))
-    return {record.image_id: caption for record, caption in zip(batch.records, words, strict=True)}
 
 
 def training_captions(reader: Reader) -> list[str] | None:
