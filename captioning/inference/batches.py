@@ -1,4 +1,4 @@
-"""Captions many photos, some of which may be unreadable, and prefetches the next batches."""
+"""Captions batches of photos, of which some may be unreadable, and reads the next ones ahead."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +20,7 @@ from captioning.search.search import Search
 from captioning.terminal import printable_json
 
 AHEAD = 2
-"""Batches that are prefetched while one is captioned."""
+"""Batches that are read while one is captioned."""
 
 Key = TypeVar("Key")
 Item = TypeVar("Item")
@@ -34,10 +34,10 @@ def cut(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
 
 
 def seed_batch(seed: int, number: int) -> None:
-    """Seed the random numbers of a batch's search, so that every process draws the same ones.
+    """Seed the search of a batch, so that its captions do not depend on the process.
 
     Args:
-        seed: of the whole work.
+        seed: of the run.
         number: identifies the batch.
     """
     torch.manual_seed(seed * 1_000_003 + number)
@@ -46,14 +46,14 @@ def seed_batch(seed: int, number: int) -> None:
 def read_ahead(
     captioner: Captioner, batches: Iterable[tuple[Key, Sequence[Path]]]
 ) -> Iterator[tuple[Key, Sequence[Path], list[View | InputError]]]:
-    """The batches with a view of each photo, or the error that made it unreadable.
+    """The batches with a view of each photo, or the error of an unreadable one.
 
     Only a few batches are in memory at a time. Threads read the photos, since decoding and resizing
     release the GIL and threads, unlike processes, need not copy the pixels.
 
     Args:
         captioner: makes the views.
-        batches: lists of paths, each with a key of the caller's.
+        batches: lists of paths, each with any key, which is returned.
     """
     readers = ThreadPoolExecutor()
     waiting: deque[tuple[Key, Sequence[Path], list[Future[View | InputError]]]] = deque()
@@ -105,11 +105,11 @@ def candidates(
     Args:
         captioner: the model, whose parameters must not change before the last photo.
         photos: paths.
-        search: how words are chosen; the captioner's own if none.
+        search: how words are chosen; the captioner's own by default.
         batch_size: photos per batch.
         progress: report progress on stderr.
         runners_up: how many alternatives to report for each word.
-        maps: the maps of each word, the first to be shown; see `Captioner.candidates`.
+        maps: names of the maps of each word; see `Captioner.candidates`.
     """
     bar = ProgressBar("captioning", "photos", total=len(photos), shown=progress and len(photos) > 1)
     with bar, captioner.prepared() if len(photos) > batch_size else nullcontext():

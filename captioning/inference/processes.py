@@ -72,6 +72,7 @@ def results(
             return [compute(0, 1)]
 
     from lightning_fabric import Fabric  # late: its import takes seconds
+    from lightning_fabric.plugins.environments import LightningEnvironment
     from lightning_fabric.strategies import DDPStrategy
 
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
@@ -83,10 +84,8 @@ def results(
     )
     parent = os.getppid()
     fabric.launch()
-    if (
-        fabric.local_rank > 0
-        and not fabric.strategy.cluster_environment.creates_processes_externally
-    ):
+    environment = getattr(fabric.strategy, "cluster_environment", None)
+    if fabric.local_rank > 0 and isinstance(environment, LightningEnvironment):
         _end_with(parent)
     captioner.to(fabric.device)
     try:
