@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from captioning.data.folder_check import Check, check
-from captioning.data.readers import CaptionTable, Coco, reader_for
+from captioning.data.readers import Coco, reader_for
 
 
 def photo(path: Path, shade: int) -> None:
@@ -67,12 +67,6 @@ def test_a_truncated_image_is_named_though_its_header_is_whole(coco: Path) -> No
     assert name.startswith(f"{coco / 'train/2.png'}: damaged or cut short")
 
 
-def test_an_empty_image_file_is_named(coco: Path) -> None:
-    (coco / "train/1.png").write_bytes(b"")
-    [name] = problems(check(Coco(coco), progress=False))["unreadable images"]
-    assert name.startswith(f"{coco / 'train/1.png'}: empty file")
-
-
 def test_empty_captions_and_images_without_captions_are_named(coco: Path) -> None:
     write(coco, "val", [3, 4, 5], [(3, "a bird"), (3, " "), (4, "")])
     three, four, five = (str(coco / f"val/{number}.png") for number in (3, 4, 5))
@@ -101,19 +95,6 @@ def test_a_copy_of_a_photo_in_another_split_is_named(coco: Path) -> None:
     expected = f"{coco / 'val/3.png'} is {coco / 'train/1.png'} of train"
     found = problems(check(Coco(coco), progress=False))
     assert found == {"images that are in another split too": [expected]}
-
-
-def test_a_photo_with_rows_in_two_splits_is_named(tmp_path: Path) -> None:
-    table = "file_name,caption,split\na.png,a,train\na.png,b,val\n"
-    (tmp_path / "captions.csv").write_text(table)
-    photo(tmp_path / "a.png", shade=0)
-    found = problems(check(CaptionTable(tmp_path), progress=False))
-    assert list(found) == ["images that are in another split too"]
-
-
-def test_the_same_image_twice_in_one_split_is_no_problem(coco: Path) -> None:
-    photo(coco / "train/2.png", shade=1)
-    assert check(Coco(coco), progress=False).ok
 
 
 def test_a_split_that_cannot_be_read_does_not_hide_the_others(coco: Path) -> None:
