@@ -99,8 +99,8 @@ def results(
 
 
 def _end_with(parent: int) -> None:
-    """End this process, and leave it to `parent` to report an interrupt, when `parent` ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """End this process when `parent` ends, and silently after an interrupt, which both receive."""
+    signal.signal(signal.SIGINT, lambda *_: os._exit(0))
 
     def watch() -> None:
         while os.getppid() == parent:

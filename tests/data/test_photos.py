@@ -21,12 +21,9 @@ def test_a_folder_stands_for_its_images_in_sorted_order(tmp_path: Path) -> None:
     assert names == ["a/1.webp", "a/2.png", "b.JPG"]
 
 
-@pytest.mark.parametrize("at_a_time", [1, 3, 100])
-def test_the_order_is_that_of_sorted_paths_however_few_names_are_kept(
-    tmp_path: Path, at_a_time: int
-) -> None:
+def test_the_order_is_that_of_sorted_paths(tmp_path: Path) -> None:
     touched(tmp_path, "b/1.jpg", "b.jpg", "b-.jpg", "b/c/9.jpg", "b/c.jpg", "B.jpg", "é.jpg")
-    assert list(find_photos([tmp_path], at_a_time=at_a_time)) == sorted(tmp_path.rglob("*.jpg"))
+    assert list(find_photos([tmp_path])) == sorted(tmp_path.rglob("*.jpg"))
 
 
 def test_links_to_photos_are_followed_and_links_to_folders_are_not(
@@ -74,19 +71,10 @@ def test_a_folder_given_as_a_list_is_an_error(tmp_path: Path) -> None:
         list(find_photos([], tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        (b"a" * (LONGEST_LINE + 1), "line 2 is longer than 65536 bytes"),
-        (b"a\0b.jpg", "line 2 holds a NUL, which no path has"),
-    ],
-    ids=["long", "NUL"],
-)
-def test_a_line_that_is_no_path_is_named_by_its_number(
-    tmp_path: Path, line: bytes, message: str
-) -> None:
+@pytest.mark.parametrize("line", [b"a" * (LONGEST_LINE + 1), b"a\0b.jpg"], ids=["long", "NUL"])
+def test_an_impossible_line_is_named_by_its_number(tmp_path: Path, line: bytes) -> None:
     (tmp_path / "list.txt").write_bytes(b"a.jpg\n" + line + b"\nb.jpg\n")
-    with pytest.raises(InputError, match=rf"list\.txt: {message}; give a text file of one path"):
+    with pytest.raises(InputError, match=r"list\.txt: line 2 is not a path; give a text file"):
         list(find_photos([], tmp_path / "list.txt"))
 
 
