@@ -21,7 +21,7 @@ Row = tuple[str, str, str | None]  # file name, caption, split
 
 
 class CaptionTable(OneFileReader):
-    """Your own photos, with ``captions.csv`` or ``captions.jsonl`` beside them.
+    """Your own photos with a table, ``captions.csv`` or ``captions.jsonl``.
 
     The table has the columns file_name (relative to the photos' folder) and caption, and a row for
     each caption, so a photo may have several. An optional column split assigns photos to splits;
@@ -120,7 +120,7 @@ def csv_entries(file: str | Path, columns: Sequence[str]) -> Iterator[tuple[str,
         for entry in reader:
             if None in entry or None in entry.values():
                 raise InputError(
-                    f"{file}: line {reader.line_num} has not the {len(found)} values of the "
+                    f"{file}: line {reader.line_num} does not have the {len(found)} values of the "
                     'first line; put a caption with commas in double quotes, "so, for example"'
                 )
             yield f"{file}: line {reader.line_num}", entry
