@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from io import BufferedIOBase, BytesIO
+from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -35,6 +35,8 @@ MOST_MEGAPIXELS = 178.0
 PhotoMegapixels = Annotated[float, Range(0, round(MOST_MEGAPIXELS), above=True)]
 
 MAX_PIXELS = int(MEGAPIXELS * 1_000_000)
+
+File = BufferedReader | BytesIO
 
 
 class PhotoSizeError(InputError):
@@ -137,7 +139,7 @@ def read_photo(path: str | Path | Upload, side: int | None, max_pixels: int = MA
 
 
 @contextmanager
-def _opened(path: Path | Upload) -> Iterator[BufferedIOBase]:
+def _opened(path: Path | Upload) -> Iterator[File]:
     if isinstance(path, Upload):
         yield BytesIO(path.data)
     else:
@@ -145,14 +147,14 @@ def _opened(path: Path | Upload) -> Iterator[BufferedIOBase]:
             yield file
 
 
-def _unidentified(file: BufferedIOBase, path: Path | Upload) -> str:
+def _unidentified(file: File, path: Path | Upload) -> str:
     file.seek(0)
     if not file.read(1):
         return f"{path}: empty file (0 bytes); copy or download the photo again"
     return f"{path}: not an image that can be read; convert it to JPEG or PNG"
 
 
-def _decoded(file: BufferedIOBase, path: Path | Upload, side: int | None, max_pixels: int) -> Photo:
+def _decoded(file: File, path: Path | Upload, side: int | None, max_pixels: int) -> Photo:
     allowed: tuple[str, ...] = FORMATS
     remedy = "scale the photo down, or raise max-megapixels"
     if isinstance(path, Upload):

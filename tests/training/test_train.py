@@ -178,10 +178,10 @@ def test_features_are_computed_once_and_used_by_the_next_training(
     # Both of which look at photos.
     frozen += ("--validation_page.images", "0", "--validation_grounding.images", "0")
     first = trained("a", *frozen)
-    written = (features / "annotations.npy").stat().st_mtime_ns
+    written = (features / "features-00000.npy").stat().st_mtime_ns
     monkeypatch.setattr("captioning.data.preprocessing.read_photo", None)  # no photo is read
     assert_same_training(first, trained("b", *frozen))
-    assert (features / "annotations.npy").stat().st_mtime_ns == written
+    assert (features / "features-00000.npy").stat().st_mtime_ns == written
 
 
 def test_every_epoch_leaves_a_line_of_scores_on_stderr(
