@@ -1,7 +1,7 @@
 """Reads photos as upright 8-bit RGB, bounded in megapixels, with errors of one line."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BufferedReader, BytesIO
 from pathlib import Path
@@ -171,11 +171,10 @@ def _decoded(file: File, path: Path | Upload, side: int | None, max_pixels: int)
     if side is not None:
         image.draft(None, (side, side))
     image.load()
-    try:
+    is_sideways = False
+    with suppress(Exception):  # damaged EXIF data only loses the orientation
         is_sideways = image.getexif().get(ExifTags.Base.Orientation) in SIDEWAYS
-        image = ImageOps.exif_transpose(image)
-    except Exception:  # damaged EXIF data only loses the orientation
-        is_sideways = False
+        ImageOps.exif_transpose(image, in_place=True)
     return Photo(_rgb(image), (height, width) if is_sideways else (width, height))
 
 
