@@ -139,10 +139,10 @@ def test_features_are_computed_once_and_used_by_the_next_training(
     features = tmp_path / "features"
     frozen = ("--model.encoder.init_args.trainable_stages", "0", "--data.features", str(features))
     first = trained("a", *frozen)
-    written = (features / "annotations.npy").stat().st_mtime_ns
+    written = (features / "features-00000.npy").stat().st_mtime_ns
     monkeypatch.setattr("captioning.data.preprocessing.opened", None)  # no photo is read
     assert_same_training(first, trained("b", *frozen))
-    assert (features / "annotations.npy").stat().st_mtime_ns == written
+    assert (features / "features-00000.npy").stat().st_mtime_ns == written
 
 
 @pytest.mark.integration
