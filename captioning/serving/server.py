@@ -105,12 +105,13 @@ def serve(
 
 
 async def _until_interrupted(server: Server) -> None:
-    """Serve until a signal comes; a second one ends requests that are still being answered."""
+    """Serve until a signal comes, then finish open requests; a second signal ends them too."""
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
         server.stop()
 
     with suppress(NotImplementedError):  # Windows, where Ctrl-C raises KeyboardInterrupt
