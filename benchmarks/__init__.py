@@ -1,1 +1,1 @@
-"""What `scripts/benchmark.py` measures, and the textbook implementation that it compares with."""
+"""What `scripts/benchmark.py` measures: this package, an earlier one, and two rivals."""

@@ -1,103 +1,45 @@
-"""The layers of the paper's decoder, built around an `LSTMCell`, with our decoder's parameters.
+"""The layers of the paper's decoder around an `LSTMCell`, which both rivals share.
 
-The textbook and the peer share these, so that both have the very parameters that ours has; how they
-compute with them is their own.
-
-Shapes: C captions, L regions, D annotation width, W width of the annotation vectors as projected (D
-where nothing projects them), V vocabulary, m width of a word embedding, n width of the LSTM, A
-width of the attention's space.
+Shapes: C captions, L regions, D annotation width, W width of the annotation vectors as projected,
+n width of the LSTM.
 """
-
-from collections.abc import Mapping
-from typing import TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from captioning.models import LSTMDecoder
-
-SAME_NAMES = (
-    "project",
-    "embedding",
-    "initial_hidden",
-    "initial_cell",
-    "beta",
-    "output_hidden",
-    "output_context",
-    "output",
-)
-"""Layers that both decoders call alike."""
-
-AnyLayers = TypeVar("AnyLayers", bound="DecoderLayers")
+from benchmarks.sizes import Size
+from captioning.data.vocabulary import EOS
 
 
 class DecoderLayers(nn.Module):
     """Layers of attention, LSTM cell and deep output.
 
     Args:
-        annotation_dim: D.
-        vocab_size: V.
-        embedding_dim: m.
-        hidden_dim: n.
-        attention_dim: A.
-        projection_dim: W; none where annotation vectors are taken as they are.
-        dropout: of word embeddings and of the deep output.
-        annotation_dropout: of the projected annotation vectors.
+        size: of everything.
+        dropout: of word embeddings, of the deep output, and of projected annotation vectors.
     """
 
-    def __init__(
-        self,
-        annotation_dim: int,
-        vocab_size: int,
-        embedding_dim: int,
-        hidden_dim: int,
-        attention_dim: int,
-        projection_dim: int | None,
-        dropout: float,
-        annotation_dropout: float,
-    ) -> None:
+    def __init__(self, size: Size, dropout: float = 0.5) -> None:
         super().__init__()
-        self.vocab_size = vocab_size
-        width = projection_dim or annotation_dim
-        self.project = nn.Sequential()
-        if projection_dim:
-            self.project.append(nn.Linear(annotation_dim, width))
-            self.project.append(nn.ReLU())
-        self.project.append(nn.Dropout(annotation_dropout))
-        self.key = nn.Linear(width, attention_dim)
-        self.query = nn.Linear(hidden_dim, attention_dim, bias=False)
-        self.energy = nn.Linear(attention_dim, 1, bias=False)
-        self.embedding = nn.Embedding(vocab_size, embedding_dim)
-        self.initial_hidden = nn.Linear(width, hidden_dim)
-        self.initial_cell = nn.Linear(width, hidden_dim)
-        self.beta = nn.Linear(hidden_dim, 1)
-        self.cell = nn.LSTMCell(embedding_dim + width, hidden_dim)
-        self.output_hidden = nn.Linear(hidden_dim, embedding_dim, bias=False)
-        self.output_context = nn.Linear(width, embedding_dim, bias=False)
-        self.output = nn.Linear(embedding_dim, vocab_size)
-        self.dropout = nn.Dropout(dropout)
-
-    @classmethod
-    def of(cls: type[AnyLayers], decoder: LSTMDecoder) -> AnyLayers:
-        """Layers with our decoder's parameters, in the same mode, place and precision."""
-        config = decoder.config
-        layers = cls(
-            config["annotation_dim"],
-            config["vocab_size"],
-            config["embedding_dim"],
-            config["hidden_dim"],
-            config["attention_dim"],
-            config["projection_dim"],
-            config["dropout"],
-            config["annotation_dropout"],
+        width, hidden = size.width, size.hidden_dim
+        self.project = (
+            nn.Sequential(nn.Linear(size.annotation_dim, width), nn.ReLU(), nn.Dropout(dropout))
+            if size.projection_dim
+            else nn.Sequential()
         )
-        values = by_layer_names(decoder.state_dict())
-        # An LSTMCell adds two biases where one is enough.
-        values["cell.bias_hh"] = torch.zeros_like(values["cell.bias_ih"])
-        layers.load_state_dict(values)
-        parameter = next(decoder.parameters())
-        return layers.to(parameter.device, parameter.dtype).train(decoder.training)
+        self.key = nn.Linear(width, hidden)
+        self.query = nn.Linear(hidden, hidden, bias=False)
+        self.energy = nn.Linear(hidden, 1, bias=False)
+        self.embedding = nn.Embedding(size.vocab_size, hidden)
+        self.initial_hidden = nn.Linear(width, hidden)
+        self.initial_cell = nn.Linear(width, hidden)
+        self.beta = nn.Linear(hidden, 1)
+        self.cell = nn.LSTMCell(hidden + width, hidden)
+        self.output_hidden = nn.Linear(hidden, hidden, bias=False)
+        self.output_context = nn.Linear(width, hidden, bias=False)
+        self.output = nn.Linear(hidden, size.vocab_size)
+        self.dropout = nn.Dropout(dropout)
 
     def start(
         self, projected: Float[Tensor, "C L W"]
@@ -107,18 +49,7 @@ class DecoderLayers(nn.Module):
         return torch.tanh(self.initial_hidden(mean)), torch.tanh(self.initial_cell(mean))
 
 
-def by_layer_names(ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Parameters of our decoder, or their gradients, by the names that these layers have."""
-    values = {name: value for name, value in ours.items() if name.split(".")[0] in SAME_NAMES}
-    values |= {
-        name.removeprefix("attention."): value
-        for name, value in ours.items()
-        if name.startswith("attention.")
-    }
-    # Both order the gates i, f, g, o.
-    values["cell.weight_ih"] = torch.cat(
-        [ours["word_gates.weight"], ours["context_gates.weight"]], dim=1
-    )
-    values["cell.weight_hh"] = ours["hidden_gates.weight"]
-    values["cell.bias_ih"] = ours["word_gates.bias"]
-    return values
+def never_end(output: nn.Linear) -> None:
+    """Make EOS impossible, so that all searches write captions of the same length."""
+    with torch.no_grad():
+        output.bias[EOS] = -1e4

@@ -1,69 +1,142 @@
-"""Our side of the comparison: what a training step and a search of this package are.
+"""This package's side of each task, and the only file that knows the package's API.
+
+Runs with the package of this checkout and with those from before `captioning.models.Model`.
 
 Shapes: B photos, N captions per photo, L regions, D annotation width, S tokens from BOS to EOS.
 """
 
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
-from captioning.data.vocabulary import PAD
-from captioning.kernels import accelerated, accelerated_search
-from captioning.kernels.compiled import compile_from_now
-from captioning.models import Decoder
+from benchmarks.layers import never_end
+from benchmarks.sizes import Size
+from captioning.captioner import Captioner
+from captioning.data.preprocessing import Preprocessing
+from captioning.data.vocabulary import PAD, SPECIAL, Vocabulary
+from captioning.models import CNNEncoder, LSTMDecoder
 from captioning.models.losses import doubly_stochastic_penalty
-from captioning.search import Decoded, Search
+from captioning.search import BeamSearch, Greedy
+
+kernels: Any = import_module("captioning.kernels")
+models: Any = import_module("captioning.models")
 
 
-def loss(
-    decoder: Decoder,
-    annotations: Float[Tensor, "B L D"],
-    tokens: Int[Tensor, "B N S"],
-    precision: str = "fp32",
-) -> Float[Tensor, ""]:
-    """What the training minimises, without label smoothing.
+class Ours:
+    """The paper's model with random parameters, accelerated.
 
     Args:
-        decoder: in training mode.
-        annotations: the annotation vectors.
-        tokens: the captions.
-        precision: ``fp32``, or ``bf16`` for autocast.
+        size: of everything.
+        dropout: of word embeddings, of the deep output, and of projected annotation vectors.
     """
-    with autocast(annotations.device, precision):
-        decoder = accelerated(decoder)
-        cross_entropy, weights = decoder.cross_entropy(decoder.remember(annotations), tokens)
+
+    def __init__(self, size: Size, dropout: float = 0.5) -> None:
+        torch.manual_seed(0)
+        self.encoder = random_encoder(size)
+        annotation_dropout = dropout if size.projection_dim else 0.0
+        hidden = size.hidden_dim
+        widths: Any = {
+            **{"vocab_size": size.vocab_size, "embedding_dim": hidden, "hidden_dim": hidden},
+            **{"attention_dim": hidden, "dropout": dropout},
+        }
+        self.decoder: nn.Module
+        self.adapter: nn.Module = nn.Identity()
+        if hasattr(models, "Model"):
+            self.adapter = models.Adapter(
+                size.annotation_dim, size.projection_dim, annotation_dropout
+            )
+            self.decoder = LSTMDecoder(size.width, **widths)
+            self.parts = (models.Model(self.encoder, self.adapter, self.decoder),)
+        else:
+            projection = {
+                "projection_dim": size.projection_dim,
+                "annotation_dropout": annotation_dropout,
+            }
+            self.decoder = LSTMDecoder(size.annotation_dim, **widths, **projection)
+            self.parts = (self.encoder, self.decoder)
+        self.fast: nn.Module | None = None
+        self.trained = nn.ModuleList([self.adapter, self.decoder])
+        with suppress(ImportError, AttributeError):  # as trainings and the command line do
+            import_module("captioning.allocation").keep_freed_memory()
+
+    def to(self, device: torch.device, dtype: torch.dtype = torch.float32) -> "Ours":
+        """Move all parameters."""
+        for part in self.parts:
+            part.to(device, dtype)
+        return self
+
+    def prepare_training(self) -> None:
+        """Swap in the kernels of a training, and let them compile."""
+        for part in self.parts:
+            part.train()
+        if hasattr(kernels, "accelerate"):
+            self.fast = kernels.accelerate(*self.parts)
+        with suppress(ImportError, AttributeError):
+            import_module("captioning.kernels.compiled").compile_from_now()
+
+    def loss(
+        self, annotations: Float[Tensor, "B L D"], tokens: Int[Tensor, "B N S"]
+    ) -> Float[Tensor, ""]:
+        """What a training minimises, without label smoothing."""
+        model: Any = self.fast
+        if model is None:  # an earlier package, which accelerates decoders at every step
+            model = kernels.accelerated(self.decoder)
+        cross_entropy, weights = model.cross_entropy(model.remember(annotations), tokens)
         real = tokens[..., 1:] != PAD
         return (cross_entropy + doubly_stochastic_penalty(weights, real)) / real.sum()
 
+    def captioner(self, size: Size, width: int, max_length: int) -> Captioner:
+        """The whole captioner, accelerated and in evaluation mode.
 
-def training_step(
-    decoder: Decoder,
-    annotations: Float[Tensor, "B L D"],
-    tokens: Int[Tensor, "B N S"],
-    optimizer: torch.optim.Optimizer,
-    precision: str,
-) -> None:
-    """Forward, backward, optimizer; compiled, as a training is after its first steps."""
-    compile_from_now()
-    optimizer.zero_grad()
-    loss(decoder, annotations, tokens, precision).backward()
-    optimizer.step()
-    compile_from_now(False)
+        Args:
+            size: of everything.
+            width: of the beam search; greedy search if one.
+            max_length: the most words of a caption, EOS included.
+        """
+        search = Greedy(max_length) if width == 1 else BeamSearch(width, max_length=max_length)
+        for part in self.parts:
+            part.eval()
+        vocabulary = Vocabulary([f"word{id}" for id in range(len(SPECIAL), size.vocab_size)])
+        parts: Any = self.parts
+        return Captioner(*parts, vocabulary, Preprocessing(size.pixels), search)
 
-
-@torch.no_grad()
-def searched(
-    decoder: Decoder,
-    annotations: Float[Tensor, "B L D"],
-    search: Search,
-    precision: str = "fp32",
-) -> Decoded:
-    """The captions of all photos."""
-    with autocast(annotations.device, precision):
-        decoder = accelerated(decoder)
-        return accelerated_search(search)(decoder, decoder.remember(annotations))
+    def never_end(self) -> None:
+        """Make all searches write captions of the same length."""
+        output = self.decoder.output
+        assert isinstance(output, nn.Linear)
+        never_end(output)
 
 
-def autocast(device: torch.device, precision: str) -> torch.autocast:
-    """Arithmetic of this precision."""
-    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
+def search(captioner: Any, annotations: Float[Tensor, "B L D"], precision: str = "fp32") -> Any:
+    """The captions of all photos by the captioner's search."""
+    packed = hasattr(captioner, "prepared") and precision == "fp32"
+    with captioner.prepared() if packed else nullcontext(), torch.no_grad():
+        return captioner.decode(annotations)
+
+
+def caption(captioner: Any, photos: Sequence[Path]) -> list[str]:
+    """The captions of files."""
+    return [found.text for found in captioner.caption(photos)]
+
+
+def random_encoder(size: Size) -> CNNEncoder:
+    """An encoder with random parameters whose annotation vectors are as large as a trained one's.
+
+    Its batch norms have seen noise; without statistics, values vanish or overflow in deep networks.
+    """
+    encoder = CNNEncoder(size.backbone, weights=None, grid=size.grid)
+    norms = [part for part in encoder.modules() if isinstance(part, nn.BatchNorm2d)]
+    for norm in norms:
+        norm.train()
+        norm.momentum = 1.0
+    generator = torch.Generator().manual_seed(0)
+    shape = (2, 3, size.pixels, size.pixels)
+    with torch.no_grad():
+        encoder(torch.randint(256, shape, dtype=torch.uint8, generator=generator))
+    return encoder.eval()

@@ -1,151 +1,215 @@
-"""The command: options, rows, tables and JSON."""
+"""The command: processes that take turns, a table, and the figures as JSON."""
 
 import argparse
+import json
 import os
+import platform
+import statistics
+import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
+from itertools import product
 from pathlib import Path
+from types import TracebackType
+from typing import Any
 
 import torch
 
-from benchmarks.agreement import DisagreementError, check_exactly
-from benchmarks.encoding import encoding_rows
-from benchmarks.end_to_end import end_to_end_rows
-from benchmarks.machine import measured_machine
-from benchmarks.memory import memory_rows
-from benchmarks.reading import reading_rows
-from benchmarks.results import Run, commit, load_of_machine, rates, title, write_run, write_tables
-from benchmarks.rows import Row
-from benchmarks.scoring import scoring_rows
-from benchmarks.searching import beam_rows, greedy_rows
-from benchmarks.setting import Setting
-from benchmarks.sizes import FULL, QUICK
-from benchmarks.snapshots import found_photos, written_photos
-from benchmarks.start import start_rows
-from benchmarks.tables import tables
-from benchmarks.training import training_rows
-from benchmarks.transformers import transformer_beam_rows, transformer_step_rows
-from captioning.captioner.device import usable_device
-from captioning.cli.options import positive
-from captioning.errors import InputError, UsageError
+from benchmarks.sizes import SIZES
+from benchmarks.tasks import BEFORE, OURS, TASKS, WITHOUT_SIZE, Job
+from benchmarks.worker import serve
 
-ROWS: dict[str, Callable[[Setting], Iterator[Row]]] = {
-    "training": training_rows,
-    "memory": memory_rows,
-    "greedy": greedy_rows,
-    "beam": beam_rows,
-    "transformer-beam": transformer_beam_rows,
-    "transformer-step": transformer_step_rows,
-    "end-to-end": end_to_end_rows,
-    "encoding": encoding_rows,
-    "reading": reading_rows,
-    "report": scoring_rows,
-    "start": start_rows,
-}
+ROOT = Path(__file__).parents[1]
+SCRIPT = ROOT / "scripts" / "benchmark.py"
 
-RESTRICTIONS = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA")
-"""Variables that keep PyTorch and oneDNN from instructions that the processor has."""
 
-PHOTOS, CAPTIONS = 64, 5000
-QUICK_PHOTOS, QUICK_CAPTIONS = 4, 20
+@dataclass(frozen=True)
+class Row:
+    """One task at one size.
+
+    Attributes:
+        task: a name of `TASKS`.
+        size: a name of `SIZES`; empty for commands.
+        seconds: of every round, by contender.
+        megabytes: at the peak of the first run beyond what there was before it, by contender.
+    """
+
+    task: str
+    size: str
+    seconds: dict[str, list[float]] = field(default_factory=dict)
+    megabytes: dict[str, float | None] = field(default_factory=dict)
+
+    def times(self, other: str) -> float:
+        """How many times faster ours is than another: the median ratio of seconds in a round."""
+        rounds = zip(self.seconds[other], self.seconds[OURS], strict=True)
+        return statistics.median(its / mine for its, mine in rounds)
+
+
+class Worker:
+    """A process of one contender, which waits while another has its turn."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        command = [sys.executable, str(SCRIPT), "--worker", job.checkout, json.dumps(asdict(job))]
+        environment = os.environ | {"OMP_NUM_THREADS": str(job.threads)}
+        self.process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.megabytes: float | None = self._answer()
+
+    def seconds(self) -> float:
+        """The seconds of one run."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return float(self._answer())
+
+    def _answer(self) -> Any:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit(f"benchmark: {self.job.task} of {self.job.contender} failed; see above")
+        return json.loads(line)
+
+    def __enter__(self) -> "Worker":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
+    ) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, print the tables, write the JSON; or write a page's tables. Returns the exit code.
-
-    Args:
-        arguments: options; those of the process if none.
-    """
-    options = _parser().parse_args(arguments)
-    try:
-        if options.tables:
-            write_tables(options.tables)
-            return 0
-        with tempfile.TemporaryDirectory() as folder:
-            _run(options, Path(folder))
-    except (InputError, DisagreementError) as error:
-        print(f"benchmark: {error}", file=sys.stderr)
-        return 2 if isinstance(error, UsageError) else 1
+    """Measure, print the table, write the JSON; returns the exit code."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    if given[:1] == ["--worker"]:
+        serve(Job(**json.loads(given[2])))
+        return 0
+    options = _parser().parse_args(given)
+    rows = []
+    for name in options.tasks:
+        for size in [""] if name in WITHOUT_SIZE else options.sizes:
+            print(f"measuring {name} {size} ...", file=sys.stderr)
+            rows.append(measured(name, size, options))
+    print(table(rows))
+    if options.json:
+        measurement = {"machine": machine(options), "rows": [asdict(row) for row in rows]}
+        options.json.write_text(json.dumps(measurement, indent=1) + "\n")
     return 0
 
 
-def _run(options: argparse.Namespace, folder: Path) -> None:
-    load, (name, is_changed) = load_of_machine(), commit()
-    device = torch.device(usable_device(options.device))
-    if options.threads:
-        torch.set_num_threads(options.threads)
-    check_exactly(device)
-    machine = measured_machine(device, 128, 2**20) if options.quick else measured_machine(device)
-    print(f"{title(machine)}, PyTorch {machine.torch}, Python {machine.python}, {machine.date}")
-    print(f"{rates(machine)}\n", flush=True)
-    count = QUICK_PHOTOS if options.quick else PHOTOS
-    setting = Setting(
-        sizes=QUICK if options.quick else FULL,
-        device=device,
-        rounds=options.rounds,
-        machine=machine,
-        photos=found_photos(options.photos, count)
-        if options.photos
-        else written_photos(folder, count),
-        captions=QUICK_CAPTIONS if options.quick else CAPTIONS,
-    )
-    rows: list[Row] = []
-    for row in options.rows:
-        print(f"measuring {row} ...", file=sys.stderr)
-        rows += ROWS[row](setting)
-    print(tables(rows))
-    if options.json:
-        write_run(options.json, Run(machine, load, name, is_changed, _command(options), rows))
+def measured(name: str, size: str, options: argparse.Namespace) -> Row:
+    """All contenders of a task in turns, after a first run that does not count."""
+    checkouts = {OURS: ROOT, **({BEFORE: options.against.resolve()} if options.against else {})}
+    rivals = {} if options.no_rivals else dict.fromkeys(TASKS[name], ROOT)
+    row = Row(name, size)
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        workers = {}
+        for contender, checkout in (checkouts | rivals).items():
+            job = Job(
+                *(name, size, contender, str(checkout), folder),
+                *(options.device, options.precision, options.threads),
+            )
+            workers[contender] = stack.enter_context(Worker(job))
+            row.megabytes[contender] = workers[contender].megabytes
+        for _, (contender, worker) in product(range(options.rounds), workers.items()):
+            row.seconds.setdefault(contender, []).append(worker.seconds())
+    return row
 
 
-def _command(options: argparse.Namespace) -> str:
-    """The command that measures the same again, without the paths of this machine."""
-    words = [f"{name}={os.environ[name]}" for name in RESTRICTIONS if name in os.environ]
-    words.append("scripts/benchmark.py")
-    words += ["--device", options.device] if options.device != "cpu" else []
-    words += ["--threads", str(options.threads)] if options.threads else []
-    words += ["--rounds", str(options.rounds)]
-    words += ["--photos", "PHOTOS"] if options.photos else []
-    words += ["--quick"] if options.quick else []
-    return " ".join([*words, "--rows", ",".join(options.rows)])
+def table(rows: Sequence[Row]) -> str:
+    """Milliseconds, ratios and memory in Markdown, a line for each task and size."""
+    contenders = list(dict.fromkeys(name for row in rows for name in row.seconds))
+    others = [name for name in contenders if name != OURS]
+    heads = ["task", "size", *(f"{name}, ms" for name in contenders)]
+    heads += [f"times {name}" for name in others]
+    heads += [f"{name}, MB" for name in contenders]
+    lines = [heads, ["---", "---", *["---:"] * (len(heads) - 2)]]
+    for row in rows:
+        times = [f"{row.times(name):.2f}" if name in row.seconds else "" for name in others]
+        lines.append(
+            [
+                *(row.task, row.size),
+                *(_spread(row.seconds.get(name, [])) for name in contenders),
+                *times,
+                *(_megabytes(row.megabytes, name) for name in contenders),
+            ]
+        )
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _spread(seconds: Sequence[float]) -> str:
+    if not seconds:
+        return ""
+    median, *ends = (1000 * f(seconds) for f in (statistics.median, min, max))
+    return f"{median:,.0f} ({ends[0]:,.0f}-{ends[1]:,.0f})"
+
+
+def _megabytes(found: Mapping[str, float | None], name: str) -> str:
+    value = found.get(name)
+    return "" if value is None else f"{value:,.0f}"
+
+
+def machine(options: argparse.Namespace) -> dict[str, str]:
+    """What measured it, and of which commit."""
+    git = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
+    described = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=False)
+    information = Path("/proc/cpuinfo")
+    lines = information.read_text().splitlines() if information.exists() else []
+    names = [line.partition(": ")[2] for line in lines if line.startswith("model name")]
+    gpu = torch.cuda.get_device_name() if options.device == "cuda" else ""
+    return {
+        "processor": gpu or (names or [platform.processor()])[0],
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "threads": str(options.threads),
+        "precision": options.precision,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "commit": described.stdout.strip(),
+        "date": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+    }
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="scripts/benchmark.py",
-        description="Measures this package beside a textbook implementation of the same model and "
-        "one as the best research repositories write it, the peer. Medians of the rounds. Times is "
-        "how many times better ours is than another in the same precision; arithmetic is the "
-        "share of the machine's measured rate that what the model needs at the least reaches.",
+        description="Times this package against a textbook implementation of the same model, "
+        "against ImageCaptioning.pytorch's way of computing it (the peer), and against another "
+        "checkout. Contenders run in processes of their own and take turns. Prints medians of the "
+        "rounds in milliseconds with their range, the median ratios, and the memory that a first "
+        "run adds.",
     )
-    parser.add_argument(
-        "--rows",
-        type=_rows,
-        default=list(ROWS),
-        metavar="NAME,...",
-        help=f"what to measure (default: {','.join(ROWS)})",
+    add = parser.add_argument
+    add("--against", type=Path, metavar="CHECKOUT", help="time this checkout's package too")
+    add("--no-rivals", action="store_true", help="leave out peer, textbook and empty processes")
+    add("--tasks", type=_names(TASKS), default=list(TASKS), metavar="NAME,...", help=str([*TASKS]))
+    add(
+        *("--sizes",),
+        **{"type": _names(SIZES), "default": ["small", "large"], "metavar": "NAME,..."},
+        help=f"from {', '.join(SIZES)} (default: small,large)",
     )
-    parser.add_argument("--device", default="cpu", help="cpu or cuda (default: cpu)")
-    parser.add_argument("--threads", type=positive, help="threads of PyTorch on the CPU")
-    parser.add_argument("--rounds", type=positive, default=5, help="of each row (default: 5)")
-    parser.add_argument("--photos", type=Path, metavar="FOLDER", help="JPEG files to read")
-    written = parser.add_mutually_exclusive_group()
-    written.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
-    written.add_argument(
-        "--tables",
-        type=Path,
-        metavar="PAGE",
-        help="measure nothing; write the tables of benchmarks/results/*.json into this page",
-    )
-    parser.add_argument("--quick", action="store_true", help="tiny sizes, to see that all works")
+    add("--rounds", type=int, default=5, help="of each contender (default: 5)")
+    add("--threads", type=int, default=torch.get_num_threads(), help="of PyTorch on the CPU")
+    add("--device", choices=["cpu", "cuda"], default="cpu")
+    add("--precision", choices=["fp32", "bf16"], default="fp32", help="bf16 by autocast")
+    add("--json", type=Path, metavar="FILE", help="write the seconds of every round there")
     return parser
 
 
-def _rows(text: str) -> list[str]:
-    """Names of rows, as argparse reads them."""
-    names = text.split(",")
-    unknown = [name for name in names if name not in ROWS]
-    if unknown:
-        raise argparse.ArgumentTypeError(f"no row {unknown[0]!r}; choose from {', '.join(ROWS)}")
+def _names(known: Mapping[str, object]) -> Any:
+    """Reads names separated by commas."""
+
+    def names(text: str) -> list[str]:
+        found = text.split(",")
+        if unknown := [name for name in found if name not in known]:
+            raise argparse.ArgumentTypeError(f"unknown {unknown[0]!r}; give {', '.join(known)}")
+        return found
+
     return names

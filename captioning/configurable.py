@@ -1,6 +1,7 @@
-"""Parts of a model that checkpoints store as plain values and rebuild."""
+"""Parts of a model that are stored in checkpoints as plain values and built again from them."""
 
 import inspect
+from functools import partial
 from typing import Any
 
 from captioning.errors import InputError
@@ -13,17 +14,15 @@ PACKAGE = "captioning"
 
 
 class UnknownClassError(InputError):
-    """A config names an unknown or ambiguous class."""
+    """A config names an unknown class."""
 
 
 class Configurable(Checked):
-    """A part of the model that remembers the plain arguments of its constructor.
+    """A part of a model that stores the arguments of its constructor.
 
-    Its `config` is a dict of plain values that `torch.load(weights_only=True)` accepts, and `build`
-    makes the same part from it. Only subclasses can be built, so a foreign checkpoint cannot call
-    anything else. The config names the class with its module, so that classes of one name in two
-    modules are never confused. A class that is redefined in its own module, such as in a notebook,
-    replaces the earlier definition.
+    Its `config` is a dict of plain values that `torch.load(weights_only=True)` accepts; `build`
+    makes the same part from it. Only subclasses of this class can be built, so an untrusted
+    checkpoint cannot call anything else. The config has the class's full name, with its module.
     """
 
     config: dict[str, Any]
@@ -33,16 +32,16 @@ class Configurable(Checked):
         _KINDS[full_name(cls)] = cls
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "Configurable":
-        """Record the arguments; copying and unpickling pass none.
+        """Store the arguments.
 
         Raises:
-            InputError: an argument is of another type or out of its range.
+            InputError: an argument has another type or is out of range.
         """
         part: Configurable = super().__new__(cls, *args, **kwargs)
         bound = inspect.signature(cls.__init__).bind_partial(part, *args, **kwargs)
         bound.apply_defaults()
         given = dict(list(bound.arguments.items())[1:])
-        for parameter in bound.signature.parameters.values():  # positional *args have no names
+        for parameter in bound.signature.parameters.values():  # *args have no names
             if parameter.kind is parameter.VAR_POSITIONAL:
                 del given[parameter.name]
             elif parameter.kind is parameter.VAR_KEYWORD:
@@ -58,42 +57,42 @@ def full_name(kind: type) -> str:
 
 
 def bare_name(full: str) -> str:
-    """The name of a class without its module, as in older checkpoints."""
+    """The name of a class without its module."""
     return full.rpartition(".")[2]
 
 
 def _plain(value: Any) -> Any:
-    """An argument as a plain value; classes become their names."""
+    """An argument as a plain value; a class or a partial of one becomes its name and arguments."""
+    if isinstance(value, partial):  # jsonargparse passes the class as the first argument
+        kind = value.func if isinstance(value.func, type) else value.args[0]
+        return {"class_name": full_name(kind), **value.keywords}
     return {"class_name": full_name(value)} if isinstance(value, type) else value
 
 
 def _kind(name: Any) -> type[Configurable]:
-    """The class of this name; older checkpoints may omit its module, or name a former one."""
+    """The class with this full name; one of this package may have moved to another module."""
     if isinstance(name, str) and name in _KINDS:
         return _KINDS[name]
     module, _, bare = name.rpartition(".") if isinstance(name, str) else ("", "", "")
-    found = {
-        full
-        for full, kind in _KINDS.items()
-        if kind.__name__ == bare
-        and (not module or (_is_ours(module) and _is_ours(kind.__module__)))
-    }
-    if len(found) == 1:
-        return _KINDS[found.pop()]
-    if found:
-        raise UnknownClassError(
-            f"the class {shown(name)} could be {' or '.join(sorted(found))}; import only the "
-            "module that is meant"
-        )
+    if _is_ours(module):
+        moved = [
+            kind for full, kind in _KINDS.items() if _is_ours(full) and bare_name(full) == bare
+        ]
+        if len(moved) == 1:
+            return moved[0]
     remedy = "import the module that defines it before loading"
     if module and not _is_ours(module):
         remedy = f"give --import {module}, or in Python import {module} before loading"
-    raise UnknownClassError(f"needs the class {shown(name)}, which is not known here; {remedy}")
+    raise UnknownClassError(f"the class {shown(name)} is unknown; {remedy}")
 
 
-def _names_class(value: Any) -> bool:
-    """Whether an argument stands for a class; other dicts are options by name."""
-    return isinstance(value, dict) and "class_name" in value
+def _class_of(value: Any) -> Any:
+    """The class, or partial of a class, that an argument stands for; other values as they are."""
+    if not isinstance(value, dict) or "class_name" not in value:
+        return value
+    kind = _kind(value["class_name"])
+    arguments = {name: part for name, part in value.items() if name != "class_name"}
+    return partial(kind, **arguments) if arguments else kind
 
 
 def _is_ours(module: str) -> bool:
@@ -104,15 +103,13 @@ def build(config: Any, **overrides: Any) -> Any:
     """The part that `config` describes, with some arguments replaced by `overrides`.
 
     Raises:
-        InputError: `config` describes no part of a known class, or an argument is unknown, of
-            another type or out of its range.
+        InputError: the class is unknown, or an argument is unknown, has another type or is out of
+            range.
     """
     if not isinstance(config, dict) or not all(isinstance(name, str) for name in config):
-        raise InputError(f"no part of a model is described by {shown(config)}")
+        raise InputError(f"{shown(config)} does not describe a part of a model")
     arguments = {
-        name: _kind(value["class_name"]) if _names_class(value) else value
-        for name, value in (config | overrides).items()
-        if name != "class"
+        name: _class_of(value) for name, value in (config | overrides).items() if name != "class"
     }
     kind = _kind(config.get("class"))
     try:

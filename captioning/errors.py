@@ -1,4 +1,4 @@
-"""Exceptions for bad input, as opposed to faults of the program."""
+"""Exceptions for bad input, as opposed to bugs."""
 
 import errno
 from pathlib import Path
@@ -33,8 +33,8 @@ class InputError(Exception):
     The command line prints only the message, without a traceback, and exits with code 1.
 
     Args:
-        message: converted to one line of printable text. A message that a DataLoader has wrapped
-            in its worker's traceback is extracted from it.
+        message: converted to one line of printable text. From a message with a DataLoader worker's
+            traceback, only the original message is kept.
     """
 
     def __init__(self, message: object = "") -> None:
@@ -45,7 +45,7 @@ class InputError(Exception):
 
 
 class UsageError(InputError):
-    """Unknown or invalid options of a command; exit code 2."""
+    """An unknown or invalid option of a command; exit code 2."""
 
 
 def as_input_error(
@@ -55,7 +55,7 @@ def as_input_error(
 
     Args:
         error: the operating system's error.
-        path: the file that was read or written; the error's own path if none.
+        path: the file that was read or written; by default the error's own path.
         trouble: what failed, such as "cannot be written".
     """
     named = path if path is not None else error.filename

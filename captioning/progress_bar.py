@@ -1,60 +1,51 @@
-"""How far long work is: a moving bar on a terminal, elsewhere a line every half minute.
+"""Progress of long work on stderr: tqdm's bars on a terminal, elsewhere a line every half minute.
 
     with ProgressBar("features", "images", total=7000) as bar:
         ...
         bar.update(16)
 
-Where stderr is no terminal, this says nothing for half a minute, and then lines such as
-
-    features: 31 % (2,170 of 7,000 images, 24.1/s, 3:21 left)
-
-They come on time however long a part takes, about whatever was begun last: a `stage`, whose length
-nobody knows, tells how long it has been going on. All that is told of meanwhile goes through `say`,
-which breaks no bar, and after which there is nothing to add for half a minute.
+Where stderr is no terminal, work of less than half a minute prints nothing, longer work lines such
+as ``features: 31 % (2,170 of 7,000 images, 24.10 images/s, 03:21 left)``.
 """
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+import threading
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any
 
 from tqdm import tqdm
 
-from captioning.pace import Pace
-from captioning.reporter import Reporter
 from captioning.terminal import printable
 
+INTERVAL = 30.0
+"""Seconds between lines, and before the first one."""
+
 RANKS = ("RANK", "NODE_RANK", "LOCAL_RANK", "SLURM_PROCID")
-"""What torchrun, Lightning and SLURM number processes by."""
+"""Environment variables in which torchrun, Lightning and SLURM number processes."""
 
+COUNTED = "{desc}: {percentage:.0f} % ({n:,} of {total:,} {unit}, {rate_fmt}, {remaining} left)"
+UNCOUNTED = "{desc}: {n:,} {unit} ({rate_fmt}, {elapsed} so far)"
 
-def _to_stderr(line: str) -> None:
-    try:
-        print(line, file=sys.stderr, flush=True)
-    except (OSError, ValueError):  # full, closed, or read by nobody: no reason to stop the work
-        return
-
-
-_reporter = Reporter(_to_stderr)
-os.register_at_fork(after_in_child=_reporter.reset)
+_open: list[str] = []
+"""Names of the stages and bars in progress, the innermost last."""
 
 _hidden: list[str] = []
-"""The stages going on whose progress nobody wants to see."""
+"""Names of the hidden stages in progress."""
 
 
 class ProgressBar:
-    """Work of which the parts are counted, for as long as the block lasts.
+    """Work whose parts are counted.
 
     Args:
         name: of the work.
         units: what the parts are called, such as ``images``.
-        total: how many there are; none if nobody knows.
+        total: how many parts there are, if known.
         initial: how many were done before; the rate is of new ones only.
-        leave: keep the bar on the terminal in the end.
-        shown: False shows nothing.
-        note: gives what a line tells besides.
+        leave: keep the bar on the terminal at the end.
+        shown: if false, nothing is shown.
     """
 
     def __init__(
@@ -65,133 +56,88 @@ class ProgressBar:
         initial: int = 0,
         leave: bool = False,
         shown: bool = True,
-        note: Callable[[], str | None] | None = None,
     ) -> None:
-        self.name = printable(name)
-        self.units = units
-        self.total = total
-        self.done = initial
-        self._note = note
-        self._bar: Any = None
-        self._began = _reporter.clock()
-        self._pace = Pace(initial, self._began)
-        self._is_told = False
-        if not shown or _hidden or sys.stderr is None or sys.stderr.closed:
-            return
-        if not sys.stderr.isatty():
-            self._is_told = True
-            _reporter.begin(self._line)
-        elif units:
-            self._bar = _Bar(
-                desc=self.name, unit=f" {units}", total=total, initial=initial, leave=leave
-            )
-            self._bar.pace = self._pace
+        self.name, self.units, self.total = printable(name), units, total
+        self.done = self._initial = initial
+        self._began = time.monotonic()
+        self._due = self._began + INTERVAL
+        is_shown = shown and not _hidden and sys.stderr is not None and not sys.stderr.closed
+        self._prints = is_shown and not sys.stderr.isatty()
+        self._bar = tqdm(
+            desc=self.name,
+            unit=f" {units}",
+            total=total,
+            initial=initial,
+            leave=leave,
+            disable=not is_shown or self._prints,
+        )
+        _open.append(name)
 
     def __enter__(self) -> "ProgressBar":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     @property
     def is_moving(self) -> bool:
         """Whether there is a bar on a terminal."""
-        return self._bar is not None
-
-    @property
-    def rate(self) -> float | None:
-        """Parts a second; None before anything is done."""
-        with _reporter.lock:
-            return self._pace.rate
-
-    @property
-    def seconds_left(self) -> float | None:
-        """None before anything is done, and where nobody knows how many parts there are."""
-        with _reporter.lock:
-            if self.total is None:
-                return None
-            return self._pace.seconds_left(self.total, _reporter.clock())
+        return not self._bar.disable
 
     def update(self, count: int = 1) -> None:
-        """Say that `count` more parts are done."""
-        with _reporter.lock:
-            self.done += count
-            self._pace.record(self.done, _reporter.clock())
-        if self._bar is not None:
-            self._bar.update(count)
+        """Count `count` more parts as done."""
+        self.done += count
+        self._bar.update(count)
+        if self._prints and time.monotonic() >= self._due:
+            self._due = time.monotonic() + INTERVAL
+            _print(self._line())
 
     def show(self, text: str) -> None:
         """Show a text at the end of a moving bar, with the next update."""
-        if self._bar is not None:
-            self._bar.set_postfix_str(text, refresh=False)
+        self._bar.set_postfix_str(text, refresh=False)
 
     def close(self) -> None:
-        """End it; any number of times."""
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
-        if self._is_told:
-            self._is_told = False
-            _reporter.end(self._line)
+        """End the bar; further calls do nothing."""
+        self._bar.close()
+        if self.name in _open:
+            _open.remove(self.name)
 
     def _line(self) -> str:
-        now = _reporter.clock()
-        rate = self._pace.rate
-        so_far = f"{duration(now - self._began)} so far"
-        if not self.units:
-            return f"{self.name}: {so_far}"
-        speed = so_far if rate is None else _speed(rate)
-        if self.total is None:
-            return f"{self.name}: {self.done:,} {self.units}, {speed}"
-        parts = [f"{self.done:,} of {self.total:,} {self.units}", speed]
-        left = self._pace.seconds_left(self.total, now)
-        if left is not None:
-            parts.append(f"{duration(left)} left")
-        if self._note is not None and (note := self._note()):
-            parts.append(note)
-        return f"{self.name}: {100 * self.done // max(self.total, 1)} % ({', '.join(parts)})"
-
-
-class _Bar(tqdm):
-    """A bar whose rate does not jump."""
-
-    pace: Pace | None = None
-
-    @property
-    def format_dict(self) -> Any:
-        """What the bar is made of."""
-        known = super().format_dict
-        if self.pace is not None:
-            with _reporter.lock:
-                known["rate"] = self.pace.rate
-        return known
+        line: str = tqdm.format_meter(
+            self.done,
+            self.total,
+            time.monotonic() - self._began,
+            prefix=self.name,
+            unit=f" {self.units}",
+            initial=self._initial,
+            bar_format=(COUNTED if self.total else UNCOUNTED).replace("{unit}", self.units),
+        )
+        return line
 
 
 @contextmanager
 def stage(name: str, shown: bool = True) -> Iterator[None]:
-    """Work of which nobody knows how long it takes; no bar moves, but lines come.
+    """Work of unknown length; if it takes long, one line says that it is still in progress.
 
     Args:
-        name: what is being done.
-        shown: False says nothing, neither of this, nor of any progress within, nor of what it is
-            itself within.
+        name: of the work.
+        shown: if false, hides this stage and everything inside it.
     """
-    if shown:
-        with ProgressBar(name, ""):
-            yield
-        return
-    _hidden.append(name)
-    _reporter.begin(_nothing)
+    names = _open if shown else _hidden
+    names.append(name)
+    timer = threading.Timer(INTERVAL, _still_in, [name])
+    timer.daemon = True
+    timer.start()
     try:
         yield
     finally:
-        _reporter.end(_nothing)
-        _hidden.remove(name)
+        timer.cancel()
+        names.remove(name)
+
+
+def _still_in(name: str) -> None:
+    if _open[-1:] == [name] and not _hidden:
+        _print(f"{printable(name)}: {duration(INTERVAL)} so far")
 
 
 def say(line: str, file: Any = None) -> None:
@@ -199,28 +145,25 @@ def say(line: str, file: Any = None) -> None:
 
     Args:
         line: the text.
-        file: an open text file; stderr if none.
+        file: an open text file; stderr by default.
     """
     tqdm.write(line, file=file or sys.stderr)
-    if file is None:
-        _reporter.said()
+
+
+def _print(line: str) -> None:
+    try:
+        say(line)
+    except (OSError, ValueError):  # full or closed, which is no reason to stop the work
+        return
 
 
 def is_first_process() -> bool:
-    """Whether this process tells of the progress, of all that a launcher has started."""
+    """Whether this process reports progress, of all that a launcher has started."""
     return all(os.environ.get(name, "0") == "0" for name in RANKS)
 
 
 def duration(seconds: float) -> str:
-    """Such as ``3:21`` or ``1:02:11``."""
+    """Seconds as minutes or hours, such as ``3:21`` or ``1:02:11``."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
-
-
-def _nothing() -> None:
-    """The line of what is hidden."""
-
-
-def _speed(rate: float) -> str:
-    return f"{rate:,.1f}/s" if rate >= 1 else f"{1 / rate:.1f} s each"

@@ -1,8 +1,8 @@
 """Safe text for terminals: escapes control characters in file names and vocabularies.
 
 All output goes through `printable` or `printable_json`; error messages do so when they are made.
-Names can hold escape sequences, line breaks, marks that reverse the direction of writing, and bytes
-that are not UTF-8.
+Names may contain escape sequences, line breaks, marks that reverse the direction of writing, and
+bytes that are not UTF-8.
 """
 
 import codecs
@@ -11,8 +11,7 @@ import re
 import sys
 from typing import Any
 
-# Controls, direction marks, line separators and surrogates, which stand for the bytes of file names
-# that are not UTF-8.
+# Controls, direction marks, line separators, and surrogates: bytes of file names that are not UTF-8.
 UNPRINTABLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufff9-\ufffb]"
 )
@@ -32,7 +31,7 @@ def printable(*cells: object) -> str:
 
 
 def printable_json(value: Any) -> str:
-    """A value as one line of JSON, with the same characters as JSON escapes."""
+    """A value as one line of JSON, with unprintable characters as JSON escapes."""
     line = json.dumps(value, ensure_ascii=False)
     return UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
 
@@ -40,8 +39,7 @@ def printable_json(value: Any) -> str:
 def escape_what_cannot_be_encoded() -> None:
     r"""Let stdout and stderr print escapes such as `\u00e9` for characters outside their encoding.
 
-    The escapes are JSON's, so that JSON stays valid. Streams that cannot be reconfigured are left
-    unchanged.
+    The escapes are JSON's, so that JSON stays valid. Streams without `reconfigure` are unchanged.
     """
     codecs.register_error(HANDLER, _encodable)
     for stream in (sys.stdout, sys.stderr):

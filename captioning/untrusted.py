@@ -5,8 +5,10 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from reprlib import Repr
+from typing import Any
 
 from captioning.errors import InputError
 
@@ -25,9 +27,13 @@ MAX_DEPTH = 100
 MAX_DIGITS = 100
 """The most digits of a whole number: more than any id has, but few enough for a float."""
 
+_LIMITED = Repr()  # a value may be huge or deeply nested
+_LIMITED.maxlevel, _LIMITED.maxdict = 3, 8
+_KINDS = {dict: "an object", list: "a list", str: "text", int: "a whole number"}
+
 
 @contextmanager
-def opened(path: str | Path) -> Iterator[BinaryIO]:
+def opened(path: str | Path) -> Iterator[BufferedReader]:
     """A file to read from. Pipes and devices are refused, since they may be endless.
 
     Raises:
@@ -106,6 +112,36 @@ def json_of(text: str | bytes) -> Any:
         raise ValueError("brackets nested too deep") from None
     except UnicodeDecodeError:
         raise ValueError("not UTF-8 text") from None
+
+
+def field(entry: Any, key: str, *types: type, source: Path | str, remedy: str) -> Any:
+    """`entry[key]`, which must be of one of the `types`.
+
+    Args:
+        entry: what should be a JSON object.
+        key: name of the value.
+        types: any of dict, list, str and int.
+        source: the file, and place in it, that the error names.
+        remedy: the error's advice.
+
+    Raises:
+        InputError: `entry` is not an object, lacks the key, or has a value of another type.
+    """
+    if not isinstance(entry, dict):
+        raise InputError(f"{source}: {short(entry)} is not an object; {remedy}")
+    if key not in entry:
+        raise InputError(f"{source}: {short(entry)} has no {key!r}; {remedy}")
+    value = entry[key]
+    if not isinstance(value, types) or isinstance(value, bool):
+        expected = " or ".join(_KINDS[kind] for kind in types)
+        raise InputError(f"{source}: {key!r} is {short(value)}, not {expected}; {remedy}")
+    return value
+
+
+def short(value: Any) -> str:
+    """A value for a message, in at most 60 characters."""
+    text = " ".join(_LIMITED.repr(value).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def check_yaml(text: str) -> None:

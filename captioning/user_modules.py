@@ -1,4 +1,4 @@
-"""Imports users' modules with their own decoders, encoders, readers and metrics."""
+"""Imports users' modules, with decoders, encoders, readers or metrics of their own."""
 
 import sys
 from collections.abc import Sequence
@@ -8,17 +8,17 @@ from pathlib import Path
 from captioning.errors import UsageError
 
 IMPORT = "--import"
-"""The option that names a module; it may be given several times."""
+"""The option with a module's name; it may be repeated."""
 
 
 def import_modules(names: Sequence[str]) -> None:
     """Import the user's modules, from the working folder or installed.
 
     Args:
-        names: dotted names, as the command line gives them.
+        names: dotted names.
 
     Raises:
-        UsageError: a module does not exist, or fails.
+        UsageError: a module does not exist or fails.
     """
     here = str(Path.cwd())
     if names and here not in sys.path:
@@ -41,7 +41,7 @@ def split_imports(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """The modules of ``--import``, and the other arguments.
 
     Raises:
-        UsageError: ``--import`` is the last argument, without a module.
+        UsageError: ``--import`` is the last argument.
     """
     modules, others = [], []
     waiting = iter(arguments)

@@ -15,17 +15,6 @@ from captioning.cli import main
 from captioning.data.readers import Coco
 from captioning.data.tokens import tokenize
 
-HEAVY = (
-    "torch",
-    "torchvision",
-    "pytorch_lightning",
-    "matplotlib",
-    "nltk",
-    "numpy",
-    "PIL",
-    "wandb",
-)
-
 Capture = pytest.CaptureFixture[str]
 
 
@@ -44,22 +33,6 @@ def photos(tmp_path: Path) -> Path:
 def output(capsys: Capture) -> tuple[list[str], list[str]]:
     out, err = capsys.readouterr()
     return out.splitlines(), err.splitlines()
-
-
-@pytest.mark.parametrize(
-    "arguments", [["--help"], ["caption", "--help"], ["evaluate", "--data", "nowhere"]]
-)
-def test_help_and_wrong_usage_import_nothing_heavy(arguments: list[str]) -> None:
-    program = (
-        "import sys; from captioning.cli import main\n"
-        f"try: main({arguments})\n"
-        "except SystemExit: pass\n"
-        f"print(*(name for name in {HEAVY} if name in sys.modules), file=sys.stderr)"
-    )
-    process = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert process.stderr.splitlines()[-1] == ""
 
 
 def test_each_photo_gives_one_line_of_path_and_caption(
@@ -344,6 +317,7 @@ def test_train_ends_with_where_the_best_checkpoint_is(
     assert Path(lines[0]).exists()
 
 
+@pytest.mark.integration
 def test_nothing_is_said_when_a_reader_has_enough(
     shapes_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,7 +103,7 @@ def test_an_overlay_folder_that_cannot_be_written_to(
 def test_an_output_folder_that_cannot_be_written_to_is_reported_before_the_work(
     checkpoint: Path, data: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("captioning.evaluation.split.split_captions", None)
+    monkeypatch.setattr("captioning.evaluation.captions.split_captions", None)
     (tmp_path / "file").touch()
     out = ["--out", str(tmp_path / "file/below")]
     error = refusal(["evaluate", "--model", str(checkpoint), "--data", str(data), *out], capsys)
@@ -130,16 +130,12 @@ def test_settings_that_make_no_sense(
     ("options", "expected"),
     [
         (["--device", "nonsense"], "no device 'nonsense'; give cpu"),
-        (["--device", "meta"], "no device 'meta'; give cpu"),
         (["--temperature", "2"], "--temperature is for sampling; give --sample too"),
         (["--beam", "2", "--top-k", "2"], "--top-k is for sampling; give --sample too"),
         (["--beam", "2", "--greedy"], "not allowed with argument --beam"),
-        (["--beam", "two"], "--beam: give a whole number from 1 to 1000, not 'two'"),
         (["--beam", "0"], "--beam: give a whole number from 1 to 1000, not '0'"),
-        (["--max-length", "0"], "--max-length: give a whole number from 1 to 1000, not '0'"),
         (["--sample", "--temperature", "0"], "--temperature: give a number from 0.001 to 1000"),
         (["--sample", "--top-p", "1.5"], "--top-p: give a number above 0 and at most 1"),
-        (["--batch-size", "0"], "--batch-size: give a whole number from 1 to 65536, not '0'"),
         (["--bean", "2"], "unrecognized arguments: --bean 2"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -215,8 +211,7 @@ def training(tiny_config: Path, data: Path, tmp_path: Path) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("workers", ["0", "1"])
-@pytest.mark.parametrize("split", ["train", "val"])
+@pytest.mark.parametrize(("split", "workers"), [("train", "1"), ("val", "0")])
 def test_an_unreadable_photo_met_in_training(
     training: list[str], data: Path, split: str, workers: str, capsys: Capture
 ) -> None:

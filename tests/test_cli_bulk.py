@@ -93,6 +93,7 @@ def test_the_shards_hold_what_json_prints_and_a_line_for_what_cannot_be_read(
     assert "not an image" in bad["error"]
 
 
+@pytest.mark.integration
 def test_two_processes_write_the_same_files_as_one(caption: list[str], tmp_path: Path) -> None:
     main(bulk(caption, tmp_path / "one"))
     process = in_two_processes(bulk(caption, tmp_path / "two"))
@@ -103,6 +104,7 @@ def test_two_processes_write_the_same_files_as_one(caption: list[str], tmp_path:
     assert "bad.png: not an image" in error
 
 
+@pytest.mark.integration
 def test_a_killed_captioning_goes_on_with_what_is_missing(checkpoint: Path, tmp_path: Path) -> None:
     large = tmp_path / "large.png"  # so that reading gives the time to kill
     Image.effect_noise((1200, 1200), 80).save(large)
@@ -280,6 +282,27 @@ def evaluate(checkpoint: Path, shapes_data: Path) -> list[str]:
     return ["evaluate", "--model", str(checkpoint), "--device", "cpu", *data]
 
 
+@pytest.mark.integration
+def test_an_interrupt_ends_both_processes_with_one_line(checkpoint: Path, tmp_path: Path) -> None:
+    Image.effect_noise((1200, 1200), 80).save(tmp_path / "large.png")
+    (tmp_path / "list.txt").write_text(f"{tmp_path / 'large.png'}\n" * 200)
+    command = ["caption", "--list", str(tmp_path / "list.txt"), "--model", str(checkpoint)]
+    options = ["--device", "cpu", "--devices", "2", "--shard-size", "2"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "captioning", *command, *options, "--out", str(tmp_path / "out")],
+        start_new_session=True,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while process.poll() is None and not (tmp_path / "out/captions-00001.jsonl").exists():
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)
+    _, error = process.communicate(timeout=60)  # ends once the second process has ended too
+    lines = [line for line in error.splitlines() if not line.endswith((" so far", " left)"))]
+    assert lines == ["captioning: interrupted; go on by the same command"]
+
+
+@pytest.mark.integration
 def test_two_processes_evaluate_as_one(evaluate: list[str], tmp_path: Path) -> None:
     assert main([*evaluate, "--out", str(tmp_path / "one")]) == 0
     process = in_two_processes([*evaluate, "--out", str(tmp_path / "two")])
@@ -289,6 +312,7 @@ def test_two_processes_evaluate_as_one(evaluate: list[str], tmp_path: Path) -> N
     assert contents(tmp_path / "two") == contents(tmp_path / "one")
 
 
+@pytest.mark.integration
 def test_an_error_in_the_second_process_is_one_line(checkpoint: Path, tmp_path: Path) -> None:
     Image.effect_noise((40, 30), 50).save(tmp_path / "1.png")
     (tmp_path / "2.png").write_text("no picture")

@@ -8,12 +8,13 @@ import pytest
 from captioning.cli import main
 from captioning.data.readers import Coco
 from captioning.data.records import Record
-from captioning.metrics.clip import Clip
-from captioning.metrics.clip_score import ClipScore
+from captioning.metrics.clip_score import Clip, ClipScore
 from captioning.metrics.scores import Scores
 from tests.clip import save_clip
 
 pytest.importorskip("open_clip", reason="the extra clip is not installed")
+
+pytestmark = pytest.mark.integration
 
 Capture = pytest.CaptureFixture[str]
 
@@ -107,11 +108,15 @@ def test_score_refuses_larger_photos_than_asked_for(
 @pytest.mark.parametrize(
     ("options", "code", "expected"),
     [
-        (["--clip"], 2, "--clip looks at the photos; give their folder by --photos"),
-        (["--photos", "."], 2, "--photos is for --clip; give --clip too, or leave it out"),
-        (["--clip-weights", "."], 2, "--clip-weights is for --clip; give --clip too, or leave"),
+        (["--clip"], 2, "--clip needs the photos; give their folder by --photos"),
+        (["--photos", "."], 2, "--photos is for --clip; give --clip too, or omit --photos"),
+        (
+            ["--clip-weights", "."],
+            2,
+            "--clip-weights is for --clip; give --clip too, or omit --clip-",
+        ),
         (["--clip", "--photos", "nowhere"], 1, "nowhere: no such folder; give the folder of the"),
-        (["--clip", "--photos", "."], 1, ".jpg: no such photo, as 2 of 2; check the folder of"),
+        (["--clip", "--photos", "."], 1, ".jpg: no such photo (2 of 2 are missing); check"),
     ],
 )
 def test_what_is_missing_is_one_line(

@@ -1,10 +1,7 @@
 import csv
 import json
-import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +10,11 @@ import torch
 import yaml
 
 from captioning.cli import main
-from captioning.data.feature_cache import ANNOTATIONS, INDEX
-from captioning.shapes import write_shapes
+from captioning.data.feature_cache import INDEX
 from captioning.training.train_cli import train
 from tests.conftest import save_checkpoint
+
+SHARD = "features-00000.npy"
 
 Capture = pytest.CaptureFixture[str]
 
@@ -64,7 +62,7 @@ def test_features_are_those_that_a_training_computes(
 ) -> None:
     assert main(command(frozen_config, tmp_path / "features")) == 0
     assert capsys.readouterr().out == f"{tmp_path / 'features'}\n"
-    ours, theirs = (folder / "features" / ANNOTATIONS for folder in (tmp_path, trained))
+    ours, theirs = (folder / "features" / SHARD for folder in (tmp_path, trained))
     assert ours.read_bytes() == theirs.read_bytes()
 
 
@@ -73,9 +71,9 @@ def test_existing_features_are_not_computed_again(
 ) -> None:
     folder = tmp_path / "features"
     assert main(command(frozen_config, folder)) == 0
-    written = [(folder / name).stat().st_mtime_ns for name in (ANNOTATIONS, INDEX)]
+    written = [(folder / name).stat().st_mtime_ns for name in (SHARD, INDEX)]
     assert main(command(frozen_config, folder)) == 0
-    assert written == [(folder / name).stat().st_mtime_ns for name in (ANNOTATIONS, INDEX)]
+    assert written == [(folder / name).stat().st_mtime_ns for name in (SHARD, INDEX)]
 
 
 def test_no_run_is_looked_at_or_begun(
@@ -90,6 +88,7 @@ def test_no_run_is_looked_at_or_begun(
     assert [str(path) for path in Path().rglob("*")] == ["run", "run/last.ckpt"]
 
 
+@pytest.mark.integration
 def test_two_processes_write_what_one_would(frozen_config: Path, tmp_path: Path) -> None:
     two = command(frozen_config, tmp_path / "two", "--trainer.devices", "2", "--data.limit", "3")
     process = subprocess.run(
@@ -98,41 +97,10 @@ def test_two_processes_write_what_one_would(frozen_config: Path, tmp_path: Path)
     assert process.stdout == f"{tmp_path / 'two'}\n"
     assert main(command(frozen_config, tmp_path / "one", "--data.limit", "3")) == 0
     one, two_files = (
-        [(tmp_path / name / file).read_bytes() for file in (ANNOTATIONS, INDEX)]
+        [(tmp_path / name / file).read_bytes() for file in (SHARD, INDEX)]
         for name in ("one", "two")
     )
     assert one == two_files
-
-
-def test_one_process_goes_on_where_two_were_killed(frozen_config: Path, tmp_path: Path) -> None:
-    write_shapes(tmp_path / "data", train=96, val=1, test=1, pixels=48, progress=False)
-    more = ("--data.reader.init_args.root", str(tmp_path / "data"), "--data.size", "192")
-    folder = tmp_path / "features"
-    two = command(frozen_config, folder, *more, "--trainer.devices", "2")
-    process = subprocess.Popen([sys.executable, "-m", "captioning", *two], start_new_session=True)
-    while not any(journal.stat().st_size for journal in folder.glob("finished-*.txt")):
-        assert process.poll() is None
-        time.sleep(0.001)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    assert not (folder / INDEX).exists()
-
-    journals = "".join(path.read_text() for path in folder.glob("finished-*.txt"))
-    finished = sorted(int(line.split()[0]) for line in journals.splitlines())
-    assert 0 < len(finished) < 97
-    rows = np.memmap(folder / ANNOTATIONS, np.float16, "r+", 128, (97, 24 * 24, 196))
-    before = rows[finished].copy()
-    rows[finished] = -1  # would be written over if it were computed again
-    rows.flush()
-
-    assert main(command(frozen_config, folder, *more)) == 0
-    ours = np.load(folder / ANNOTATIONS)
-    assert (ours[finished] == -1).all()
-    ours[finished] = before
-    assert main(command(frozen_config, tmp_path / "whole", *more)) == 0
-    np.testing.assert_allclose(
-        ours, np.load(tmp_path / "whole" / ANNOTATIONS), rtol=2e-3, atol=1e-3
-    )
 
 
 def test_a_configuration_without_a_place_for_features_is_refused(
@@ -147,14 +115,6 @@ def test_features_of_an_encoder_that_is_trained_from_its_first_stage_on_are_refu
 ) -> None:
     line = refusal(command(tiny_config, tmp_path / "features"), capsys)
     assert "all of the encoder is trained" in line
-    assert not (tmp_path / "features").exists()
-
-
-def test_features_of_augmented_images_are_refused(
-    frozen_config: Path, tmp_path: Path, capsys: Capture
-) -> None:
-    arguments = command(frozen_config, tmp_path / "features", "--data.augment", "true")
-    assert "data.augment" in refusal(arguments, capsys)
     assert not (tmp_path / "features").exists()
 
 
@@ -184,7 +144,7 @@ def test_scores_from_features_are_those_from_photos(
 ) -> None:
     model = trained / "best.ckpt"
     captions, scores = evaluation(model, shapes_data, tmp_path / "photos")
-    monkeypatch.setattr("captioning.data.preprocessing.opened", None)  # no photo is read
+    monkeypatch.setattr("captioning.data.preprocessing.read_photo", None)  # no photo is read
     features = ("--features", str(trained / "features"))
     same_captions, same_scores = evaluation(model, shapes_data, tmp_path / "features", *features)
     assert same_captions == captions

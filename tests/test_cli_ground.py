@@ -14,8 +14,7 @@ from captioning.cli import main
 from captioning.cli.options import MAPS
 from captioning.data.readers import Coco
 from captioning.data.tokens import tokenize
-from captioning.evaluation.grounding import Lexicon
-from captioning.evaluation.grounding.measure import categories
+from captioning.evaluation.grounding import Lexicon, categories
 from tests.conftest import save_checkpoint
 
 Capture = pytest.CaptureFixture[str]
@@ -106,11 +105,11 @@ def test_several_maps_of_given_captions_are_one_table(
     checkpoint: Path, shapes_data: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     given = [*arguments(checkpoint, shapes_data, tmp_path), "--references"]
-    assert main([*given, "--map", "next-attention", "--map", "occlusion"]) == 0
+    assert main([*given, "--map", "gradient", "--map", "occlusion"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[:3]] == ["map", "next-attention", "occlusion"]
+    assert [line.split()[0] for line in lines[:3]] == ["map", "gradient", "occlusion"]
     found = json.loads((tmp_path / "maps.json").read_text())
-    assert list(found) == ["next-attention", "occlusion"]
+    assert list(found) == ["gradient", "occlusion"]
     for name, report in found.items():
         assert (report["map"], report["captions"]) == (name, "references")
         assert report["milliseconds"] > 0
@@ -122,7 +121,7 @@ def test_several_maps_of_given_captions_are_one_table(
     named = sum(len(lexicon.mentions(tokenize(caption))) for caption in references)
     report = found["occlusion"]
     assert report["all"]["mentions"] + report["unknown"] == named
-    assert json.loads((tmp_path / "grounding.json").read_text())["map"] == "next-attention"
+    assert json.loads((tmp_path / "grounding.json").read_text())["map"] == "gradient"
 
 
 def test_without_a_choice_the_models_own_map_is_tested(

@@ -7,8 +7,7 @@ from PIL import Image
 import captioning
 from captioning.cli import caption, main
 from captioning.cli.options import Parser
-from captioning.data.megapixels import MEGAPIXELS, MOST_MEGAPIXELS
-from captioning.data.photo_limits import PhotoSizeError
+from captioning.data.images import MEGAPIXELS, MOST_MEGAPIXELS, PhotoSizeError
 from captioning.errors import UsageError
 
 Capture = pytest.CaptureFixture[str]
@@ -42,8 +41,9 @@ def test_the_data_set_check_counts_photos_that_are_too_large(
     assert "train: unreadable images (6)" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", ["caption", "evaluate", "ground", "check", "score", "judge"])
-@pytest.mark.parametrize("value", ["0", "-1", "nan", "inf", "1e400", "179", "many"])
+@pytest.mark.parametrize(
+    ("command", "value"), [("caption", "0"), ("check", "nan"), ("evaluate", "179"), ("score", "x")]
+)
 def test_a_limit_out_of_range_is_an_error_of_the_option(
     command: str, value: str, capsys: Capture
 ) -> None:
@@ -90,8 +90,7 @@ def test_a_pipe_that_is_named_like_a_photo_is_one_line(
     assert main(["caption", *photos, "--model", str(checkpoint)]) == 1
     shown = capsys.readouterr()
     assert shown.err == (
-        f"captioning: {tmp_path}/pipe.jpg: a device or pipe, not a photo; "
-        "give the path of an image file\n"
+        f"captioning: {tmp_path}/pipe.jpg: a pipe or a device; give a regular file\n"
     )
     assert shown.out.startswith(f"{photo}\t")
 

@@ -106,6 +106,7 @@ def test_saved_document_frequencies_are_those_that_cider_goes_by(
     assert f"{Report.of(CAPTIONS, some).corpus['CIDEr']:.4f}" in own
 
 
+@pytest.mark.integration
 def test_no_torch_is_imported(files: list[str]) -> None:
     program = (
         "import sys; from captioning.cli import main\n"
@@ -161,13 +162,6 @@ def test_references_that_are_none_are_one_line(
 def test_a_missing_file_is_named(files: list[str], capsys: Capture) -> None:
     Path(files[0]).unlink()
     assert "results.json: no such file; check the path" in refusal(files, capsys)
-
-
-def test_missing_java_is_an_error_of_one_line(
-    files: list[str], capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    assert "METEOR-Java needs Java" in refusal([*files, "--meteor-java"], capsys)
 
 
 def test_more_captions_of_an_image_than_can_be_scored_are_one_line(

@@ -1,7 +1,5 @@
 """A transformer, and an LSTM with several heads, through the commands from training to a page."""
 
-import contextlib
-import io
 import json
 import re
 from collections import Counter
@@ -15,6 +13,7 @@ from captioning.cli import main
 from captioning.data.readers import Coco
 from captioning.data.records import Record
 from captioning.maps import MAPS
+from tests.conftest import Trained
 from tests.serving.test_command import serving
 
 Capture = pytest.CaptureFixture[str]
@@ -33,20 +32,11 @@ DECODERS = {
 
 
 @pytest.fixture(scope="module", params=DECODERS)
-def model(
-    request: pytest.FixtureRequest,
-    tiny_config: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Path:
+def model(request: pytest.FixtureRequest, trained: Trained) -> Path:
     """A checkpoint that `captioning train` wrote; not to be changed by a test."""
-    folder = tmp_path_factory.mktemp("run")
     class_path, *given = DECODERS[request.param]
     options = [f"--model.decoder.init_args.{argument}" for argument in given]
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(io.StringIO()):
-        patch.setenv("WANDB_MODE", "disabled")
-        train = ["train", "--config", str(tiny_config), "--model.decoder", class_path, *options]
-        assert main([*train, "--trainer.default_root_dir", str(folder)]) == 0
-    return folder / "best.ckpt"
+    return trained(request.param, "--model.decoder", class_path, *options) / "best.ckpt"
 
 
 @pytest.fixture
@@ -95,18 +85,17 @@ def test_every_head_is_grounded(
     words = load(model).vocabulary.words  # whatever the tiny model says, it says of this category
     (tmp_path / "words.json").write_text(json.dumps({"categories": {category: list(words)}}))
     ground = ["ground", "--model", str(model), "--data", str(shapes_data), "--split", "train"]
-    ground += ["--words", str(tmp_path / "words.json")]
-    printed = told([*ground, "--out", str(tmp_path / "all"), "--heads"], capsys)
+    ground += ["--words", str(tmp_path / "words.json"), "--limit", "2"]
+    printed = told([*ground, "--out", str(tmp_path / "all"), "--map", "heads"], capsys)
     heads = load(model).decoder.map_names
-    scores = json.loads((tmp_path / "all/heads.json").read_text())
-    assert tuple(scores) == heads
+    scores = json.loads((tmp_path / "all/maps.json").read_text())
+    assert tuple(scores) == ("attention", *heads)
     assert len(heads) in (3, 6)
-    lines = {head: [line for line in printed if line.startswith(f"{head} ")] for head in heads}
-    assert {len(found) for found in lines.values()} == {1}
+    assert all(any(line.startswith(f"{head} ") for line in printed) for head in heads)
     told([*ground, "--out", str(tmp_path / "one"), "--head", heads[1]], capsys)
     alone = json.loads((tmp_path / "one/grounding.json").read_text())["all"]
-    assert alone["mass in box"] == scores[heads[1]]["mass in box"]
-    assert alone["mass in box"] != scores[heads[0]]["mass in box"]
+    assert alone["mass in box"] == scores[heads[1]]["all"]["mass in box"]
+    assert alone["mass in box"] != scores[heads[0]]["all"]["mass in box"]
 
 
 def test_of_all_maps_those_that_it_lacks_are_left_out_and_named(

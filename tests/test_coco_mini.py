@@ -7,6 +7,8 @@ import pytest
 
 from captioning.cli import main
 
+pytestmark = pytest.mark.integration
+
 CONFIG = Path(__file__).parents[1] / "configs/overfit.yaml"
 
 

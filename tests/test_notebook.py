@@ -1,16 +1,21 @@
+"""The attention notebook, run from top to bottom."""
+
 import re
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from nbformat import NotebookNode
 
-from captioning.captioner import load
+from captioning.captioner import Captioner, load
 from captioning.configurable import build
 from captioning.models import (
     Attention,
     DotProductAttention,
     HardAttention,
+    Model,
     MultiHeadAttention,
 )
 from tests.notebooks import (
@@ -27,19 +32,18 @@ from tests.notebooks import (
 NOTEBOOK = "attention.ipynb"
 
 
-def untrained(checkpoint: Path, path: Path, attention: type[Attention], **options: int) -> Path:
-    """A model that sees and knows words as `checkpoint` does, with another kind of attention."""
-    captioner = load(checkpoint)
+def untrained(checkpoint: Path, path: Path, attention: Callable[..., Attention]) -> Path:
+    """A checkpoint with the encoder and words of another one, and a new kind of attention."""
+    trained = load(checkpoint)
     torch.manual_seed(4)
-    captioner.decoder = build(
-        captioner.decoder.config,
-        attention=attention,
-        attention_options=options,
-        query_with_word=True,
+    decoder = build(trained.model.decoder.config, attention=attention, query_with_word=True)
+    captioner = Captioner(
+        Model(trained.model.encoder, trained.model.adapter, decoder),
+        trained.vocabulary,
+        trained.preprocessing,
+        trained.search.replace(min_length=3),  # an untrained decoder may say nothing
     )
-    # A decoder that has learnt nothing may have nothing to say.
-    captioner.search = captioner.search.replace(min_length=3)
-    state = {f"captioner.{name}": value for name, value in captioner.state_dict().items()}
+    state = {f"model.{name}": value for name, value in captioner.model.state_dict().items()}
     torch.save({"captioner": captioner.config, "state_dict": state}, path)
     return path
 
@@ -54,7 +58,7 @@ def run(
     others = [
         checkpoint,
         untrained(checkpoint, models / "hard.ckpt", HardAttention),
-        untrained(checkpoint, models / "heads.ckpt", MultiHeadAttention, heads=2),
+        untrained(checkpoint, models / "heads.ckpt", partial(MultiHeadAttention, heads=2)),
         models / "that-nobody-has-trained.ckpt",
     ]
     values = {
@@ -82,23 +86,27 @@ def test_by_default_the_notebook_shows_what_quickstart_leaves() -> None:
     assert f'DATA = "{data}"' in defaults
 
 
+@pytest.mark.integration
 def test_every_cell_runs_once_and_complains_of_nothing(run: NotebookNode) -> None:
     assert [cell.execution_count for cell in code(run)] == [*range(1, len(code(run)) + 1)]
     assert not complaints(run)
 
 
+@pytest.mark.integration
 def test_the_caption_shows_itself_as_an_interactive_view(run: NotebookNode) -> None:
     [view] = [view for cell in code(run) for view in shown(cell, "text/html")]
     assert view.startswith("<iframe")
     assert "data-attention-view" in view
 
 
+@pytest.mark.integration
 def test_every_figure_is_shown(run: NotebookNode) -> None:
     for cell in code(run):
         figures = len(re.findall(r"plt\.subplots\(|overlay\.draw\(|draw_looks\(", cell.source))
         assert len(shown(cell, "image/png")) == figures, cell.id
 
 
+@pytest.mark.integration
 def test_all_kinds_of_attention_are_compared(run: NotebookNode) -> None:
     [comparison] = [cell for cell in code(run) if "in OTHER_CHECKPOINTS" in cell.source]
     lines = printed(comparison).splitlines()
@@ -106,6 +114,7 @@ def test_all_kinds_of_attention_are_compared(run: NotebookNode) -> None:
     assert [line.split()[0] for line in lines] == kinds
 
 
+@pytest.mark.integration
 def test_grounding_has_a_line_for_all_words(run: NotebookNode) -> None:
     [grounding] = [cell for cell in code(run) if "ground(" in cell.source]
     assert re.search(r"^all +[1-9]", printed(grounding), re.MULTILINE)

@@ -1,65 +1,47 @@
 import argparse
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from captioning.cli.options import Parser
 from captioning.cli.program import _parser
-from captioning.data.data_module import CaptionData
-from captioning.data.readers import CaptionTable, Coco
+from captioning.data.readers import Coco
 from captioning.errors import InputError, UsageError
 from captioning.models import CNNEncoder, LSTMDecoder
-from captioning.numbers import BeamWidth, TopP, option, shown, unmet_requirement
-from captioning.search import BeamSearch, Greedy, Sampling
-from captioning.training import CrossEntropy, SelfCritical
-from captioning.training.averaging import ExponentialAverage
-from captioning.training.pictures import ValidationTable
-from captioning.training.validation_history import ValidationPage
-
-HOSTILE = ["nan", "inf", "-inf", "-1", "0", "1e20", str(10**20), "1e400", "9" * 5000, "", "x"]
+from captioning.numbers import BeamWidth, ShareBelowOne, TopP, option, shown, unmet_requirement
+from captioning.search import BeamSearch, Sampling
+from captioning.training import CrossEntropy
 
 TAKE_ZERO = {
     *("--seed", "--min-length", "--no-repeat-ngram", "--top-k", "--length-penalty", "--port"),
 }
 
-NAN, INF = math.nan, math.inf
 
-
-def numeric_options() -> Iterator[tuple[str, argparse.Action]]:
-    """Every option of every command that is read by a type, with the command."""
-    commands: Any = next(
+def numeric_options() -> dict[str, Any]:
+    """The type of every option of every command that is read by one."""
+    [commands] = (
         action for action in _parser()._actions if isinstance(action, argparse._SubParsersAction)
     )
-    for name, parser in commands.choices.items():
-        for action in parser._actions:
-            if action.option_strings and action.type is not None:
-                yield name, action
-
-
-OPTIONS = {f"{name} {action.option_strings[0]}": action for name, action in numeric_options()}
-
-
-def test_every_command_with_numbers_has_been_looked_at() -> None:
-    assert len(OPTIONS) > 40
-    commands = {key.split()[0] for key in OPTIONS}
-    assert commands == {
-        *("caption", "check", "demo", "evaluate", "ground", "judge", "score", "serve", "shapes"),
+    choices: Any = commands.choices
+    return {
+        f"{name} {action.option_strings[0]}": action.type
+        for name, parser in choices.items()
+        for action in parser._actions
+        if action.option_strings and action.type is not None
     }
 
 
-@pytest.mark.parametrize("key", OPTIONS)
-def test_a_hostile_number_is_refused_with_its_option_and_range_or_is_harmless(key: str) -> None:
-    name = key.split()[1]
-    parser = Parser()
-    parser.add_argument(name, type=OPTIONS[key].type, dest="value")
-    for text in HOSTILE:
-        if text == "0" and name in TAKE_ZERO:
-            continue
-        with pytest.raises(UsageError, match=f"argument {name}: give a .*number .*") as error:
-            parser.parse_args([f"{name}={text}"])
-        assert len(str(error.value)) < 200
+def test_every_numeric_option_refuses_hostile_numbers() -> None:
+    options = numeric_options()
+    assert len(options) > 40
+    for key, read in options.items():
+        hostile = ["nan", "inf", "-inf", "-1", "0", "1e20", str(10**20), "9" * 5000, "", "x"]
+        if key.split()[1] in TAKE_ZERO:
+            hostile.remove("0")
+        for text in hostile:
+            with pytest.raises(argparse.ArgumentTypeError, match=r"give a .*number .*") as error:
+                read(text)
+            assert len(str(error.value)) < 200
 
 
 @pytest.mark.parametrize(
@@ -67,36 +49,19 @@ def test_a_hostile_number_is_refused_with_its_option_and_range_or_is_harmless(ke
     [
         (lambda value: BeamSearch(width=value), "width"),
         (lambda value: BeamSearch(length_penalty=value), "length_penalty"),
-        (lambda value: Greedy(max_length=value), "max_length"),
-        (lambda value: Greedy(no_repeat_ngram=value), "no_repeat_ngram"),
-        (lambda value: Sampling(captions=value), "captions"),
-        (lambda value: Sampling(temperature=value), "temperature"),
-        (lambda value: Sampling(top_k=value), "top_k"),
         (lambda value: Sampling(top_p=value), "top_p"),
-        (lambda value: LSTMDecoder(8, value), "vocab_size"),
         (lambda value: LSTMDecoder(value, 8), "annotation_dim"),
-        (lambda value: LSTMDecoder(8, 8, hidden_dim=value), "hidden_dim"),
-        (lambda value: LSTMDecoder(8, 8, projection_dim=value), "projection_dim"),
-        (lambda value: LSTMDecoder(8, 8, dropout=value), "dropout"),
-        (lambda value: CNNEncoder("small", None, grid=value), "grid"),
         (lambda value: CNNEncoder("small", None, trainable_stages=value), "trainable_stages"),
-        (lambda value: CaptionData(Coco("."), size=value), "size"),
-        (lambda value: CaptionData(Coco("."), batch_size=value), "batch_size"),
-        (lambda value: CaptionData(Coco("."), workers=value), "workers"),
-        (lambda value: CaptionData(Coco("."), limit=value), "limit"),
-        (lambda value: CaptionData(Coco("."), seed=value), "seed"),
         (lambda value: Coco(".", year=value), "year"),
-        (lambda value: CaptionTable(".", val_fraction=value), "val_fraction"),
         (lambda value: CrossEntropy(label_smoothing=value), "label_smoothing"),
-        (lambda value: CrossEntropy(attention_penalty=value), "attention_penalty"),
-        (lambda value: SelfCritical(samples=value), "samples"),
-        (lambda value: ExponentialAverage(decay=value), "decay"),
-        (lambda value: ValidationTable(images=value), "images"),
-        (lambda value: ValidationPage(images=value), "images"),
     ],
 )
-@pytest.mark.parametrize("value", [NAN, INF, -INF, -3, 1e20, 10**20, "3", [3]], ids=shown)
-def test_python_is_refused_the_same_numbers(make: Any, argument: str, value: object) -> None:
+@pytest.mark.parametrize(
+    "value", [math.nan, math.inf, -3, 1e20, 10**20, "3", [3], True, 10**5000], ids=shown
+)
+def test_a_constructor_refuses_numbers_out_of_range(
+    make: Any, argument: str, value: object
+) -> None:
     with pytest.raises(InputError, match=rf"{argument}: (give|small has)"):
         make(value)
 
@@ -107,13 +72,19 @@ def test_stages_beyond_those_of_the_backbone_are_refused() -> None:
         CNNEncoder("small", None, trainable_stages=3)
 
 
-def test_the_edges_of_a_range_belong_to_it_unless_it_says_otherwise() -> None:
+def test_the_edges_of_a_range_belong_to_it_unless_it_excludes_them() -> None:
     assert [unmet_requirement(BeamWidth, value) is None for value in (0, 1, 1000, 1001)] == [
         *(False, True, True, False)
     ]
     assert [unmet_requirement(TopP, value) is None for value in (0.0, 1e-9, 1, 1.1)] == [
         *(False, True, True, False)
     ]
+
+
+def test_a_range_in_words() -> None:
+    assert unmet_requirement(BeamWidth | None, 0) == "a whole number from 1 to 1000 or none"
+    assert unmet_requirement(TopP, 0.0) == "a number above 0 to 1"
+    assert unmet_requirement(ShareBelowOne, 1) == "a number from 0 to below 1"
 
 
 def test_a_truth_value_is_no_number_and_none_only_where_it_is_allowed() -> None:

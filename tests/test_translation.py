@@ -38,16 +38,19 @@ def test_the_notebook_is_committed_without_outputs() -> None:
         assert each.execution_count is None
 
 
+@pytest.mark.integration
 def test_every_cell_runs_once_and_complains_of_nothing(short: NotebookNode) -> None:
     assert [each.execution_count for each in code(short)] == [*range(1, len(code(short)) + 1)]
     assert not complaints(short)
 
 
+@pytest.mark.integration
 def test_every_figure_is_shown(short: NotebookNode) -> None:
     for each in code(short):
         assert len(shown(each, "image/png")) == each.source.count("plt.subplots("), each.id
 
 
+@pytest.mark.integration
 def test_every_kind_of_attention_learns(short: NotebookNode) -> None:
     losses = re.findall(r"^(.{12}) .* loss ([\d.]+)$", printed(cell(short, "training")), re.M)
     assert [name.strip() for name, _ in losses] == KINDS
@@ -55,6 +58,7 @@ def test_every_kind_of_attention_learns(short: NotebookNode) -> None:
     assert list(table(short)) == KINDS
 
 
+@pytest.mark.integration
 def test_another_last_word_changes_one_forward_state_and_all_backward_ones(
     short: NotebookNode,
 ) -> None:

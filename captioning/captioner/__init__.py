@@ -1,4 +1,4 @@
-"""The whole model, from photos to captions: saving, loading and ensembles."""
+"""What people use: captioners, captions, loading, exporting and ensembles."""
 
 from captioning.captioner.caption import Caption
 from captioning.captioner.captioner import Captioner

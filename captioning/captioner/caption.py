@@ -1,7 +1,7 @@
-"""A caption of a photo, with probabilities and attention weights."""
+"""A caption of a photo, with probabilities and maps of its words."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,7 +10,6 @@ from PIL.Image import Image
 from torch import Tensor
 
 from captioning.errors import InputError
-from captioning.maps import ATTENTION
 
 
 class RunnerUp(NamedTuple):
@@ -32,52 +31,70 @@ class Caption:
     Attributes:
         words: the T words, without begin and end marks.
         probabilities: each word's probability given the photo and the words before it.
-        weights: the map of each word over the grid of regions, rows from top to bottom, each (rows,
-            columns) map summing to one: attention while the word was written, unless another map
-            was asked for.
         score: the search's score of the caption: the sum of the log probabilities of its words
             and its end mark, divided by their number raised to the length penalty.
         crop: left, top, width and height, in pixels of the upright photo, of the part that the
-            model saw; the grid of weights lies over this part.
+            model saw; the grids of maps lie over this part.
         size: width and height of the upright photo in pixels.
+        maps: the maps computed so far, by name; use `map` to get one.
+        shown_maps: names of the maps that pictures and pages show, the first one by default.
         runners_up: for each word its most probable alternatives, the best first; empty unless
             requested.
-        map_name: which map `weights` are, by its name in `captioning.maps`, or the layer's and
-            head's among the decoder's `map_names`.
-        further_maps: maps to compare, by name, each on a grid of its own; empty unless requested.
-        photo: the captioned photo as it was given, so that a notebook can show it; None if it was
-            a view, since captioning many photos must not keep them in memory.
+        photo: the photo as it was given, so that a notebook can show it; None if it was a view.
     """
 
     words: tuple[str, ...]
     probabilities: tuple[float, ...]
-    weights: Float[Tensor, "T rows columns"]
     score: float
     crop: tuple[float, float, float, float]
     size: tuple[int, int]
+    maps: Mapping[str, Float[Tensor, "T _ _"]]
+    shown_maps: tuple[str, ...]
     runners_up: tuple[tuple[RunnerUp, ...], ...] = ()
-    map_name: str = ATTENTION
-    further_maps: Mapping[str, Float[Tensor, "T _ _"]] = field(default_factory=dict)
     photo: str | Path | Image | None = field(default=None, compare=False, repr=False)
-
-    def showing(self, name: str) -> "Caption":
-        """The same caption with another of its maps as `weights`; for `overlay.draw`, say.
-
-        Raises:
-            InputError: it has no map of this name.
-        """
-        maps = {self.map_name: self.weights, **self.further_maps}
-        if name not in maps:
-            raise InputError(f"the caption has no map {name!r}; it has {', '.join(maps)}")
-        return replace(self, weights=maps.pop(name), map_name=name, further_maps=maps)
+    _compute: Callable[[str], Float[Tensor, "T _ _"]] | None = field(
+        default=None, compare=False, repr=False
+    )
 
     @property
     def text(self) -> str:
         """The words as one line."""
         return " ".join(self.words)
 
+    def map(self, name: str | None = None) -> Float[Tensor, "T rows columns"]:
+        """Which regions each word was written from; each word's map sums to one.
+
+        A map is computed on first use and kept.
+
+        Args:
+            name: one of `captioning.maps.MAPS`, or a head's; defaults to the first shown map.
+
+        Raises:
+            InputError: the model has no such map.
+        """
+        name = name or self.shown_maps[0]
+        if name not in self.maps:
+            if self._compute is None:
+                raise InputError(f"the caption has no map {name!r}; it has {', '.join(self.maps)}")
+            found = self._compute(name)
+            assert isinstance(self.maps, dict)
+            self.maps[name] = found
+        return self.maps[name]
+
+    def save(self, path: str | Path) -> None:
+        """Write a picture of the photo with the map of each word over it.
+
+        Raises:
+            InputError: the caption was made without its photo, or the file cannot be written.
+        """
+        from captioning.viewing import overlay  # pictures need matplotlib, captions do not
+
+        if self.photo is None:
+            raise InputError("the caption has no photo to draw on; caption the photo itself")
+        overlay.save(self.photo, self, Path(path))
+
     def as_json(self) -> dict[str, Any]:
-        """The caption as plain JSON values, without the weights."""
+        """The caption as plain JSON values, without maps."""
         words: list[dict[str, Any]] = [
             {"word": word, "probability": probability}
             for word, probability in zip(self.words, self.probabilities, strict=True)

@@ -1,162 +1,156 @@
-"""The whole model: photos in, captions out."""
+"""Photos in, captions out."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from PIL.Image import Image
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from captioning.captioner.caption import Caption, RunnerUp
-from captioning.captioner.ensemble_decoder import EnsembleDecoder
-from captioning.captioner.parts import built_parts
+from captioning.configurable import build
 from captioning.data.images import Upload
 from captioning.data.preprocessing import Preprocessing, View
-from captioning.data.vocabulary import BOS, EOS, PAD, Vocabulary
+from captioning.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 from captioning.errors import InputError
-from captioning.kernels import accelerated, accelerated_search, on_by_default
-from captioning.kernels.packing import packed_weights
-from captioning.maps import ATTENTION, Reading, check_shown_map, known_maps, word_maps
-from captioning.models.decoder import Decoder
-from captioning.models.encoder import Encoder
-from captioning.search import BeamSearch
+from captioning.kernels import accelerate, accelerate_search, folded, on_by_default
+from captioning.maps import ATTENTION, Captioned, default_map, known_maps, word_maps
+from captioning.models import Model
+from captioning.numbers import shown
+from captioning.search import BeamSearch, Decoded, Search
 from captioning.search.alternatives import Alternatives, find_alternatives
-from captioning.search.search import Decoded, Search
+from captioning.search.search import generable_log_probs
+
+Photo = str | Path | Image | Upload | View
 
 
-class Captioner(nn.Module):
-    """Encoder, decoder, vocabulary and preprocessing: everything needed to caption a photo.
+class Captioner:
+    """A model with everything that captioning a photo needs besides.
 
     Args:
-        encoder: turns images into annotation vectors.
-        decoder: turns annotation vectors into words.
+        model: encoder, adapter and decoder.
         vocabulary: the words.
         preprocessing: how a photo becomes an image; the same in training and afterwards.
-        search: the default search.
-        shown_map: the map of a word that pictures and measures take unless another one is asked
-            for, by its name in `captioning.maps`.
+        search: the default search; beam search if None.
+        map_name: the default map of a word, by its name in `captioning.maps`; defaults to the one
+            that suits the decoder.
+        kernels: whether to use the fast kernels (`captioning.kernels`); by default unless the
+            environment sets ``CAPTIONING_KERNELS=off``.
 
     Raises:
-        InputError: the decoder has no such map.
+        InputError: the vocabulary does not fit the decoder, or the model has no such map.
 
     Attributes:
-        searches_in_bfloat16: whether `decode` multiplies in bfloat16, which is faster where the
-            hardware supports it. Annotation vectors are always computed in single precision;
-            bfloat16 would change MobileNetV2's by an eighth.
-        uses_kernels: whether decoder and search are computed by their kernels, if they have any;
-            see `captioning.kernels`.
+        fast: the accelerated model, which shares the parameters of `model`; `model` itself without
+            kernels.
+        bfloat16: whether to search in bfloat16, which is faster on some processors. Annotation
+            vectors are always computed in single precision, since bfloat16 would change
+            MobileNetV2's by an eighth.
     """
-
-    searches_in_bfloat16 = False
 
     def __init__(
         self,
-        encoder: Encoder,
-        decoder: Decoder,
+        model: Model,
         vocabulary: Vocabulary,
         preprocessing: Preprocessing,
         search: Search | None = None,
-        shown_map: str = ATTENTION,
+        map_name: str | None = None,
+        kernels: bool | None = None,
     ) -> None:
-        super().__init__()
-        check_shown_map(shown_map, decoder)
-        self.encoder = encoder
-        self.decoder = decoder
+        if model.decoder.vocab_size != len(vocabulary):
+            raise InputError(
+                f"the decoder has {model.decoder.vocab_size} words, the vocabulary "
+                f"{len(vocabulary)}"
+            )
+        [self.default_map] = known_maps([map_name] if map_name else (), model, default_map(model))
+        self.model = model
         self.vocabulary = vocabulary
         self.preprocessing = preprocessing
         self.search = search or BeamSearch()
-        self.shown_map = shown_map
-        self.uses_kernels = on_by_default()
-
-    @property
-    def fast_decoder(self) -> Decoder:
-        """The decoder's kernel, or the decoder itself."""
-        if not self.uses_kernels:
-            return self.decoder
-        if isinstance(self.decoder, EnsembleDecoder):
-            return self.decoder.with_members([accelerated(m) for m in self.decoder.members])
-        return accelerated(self.decoder)
-
-    def fast_search(self, search: Search) -> Search:
-        """The search's kernel, or the search itself."""
-        return accelerated_search(search) if self.uses_kernels else search
+        self.kernels = on_by_default() if kernels is None else kernels
+        self.fast = accelerate(model) if self.kernels else model
+        self.bfloat16 = False
 
     @property
     def config(self) -> dict[str, Any]:
         """Plain values from which `from_config` builds the same captioner, without parameters."""
         return {
-            "encoder": self.encoder.config,
-            "decoder": self.decoder.config,
+            "model": self.model.config,
             "vocabulary": list(self.vocabulary.words),
             "preprocessing": self.preprocessing.config,
             "search": self.search.config,
-            "shown_map": self.shown_map,
+            "default_map": self.default_map,
         }
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "Captioner":
+    def from_config(cls, config: Any, kernels: bool | None = None) -> "Captioner":
         """The captioner that `config` describes, with random parameters.
 
         Raises:
             InputError: a part is missing, has the wrong type, or does not fit the others.
         """
-        return cls(**built_parts(config))
+        for name in ("model", "vocabulary", "preprocessing", "search", "default_map"):
+            if name not in config:
+                raise InputError(f"the model's {name} is missing")
+        preprocessing, search = build(config["preprocessing"]), build(config["search"])
+        if not isinstance(preprocessing, Preprocessing) or not isinstance(search, Search):
+            raise InputError("the model's preprocessing or search is of the wrong class")
+        return cls(
+            Model.from_config(config["model"]),
+            _vocabulary(config["vocabulary"]),
+            preprocessing,
+            search,
+            config["default_map"],
+            kernels,
+        )
+
+    def to(self, device: str | torch.device) -> "Captioner":
+        """Move the model to a device."""
+        self.model.to(device)
+        self.fast.to(device)
+        return self
+
+    def freeze(self) -> None:
+        """Prepare a model that will not be trained any more: evaluation mode, faster encoding."""
+        self.model.eval().requires_grad_(False)
+        if self.kernels:
+            encoder = folded(self.model.encoder)
+            self.fast = accelerate(Model(encoder, self.model.adapter, self.model.decoder)).eval()
 
     @property
     def device(self) -> torch.device:
         """Where the parameters are."""
-        return next(self.parameters()).device
+        return next(self.model.parameters()).device
 
-    def encode(self, images: Tensor) -> Float[Tensor, "B L D"]:
-        """Annotation vectors of uint8 images (B, 3, H, W), or of their cached features.
-
-        Features are the output of the encoder's `constant` part, (B, P, C) in any precision. If no
-        stage is trained, they are the annotation vectors themselves.
-        """
-        if images.dtype == torch.uint8:
-            return self.encoder(images)
-        return self.encoder.completed(images.float())
-
-    def decode(self, annotations: Float[Tensor, "B L D"], search: Search | None = None) -> Decoded:
-        """Captions as tokens, by `search` or the captioner's own."""
-        decoder, search = self.fast_decoder, self.fast_search(search or self.search)
-        with self._search_precision(annotations.device):
-            return search(decoder, decoder.remember(annotations))
-
-    def prepared(self) -> AbstractContextManager[None]:
-        """A block with packed weights for faster `decode`, in which parameters must not change."""
-        if self.searches_in_bfloat16 or not self.uses_kernels:
-            return nullcontext()
-        return packed_weights(self.decoder)
-
-    def _search_precision(self, device: torch.device) -> AbstractContextManager[object]:
-        if self.searches_in_bfloat16:
-            return torch.autocast(device.type, torch.bfloat16)
-        return nullcontext()
-
-    def words(self, decoded: Decoded) -> list[str]:
-        """The best caption of every image as one line of text."""
-        return [" ".join(self.vocabulary.decode(row)) for row in decoded.tokens[:, 0].tolist()]
-
-    def view(self, photo: str | Path | Upload | Image) -> View:
-        """What the model sees of a photo; safe to call from several threads.
-
-        Args:
-            photo: a path, an upload, or an image as `read_image` gives it.
+    def __call__(self, photos: Photo | Sequence[Photo]) -> Caption | list[Caption]:
+        """The best caption of a photo, or of each photo of a list.
 
         Raises:
-            InputError: the photo cannot be read.
+            InputError: a photo cannot be read.
         """
-        return self.preprocessing(photo)
+        if isinstance(photos, Photo):
+            return self.caption([photos])[0]
+        return self.caption(photos)
 
-    @torch.no_grad()  # in inference mode, autocast would cast all weights anew at every word
+    def caption(
+        self,
+        photos: Photo | Sequence[Photo],
+        search: Search | None = None,
+        runners_up: int = 0,
+        maps: Sequence[str] = (),
+    ) -> list[Caption]:
+        """The best caption of each photo; see `candidates`."""
+        return [found[0] for found in self.candidates(photos, search, runners_up, maps, most=1)]
+
+    @torch.no_grad()  # in inference mode, autocast would cast all weights again at every word
     def candidates(
         self,
-        photos: Sequence[str | Path | Image | View],
+        photos: Photo | Sequence[Photo],
         search: Search | None = None,
         runners_up: int = 0,
         maps: Sequence[str] = (),
@@ -165,102 +159,144 @@ class Captioner(nn.Module):
         """All captions that the search found for each photo, the best first.
 
         Args:
-            photos: paths, images as `read_image` gives them, or views that `view` gave.
-            search: how words are chosen; the captioner's own if none.
-            runners_up: how many alternatives to report for each word; above zero, they cost one
+            photos: paths, images as `read_image` returns them, or views from `view`.
+            search: how words are chosen; defaults to the captioner's search.
+            runners_up: number of alternatives to report for each word; if positive, they cost one
                 more pass over the captions.
-            maps: the maps of each word by their names in `captioning.maps` or the decoder's
-                `map_names`, all of which ``heads`` stands for; the first becomes the captions'
-                `weights`, the others `further_maps`. The model's `shown_map` if none.
-            most: leave out what comes after so many captions, which saves their maps; none for all.
+            maps: names of maps to compute now, for the whole batch at once; ``heads`` stands for
+                those of every layer and head. Other maps are computed when `Caption.map` is called.
+            most: number of captions per photo to keep; None for all.
 
         Raises:
             InputError: a photo cannot be read, the model's numbers overflow, or it has no such map.
         """
+        photos = [photos] if isinstance(photos, Photo) else photos
         views = [photo if isinstance(photo, View) else self.view(photo) for photo in photos]
         if not views:
             return []
+        names = known_maps(maps, self.model, self.default_map) if maps else ()
         images = torch.stack([view.pixels for view in views]).to(self.device)
-        annotations = self.encode(images)
+        annotations = self.fast.encode(images)
         decoded = self.decode(annotations, search)
         if decoded.scores.isnan().any():
-            raise InputError("the model's numbers overflow; give another checkpoint")
+            raise InputError("the model's numbers overflow; use another checkpoint")
         decoded = Decoded(*(part[:, :most] for part in decoded))
         others = None
         if runners_up:
             with self._search_precision(annotations.device):
-                others = find_alternatives(
-                    self.fast_decoder, annotations, decoded.tokens, runners_up
-                )
-            others = Alternatives(*(part.cpu() for part in others))
-        of_words = self._maps(maps, images, annotations, decoded)
+                others = find_alternatives(self.fast, annotations, decoded.tokens, runners_up)
+        grid = self.model.encoder.grid(*images.shape[2:])
+        of_words = {ATTENTION: decoded.weights.float().unflatten(3, grid).cpu()}
+        if names:
+            tokens = F.pad(decoded.tokens, (1, 0), value=BOS)
+            captioned = Captioned(self.model, images, annotations, tokens)
+            for name in names:
+                if name != ATTENTION:
+                    of_words[name] = word_maps(name, captioned).float().cpu()
         decoded = Decoded(*(part.cpu() for part in decoded))
-        return [
-            [
-                self._caption(photo, view, of_words, decoded, others, (b, n))
-                for n in range(decoded.tokens.shape[1])
-                if not decoded.scores[b, n].isneginf()
-            ]
-            for b, (photo, view) in enumerate(zip(photos, views, strict=True))
-        ]
+        found = []
+        for b, (photo, view) in enumerate(zip(photos, views, strict=True)):
+            found.append([])
+            for n in range(decoded.tokens.shape[1]):
+                if decoded.scores[b, n].isneginf():  # a beam that could not be filled
+                    continue
+                tokens = decoded.tokens[b, n]
+                length = int(((tokens != PAD) & (tokens != EOS)).sum())
+                found[-1].append(
+                    Caption(
+                        words=self.vocabulary.decode(tokens.tolist()),
+                        probabilities=tuple(decoded.log_probs[b, n, :length].exp().tolist()),
+                        score=decoded.scores[b, n].item(),
+                        crop=view.crop,
+                        size=view.size,
+                        maps={name: each[b, n, :length] for name, each in of_words.items()},
+                        shown_maps=names or (self.default_map,),
+                        runners_up=() if others is None else self._runners_up(others, b, n, length),
+                        photo=None if isinstance(photo, View | Upload) else photo,
+                        _compute=partial(self._map, view, tokens, length),
+                    )
+                )
+        return found
 
-    def caption(
-        self,
-        photos: Sequence[str | Path | Image | View],
-        search: Search | None = None,
-        runners_up: int = 0,
-        maps: Sequence[str] = (),
-    ) -> list[Caption]:
-        """The best caption of each photo; see `candidates`."""
-        return [found[0] for found in self.candidates(photos, search, runners_up, maps, most=1)]
+    @torch.no_grad()
+    def read(self, photo: Photo, text: str) -> Caption:
+        """The caption with these words, with the probabilities that the model gives them.
 
-    def _maps(
-        self, names: Sequence[str], images: Tensor, annotations: Tensor, decoded: Decoded
-    ) -> dict[str, Float[Tensor, "B N T _ _"]]:
-        """The maps of all words by name; attention as the search had it."""
-        read = F.pad(decoded.tokens, (1, 0), value=BOS)
-        reading = Reading(self.encoder, self.decoder, images, annotations, read)
-        return {
-            name: (
-                decoded.weights.float().unflatten(3, reading.grid)
-                if name == ATTENTION
-                else word_maps(name, reading).float()
-            ).cpu()
-            for name in known_maps(names, self.decoder.map_names, self.shown_map)
-        }
+        Args:
+            photo: as in `candidates`.
+            text: words of the vocabulary.
 
-    def _caption(
-        self,
-        photo: str | Path | Image | View,
-        view: View,
-        of_words: dict[str, Float[Tensor, "B N T _ _"]],
-        decoded: Decoded,
-        others: Alternatives | None,
-        place: tuple[int, int],
-    ) -> Caption:
-        """One caption of a search, by the indices of image and caption."""
-        tokens = decoded.tokens[place]
-        length = int(((tokens != PAD) & (tokens != EOS)).sum())
-        maps = {name: found[place][:length] for name, found in of_words.items()}
-        shown, *further = maps
+        Raises:
+            InputError: the photo cannot be read, or a word is unknown.
+        """
+        view = photo if isinstance(photo, View) else self.view(photo)
+        ids = self.vocabulary.encode(text)
+        if UNK in ids or len(ids) < 2:
+            raise InputError(f"{shown(text)}: not made of words that the model knows")
+        tokens = torch.tensor([[[BOS, *ids]]], device=self.device)
+        annotations = self.fast.encode(view.pixels[None].to(self.device))
+        logits, weights = self.fast(annotations, tokens[..., :-1])
+        log_probs = generable_log_probs(logits)[0, 0].cpu()
+        log_probs = log_probs.gather(1, torch.tensor(ids)[:, None]).squeeze(1)
+        length = len(ids) - 1  # without the end mark
+        grid = self.model.encoder.grid(*view.pixels.shape[1:])
+        score = log_probs.sum() / len(ids) ** self.search.length_penalty
         return Caption(
-            words=self.vocabulary.decode(tokens.tolist()),
-            probabilities=tuple(decoded.log_probs[place][:length].exp().tolist()),
-            weights=maps[shown],
-            score=decoded.scores[place].item(),
+            words=self.vocabulary.decode(ids),
+            probabilities=tuple(log_probs[:length].exp().tolist()),
+            score=score.item(),
             crop=view.crop,
             size=view.size,
-            runners_up=() if others is None else self._runners_up(others, place, length),
-            map_name=shown,
-            further_maps={name: maps[name] for name in further},
-            photo=None if isinstance(photo, View) else photo,
+            maps={ATTENTION: weights[0, 0, :length].float().unflatten(1, grid).cpu()},
+            shown_maps=(self.default_map,),
+            photo=None if isinstance(photo, View | Upload) else photo,
+            _compute=partial(self._map, view, tokens[0, 0, 1:], length),
         )
 
+    def view(self, photo: str | Path | Upload | Image) -> View:
+        """What the model sees of a photo; safe to call from several threads.
+
+        Args:
+            photo: a path, an upload, or an image as `read_image` returns it.
+
+        Raises:
+            InputError: the photo cannot be read.
+        """
+        return self.preprocessing(photo)
+
+    def decode(self, annotations: Float[Tensor, "B L D"], search: Search | None = None) -> Decoded:
+        """Captions as tokens, by `search` or the captioner's own."""
+        search = search or self.search
+        if self.kernels:
+            search = accelerate_search(search)
+        with self._search_precision(annotations.device):
+            return search(self.fast.decoder, self.fast.remember(annotations))
+
+    def sentences(self, decoded: Decoded) -> list[str]:
+        """The best caption of every image as one line of text."""
+        return [" ".join(self.vocabulary.decode(row)) for row in decoded.tokens[:, 0].tolist()]
+
+    def _search_precision(self, device: torch.device) -> AbstractContextManager[object]:
+        if self.bfloat16:
+            return torch.autocast(device.type, torch.bfloat16)
+        return nullcontext()
+
+    def _map(
+        self, view: View, tokens: Int[Tensor, "S"], length: int, name: str
+    ) -> Float[Tensor, "T rows columns"]:
+        """The map of the words of one caption."""
+        images = view.pixels[None].to(self.device)
+        read = F.pad(tokens.to(self.device), (1, 0), value=BOS)[None, None]
+        with torch.no_grad():
+            annotations = self.fast.encode(images)
+        found = word_maps(name, Captioned(self.model, images, annotations, read))
+        return found[0, 0, :length].float().cpu()
+
     def _runners_up(
-        self, others: Alternatives, place: tuple[int, int], length: int
+        self, others: Alternatives, b: int, n: int, length: int
     ) -> tuple[tuple[RunnerUp, ...], ...]:
-        tokens = others.tokens[place][:length].tolist()
-        probabilities = others.probabilities[place][:length].tolist()
+        tokens = others.tokens[b, n, :length].tolist()
+        probabilities = others.probabilities[b, n, :length].tolist()
         return tuple(
             tuple(
                 RunnerUp(None if token == EOS else self.vocabulary.decode([token])[0], probability)
@@ -268,3 +304,12 @@ class Captioner(nn.Module):
             )
             for of_word in zip(tokens, probabilities, strict=True)
         )
+
+
+def _vocabulary(words: Any) -> Vocabulary:
+    """The vocabulary of an untrusted list."""
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise InputError(f"a vocabulary is a list of words, not {shown(words)}")
+    if len(set(words)) < len(words):
+        raise InputError("a word of the vocabulary occurs twice")
+    return Vocabulary(words)

@@ -1,23 +1,27 @@
-"""Loads captioners from the checkpoints of `captioning train`."""
+"""Loads captioners: checkpoints of `captioning train`, and files of `captioning export`."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
-from captioning.captioner.assignment import assign, built_without_numbers
 from captioning.captioner.captioner import Captioner
 from captioning.captioner.ensemble import ensemble
 from captioning.configurable import UnknownClassError
-from captioning.data.megapixels import MEGAPIXELS, pixels_of
+from captioning.data.images import MEGAPIXELS, pixels_of
 from captioning.errors import InputError
-from captioning.integrity import (
-    DamagedError,
-    check_archive,
-    check_tensors,
-    checksum,
-)
+from captioning.integrity import check_archive, check_tensors
+
+KEY = "captioner"
+"""Where a checkpoint, or the metadata of an exported file, keeps the captioner's config."""
+
+PREFIX = "model."
+"""What the names of the model's tensors begin with in a checkpoint of Lightning."""
 
 
 def load(
@@ -27,7 +31,7 @@ def load(
     max_megapixels: float = MEGAPIXELS,
     kernels: bool | None = None,
 ) -> Captioner:
-    """The captioner in a checkpoint of `captioning train`, ready to caption.
+    """The captioner in a file of `captioning train` or `captioning export`, ready to caption.
 
     Args:
         checkpoint: the file; or several, for an ensemble that averages the models' word
@@ -45,25 +49,23 @@ def load(
     paths = [checkpoint] if isinstance(checkpoint, (str, Path)) else checkpoint
     if not paths:
         raise InputError("no checkpoint to load; give one, or several for an ensemble")
-    captioners = [_captioner(Path(path)) for path in paths]
+    captioners = [_captioner(Path(path), kernels) for path in paths]
     for captioner in captioners:
         captioner.preprocessing.max_pixels = pixels_of(max_megapixels)
     captioner = captioners[0]
     if len(captioners) > 1:
         captioner = ensemble(captioners, [str(path) for path in paths])
-    captioner.searches_in_bfloat16 = bfloat16
-    if kernels is not None:
-        captioner.uses_kernels = kernels
-    return captioner.eval().to(device)
+    captioner.bfloat16 = bfloat16
+    return captioner.to(device)
 
 
-def _captioner(path: Path) -> Captioner:
-    saved = read(path)
-    config, tensors = saved["captioner"], captioners_tensors(saved)
+def _captioner(path: Path, kernels: bool | None) -> Captioner:
+    config, tensors = read(path)
     try:
-        empty = built_without_numbers(lambda: Captioner.from_config(config))
-        captioner = empty or Captioner.from_config(config)
-        check_tensors(path, tensors, captioner.state_dict())
+        with _WithoutInitialisation():
+            captioner = Captioner.from_config(config, kernels)
+        check_tensors(path, tensors, captioner.model.state_dict())
+        captioner.model.load_state_dict(tensors)
     except UnknownClassError as error:
         raise InputError(f"{path}: {error}") from None
     except InputError as error:
@@ -72,64 +74,80 @@ def _captioner(path: Path) -> Captioner:
     except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
         summary = " ".join(str(error).split())[:200]  # a user's class may raise anything
         raise InputError(f"{path}: a damaged or outdated checkpoint ({summary})") from None
-    check_checksum(path, saved)
-    if empty is None or not assign(empty, tensors):
-        captioner = Captioner.from_config(config)
-        captioner.load_state_dict(tensors)
+    captioner.freeze()
     return captioner
 
 
-def read(path: Path) -> dict[str, Any]:
-    """The content of a checkpoint, checked to hold a captioner's config and tensors.
+def read(path: Path) -> tuple[Any, dict[str, Tensor]]:
+    """The captioner's config in a file and its model's tensors.
 
     Raises:
-        InputError: the file is missing or damaged, or not such a checkpoint.
+        InputError: the file is missing or damaged, or not such a file.
     """
     if not path.exists():
         raise InputError(f"{path}: no such checkpoint; `captioning train` writes one")
-    foreign = InputError(f"{path}: not a checkpoint of captioning; give one that `train` wrote")
+    try:
+        with safe_open(path, framework="pt") as file:
+            config = json.loads((file.metadata() or {}).get(KEY, "null"))
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError):
+        saved = read_checkpoint(path)
+        config, tensors = saved[KEY], model_tensors(saved)
+    if not isinstance(config, dict):
+        raise InputError(f"{path}: not a model of captioning; give one that `train` wrote")
+    if "model" not in config and "decoder" in config:
+        raise InputError(
+            f"{path}: written by an earlier version of captioning; train the model again"
+        )
+    return config, tensors
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """The content of a checkpoint of `captioning train`.
+
+    Raises:
+        InputError: the file is damaged, or not such a checkpoint.
+    """
     try:
         check_archive(path)
         # Memory-mapped, so that the optimizer's state, twice as large as the model, is not read.
         saved = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except DamagedError:
-        raise foreign from None
     except InputError:
         raise
     except Exception:  # torch.load raises a dozen kinds for files that it did not write
-        raise foreign from None
-    if not isinstance(saved, dict) or not isinstance(saved.get("captioner"), dict):
-        raise foreign
-    if not isinstance(saved.get("state_dict"), dict):
-        raise InputError(f"{path}: a damaged or outdated checkpoint (it holds no tensors)")
+        saved = None
+    if not isinstance(saved, dict) or not isinstance(saved.get("state_dict"), dict):
+        raise InputError(f"{path}: not a checkpoint of captioning; give one that `train` wrote")
+    if not isinstance(saved.get(KEY), dict):
+        raise InputError(f"{path}: not a checkpoint of captioning; give one that `train` wrote")
     return saved
 
 
-def captioners_tensors(saved: dict[str, Any]) -> dict[str, Any]:
-    """The captioner's tensors in a checkpoint, by their names in the captioner."""
-    prefix = "captioner."
+def model_tensors(saved: dict[str, Any]) -> dict[str, Any]:
+    """The model's tensors in a checkpoint, by their names in the model."""
     return {
-        name.removeprefix(prefix): value
+        name.removeprefix(PREFIX): value
         for name, value in saved["state_dict"].items()
-        if isinstance(name, str) and name.startswith(prefix)
+        if isinstance(name, str) and name.startswith(PREFIX)
     }
 
 
-def check_checksum(path: Path, saved: dict[str, Any]) -> None:
-    """Compare a checkpoint's config and tensors with the checksum that was written with them.
+class _WithoutInitialisation(TorchFunctionMode):
+    """Skips the random initialisation of parameters, which are loaded afterwards.
 
-    If an older checkpoint has none, the whole file is read to verify its archive's checksums.
-
-    Args:
-        path: the file, for messages.
-        saved: its content, with plain tensors.
-
-    Raises:
-        InputError: a checksum differs.
+    Drawing the hundred million random numbers of a VGG takes seconds.
     """
-    if (expected := saved.get("checksum")) is None:
-        check_archive(path, whole=True)
-    elif checksum(saved["captioner"], captioners_tensors(saved)) != expected:
-        raise InputError(
-            f"{path}: a damaged checkpoint (its checksum differs); copy it anew, or give another"
-        )
+
+    def __torch_function__(
+        self,
+        function: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Call the function, unless it fills a tensor with random numbers."""
+        kwargs = kwargs or {}
+        fills = function in (Tensor.normal_, Tensor.uniform_)
+        if fills or getattr(function, "__module__", None) == "torch.nn.init":
+            return args[0] if args else kwargs["tensor"]
+        return function(*args, **kwargs)

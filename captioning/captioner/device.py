@@ -3,7 +3,7 @@
 import torch
 
 from captioning.errors import UsageError
-from captioning.kernels.processor import multiplies_bfloat16_fast
+from captioning.kernels import multiplies_bfloat16_fast
 
 
 def usable_device(name: str | None = None) -> str:

@@ -12,7 +12,7 @@ from captioning.cli.model_options import (
     model_and_search,
     processes_of,
 )
-from captioning.cli.options import HEADS, MAPS, Commands, add_maps, add_photo_limit
+from captioning.cli.options import Commands, add_maps, add_photo_limit
 from captioning.errors import InputError, UsageError
 from captioning.numbers import ShardSize, option
 from captioning.terminal import printable
@@ -45,9 +45,7 @@ def add(commands: Commands) -> None:
     )
     add_maps(
         parser,
-        "which map of a word --overlay draws; --html lets one compare several; heads: attention, "
-        "then that of every layer and head of a model with several",
-        (*MAPS, HEADS),
+        "the map of a word that --overlay draws; --html compares several",
     )
     bulk = parser.add_argument_group("bulk captioning", "for more photos than a screen can show")
     bulk.add_argument(
@@ -85,7 +83,7 @@ def run(options: argparse.Namespace, most_photos: int = MOST_PHOTOS) -> int:
 
 def _print_captions(options: argparse.Namespace, most_photos: int) -> int:
     """Print a line per photo."""
-    from captioning.data.images import opened
+    from captioning.data.images import read_image
     from captioning.data.photos import find_photos
     from captioning.inference.batches import candidates, json_line
     from captioning.progress_bar import say
@@ -99,6 +97,7 @@ def _print_captions(options: argparse.Namespace, most_photos: int) -> int:
     pictures = picture_names(photos, options.overlay) if options.overlay else {}
     pages = picture_names(photos, options.html, ".html") if options.html else {}
     captioner, search = model_and_search(options)
+    maps = (options.maps or [captioner.default_map]) if pictures or pages else ()
     failed = False
     # `say` keeps lines and the progress bar apart where both go to one terminal.
     for photo, found in candidates(
@@ -107,7 +106,7 @@ def _print_captions(options: argparse.Namespace, most_photos: int) -> int:
         search,
         options.batch_size,
         runners_up=RUNNERS_UP if pages else 0,
-        maps=options.maps if pictures or pages else MAPS[:1],
+        maps=maps,
     ):
         if isinstance(found, InputError):
             say(f"captioning: {found}")
@@ -115,15 +114,15 @@ def _print_captions(options: argparse.Namespace, most_photos: int) -> int:
             continue
         caption = found[0]
         if pictures or pages:
-            with opened(photo, None, options.max_pixels) as whole:
-                if pictures:
-                    from captioning.viewing import overlay
+            image = read_image(photo, options.max_pixels)
+            if pictures:
+                from captioning.viewing import overlay
 
-                    overlay.save(whole.image, caption, pictures[photo])
-                if pages:
-                    from captioning.viewing import viewer
+                overlay.save(image, caption, pictures[photo])
+            if pages:
+                from captioning.viewing import viewer
 
-                    viewer.save(whole.image, found, pages[photo], photo.name)
+                viewer.save(image, found, pages[photo], photo.name)
         shown = json_line(photo, caption) if options.json else printable(photo, caption.text)
         say(shown, file=sys.stdout)
     return 1 if failed else 0
@@ -132,10 +131,7 @@ def _print_captions(options: argparse.Namespace, most_photos: int) -> int:
 def _write_shards(options: argparse.Namespace) -> int:
     """Write files of JSON lines, resuming where an earlier call ended."""
     from captioning.files import made_folder
-    from captioning.inference.bulk import BulkCaptioning
-    from captioning.inference.manifest import Manifest, settings
-    from captioning.inference.photo_stream import PhotoStream
-    from captioning.inference.run_work import results
+    from captioning.inference.bulk import PhotoStream, caption_into_shards, settings
     from captioning.inference.shards import Shards
 
     if options.overlay or options.html or options.maps:
@@ -145,22 +141,17 @@ def _write_shards(options: argparse.Namespace) -> int:
     photos = PhotoStream(options.photos, options.list)
     captioner, search = model_and_search(options, processes)
     folder = made_folder(options.out)
-    shards = Shards(folder, options.shard_size or SHARD_SIZE)
-    manifest = Manifest(
-        folder,
-        settings(
-            list(map(Path, options.model)), options.bf16, search, options.seed, shards.size, photos
-        ),
-    )
-    work = BulkCaptioning(
-        captioner, search, photos, shards, manifest, options.batch_size, options.seed
-    )
+    size = options.shard_size or SHARD_SIZE
+    models = list(map(Path, options.model))
+    made_with = settings(models, options.bf16, search, options.seed, size, photos)
+    shards = Shards(folder, size, made_with)
     try:
-        tallies = results(work, processes)
+        found = caption_into_shards(
+            captioner, search, photos, shards, options.batch_size, options.seed, processes
+        )
     except KeyboardInterrupt:
         raise KeyboardInterrupt("interrupted; go on by the same command") from None
-    if tallies is None:
+    if found is None:
         return 0  # the first process reports the results of all
-    tally = work.finish(tallies)
     print(printable(folder))
-    return 1 if tally.unreadable else 0
+    return 1 if found.unreadable else 0

@@ -1,11 +1,11 @@
-"""`captioning evaluate`: the scores of a trained model on a split."""
+"""`captioning evaluate`: the scores of a model on a split."""
 
 import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from captioning.cli.metrics import add_metrics, photo_scorers_of, scorers_of
+from captioning.cli.metric_options import add_metrics, photo_scorers_of, scorers_of
 from captioning.cli.model_options import (
     add_model,
     add_processes,
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 def add(commands: Commands) -> None:
     """Add this command to the parser."""
-    parser = commands.add_parser("evaluate", help="score a trained model on a split")
+    parser = commands.add_parser("evaluate", help="score a model on a split")
     parser.add_argument("--data", required=True, metavar="DIR", help="the data set")
-    parser.add_argument("--split", default="val", help="which part of it (default: val)")
-    parser.add_argument("--limit", type=positive, metavar="N", help="only its first N images")
+    parser.add_argument("--split", default="val", help="the split (default: val)")
+    parser.add_argument("--limit", type=positive, metavar="N", help="use only the first N images")
     parser.add_argument(
-        "--out", metavar="DIR", help="where results and scores go (default: beside the model)"
+        "--out", metavar="DIR", help="the folder of the results (default: beside the model)"
     )
     parser.add_argument(
         "--features",
         metavar="DIR",
-        help="use the annotation vectors that `train` or `features` left here, not the photos",
+        help="use the cached annotations of `train` or `features` in this folder, not the photos",
     )
     add_model(parser)
     add_photo_limit(parser)
@@ -50,9 +50,8 @@ def run(options: argparse.Namespace) -> int:
     """Score the model."""
     from captioning.data.readers import reader_for
     from captioning.evaluation import grounding
-    from captioning.evaluation.drawn_scenes import scene_scores
-    from captioning.evaluation.report import Report
-    from captioning.evaluation.split import split_captions, training_captions
+    from captioning.evaluation.captions import split_captions, training_captions
+    from captioning.evaluation.report import Report, scene_scores
     from captioning.files import made_folder
 
     processes = processes_of(options)
@@ -97,16 +96,15 @@ def run(options: argparse.Namespace) -> int:
 def _grounded(
     options: argparse.Namespace, captioner: "Captioner", captions: "Mapping[int | str, str]"
 ) -> "GroundingReport | None":
-    """The grounding report; None without photos and boxes."""
+    """The grounding report; None without photos or boxes."""
     from captioning.data.readers import reader_for
-    from captioning.evaluation.grounding import Lexicon, ground
-    from captioning.evaluation.grounding.measure import categories
+    from captioning.evaluation.grounding import Lexicon, categories, ground
 
     if options.features is not None:  # the photos may be missing
         return None
     split = reader_for(options.data).read(options.split)
     known = categories(split)
-    if not known or any(record.phrases for record in split):  # which only its own captions have
+    if not known or any(record.phrases for record in split):  # phrases belong to references
         return None
     records = split[: options.limit]
     lexicon = Lexicon.of(known)
@@ -116,23 +114,23 @@ def _grounded(
 def _features(
     folder: str | None, captioner: "Captioner", records: "Sequence[Record]"
 ) -> "FeatureCache | None":
-    """The cached annotation vectors of the records' images by the captioner's encoder, if given."""
-    from captioning.captioner.joint_encoder import JointEncoder
+    """The cached annotations of the records' images, if given; they must be of this encoder."""
+    from captioning.captioner.ensemble import JointEncoder
     from captioning.data.feature_cache import FeatureCache
 
     if folder is None:
         return None
-    if isinstance(captioner.encoder, JointEncoder):
+    if isinstance(captioner.model.encoder, JointEncoder):
         raise InputError(
-            f"{folder}: features are of one encoder at one image size, and the models of this "
-            "ensemble differ in theirs; leave out --features"
+            f"{folder}: features are of one encoder at one image size, but the models of this "
+            "ensemble differ in these; omit --features"
         )
-    if captioner.encoder.constant is None:
+    if captioner.model.encoder.constant is None:
         raise InputError(
-            f"{folder}: no features can be of this model, whose whole encoder was trained; "
-            "leave out --features"
+            f"{folder}: this model trained its whole encoder, so it has no features; "
+            "omit --features"
         )
     features = FeatureCache(folder)
     images = [record.image for record in records]
-    features.check(captioner.encoder.constant, captioner.preprocessing, images)
+    features.check(captioner.model.encoder.constant, captioner.preprocessing, images)
     return features

@@ -1,4 +1,4 @@
-"""`captioning export`: a model for giving away, without the state of its training."""
+"""`captioning export`: a model without the state of its training, to share."""
 
 import argparse
 
@@ -8,16 +8,16 @@ from captioning.user_modules import import_modules
 
 
 def add(commands: Commands) -> None:
-    """Tell the parser of this command."""
+    """Add this command to the parser."""
     parser = commands.add_parser(
-        "export", help="write a model for giving away, without the state of its training"
+        "export", help="write a model to share, without the state of its training"
     )
     parser.add_argument("--model", required=True, metavar="CHECKPOINT", help="a trained model")
-    parser.add_argument("file", metavar="FILE", help="where to write it")
+    parser.add_argument("file", metavar="FILE", help="where to write it (safetensors)")
     parser.add_argument(
         "--half",
         action="store_true",
-        help="keep 16 bits of each number: half the size, and nearly the same captions",
+        help="half precision: half the size, nearly the same captions",
     )
     add_imports(parser)
     parser.set_defaults(run=run)

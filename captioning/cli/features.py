@@ -15,7 +15,7 @@ def add(commands: Commands) -> None:
 
 def run(arguments: list[str]) -> int:
     """Write the features that the options describe, and print where they are."""
-    from captioning.training.features_cli import features
+    from captioning.training.train_cli import features
 
     folder = features(arguments)
     if folder is not None:

@@ -1,21 +1,21 @@
-"""`captioning judge`: how far scores agree with what people think of captions."""
+"""`captioning judge`: how well metrics agree with people's ratings of captions."""
 
 import argparse
 import sys
 
-from captioning.cli.metrics import (
+from captioning.cli.metric_options import (
     add_metrics,
     add_photos,
     photo_scorers_of,
     photos_of,
     scorers_of,
 )
-from captioning.cli.options import Commands, add_imports, add_json, tell
+from captioning.cli.options import Commands, add_imports, add_json, show_report
 
 
 def add(commands: Commands) -> None:
     """Add this command to the parser."""
-    parser = commands.add_parser("judge", help="compare scores with people's ratings of captions")
+    parser = commands.add_parser("judge", help="compare metrics with people's ratings of captions")
     parser.add_argument(
         "ratings",
         metavar="RATINGS",
@@ -26,18 +26,18 @@ def add(commands: Commands) -> None:
         "--references",
         required=True,
         metavar="FILE",
-        help="what people wrote: Flickr8k.token.txt, COCO's captions_*.json, or Karpathy's "
+        help="the reference captions: Flickr8k.token.txt, COCO's captions_*.json, or Karpathy's "
         "dataset_*.json",
     )
     parser.add_argument(
         "--mean",
         action="store_true",
-        help="compare with the mean rating of each caption (default: with every rating, as "
-        "published figures of Flickr8k-Expert do)",
+        help="compare with the mean rating of each caption (default: with each rating, as in "
+        "published results for Flickr8k-Expert)",
     )
     add_photos(parser)
-    add_json(parser, "the correlations with their intervals")
-    parser.add_argument("--plot", metavar="FILE", help="draw them, as a PNG file")
+    add_json(parser, "the correlations and their intervals")
+    parser.add_argument("--plot", metavar="FILE", help="draw the correlations as a PNG file")
     add_imports(parser)
     add_metrics(parser)
     parser.set_defaults(run=run)
@@ -53,19 +53,19 @@ def run(options: argparse.Namespace) -> int:
     agreement = Agreement.of_judgements(judgements, scorers_of(options), options.mean, by_photos)
     if judgements.left_out:
         print(
-            f"captioning: {judgements.left_out} pairs whose caption was written of the image are "
-            f"left out; {agreement.pairs} remain",
+            f"captioning: omitted {judgements.left_out} pairs whose caption is a reference of the "
+            f"image; {agreement.pairs} remain",
             file=sys.stderr,
         )
     if judgements.not_references:
         print(
-            f"captioning: {judgements.not_references} rated captions were written of the image "
-            "that they are rated for; they are no references of it",
+            f"captioning: omitted {judgements.not_references} references that are themselves rated "
+            "captions of their image",
             file=sys.stderr,
         )
     if options.plot is not None:
         from captioning.viewing.agreement_plot import save
 
         save(agreement, options.plot)
-    tell(agreement, options.json)
+    show_report(agreement, options.json)
     return 0

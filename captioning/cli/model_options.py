@@ -5,7 +5,7 @@ import os
 from typing import TYPE_CHECKING
 
 from captioning.cli.options import add_imports
-from captioning.data.megapixels import MAX_PIXELS
+from captioning.data.images import MAX_PIXELS
 from captioning.errors import UsageError
 from captioning.numbers import (
     BatchSize,
@@ -26,7 +26,7 @@ from captioning.user_modules import import_modules
 
 if TYPE_CHECKING:
     from captioning.captioner import Captioner
-    from captioning.inference.work import Processes
+    from captioning.inference.processes import Processes
     from captioning.search import Search
 
 
@@ -38,7 +38,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         required=True,
         action="append",
         metavar="CHECKPOINT",
-        help="a trained model; given again, an ensemble: each word by the mean probability",
+        help="a trained model; give several for an ensemble, which averages their probabilities",
     )
     parser.add_argument(
         "--batch-size",
@@ -59,46 +59,42 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kernels",
         choices=("on", "off"),
-        help="off: the plain model alone computes, which is slower, with the same results "
-        "(default: on, or as CAPTIONING_KERNELS says)",
-    )
-    parser.add_argument(
-        "--head",
-        metavar="NAME",
-        help="which map of attention is reported, where a model has several: such as 'head 3' of "
-        "an LSTM, or 'layer 2 head 3' or 'layer 2 mean' of a transformer (default: as trained)",
+        help="off: use the plain model, which is slower and gives the same results "
+        "(default: on, unless CAPTIONING_KERNELS says off)",
     )
 
 
 def add_search(parser: argparse.ArgumentParser) -> None:
     """Add the options of the search."""
     search = parser.add_argument_group(
-        "search", "how words are chosen; defaults to the search that the model was trained with"
+        "search", "how words are chosen; defaults to the search in the model's configuration"
     )
     kind = search.add_mutually_exclusive_group()
     kind.add_argument(
         "--beam", type=option(BeamWidth), metavar="N", help="beam search of this width"
     )
     kind.add_argument("--greedy", action="store_true", help="always the most probable word")
-    kind.add_argument("--sample", action="store_true", help="draw words by their probability")
+    kind.add_argument("--sample", action="store_true", help="sample words by their probability")
     search.add_argument("--temperature", type=option(Temperature), help="of sampling")
     search.add_argument("--top-k", type=option(TopK), help="sample from the k best words")
     search.add_argument(
-        "--top-p", type=option(TopP), help="sample from the best words of this mass"
+        "--top-p", type=option(TopP), help="sample from the best words of this total probability"
     )
     search.add_argument(
-        "--length-penalty", type=option(LengthPenalty), help="0 favours short captions, 1 none"
+        "--length-penalty", type=option(LengthPenalty), help="0 favours short captions, 1 does not"
     )
-    search.add_argument("--max-length", type=option(MaxLength), help="most words")
-    search.add_argument("--min-length", type=option(MinLength), help="fewest words")
-    search.add_argument("--no-repeat-ngram", type=option(NgramLength), help="no n words twice")
+    search.add_argument("--max-length", type=option(MaxLength), help="largest number of words")
+    search.add_argument("--min-length", type=option(MinLength), help="smallest number of words")
+    search.add_argument(
+        "--no-repeat-ngram", type=option(NgramLength), help="never repeat so many words in a row"
+    )
     search.add_argument("--seed", type=option(Seed), default=0, help="of sampling (default: 0)")
 
 
 def add_processes(parser: argparse.ArgumentParser) -> None:
     """Add the options of distributed processes."""
     processes = parser.add_argument_group(
-        "processes", "how many share the work; torchrun and SLURM may start them too"
+        "processes", "number of processes; torchrun and SLURM can start them, too"
     )
     processes.add_argument(
         "--devices",
@@ -122,7 +118,7 @@ def processes_of(options: argparse.Namespace) -> "Processes":
     Raises:
         UsageError: torchrun started a different number of processes.
     """
-    from captioning.inference.work import Processes
+    from captioning.inference.processes import Processes
 
     processes = Processes(options.devices, options.num_nodes, options.device)
     started = os.environ.get("WORLD_SIZE", str(processes.count))
@@ -158,8 +154,6 @@ def model_and_search(
     kernels = None if options.kernels is None else options.kernels == "on"
     with stage("loading the model"):
         captioner = load(options.model, device, options.bf16, max_megapixels, kernels)
-    if options.head is not None:
-        captioner.decoder.report_map(options.head)
     torch.manual_seed(options.seed)
     kind = type(captioner.search)
     if options.beam is not None:

@@ -3,7 +3,7 @@
 import argparse
 from typing import NoReturn, Protocol, runtime_checkable
 
-from captioning.data.megapixels import MEGAPIXELS, MOST_MEGAPIXELS, PhotoMegapixels, pixels_of
+from captioning.data.images import MEGAPIXELS, MOST_MEGAPIXELS, PhotoMegapixels, pixels_of
 from captioning.errors import UsageError
 from captioning.files import write_json
 from captioning.numbers import PositiveCount, option
@@ -12,14 +12,14 @@ from captioning.user_modules import IMPORT
 
 
 @runtime_checkable
-class Told(Protocol):
-    """What `tell` prints: `Report`, say."""
+class Printable(Protocol):
+    """A report that can be printed, such as `captioning.evaluation.report.Report`."""
 
     def as_json(self) -> dict[str, object]:
-        """All of it as plain values."""
+        """Plain values."""
 
     def table(self) -> str:
-        """The lines of a terminal."""
+        """Lines for a terminal."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -34,24 +34,8 @@ Commands = argparse._SubParsersAction
 """The subparsers that commands add themselves to."""
 
 
-MAPS = (
-    "attention",
-    "attention-norm",
-    "next-attention",
-    "evidence",
-    "attention-evidence",
-    "standout",
-    "gradient",
-    "relevance",
-    "grad-cam",
-    "fine-grad-cam",
-    "occlusion",
-    "occlusion-norm",
-)
-"""The names in `captioning.maps`, which would take seconds to import."""
-
-HEADS = "heads"
-"""The name there for the attention of every layer and head."""
+MAPS = "attention, evidence, attention-evidence, gradient, grad-cam, occlusion, standout"
+"""For help texts: the names in `captioning.maps`, which takes seconds to import."""
 
 positive = option(PositiveCount)
 """A number of at least one, as argparse reads it."""
@@ -88,27 +72,23 @@ def add_imports(parser: argparse.ArgumentParser) -> None:
 
 
 def add_maps(
-    parser: argparse.ArgumentParser,
-    what: str,
-    choices: tuple[str, ...] = MAPS,
-    default: str = "the model's own",
+    parser: argparse.ArgumentParser, what: str, default: str = "the model's default map"
 ) -> None:
     """Add the option that chooses maps of a word.
 
     Args:
         parser: of a command.
-        what: becomes of them.
-        choices: their names.
-        default: what stands for no choice, in words.
+        what: the command does with them.
+        default: in words.
     """
     parser.add_argument(
         "--map",
         dest="maps",
         action="append",
-        choices=choices,
         default=[],
         metavar="NAME",
-        help=f"{what} (default: {default}; may be given again): {', '.join(choices)}",
+        help=f"{what} (default: {default}; may be given again): {MAPS}; of a model with several "
+        "heads also a head, such as 'head 3' or 'layer 2 head 3', or heads for all of them",
     )
 
 
@@ -119,8 +99,8 @@ def add_json(parser: argparse.ArgumentParser, what: str) -> None:
     )
 
 
-def tell(report: Told, path: str | None) -> None:
-    """Print the table of a report, and write its JSON where `add_json` says.
+def show_report(report: Printable, path: str | None) -> None:
+    """Print the table of a report, and write its JSON as the option of `add_json` says.
 
     Raises:
         InputError: the file cannot be written.

@@ -3,6 +3,7 @@
 import errno
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
 
@@ -45,6 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if sys.stdout is None:
             raise UsageError("standard output is closed; redirect it to a file or to /dev/null")
         escape_what_cannot_be_encoded()
+        # Pillow's, of odd metadata in photos that it reads all the same.
+        warnings.filterwarnings("ignore", module=r"PIL\.")
         return _run(given)
     except InputError as error:
         _print_error(str(error))

@@ -1,34 +1,36 @@
-"""`captioning score`: the scores of captions in a file, from any model."""
+"""`captioning score`: scores of any model's captions, from a file."""
 
 import argparse
 import sys
 
-from captioning.cli.metrics import (
+from captioning.cli.metric_options import (
     add_metrics,
     add_photos,
     photo_scorers_of,
     photos_of,
     scorers_of,
 )
-from captioning.cli.options import Commands, add_imports, add_json, tell
+from captioning.cli.options import Commands, add_imports, add_json, show_report
 from captioning.errors import InputError
 
 
 def add(commands: Commands) -> None:
     """Add this command to the parser."""
     parser = commands.add_parser("score", help="score captions in COCO's results format")
-    parser.add_argument("results", metavar="RESULTS", help="a list of image_id and caption, JSON")
+    parser.add_argument(
+        "results", metavar="RESULTS", help="JSON: a list of objects with image_id and caption"
+    )
     parser.add_argument(
         "references",
         metavar="REFERENCES",
-        help="what people wrote: COCO's captions_*.json, or Karpathy's dataset_*.json",
+        help="the reference captions: COCO's captions_*.json, or Karpathy's dataset_*.json",
     )
-    add_json(parser, "the report, every image's scores too")
+    add_json(parser, "the report, including the scores of every image")
     parser.add_argument(
         "--training",
         metavar="FILE",
-        help="captions that the model was trained on, in the formats of REFERENCES; reports how "
-        "many of the results are not among them",
+        help="the training captions, in a format of REFERENCES; reports the share of results that "
+        "differ from all of them",
     )
     parser.add_argument(
         "--save-frequencies",
@@ -68,5 +70,5 @@ def run(options: argparse.Namespace) -> int:
             f"no result; the scores are of the other {len(captions)}",
             file=sys.stderr,
         )
-    tell(report, options.json)
+    show_report(report, options.json)
     return 0

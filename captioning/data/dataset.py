@@ -1,7 +1,9 @@
-"""Records as examples, examples as batches."""
+"""Records as examples, examples as batches, and the order of the training images."""
 
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import cycle, islice
 from typing import NamedTuple
 
 import torch
@@ -9,10 +11,10 @@ from jaxtyping import Int
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
+from torch.utils.data.distributed import DistributedSampler
 
-from captioning.data.feature_cache import FeatureCache
-from captioning.data.feature_window import FeatureWindow
-from captioning.data.images import read_reduced
+from captioning.data.feature_cache import FeatureCache, FeatureWindow
+from captioning.data.images import read_photo
 from captioning.data.preprocessing import Preprocessing, middle
 from captioning.data.records import Record
 from captioning.data.vocabulary import PAD, Vocabulary
@@ -20,9 +22,12 @@ from captioning.data.vocabulary import PAD, Vocabulary
 SIDED = re.compile(r"\b(left|right)", re.IGNORECASE)
 """Prefixes of words that mirroring the image makes wrong: left, right-hand, ..."""
 
+POOL = 32
+"""Batches per pool; a pool's images are sorted by caption length and cut into batches."""
+
 
 class Seen(NamedTuple):
-    """What part of a photo an image shows.
+    """The part of a photo that an image shows.
 
     Attributes:
         crop: left, top, width and height, in pixels of the photo.
@@ -40,7 +45,7 @@ class Example(NamedTuple):
         image: uint8 pixels (3, S, S), or half-precision features (L, D) from a cache.
         captions: word ids between BOS and EOS, one tensor per caption.
         record: the record of the image.
-        seen: what part of the photo it shows; None if nobody wants to know.
+        seen: the part of the photo that the image shows; None if not asked for.
     """
 
     image: Tensor
@@ -57,7 +62,7 @@ class Batch(NamedTuple):
         tokens: word ids from BOS to EOS, PAD after; an image with fewer than N captions has rows
             of PAD.
         records: the records of the images.
-        seen: what part of its photo each image shows; empty if nobody wants to know.
+        seen: the part of its photo that each image shows; empty if not asked for.
     """
 
     images: Tensor
@@ -72,7 +77,7 @@ class Batch(NamedTuple):
 
 
 def sided(record: Record) -> bool:
-    """Whether a caption says left or right, so that it would not be true of the mirrored image."""
+    """Whether a caption says left or right, which mirroring the image would make wrong."""
     return any(SIDED.search(caption) for caption in record.captions)
 
 
@@ -93,11 +98,20 @@ def collate(examples: Sequence[Example]) -> Batch:
     )
 
 
+def lower_priority(worker: int) -> None:
+    """Lower the priority of a DataLoader's worker below the training; a `worker_init_fn`.
+
+    The threads of a training step wait for each other at every layer, so a worker that takes the
+    core of one thread delays them all. On two cores this makes training a third faster.
+    """
+    os.nice(10)
+
+
 class CaptionDataset(Dataset[Example]):
     """Images, each read once, with their captions as word ids.
 
-    An index may come as (index, seed); the seed then decides the crop, the mirroring and which
-    captions are taken, so that an example is the same whichever process makes it.
+    An index may be (index, seed). The seed then decides the crop, the mirroring and the choice of
+    captions, so an example does not depend on the process that makes it.
 
     Args:
         records: the images.
@@ -105,13 +119,13 @@ class CaptionDataset(Dataset[Example]):
         preprocessing: makes the image.
         captions_per_image: the most captions of one image; a random choice if there are more.
         max_tokens: the most tokens of a caption, EOS counted; the rest is cut off.
-        augment: random crops, and mirroring where no caption says left or right.
-        features: what to use instead of pixels.
-        mirrored: features of the mirrored images, to use half of the time where no
-            caption says left or right.
-        tells_seen: examples tell what part of the photo they show. With features, photos are
-            opened for their size, once.
-        crop: rows, and columns, of a random square of the features' cells; none for all of them.
+        augment: random crops, and mirroring if no caption says left or right.
+        features: features to use instead of pixels.
+        mirrored: features of the mirrored images, to use half of the time if no caption says left
+            or right.
+        tells_seen: whether examples include the part of the photo that they show. With features,
+            each photo is read once for its size.
+        crop: rows, and columns, of a random square of the features' cells; None uses all cells.
     """
 
     def __init__(
@@ -144,10 +158,10 @@ class CaptionDataset(Dataset[Example]):
 
     @property
     def lengths(self) -> list[int]:
-        """Words of each record's longest caption, which decides how much its batch is padded.
+        """Words of each record's longest caption, which decides the padding of its batch.
 
-        Words are counted by spaces, which is close enough for sorting and a hundred times faster
-        than tokenizing.
+        Words are separated by spaces here, which is close enough for sorting and a hundred times
+        faster than tokenizing.
         """
         return [
             min(max(len(caption.split()) for caption in record.captions), self.max_tokens)
@@ -190,7 +204,7 @@ class CaptionDataset(Dataset[Example]):
         if not self.tells_seen:
             return image, None
         if index not in self._crops:
-            photo = read_reduced(record.image, 1, self.preprocessing.max_pixels)
+            photo = read_photo(record.image, 1, self.preprocessing.max_pixels)
             self._crops[index] = middle(photo.size)
         square = self._crops[index]
         return image, Seen(window.crop(square, is_mirrored) if window else square, is_mirrored)
@@ -202,3 +216,65 @@ class CaptionDataset(Dataset[Example]):
             chosen = order[: self.captions_per_image].sort().values
         ids = (self.vocabulary.encode(record.captions[i]) for i in chosen.tolist())
         return [torch.tensor(row[: self.max_tokens + 1]) for row in ids]
+
+
+class SeededSampler(DistributedSampler):
+    """Indices in a new order every epoch, each with a seed for its example's random choices.
+
+    Images with captions of similar length share a batch, which keeps padding small. Otherwise the
+    choice of a batch's images and the order of the batches are random.
+
+    Order and seeds depend on seed and epoch alone, so a resumed training repeats its interrupted
+    epoch. P processes with batches of n images share the batches that one process with batches of
+    P n images would have.
+
+    Args:
+        lengths: words of the longest caption of each image.
+        batch_size: images per step of one process.
+        processes: number of processes that share the images.
+        process: rank of this process.
+        seed: of order and seeds.
+        first_epoch: number of the first epoch when a training resumes. Lightning calls `set_epoch`
+            for it only after workers have begun to read its images.
+        first_index: number of indices of the first epoch that were used before.
+    """
+
+    def __init__(
+        self,
+        lengths: Sequence[int],
+        batch_size: int,
+        processes: int = 1,
+        process: int = 0,
+        seed: int = 0,
+        first_epoch: int = 0,
+        first_index: int = 0,
+    ) -> None:
+        # torch's sampler uses only the size of its data set.
+        super().__init__(lengths, processes, process, seed=seed)  # type: ignore[arg-type]
+        self.lengths = torch.tensor(lengths)
+        self.batch_size = batch_size * processes
+        self.first_epoch = self.epoch = first_epoch
+        self.first_index = first_index
+
+    def set_epoch(self, epoch: int) -> None:
+        """Start an epoch."""
+        super().set_epoch(max(epoch, self.first_epoch))
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        generator = torch.Generator().manual_seed(self.seed + self.epoch)
+        seeds = torch.randint(2**62, (len(self.lengths),), generator=generator)
+        # Images from the beginning pad the end, so that all processes have equally many.
+        order = islice(cycle(self._order(generator)), self.total_size)
+        first = self.first_index if self.epoch == self.first_epoch else 0
+        mine = islice(order, self.rank + first * self.num_replicas, None, self.num_replicas)
+        return ((index, int(seeds[index])) for index in mine)
+
+    def _order(self, generator: torch.Generator) -> list[int]:
+        order = torch.randperm(len(self.lengths), generator=generator)
+        # The last batch may be smaller; it stays last, or the batches after it would be shifted.
+        whole, rest = order.tensor_split([len(order) // self.batch_size * self.batch_size])
+        pools = whole.split(POOL * self.batch_size)
+        alike = [pool[self.lengths[pool].argsort(stable=True)] for pool in pools]
+        batches = torch.cat(alike).view(-1, self.batch_size)
+        batches = batches[torch.randperm(len(batches), generator=generator)]
+        return [*batches.flatten().tolist(), *rest.tolist()]

@@ -1,21 +1,18 @@
 """Runs the frozen stages of an encoder over all photos of a data set, in one or more processes."""
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
-from jaxtyping import Float16, UInt8
+from jaxtyping import UInt8
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from captioning.data.dataset import lower_priority
 from captioning.data.feature_cache import INDEX, ConstantEncoder, FeatureCache, fingerprint
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.ranks import decided_by_first_rank, process_and_count, run_on_all_ranks
-from captioning.data.unfinished_features import RowWriter, UnfinishedFeatures, locked
-from captioning.data.worker_priority import lower_priority
 from captioning.progress_bar import ProgressBar, stage
 
 
@@ -27,12 +24,11 @@ def feature_cache(
     batch_size: int = 16,
     workers: int = 1,
     name: str = "features",
+    faster: Callable[[ConstantEncoder], ConstantEncoder] | None = None,
 ) -> FeatureCache:
-    """The features of `images` under `folder`; missing ones are computed.
+    """The features of `images` under `folder`; missing shards are computed.
 
-    If torch.distributed is initialised, all processes must call this and share the work. Rows
-    that an earlier call finished are not computed again, however that call ended and however
-    many processes it had.
+    If torch.distributed is initialised, all processes must call this, and share the shards.
 
     Args:
         folder: where the features are, or will be written.
@@ -41,119 +37,87 @@ def feature_cache(
         images: paths of the photos.
         batch_size: images encoded at a time.
         workers: processes that read photos, for each process that encodes.
-        name: what the progress calls them.
+        name: their name in the progress bar.
+        faster: returns an encoder with the same output in less time; used if shards are missing.
 
     Raises:
-        InputError: the folder holds finished or unfinished features of another encoder, other
-            weights, another preprocessing or other images; it is not a folder of features;
-            another call is writing there; or a photo cannot be read.
+        InputError: the folder holds features of another encoder, other weights, another
+            preprocessing or other images, or something else; or a photo cannot be read.
     """
     folder, images = Path(folder), list(dict.fromkeys(images))
 
-    def is_whole() -> bool:
-        if not (folder / INDEX).exists():
-            return False
+    def begin() -> list[int]:
         with stage(f"{name}: comparing {folder} with the photos"):
-            FeatureCache(folder).check(encoder, preprocessing, images)
-        return True
+            if (folder / INDEX).exists():
+                cache = FeatureCache(folder)
+                cache.check(encoder, preprocessing, images)
+            else:
+                cache = FeatureCache.begin(folder, fingerprint(encoder, preprocessing), images)
+            return cache.missing_shards()
 
-    if not decided_by_first_rank(is_whole):
-        encoding = _Encoding(encoder, preprocessing, images, batch_size, workers)
-        key = fingerprint(encoder, preprocessing)
-        features = UnfinishedFeatures(folder, key, images, encoding.shape)
-        with ExitStack() as lock:
-
-            def begin() -> dict[int, int] | None:
-                lock.enter_context(locked(folder))
-                # Another call may have finished the features while this one waited for the lock.
-                if is_whole():
-                    return None
-                with stage(f"{name}: preparing {folder}"):
-                    return features.begin()
-
-            finished = decided_by_first_rank(begin)
-            if finished is not None:
-                run_on_all_ranks(features.check_seen)
-                sizes = encoding.complete(features, finished, name)
-                decided_by_first_rank(lambda: features.finish(sizes))
-    return FeatureCache(folder)
+    missing = decided_by_first_rank(begin)
+    found: list[FeatureCache] = []
+    run_on_all_ranks(lambda: found.append(FeatureCache(folder)))  # fails if it is not shared
+    [cache] = found
+    if missing:
+        encoder = encoder if faster is None else faster(encoder)
+        _write(cache, encoder, preprocessing, missing, batch_size, workers, name)
+    return cache
 
 
-class _Encoding:
-    """One process's share of the work.
+def _write(
+    cache: FeatureCache,
+    encoder: ConstantEncoder,
+    preprocessing: Preprocessing,
+    missing: list[int],
+    batch_size: int,
+    workers: int,
+    name: str,
+) -> None:
+    """Write the missing shards; process p of P writes every P-th, from the p-th on."""
+    process, count = process_and_count()
+    mine = missing[process::count]
+    device = next(encoder.parameters()).device
+    batches = {shard: _cut(cache.rows(shard), batch_size) for shard in mine}
+    loader = DataLoader(
+        _Photos(cache.images, preprocessing),
+        batch_sampler=[batch for shard in mine for batch in batches[shard]],
+        num_workers=workers,
+        worker_init_fn=lower_priority,
+        pin_memory=device.type == "cuda",
+    )
+    total, left = len(cache.images), sum(len(cache.rows(shard)) for shard in missing)
+    with (
+        torch.inference_mode(),
+        ProgressBar(
+            name, "images", total, initial=total - left, leave=True, shown=process == 0
+        ) as progress,
+    ):
+        pixels = iter(loader)
 
-    Attributes:
-        shape: L and D.
-    """
+        def write(place: int) -> int:
+            if place >= len(mine):
+                return 0
+            parts = []
+            for batch in batches[mine[place]]:
+                images = next(pixels).to(device, non_blocking=True)
+                parts.append(encoder(images).half().cpu())
+                progress.update(len(batch))
+            cache.write(mine[place], torch.cat(parts))
+            return sum(map(len, parts))
 
-    def __init__(
-        self,
-        encoder: ConstantEncoder,
-        preprocessing: Preprocessing,
-        images: Sequence[Path],
-        batch_size: int,
-        workers: int,
-    ) -> None:
-        self.device = next(encoder.parameters()).device
-        self.encoder = encoder.folded()
-        self.photos = _Photos(images, preprocessing)
-        self.batch_size = batch_size
-        self.workers = workers
-        size = preprocessing.size
-        _, *shape = self._encoded(torch.zeros(1, 3, size, size, dtype=torch.uint8)).shape
-        self.shape = (shape[0], shape[1])
-
-    def complete(
-        self, features: UnfinishedFeatures, finished: dict[int, int], name: str
-    ) -> dict[int, int]:
-        """Write the rows that are not finished; returns all rows with the bytes of their photos."""
-        process, count = process_and_count()
-        rows = [row for row in range(len(self.photos)) if row not in finished]
-        batches = [rows[i : i + self.batch_size] for i in range(0, len(rows), self.batch_size)]
-        loader = DataLoader(
-            self.photos,
-            batch_sampler=batches[process::count],
-            num_workers=self.workers,
-            worker_init_fn=lower_priority,
-            pin_memory=self.device.type == "cuda",
-        )
-        sizes = dict(finished)
-        with (
-            features.writer() as writer,
-            ProgressBar(
-                name,
-                "images",
-                total=len(self.photos),
-                initial=len(finished),
-                leave=True,
-                shown=process == 0,
-            ) as progress,
-        ):
-            coming = iter(loader)
-            # All processes do each batch in step, so an unreadable photo in one stops all of them.
-            for _ in range(math.ceil(len(batches) / count)):
-                for written in run_on_all_ranks(lambda: self._write_next(coming, writer)):
-                    sizes |= written
-                    progress.update(len(written))
-        return sizes
-
-    def _write_next(self, coming: Iterator[Any], writer: RowWriter) -> dict[int, int]:
-        """Write the process's next batch, if it has one; returns its rows and bytes."""
-        batch = next(coming, None)
-        if batch is None:
-            return {}
-        rows, sizes, pixels = batch
-        written = dict(zip(rows.tolist(), sizes.tolist(), strict=True))
-        writer.write(written, self._encoded(pixels).numpy())
-        return written
-
-    @torch.inference_mode()
-    def _encoded(self, pixels: UInt8[Tensor, "B 3 S S"]) -> Float16[Tensor, "B L D"]:
-        return self.encoder(pixels.to(self.device, non_blocking=True)).half().cpu()
+        # All processes do their shards in step, so an unreadable photo in one stops all of them.
+        for place in range(math.ceil(len(missing) / count)):
+            done = run_on_all_ranks(lambda place=place: write(place))
+            progress.update(sum(done) - done[process])
 
 
-class _Photos(Dataset[tuple[int, int, Tensor]]):
-    """For each row: its number, the size of the photo's file in bytes, and the image."""
+def _cut(rows: Sequence[int], size: int) -> list[list[int]]:
+    return [list(rows[i : i + size]) for i in range(0, len(rows), size)]
+
+
+class _Photos(Dataset[UInt8[Tensor, "3 S S"]]):
+    """The images of photos, by row."""
 
     def __init__(self, images: Sequence[Path], preprocessing: Preprocessing) -> None:
         self.images = images
@@ -162,7 +126,5 @@ class _Photos(Dataset[tuple[int, int, Tensor]]):
     def __len__(self) -> int:
         return len(self.images)
 
-    def __getitem__(self, row: int) -> tuple[int, int, Tensor]:
-        image = self.images[row]
-        pixels = self.preprocessing(image).pixels
-        return row, image.stat().st_size, pixels
+    def __getitem__(self, row: int) -> UInt8[Tensor, "3 S S"]:
+        return self.preprocessing(self.images[row]).pixels

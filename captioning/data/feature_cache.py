@@ -2,13 +2,24 @@
 
 Shapes: L regions and D annotation width; if later stages are trained, L cells and D channels of the
 last frozen stage.
+
+A folder of features holds
+
+    index.json            the encoder's fingerprint, the photos, and how many rows a shard has
+    features-00000.npy    a shard: the features of the first photos, float16 (rows, L, D)
+    features-00001.npy    ...
+
+The index is written first. Each shard is written beside its place and renamed, so a shard whose
+file exists is done.
 """
 
 import hashlib
+import math
 import os
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -18,11 +29,17 @@ from torch import Tensor
 from captioning.configurable import bare_name
 from captioning.data.preprocessing import Preprocessing
 from captioning.errors import InputError
+from captioning.files import made_folder, write_json, written_whole
 from captioning.untrusted import read_json
 
-ANNOTATIONS = "annotations.npy"
 INDEX = "index.json"
 REMEDY = "remove it or give another place for the features"
+
+MOST_SHARDS = 256
+"""All shards stay open while features are read, and a process may open about 1,000 files."""
+
+FEWEST_ROWS = 64
+"""Of a shard. A killed process loses the shard that it was computing."""
 
 
 @runtime_checkable
@@ -35,9 +52,6 @@ class ConstantEncoder(Protocol):
 
     def __call__(self, images: Tensor) -> Tensor:
         """Features (B, L, D) of uint8 images (B, 3, S, S)."""
-
-    def folded(self) -> "ConstantEncoder":
-        """A faster copy for inference with the same output."""
 
     def state_dict(self) -> dict[str, Tensor]:
         """Its parameters and buffers."""
@@ -54,6 +68,9 @@ class FeatureCache:
 
     Raises:
         InputError: the folder holds something else.
+
+    Attributes:
+        images: paths of the photos, in the order of the rows.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -61,34 +78,57 @@ class FeatureCache:
         index = read_json(self.folder / INDEX)
         try:
             self.fingerprint: str = index["fingerprint"]
+            self._shard_rows = int(index["rows"])
             sizes: dict[str, int] = dict(index["images"])
-            self._annotations = np.load(self.folder / ANNOTATIONS, mmap_mode="r")
-            whole = len(self._annotations) == len(sizes)
-        except (KeyError, TypeError, ValueError, OSError, EOFError):
-            whole = False
-        if not whole:
-            raise InputError(f"{self.folder}: holds no features, or not all of them; {REMEDY}")
+        except (KeyError, TypeError, ValueError):
+            raise InputError(
+                f"{self.folder}: holds no features, or those of an earlier version; {REMEDY}"
+            ) from None
         # The index holds paths relative to the folder, so they are valid in any working directory.
-        root = place(self.folder)
-        places = (os.path.normpath(f"{root}/{image}") for image in sizes)
-        self._rows = {image: row for row, image in enumerate(places)}
+        root = _place(self.folder)
+        self.images = [Path(os.path.normpath(f"{root}/{image}")) for image in sizes]
+        self._rows = {str(image): row for row, image in enumerate(self.images)}
         self._sizes = list(sizes.values())
 
-    @property
-    def cells(self) -> int:
-        """How many of an image: L regions, or the cells of the last frozen stage."""
-        return len(self._annotations[0]) if len(self._annotations) else 0
+    @classmethod
+    def begin(cls, folder: Path, fingerprint: str, images: Sequence[Path]) -> "FeatureCache":
+        """Write the index of a folder that is new or empty.
+
+        Raises:
+            InputError: the folder holds something else or cannot be written to, or a photo is
+                missing.
+        """
+        made_folder(folder)
+        if any(not file.name.startswith(".") for file in folder.iterdir()):
+            raise InputError(f"{folder}: holds something other than features; {REMEDY}")
+        root, sizes = _place(folder), {}
+        for image in images:
+            if (size := _size(image)) is None:
+                raise InputError(f"{image}: no such file; check the path")
+            sizes[os.path.relpath(_place(image), root)] = size
+        rows = max(FEWEST_ROWS, math.ceil(len(sizes) / MOST_SHARDS))
+        write_json(folder / INDEX, {"fingerprint": fingerprint, "rows": rows, "images": sizes})
+        return cls(folder)
 
     def __contains__(self, image: Path) -> bool:
-        return place(image) in self._rows
+        return _place(image) in self._rows
 
     def __getitem__(self, image: Path) -> Float16[Tensor, "L D"]:
         """The features of an image."""
-        return torch.from_numpy(self._annotations[self._rows[place(image)]].copy())
+        shard, row = divmod(self._rows[_place(image)], self._shard_rows)
+        return torch.from_numpy(self._shards[shard][row].copy())
+
+    @property
+    def cells(self) -> int:
+        """L, the regions of an image or the cells of the last frozen stage."""
+        return self._shards[0].shape[1] if self._shards else 0
 
     def is_stale(self, image: Path) -> bool:
-        """Whether the photo is no longer the one that was encoded; see `has_changed`."""
-        return has_changed(image, self._sizes[self._rows[place(image)]])
+        """Whether the photo's file has another size in bytes than the one that was encoded.
+
+        A missing file is not stale: features can be used without the photos.
+        """
+        return _size(image) not in (None, self._sizes[self._rows[_place(image)]])
 
     def check(
         self, encoder: ConstantEncoder, preprocessing: Preprocessing, images: Sequence[Path]
@@ -121,6 +161,101 @@ class FeatureCache:
                 f"{self.folder}: {stale[0]} and {len(stale) - 1} more have changed since; {REMEDY}"
             )
 
+    def rows(self, shard: int) -> range:
+        """The rows of a shard."""
+        first = shard * self._shard_rows
+        return range(first, min(first + self._shard_rows, len(self.images)))
+
+    def missing_shards(self) -> list[int]:
+        """The shards that are still to be written."""
+        count = math.ceil(len(self.images) / self._shard_rows)
+        return [shard for shard in range(count) if not self._path(shard).exists()]
+
+    def write(self, shard: int, features: Float16[Tensor, "rows L D"]) -> None:
+        """Write a shard, whole or not at all.
+
+        Raises:
+            InputError: it cannot be written.
+        """
+        with written_whole(self._path(shard)) as path, path.open("wb") as file:
+            np.save(file, features.numpy())
+
+    @cached_property
+    def _shards(self) -> list[np.ndarray]:
+        if missing := self.missing_shards():
+            raise InputError(
+                f"{self.folder}: {len(missing)} files of features are missing; "
+                "`captioning features` writes them"
+            )
+        count = math.ceil(len(self.images) / self._shard_rows)
+        found = []
+        for shard in range(count):
+            try:
+                found.append(np.load(self._path(shard), mmap_mode="r"))
+            except (ValueError, EOFError):
+                raise InputError(
+                    f"{self._path(shard)}: damaged; remove it, and `captioning features` writes it"
+                ) from None
+        return found
+
+    def _path(self, shard: int) -> Path:
+        return self.folder / f"features-{shard:05d}.npy"
+
+
+class FeatureWindow(NamedTuple):
+    """A square part of a square feature map, as a random crop of the photo.
+
+    Shapes: P cells of the map, p those of the window, C channels.
+
+    Attributes:
+        side: rows, and columns, of the window.
+        top: the first row of the map that is in the window.
+        left: the first column.
+        whole: rows, and columns, of the map.
+    """
+
+    side: int
+    top: int
+    left: int
+    whole: int
+
+    @classmethod
+    def random(cls, side: int, cells: int, generator: torch.Generator) -> "FeatureWindow":
+        """Any window of this side, all equally likely.
+
+        Args:
+            side: at most that of the map.
+            cells: P, a square number.
+            generator: draws the place.
+        """
+        whole = math.isqrt(cells)
+        top, left = torch.randint(whole - side + 1, (2,), generator=generator).tolist()
+        return cls(side, top, left, whole)
+
+    def cut(self, features: Float16[Tensor, "P C"]) -> Float16[Tensor, "p C"]:
+        """The cells in the window, in reading order."""
+        rows = features.unflatten(0, (self.whole, self.whole))[self.top : self.top + self.side]
+        return rows[:, self.left : self.left + self.side].flatten(0, 1)
+
+    def crop(
+        self, square: tuple[float, float, float, float], is_mirrored: bool
+    ) -> tuple[float, float, float, float]:
+        """The part of the photo that the window shows: left, top, width and height in pixels.
+
+        Args:
+            square: the part that the whole map shows, likewise.
+            is_mirrored: whether the map is of the mirrored square.
+        """
+        left, top, width, height = square
+        column = self.whole - self.side - self.left if is_mirrored else self.left
+        cell = width / self.whole, height / self.whole
+        return (
+            left + column * cell[0],
+            top + self.top * cell[1],
+            self.side * cell[0],
+            self.side * cell[1],
+        )
+
 
 def fingerprint(encoder: ConstantEncoder, preprocessing: Preprocessing) -> str:
     """A hash of the encoder's architecture and parameters and of the preprocessing."""
@@ -138,14 +273,14 @@ def _described(config: dict[str, Any]) -> dict[str, Any]:
     return config | {"class": bare_name(config["class"])} if "class" in config else config
 
 
-def place(path: Path) -> str:
+def _place(path: Path) -> str:
     """The absolute path, as text."""
     return os.path.normpath(path.absolute())
 
 
-def has_changed(image: Path, size: int) -> bool:
-    """Whether a photo's file no longer has this size in bytes. A missing file has not changed."""
+def _size(image: Path) -> int | None:
+    """The size of a file in bytes; None if it is missing."""
     try:
-        return image.stat().st_size != size
+        return image.stat().st_size
     except FileNotFoundError:
-        return False
+        return None

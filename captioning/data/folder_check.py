@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from captioning.data.images import read_image
-from captioning.data.megapixels import MAX_PIXELS
+from captioning.data.images import MAX_PIXELS, read_image
 from captioning.data.readers import Problem, Reader
 from captioning.data.records import Record
 from captioning.errors import InputError
@@ -20,13 +19,13 @@ NAMED = 20  # problems of each kind that a report names; further ones are only c
 
 @dataclass(frozen=True)
 class SplitCheck:
-    """What one split holds, and what is wrong with it.
+    """The contents and the faults of one split.
 
     Attributes:
         name: name of the split.
         images: number of images with captions.
         captions: number of captions that are not empty.
-        captions_per_image: minimum, mean and maximum; zeros where there are no images.
+        captions_per_image: minimum, mean and maximum; zeros for a split without images.
         objects: number of annotated objects of these images.
         problems: the faults.
     """
@@ -41,7 +40,7 @@ class SplitCheck:
 
 @dataclass(frozen=True)
 class Check:
-    """What a data set holds, and what is wrong with it; `str` gives a readable report.
+    """The contents and the faults of a data set; `str` gives a readable report.
 
     Attributes:
         source: the data set and its format.

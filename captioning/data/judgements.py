@@ -12,13 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from captioning.data.readers.fields import short
 from captioning.data.readers.flickr8k import TOKENS, numbered_captions
 from captioning.data.readers.table import csv_entries
 from captioning.data.records import MOST_CAPTIONS
 from captioning.data.results import read_references
 from captioning.errors import InputError
-from captioning.untrusted import text_of
+from captioning.untrusted import short, text_of
 
 MOST_RATINGS = 100_000
 """The most ratings of a file; every two of them are compared. Flickr8k-CF has those of 48,000 pairs

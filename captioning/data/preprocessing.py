@@ -1,7 +1,6 @@
 """How a photo becomes the image that the encoder sees, in training and afterwards."""
 
 import math
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,8 +11,7 @@ from PIL.Image import Image, Resampling
 from torch import Tensor
 
 from captioning.configurable import Configurable
-from captioning.data.images import ReducedImage, Upload, opened
-from captioning.data.megapixels import MAX_PIXELS
+from captioning.data.images import MAX_PIXELS, Photo, Upload, read_photo
 from captioning.numbers import ImageSize
 
 MARGIN = 7 / 8
@@ -70,9 +68,9 @@ class Preprocessing(Configurable):
         Raises:
             InputError: the photo cannot be read.
         """
-        with self._opened(photo) as reduced:
-            left, top, side, _ = middle(reduced.size)
-            return self._view(reduced, left, top, side)
+        read = self._read(photo)
+        left, top, side, _ = middle(read.size)
+        return self._view(read, left, top, side)
 
     def augmented(self, photo: str | Path | Image, generator: torch.Generator, flip: bool) -> View:
         """A random crop, with `flip` mirrored half of the time; for training.
@@ -80,24 +78,26 @@ class Preprocessing(Configurable):
         Raises:
             InputError: the photo cannot be read.
         """
-        with self._opened(photo) as reduced:
-            width, height = reduced.size
-            side = min(width, height) * MARGIN
-            right, down, mirror = torch.rand(3, generator=generator).tolist()
-            view = self._view(reduced, right * (width - side), down * (height - side), side)
+        read = self._read(photo)
+        width, height = read.size
+        side = min(width, height) * MARGIN
+        right, down, mirror = torch.rand(3, generator=generator).tolist()
+        view = self._view(read, right * (width - side), down * (height - side), side)
         return _mirrored(view) if flip and mirror < 0.5 else view
 
-    def _opened(self, photo: str | Path | Upload | Image) -> AbstractContextManager[ReducedImage]:
+    def _read(self, photo: str | Path | Upload | Image) -> Photo:
         if isinstance(photo, Image):
-            return nullcontext(ReducedImage(photo, photo.size))
-        return opened(photo, math.ceil(2 * self.size / MARGIN), self.max_pixels)
+            return Photo(photo, photo.size)
+        return read_photo(photo, math.ceil(2 * self.size / MARGIN), self.max_pixels)
 
-    def _view(self, photo: ReducedImage, left: float, top: float, side: float) -> View:
-        x = photo.origin[0] + left / photo.reduction
-        y = photo.origin[1] + top / photo.reduction
-        box = (x, y, x + side / photo.reduction, y + side / photo.reduction)
+    def _view(self, photo: Photo, left: float, top: float, side: float) -> View:
+        # The last pixels of a reduced photo may reach beyond it, so its size is not exact.
+        reduction = round(photo.size[0] / photo.image.width)
         small = photo.image.resize(
-            (self.size, self.size), Resampling.BILINEAR, box=box, reducing_gap=3.0
+            (self.size, self.size),
+            Resampling.BILINEAR,
+            box=tuple(edge / reduction for edge in (left, top, left + side, top + side)),
+            reducing_gap=3.0,
         )
         pixels = torch.from_numpy(np.array(small)).permute(2, 0, 1).contiguous()
         return View(pixels, (left, top, side, side), photo.size)

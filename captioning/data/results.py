@@ -1,13 +1,16 @@
-"""Results and references in JSON files, without their photos."""
+"""Results and references in JSON files, and where the photos of their images lie."""
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from captioning.data.readers.fields import field, short
+from captioning.data.readers import karpathy
+from captioning.data.readers.reader import is_file
 from captioning.data.records import MOST_CAPTIONS
 from captioning.errors import InputError
-from captioning.untrusted import read_json
+from captioning.untrusted import field, read_json, short
 
 MAX_RESULTS_BYTES = 256 * 1024**2
 """The most bytes of a results file. Captions for all of COCO's 164,000 photos take 15 MB."""
@@ -16,6 +19,10 @@ RESULTS_REMEDY = "expected COCO's results format (a list of objects with image_i
 REFERENCES_REMEDY = (
     "expected COCO's annotations (annotations with image_id and caption), or Karpathy's format "
     "(images with sentences)"
+)
+NAMES_REMEDY = (
+    "expected COCO's annotations (images with id and file_name), or Karpathy's format (images with "
+    "filename), to find the photos"
 )
 
 
@@ -28,12 +35,13 @@ def read_results(path: str | Path) -> dict[int | str, str]:
     entries = read_json(path, MAX_RESULTS_BYTES)
     if not isinstance(entries, list):
         raise InputError(f"{path}: not a list; {RESULTS_REMEDY}")
+    get = partial(field, source=path, remedy=RESULTS_REMEDY)
     captions: dict[int | str, str] = {}
     for entry in entries:
-        image = field(entry, "image_id", int, str, source=path, remedy=RESULTS_REMEDY)
+        image = get(entry, "image_id", int, str)
         if image in captions:
             raise InputError(f"{path}: image {short(image)} has two captions; leave one of them")
-        captions[image] = field(entry, "caption", str, source=path, remedy=RESULTS_REMEDY)
+        captions[image] = get(entry, "caption", str)
     if not captions:
         raise InputError(f"{path}: no captions; {RESULTS_REMEDY}")
     return captions
@@ -50,40 +58,89 @@ def read_references(path: str | Path) -> dict[int | str, tuple[str, ...]]:
         InputError: the file is missing or malformed, or has no captions or too many of one image.
     """
     dataset = read_json(path)
-    is_karpathy = isinstance(dataset, dict) and "annotations" not in dataset
-    pairs = (_karpathy if is_karpathy else _coco)(dataset, path)
+    get = partial(field, source=path, remedy=REFERENCES_REMEDY)
     references: dict[int | str, list[str]] = defaultdict(list)
-    for image, caption in pairs:
-        if not caption.strip():
-            continue
-        references[image].append(caption)
-        if len(references[image]) > MOST_CAPTIONS:
-            name = f"image {short(image)}"
+    if _is_karpathys(dataset):
+        for entry in get(dataset, "images", list):
+            references[karpathy.image_id(entry, get)] += karpathy.sentences(entry, get)
+    else:
+        for entry in get(dataset, "annotations", list):
+            references[get(entry, "image_id", int, str)].append(get(entry, "caption", str))
+    kept = {image: tuple(filter(str.strip, texts)) for image, texts in references.items()}
+    kept = {image: captions for image, captions in kept.items() if captions}
+    for image, captions in kept.items():
+        if len(captions) > MOST_CAPTIONS:
             raise InputError(
-                f"{path}: {name} has more than {MOST_CAPTIONS:,} captions; leave some out"
+                f"{path}: image {short(image)} has more than {MOST_CAPTIONS:,} captions; "
+                "leave some out"
             )
-    if not references:
+    if not kept:
         raise InputError(f"{path}: no captions; {REFERENCES_REMEDY}")
-    return {image: tuple(captions) for image, captions in references.items()}
+    return kept
 
 
-def _coco(dataset: Any, path: str | Path) -> list[tuple[int | str, str]]:
-    return [
-        (_value(entry, "image_id", int, str, path=path), _value(entry, "caption", str, path=path))
-        for entry in _value(dataset, "annotations", list, path=path)
-    ]
+def named_photos(
+    references: str | Path, folder: str | Path, images: Iterable[int | str]
+) -> dict[int | str, Path]:
+    """The photo of each image, in a folder.
+
+    Args:
+        references: a JSON file for `read_references`, which names the photo of each image, or
+            Flickr8k's text files, where an image's id is the name of its photo.
+        folder: of the photos, or of the folders that the file names, such as val2014.
+        images: their ids in the results or ratings.
+
+    Raises:
+        InputError: the folder is missing, or the file is malformed or lacks an image.
+    """
+    if not Path(folder).is_dir():
+        raise InputError(f"{folder}: no such folder; give the folder of the photos")
+    if Path(references).is_dir() or Path(references).suffix.lower() == ".txt":
+        names = {str(image): _with_suffix(str(image)) for image in images}
+    else:
+        names = _names(references)
+    photos: dict[int | str, Path] = {}
+    for image in images:
+        if str(image) not in names:
+            raise InputError(
+                f"{references}: no photo of image {short(image)} is named; {NAMES_REMEDY}"
+            )
+        name = names[str(image)]
+        # Karpathy's names include the folder of the split, in which not everybody keeps the photos.
+        inside = Path(folder) / name
+        photos[image] = inside if is_file(inside) else Path(folder) / Path(name).name
+    return photos
 
 
-def _karpathy(dataset: Any, path: str | Path) -> list[tuple[int | str, str]]:
-    return [
-        (
-            _value(entry, "cocoid" if "cocoid" in entry else "imgid", int, str, path=path),
-            _value(sentence, "raw", str, path=path),
+def check_photos(photos: Mapping[Any, Path]) -> None:
+    """Check that every photo exists.
+
+    Raises:
+        InputError: one is missing.
+    """
+    missing = [path for path in photos.values() if not is_file(path)]
+    if missing:
+        raise InputError(
+            f"{missing[0]}: no such photo ({len(missing):,} of {len(photos):,} are missing); "
+            "check the folder of the photos"
         )
-        for entry in _value(dataset, "images", list, path=path)
-        for sentence in _value(entry, "sentences", list, path=path)
-    ]
 
 
-def _value(entry: Any, key: str, *types: type, path: str | Path) -> Any:
-    return field(entry, key, *types, source=path, remedy=REFERENCES_REMEDY)
+def _names(path: str | Path) -> dict[str, str]:
+    """The name of each photo by image id."""
+    dataset = read_json(path)
+    get = partial(field, source=path, remedy=NAMES_REMEDY)
+    entries = get(dataset, "images", list)
+    if _is_karpathys(dataset):
+        return {
+            str(karpathy.image_id(entry, get)): karpathy.photo_name(entry, get) for entry in entries
+        }
+    return {str(get(entry, "id", int, str)): get(entry, "file_name", str) for entry in entries}
+
+
+def _is_karpathys(dataset: Any) -> bool:
+    return isinstance(dataset, dict) and "annotations" not in dataset
+
+
+def _with_suffix(image: str) -> str:
+    return image if "." in image else f"{image}.jpg"

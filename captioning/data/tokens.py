@@ -30,6 +30,10 @@ Stanford's tokenizer):
 """
 
 import re
+import unicodedata
+from collections.abc import Callable
+from functools import cache
+from typing import Literal
 
 # The tokens that the COCO caption evaluation drops; brackets are not among them in lower case.
 PUNCTUATION = frozenset("'' ' `` ` . ? ! , : - -- ... ;".split())  # noqa: SIM905
@@ -163,6 +167,21 @@ NO_BREAK_SPACE = "\xa0"
 PLAIN_SPACES = str.maketrans(" \n", NO_BREAK_SPACE * 2)
 OTHER_SPACES = re.compile(rf"[^\S{NO_BREAK_SPACE}]+")
 
+Tokenizer = Callable[[str], list[str]]
+"""Gives the words of a caption, in lower case, without punctuation and white space."""
+
+TokenizerName = Literal["ptb", "treebank", "wordpunct", "tweet"]
+"""Their names in a configuration; all but the first are NLTK's.
+
+- ptb: the tokenizer of the COCO caption evaluation: `do n't`, `x-ray`.
+- treebank: the Penn Treebank's own rules, simpler and without COCO's surprises.
+- wordpunct: runs of letters and digits: `don t`, `x ray`; the smallest vocabulary.
+- tweet: words as people type them: `don't`, `#sunset`, emoji and smileys that have letters.
+"""
+
+KEPT = ("L", "M", "N", "Sc", "Sm", "So")
+"""A token needs a character of these Unicode categories, not just punctuation or accents."""
+
 
 def tokenize(caption: str) -> list[str]:
     """The words of a caption: Penn Treebank tokens in lower case, without punctuation.
@@ -200,3 +219,46 @@ def _spelt(token: str) -> str:
     """A token as Stanford writes it; round brackets in smileys are replaced, too."""
     spelt = SPELLINGS.get(token) or token.lower()
     return spelt.translate(ROUND_BRACKETS) if token[0] in ":;=<>" else spelt
+
+
+@cache
+def tokenizer(name: TokenizerName) -> Tokenizer:
+    """The tokenizer of this name; NLTK is imported only for NLTK's tokenizers."""
+    if name == "ptb":
+        return tokenize
+    cut = _of_nltk(name)
+
+    def words(caption: str) -> list[str]:
+        tokens = [part for token in cut(caption.translate(TYPED).lower()) for part in token.split()]
+        return [token for token in tokens if any(map(_is_kept, token))]
+
+    return words
+
+
+def _of_nltk(name: TokenizerName) -> Tokenizer:
+    from nltk import tokenize as nltk
+
+    kinds = {
+        "treebank": nltk.TreebankWordTokenizer,
+        "wordpunct": nltk.WordPunctTokenizer,
+        "tweet": nltk.TweetTokenizer,
+    }
+    cut: Tokenizer = kinds[name]().tokenize
+    return cut
+
+
+def _is_kept(character: str) -> bool:
+    return unicodedata.category(character).startswith(KEPT)
+
+
+def plurals(name: str) -> list[str]:
+    """Candidates for the regular plural of a name's last word; a few non-words do no harm.
+
+    WordNet's rules map plurals to lemmas and are applied in reverse. NLTK has them without
+    WordNet's data. Stemming would be no better: it would confuse skis with skiing, officers with
+    offices, and performers with performing.
+    """
+    from nltk.corpus.reader.wordnet import NOUN, WordNetCorpusReader  # takes half a second
+
+    rules = [*WordNetCorpusReader.MORPHOLOGICAL_SUBSTITUTIONS[NOUN], ("oes", "o")]
+    return [f"{name.removesuffix(last)}{plural}" for plural, last in rules if name.endswith(last)]

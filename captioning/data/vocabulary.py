@@ -3,8 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from captioning.data.tokenizers import TokenizerName, tokenizer
-from captioning.data.tokens import BRACKETS
+from captioning.data.tokens import BRACKETS, TokenizerName, tokenizer
 
 PAD, BOS, EOS, UNK = range(4)
 SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>")

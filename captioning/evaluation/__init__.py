@@ -1,1 +1,1 @@
-"""Evaluates a model on a data set: captions of a split, their scores, and grounding."""
+"""A model on a data set: captions of a split, their scores, and grounding."""

@@ -14,8 +14,15 @@ from numpy.typing import NDArray
 
 from captioning.data.judgements import Judgements
 from captioning.data.tokens import tokens
-from captioning.metrics.bootstrap import BLOCK, LEVEL, RESAMPLES, Interval, resamples
-from captioning.metrics.scores import PhotoScorer, Scorer
+from captioning.metrics.scores import (
+    BLOCK,
+    LEVEL,
+    RESAMPLES,
+    Interval,
+    PhotoScorer,
+    Scorer,
+    resamples,
+)
 from captioning.metrics.words import generated_tokens, scored
 from captioning.progress_bar import ProgressBar, stage
 

@@ -1,4 +1,4 @@
-"""All scores of a set of captions: as numbers, as a table, and in files."""
+"""The scores of a set of captions: as numbers, as a table, and in files."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,10 +13,8 @@ from captioning.data.tokens import tokens, words_of
 from captioning.errors import InputError
 from captioning.files import write_json
 from captioning.metrics import registry
-from captioning.metrics.bootstrap import LEVEL, Interval, intervals
-from captioning.metrics.scores import PhotoScorer, Scorer, Scores
-from captioning.metrics.variety import COUNTS, variety
-from captioning.metrics.words import generated_tokens, scored
+from captioning.metrics.scores import LEVEL, Interval, PhotoScorer, Scorer, Scores, intervals
+from captioning.metrics.words import COUNTS, generated_tokens, scored, variety
 from captioning.progress_bar import stage
 
 
@@ -26,8 +24,8 @@ class Report:
 
     Attributes:
         captions: one caption per image, by image id.
-        scores: the scores of each metric; per-image values are in the order of the captions.
-        statistics: number, length and variety of the captions; see `captioning.metrics.variety`.
+        scores: the scores of each metric; those of images are in the order of the captions.
+        statistics: number, length and variety of the captions; see `captioning.metrics.words`.
     """
 
     captions: Mapping[Any, str]
@@ -46,16 +44,16 @@ class Report:
         further: Iterable[Scores] = (),
         photo_scorers: Iterable[PhotoScorer] = (),
     ) -> "Report":
-        """Score captions; both sides are tokenized alike.
+        """Score captions. Captions and references are tokenized alike.
 
         Args:
             captions: one caption per image.
             references: the reference captions of each image; images without a caption are ignored.
-            scorers: the metrics; the default ones if none.
+            scorers: the metrics; default: those that are always computed.
             training: the captions that the model was trained on, if known.
             vocabulary: the model's words, if known.
             further: other scores of these captions.
-            photo_scorers: the metrics that look at the photos.
+            photo_scorers: the metrics that need the photos.
 
         Raises:
             InputError: there are no captions, an image with a caption has no reference, or a photo
@@ -86,18 +84,19 @@ class Report:
 
     @cached_property
     def corpus(self) -> dict[str, float]:
-        """The scores of the whole corpus."""
+        """The corpus scores by name."""
         return {name: value for scores in self.scores for name, value in scores.corpus.items()}
 
     @cached_property
     def images(self) -> dict[str, NDArray[np.float64]]:
-        """The scores of each caption, (images,) for every metric."""
+        """The scores of each image by name, (images,)."""
         return {name: values for scores in self.scores for name, values in scores.images.items()}
 
     @cached_property
     def intervals(self) -> dict[str, Interval]:
         """The confidence intervals of the corpus scores, computed on first use."""
-        return intervals(self.scores, len(self.captions))
+        with stage("intervals of the scores"):
+            return intervals(self.scores, len(self.captions))
 
     @property
     def summary(self) -> dict[str, float]:
@@ -105,7 +104,7 @@ class Report:
         return {**self.corpus, **self.statistics}
 
     def as_json(self) -> dict[str, Any]:
-        """The whole report as plain values: scores with intervals, statistics, and every image."""
+        """The whole report as plain values: scores with intervals, statistics, and each image."""
         columns = {name: values.tolist() for name, values in self.images.items()}
         return {
             "interval": LEVEL,
@@ -124,7 +123,7 @@ class Report:
     def write(self, folder: str | Path) -> None:
         """Write captions.json, in COCO's results format, scores.json and report.json.
 
-        scores.json holds the summary; report.json also has intervals and every image's scores.
+        scores.json contains the summary; report.json adds intervals and each image's scores.
         """
         results = [
             {"image_id": image, "caption": caption} for image, caption in self.captions.items()
@@ -134,7 +133,7 @@ class Report:
         write_json(Path(folder) / "report.json", self.as_json())
 
     def table(self) -> str:
-        """Scores with their intervals and statistics, one a line, the numbers right-aligned."""
+        """Scores with their intervals, and statistics, one per line."""
         header = ("", "score", f"{LEVEL * 100:.0f} % interval")
         rows = [
             (name, f"{value:.4f}", "{:.4f} to {:.4f}".format(*self.intervals[name]))
@@ -149,3 +148,25 @@ class Report:
             f"{name:<{names}}  {number:>{numbers}}  {interval}".rstrip()
             for name, number, interval in (header, *rows)
         )
+
+
+def scene_scores(
+    captions: Mapping[int | str, str], data: str | Path, split: str
+) -> tuple[Scores, ...]:
+    """The share of captions of drawn scenes that are right in every attribute and relation.
+
+    Args:
+        captions: one caption per scene, by image id.
+        data: the folder of the data set.
+        split: the split.
+
+    Returns:
+        The score "right", 1 or 0 for each caption; empty if the data set has no drawn scenes.
+    """
+    if not (Path(data) / "annotations" / f"scenes_{split}.json").exists():
+        return ()
+    from captioning.shapes import faults, read_scenes
+
+    scenes = read_scenes(data, split)
+    right = [not faults(caption, scenes[int(image)]) for image, caption in captions.items()]
+    return (Scores.of("right", np.array(right, dtype=np.float64)),)

@@ -1,184 +1,214 @@
-"""Bulk captioning of any number of photos into shards of JSON lines."""
+"""Captions any number of photos into shards of JSON lines; a shard whose file exists is done."""
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from captioning.captioner.captioner import Captioner
-from captioning.data.preprocessing import View
-from captioning.errors import InputError
+from captioning.configurable import bare_name
+from captioning.data.photos import find_photos
+from captioning.data.ranks import decided_by_first_rank
+from captioning.errors import InputError, UsageError
 from captioning.inference.batches import best_captions, cut, json_line, read_ahead, seed_batch
-from captioning.inference.manifest import Manifest
-from captioning.inference.photo_stream import Count, PhotoStream
+from captioning.inference.processes import ALONE, Processes, results
 from captioning.inference.shards import Shards
-from captioning.inference.work import Work
 from captioning.progress_bar import ProgressBar, say
+from captioning.search import Sampling
 from captioning.search.search import Search
 
 
-class Tally(NamedTuple):
-    """The counts of a finished work.
+class PhotoStream:
+    """The photos of paths and a list, in a fixed order and never all in memory.
+
+    Every iteration starts from the beginning, so each process can iterate by itself.
+
+    Args:
+        paths: photos and folders.
+        listed: a text file of further photos, one path a line.
+
+    Raises:
+        UsageError: the list can be read only once, such as a pipe.
+    """
+
+    def __init__(self, paths: Sequence[str | Path], listed: str | Path | None = None) -> None:
+        self.paths = [Path(path) for path in paths]
+        self.listed = None if listed is None else Path(listed)
+        if self.listed is not None and self.listed.exists() and not self.listed.is_file():
+            raise UsageError(
+                f"{self.listed}: cannot be read more than once; write the list to a file"
+            )
+
+    def __iter__(self) -> Iterator[Path]:
+        """See `captioning.data.photos.find_photos`."""
+        return find_photos(self.paths, self.listed)
+
+
+class Survey(NamedTuple):
+    """What a folder of captions holds of a stream of photos.
 
     Attributes:
         photos: number of photos in the stream.
-        digest: of their paths in order.
-        unreadable: number of photos with an error in place of a caption.
+        unreadable: number of photos with an error instead of a caption, in finished shards.
+        missing: number of photos without a shard, by the rank of the process that captions them.
     """
 
     photos: int
-    digest: str
     unreadable: int
+    missing: list[int]
 
 
-class Place(NamedTuple):
-    """Where a batch belongs; a batch never spans two shards.
-
-    Attributes:
-        shard: the shard's number.
-        first: number of the batch's first photo in the whole stream.
-        is_last: whether the batch ends its shard.
-    """
-
-    shard: int
-    first: int
-    is_last: bool
-
-
-Batch = tuple[Place, Sequence[Path], list[View | InputError]]
-
-
-class BulkCaptioning(Work):
-    """Captions for a stream of photos, in shards; existing shards are skipped.
-
-    Process p of P writes the shards p, p + P, ...
+def caption_into_shards(
+    captioner: Captioner,
+    search: Search,
+    photos: PhotoStream,
+    shards: Shards,
+    batch_size: int = 16,
+    seed: int = 0,
+    processes: Processes = ALONE,
+) -> Survey | None:
+    """Caption a stream of photos; process p of P writes the missing ones of shards p, p + P, ...
 
     Args:
         captioner: the model.
         search: how words are chosen.
         photos: the photos.
         shards: the output files.
-        manifest: beside the shards.
         batch_size: photos per batch.
         seed: of sampling.
+        processes: the processes that share the shards.
+
+    Returns:
+        The survey of the finished folder; None in all processes but the first.
+
+    Raises:
+        InputError: the folder holds captions of other photos or with other settings, there are no
+            photos, or they have changed meanwhile.
+        UsageError: this machine has too few devices.
     """
 
-    def __init__(
-        self,
-        captioner: Captioner,
-        search: Search,
-        photos: PhotoStream,
-        shards: Shards,
-        manifest: Manifest,
-        batch_size: int = 16,
-        seed: int = 0,
-    ) -> None:
-        self.captioner = captioner
-        self.search = search
-        self.photos = photos
-        self.shards = shards
-        self.manifest = manifest
-        self.batch_size = batch_size
-        self.seed = seed
-        self._found = Tally(0, "", 0)
-        self._to_do: int | None = None
-        self._count = Count()
-        self._unreadable = 0
-        self._lines: list[str] = []
-
-    def prepare(self, processes: int) -> None:
-        """Check that the folder fits this work, and write the manifest.
-
-        Raises:
-            InputError: the folder holds captions of other photos or with other settings, or there
-                are no photos.
-        """
-        self.manifest.check()
-        if not self.manifest.path.exists() and any(True for _ in self.shards.numbers()):
-            raise InputError(
-                f"{self.shards.folder}: holds captions without the {self.manifest.path.name} that "
-                "says what they were made with; give another folder to --out"
-            )
-        found, missing = self._survey(processes)
-        if not found.photos:
-            raise InputError("no photos at all; give photos, folders or a --list that names some")
-        self.shards.remove_unfinished()
-        self.manifest.write()
-        self._found, self._to_do = found, missing
-
-    def batches(self, process: int, processes: int) -> Iterator[Batch]:
-        """The batches of the shards that this process has to write, with views of their photos."""
+    def caption_share(process: int, count: int) -> None:
+        missing = decided_by_first_rank(lambda: _begin(photos, shards, count))
         with ProgressBar(
-            "captioning" if processes == 1 else f"process 1 of {processes}",
+            "captioning" if count == 1 else f"process 1 of {count}",
             "photos",
-            total=self._to_do,
+            total=missing[process],
             shown=process == 0,
         ) as progress:
-            for batch in read_ahead(self.captioner, self._missing(process, processes)):
-                yield batch
-                progress.update(len(batch[1]))
+            lines: list[str] = []
+            batches = missing_batches(photos, shards, batch_size, process, count)
+            for (shard, first, is_last), paths, views in read_ahead(captioner, batches):
+                seed_batch(seed, first)
+                found = best_captions(captioner, views, search)
+                for path, caption in zip(paths, found, strict=True):
+                    if isinstance(caption, InputError):
+                        say(f"captioning: {caption}")
+                    lines.append(json_line(path, caption))
+                if is_last:
+                    shards.write(shard, lines)
+                    lines = []
+                progress.update(len(paths))
 
-    def step(self, batch: Batch) -> None:
-        """Caption a batch, and write its shard after the shard's last batch."""
-        place, paths, views = batch
-        seed_batch(self.seed, place.first)
-        for path, caption in zip(
-            paths, best_captions(self.captioner, views, self.search), strict=True
-        ):
-            if isinstance(caption, InputError):
-                say(f"captioning: {caption}")
-                self._unreadable += 1
-            self._lines.append(json_line(path, caption))
-        if place.is_last:
-            self.shards.write(place.shard, self._lines)
-            self._lines = []
+    if results(captioner, caption_share, processes) is None:
+        return None
+    found = survey(photos, shards, 1)
+    if any(found.missing):
+        raise InputError(
+            f"{shards.folder}: photos came or went while others were captioned; "
+            "run the command again to see which"
+        )
+    shards.write_manifest(photos=found.photos, unreadable=found.unreadable)
+    return found
 
-    def result(self) -> Tally:
-        """The tally of the stream as this process saw it."""
-        return Tally(self._count.photos, self._count.digest, self._unreadable)
 
-    def finish(self, tallies: Sequence[Tally]) -> Tally:
-        """Mark the manifest as complete; called in the first process.
+def missing_batches(
+    photos: PhotoStream, shards: Shards, batch_size: int, process: int, processes: int
+) -> Iterator[tuple[tuple[int, int, bool], list[Path]]]:
+    """The batches of the shards that a process has to write; no batch spans two shards.
 
-        Args:
-            tallies: the result of every process.
+    Yields:
+        The number of the shard, the number of the batch's first photo in the stream, and whether
+        the batch ends its shard; and the photos.
+    """
+    for number, part in shards.cut(photos):
+        if number % processes != process or shards.path(number).exists():
+            continue
+        for start, paths in enumerate(cut(part, batch_size)):
+            offset = start * batch_size
+            is_last = offset + len(paths) == len(part)
+            yield (number, number * shards.size + offset, is_last), paths
 
-        Raises:
-            InputError: the processes did not all see the same photos.
-        """
-        if any(tally[:2] != self._found[:2] for tally in tallies):
+
+def survey(photos: PhotoStream, shards: Shards, processes: int) -> Survey:
+    """Compare the shards with the photos.
+
+    Raises:
+        InputError: a shard is of other photos.
+    """
+    total, count, unreadable, missing = 0, 0, 0, [0] * processes
+    with ProgressBar("looking for photos", "photos") as progress:
+        for number, part in shards.cut(photos):
+            count = number + 1
+            total += len(part)
+            if shards.path(number).exists():
+                unreadable += shards.unreadable(number, part)
+            else:
+                missing[number % processes] += len(part)
+            progress.update(len(part))
+    for number in shards.numbers():
+        if number >= count:
             raise InputError(
-                f"{self.shards.folder}: photos came or went while others were captioned; "
-                "start again to see which"
+                f"{shards.path(number)}: there are no photos for it; they have changed since it "
+                "was written: give another --out, or remove the file"
             )
-        unreadable = self._found.unreadable + sum(tally.unreadable for tally in tallies)
-        self.manifest.write(photos=self._found.photos, unreadable=unreadable)
-        return self._found._replace(unreadable=unreadable)
+    return Survey(total, unreadable, missing)
 
-    def _survey(self, processes: int) -> tuple[Tally, int]:
-        """The tally before the work, and how many photos the first process has to caption."""
-        count, shards, unreadable, missing = Count(), 0, 0, 0
-        with ProgressBar("looking for photos", "photos") as progress:
-            for number, photos in self.shards.cut(count.passing(self.photos)):
-                shards = number + 1
-                if self.shards.path(number).exists():
-                    unreadable += self.shards.unreadable(number, photos)
-                elif number % processes == 0:
-                    missing += len(photos)
-                progress.update(len(photos))
-        for number in self.shards.numbers():
-            if number >= shards:
-                raise InputError(
-                    f"{self.shards.path(number)}: there are no photos for it; they have changed "
-                    "since it was written: give another --out, or remove the file"
-                )
-        return Tally(count.photos, count.digest, unreadable), missing
 
-    def _missing(self, process: int, processes: int) -> Iterator[tuple[Place, list[Path]]]:
-        for number, photos in self.shards.cut(self._count.passing(self.photos)):
-            if number % processes != process or self.shards.path(number).exists():
-                continue
-            first = number * self.shards.size
-            for start, paths in enumerate(cut(photos, self.batch_size)):
-                offset = start * self.batch_size
-                is_last = offset + len(paths) == len(photos)
-                yield Place(number, first + offset, is_last), paths
+def settings(
+    checkpoints: Sequence[Path],
+    bf16: bool,
+    search: Search,
+    seed: int,
+    shard_size: int,
+    photos: PhotoStream,
+) -> dict[str, Any]:
+    """The settings that captions depend on, for the manifest.
+
+    Args:
+        checkpoints: the model's file, or those of an ensemble.
+        bf16: whether the search computes in bfloat16.
+        search: how words are chosen.
+        seed: of sampling.
+        shard_size: photos per shard.
+        photos: the photos.
+    """
+    models = [_fingerprint(checkpoint) for checkpoint in checkpoints]
+    return {
+        "model": models[0] if len(models) == 1 else models,
+        "bf16": bf16,
+        "search": search.config
+        | {"class": bare_name(search.config["class"])}
+        | ({"seed": seed} if isinstance(search, Sampling) else {}),
+        "shard size": shard_size,
+        "photos": [str(path) for path in photos.paths],
+        "list": None if photos.listed is None else str(photos.listed),
+    }
+
+
+def _begin(photos: PhotoStream, shards: Shards, processes: int) -> list[int]:
+    """Check that the folder fits, and write the manifest; returns `Survey.missing`."""
+    shards.check_manifest()
+    found = survey(photos, shards, processes)
+    if not found.photos:
+        raise InputError("no photos at all; give photos, folders or a --list that names some")
+    shards.remove_unfinished()
+    shards.write_manifest()
+    return found.missing
+
+
+def _fingerprint(checkpoint: Path) -> str:
+    digest = hashlib.sha256()
+    with checkpoint.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return f"sha256:{digest.hexdigest()}"

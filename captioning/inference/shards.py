@@ -1,16 +1,18 @@
-"""Shards of captions: files of JSON lines, each written atomically."""
+"""Shards of captions: files of JSON lines, each written whole, and the manifest beside them."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 from captioning.errors import InputError
-from captioning.files import written_whole
+from captioning.files import write_json, written_whole
 from captioning.inference.batches import cut
-from captioning.untrusted import json_of
+from captioning.untrusted import json_of, read_json
 
 NAME = re.compile(r"captions-(\d{5,})\.jsonl")
+MANIFEST = "manifest.json"
 
 
 class Shards:
@@ -21,11 +23,14 @@ class Shards:
     Args:
         folder: the folder.
         size: lines in each file; the last may have fewer.
+        settings: plain values, by name, that the captions depend on. The manifest holds them, so
+            that captions made with others never mix in.
     """
 
-    def __init__(self, folder: Path, size: int) -> None:
+    def __init__(self, folder: Path, size: int, settings: dict[str, Any]) -> None:
         self.folder = folder
         self.size = size
+        self.settings = settings
 
     def path(self, number: int) -> Path:
         """The path of the shard of this number."""
@@ -35,14 +40,13 @@ class Shards:
         """The number and the photos of one shard after another."""
         return enumerate(cut(photos, self.size))
 
-    def numbers(self) -> Iterator[int]:
-        """The numbers of the existing shards, in no order."""
-        for file in self.folder.iterdir():
-            if match := NAME.fullmatch(file.name):
-                yield int(match[1])
+    def numbers(self) -> list[int]:
+        """The numbers of the existing shards."""
+        matches = (NAME.fullmatch(file.name) for file in self.folder.iterdir())
+        return sorted(int(match[1]) for match in matches if match)
 
     def write(self, number: int, lines: Sequence[str]) -> None:
-        """Write a shard atomically.
+        """Write a shard, whole or not at all.
 
         Raises:
             InputError: the folder cannot be written to.
@@ -69,7 +73,7 @@ class Shards:
                     expected = "should not be there" if photo is None else f"is not of {photo}"
                     raise InputError(
                         f"{path}: line {place} {expected}; the photos have changed since it was "
-                        "written: give another --out, or remove the file to have it written anew"
+                        "written: give another --out, or remove the file to write it again"
                     )
                 errors += "error" in entry
         return errors
@@ -79,6 +83,41 @@ class Shards:
         for file in self.folder.glob(".captions-*.jsonl"):
             file.unlink(missing_ok=True)
 
+    def check_manifest(self) -> None:
+        """Compare the settings with those of an existing manifest, if any.
+
+        Raises:
+            InputError: the folder was begun with other settings, which are named, or holds captions
+                without a manifest.
+        """
+        path = self.folder / MANIFEST
+        if not path.exists():
+            if self.numbers():
+                raise InputError(
+                    f"{self.folder}: holds captions without the {MANIFEST} of their settings; "
+                    "give another folder to --out"
+                )
+            return
+        begun = read_json(path)
+        if not isinstance(begun, dict):
+            raise InputError(f"{path}: not a manifest of captions; give another folder to --out")
+        for name, now in self.settings.items():
+            then = begun.get(name)
+            if then != now:
+                raise InputError(
+                    f"{self.folder}: begun with {_difference(name, then, now)}; "
+                    "resume with the same settings, or give another folder to --out"
+                )
+
+    def write_manifest(self, **finished: int) -> None:
+        """Write the manifest.
+
+        Args:
+            finished: the final counts, such as the number of photos; omitted while captions are
+                missing.
+        """
+        write_json(self.folder / MANIFEST, {**self.settings, "finished": finished or None})
+
 
 def _object(line: bytes | None) -> dict[str, object]:
     try:
@@ -86,3 +125,19 @@ def _object(line: bytes | None) -> dict[str, object]:
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def _difference(name: str, then: Any, now: Any) -> str:
+    """A setting's old and new value, in words."""
+    if name == "model":
+        return "another model"
+    if isinstance(then, dict) and isinstance(now, dict):
+        changed = [key for key in {**then, **now} if then.get(key) != now.get(key)]
+        then, now = ({key: side.get(key) for key in changed} for side in (then, now))
+    return f"another {name}, {_shown(then)} and not {_shown(now)}"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {part}" for key, part in value.items())
+    return " ".join(value) if isinstance(value, list) else str(value)

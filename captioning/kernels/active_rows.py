@@ -1,10 +1,10 @@
-"""Ragged batches: a row for every word, and none for captions that have ended.
+"""Ragged batches: one row per word, and no rows for captions that have ended.
 
-A plain decoder computes all B x N captions at every word. A kernel computes the rows of the active
-captions only; for the attention, rows are regrouped by image.
+The plain decoder computes all B x N captions at every word. The kernels compute rows of active
+captions only, and group the rows by image for the attention.
 
-Shapes: B images, N captions per image, T words, R rows in all, r of them active at one word, n the
-most active captions that one image has.
+Shapes: B images, N captions per image, T words, R rows of all words, r active rows of one word, n
+the largest number of active captions of an image, b distinct prefixes, V vocabulary.
 """
 
 from functools import cached_property
@@ -16,22 +16,26 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from captioning.data.vocabulary import PAD
+from captioning.models.decoder import State, Step
 
 Count = TypeVar("Count", int, Tensor)
 
 MULTIPLE = 16
-"""The number of rows is padded to a multiple of this. Libraries prepare matrix products for each
-size, so fewer distinct sizes are worth some padding."""
+"""Numbers of rows are padded to a multiple of this: libraries prepare matrix products per size, so
+fewer distinct sizes are worth some padding."""
+
+WORTHWHILE = 16
+"""The fewest rows that sharing prefixes must save; finding them takes time as well."""
 
 
 class ActiveRows(NamedTuple):
     """The rows of one word, one for each caption that has not ended.
 
     Attributes:
-        here: their slice of the rows of all words.
+        here: the slice of these rows in the rows of all words.
         captions: n.
-        slots: the index of each row in the flat (B, n) captions; None if all captions are active
-            and in order.
+        slots: each row's index in the flat (B, n) captions; None if all captions are active and in
+            order.
         images: B.
     """
 
@@ -47,15 +51,15 @@ class ActiveRows(NamedTuple):
 
     @classmethod
     def all_of(cls, tokens: Int[Tensor, "B N"]) -> "ActiveRows":
-        """The rows of all captions in their order."""
+        """One row per caption, in order."""
         return cls(slice(0, tokens.numel()), tokens.shape[1], None, len(tokens))
 
     @classmethod
     def of(cls, tokens: Int[Tensor, "B N"]) -> "ActiveRows":
         """The rows of the captions whose last token is not PAD.
 
-        On a GPU, the rows of all captions: fewer would save little, and counting them would make
-        the host wait.
+        On a GPU these are the rows of all captions: fewer would save little, and the host would
+        wait for their count.
         """
         everything = cls.all_of(tokens)
         if tokens.device.type != "cpu":
@@ -81,10 +85,10 @@ class ActiveRows(NamedTuple):
 
 
 class PackedWords:
-    """All words of a batch in the order of training's loop over words, with little padding.
+    """All words of a batch in the order of the training loop, with little padding.
 
-    The captions of all images are sorted by length, the longest first. At word t the loop reads the
-    captions that have a word t, which come first, padded to a multiple of `MULTIPLE`.
+    Captions are sorted by length, the longest first, across images. At word t the loop reads the
+    captions that have a word t, padded to a multiple of `MULTIPLE`; these come first.
 
     Args:
         tokens: word ids, PAD after the end of each caption.
@@ -123,15 +127,15 @@ class PackedWords:
 
     @cached_property
     def real(self) -> Int[Tensor, "r"]:
-        """The indices of the rows that are words and not padding."""
+        """The indices of the rows that are not padding."""
         return (self.tokens != PAD).nonzero()[:, 0]
 
     def without_padding(self, rows: Float[Tensor, "R X"]) -> Float[Tensor, "r X"]:
-        """The rows that are words."""
+        """The real rows."""
         return _Picked.apply(rows, self.real)
 
     def spread(self, rows: Float[Tensor, "r X"]) -> Float[Tensor, "B N T X"]:
-        """Values of the real rows, put at the places of their words; zero elsewhere."""
+        """The real rows at the places of their words; zero elsewhere."""
         spread = rows.new_zeros(self.shape.numel(), rows.shape[1])
         return spread.index_copy(0, self.places[self.real], rows).view(*self.shape, -1)
 
@@ -140,13 +144,98 @@ class PackedWords:
         return torch.cat([word.by_image(rows[word.here]) for word in self.words], dim=1)
 
 
+class ActiveStep(Step):
+    """A step with the logits of active captions only.
+
+    Args:
+        rows: the rows of the active captions.
+        active_logits: their logits.
+        weights: attention over regions, of all captions.
+        state: the state after the step.
+    """
+
+    def __init__(
+        self,
+        rows: ActiveRows,
+        active_logits: Float[Tensor, "r V"],
+        weights: Float[Tensor, "B N L"],
+        state: State,
+    ) -> None:
+        self.rows = rows
+        self.active_logits = active_logits
+        self.weights = weights
+        self.state = state
+
+    @property
+    def logits(self) -> Float[Tensor, "B N V"]:  # type: ignore[override]
+        """The logits of all captions; zero for those that have ended."""
+        return self.rows.by_image(self.active_logits)
+
+
+class SharedPrefixes(NamedTuple):
+    """The distinct prefixes that the active captions of a search continue by one word.
+
+    Beams of an image diverge late: several continue the same prefix by different words. What a
+    decoder computes before it reads these words is computed once per prefix.
+
+    Attributes:
+        rows: the rows of the prefixes.
+        first: for each prefix, a row that continues it; None if every row has its own prefix.
+        of: for each row, its prefix; None if every row has its own prefix.
+    """
+
+    rows: ActiveRows
+    first: Int[Tensor, "b"] | None = None
+    of: Int[Tensor, "r"] | None = None
+
+    @classmethod
+    def among(
+        cls, rows: ActiveRows, tokens: Int[Tensor, "B N"], origins: Int[Tensor, "B N"]
+    ) -> "SharedPrefixes":
+        """The prefixes of the active captions.
+
+        Every row gets a prefix of its own if sharing saves little, and on a GPU, where the host
+        would wait for the count.
+
+        Args:
+            rows: of the active captions.
+            tokens: the last tokens of all captions.
+            origins: for each caption, the index of the caption that it continues.
+        """
+        images, captions = origins.shape
+        if captions == 1 or origins.device.type != "cpu":
+            return cls(rows)
+        begun = rows.in_rows(origins + captions * torch.arange(images)[:, None])
+        # Padding rows borrow the first row's prefix.
+        begun = begun.where(rows.in_rows(tokens) != PAD, begun[0])
+        found, of = begun.unique(return_inverse=True)
+        image = found // captions
+        counts = image.bincount(minlength=images)
+        most = int(counts.max())
+        if max(len(begun) - len(found), images * (captions - most)) < WORTHWHILE:
+            return cls(rows)
+        first = of.new_full(found.shape, len(of))
+        first = first.scatter_reduce(0, of, torch.arange(len(of)), "amin")
+        starts = most * torch.arange(images) - (counts.cumsum(0) - counts)
+        slots = torch.arange(len(found)) + starts[image]
+        return cls(ActiveRows(slice(0, len(found)), most, slots, images), first, of)
+
+    def compact(self, rows: Float[Tensor, "r X"]) -> Float[Tensor, "b X"]:
+        """One row per prefix, from rows that are equal if they share a prefix."""
+        return rows if self.first is None else rows.index_select(0, self.first)
+
+    def expand(self, prefixes: Float[Tensor, "b X"]) -> Float[Tensor, "r X"]:
+        """For each row, the row of its prefix."""
+        return prefixes if self.of is None else prefixes.index_select(0, self.of)
+
+
 def _padded(rows: Count) -> Count:
     """The next multiple of `MULTIPLE`."""
     return -(-rows // MULTIPLE) * MULTIPLE
 
 
 class _Picked(torch.autograd.Function):
-    """Gathers rows, each at most once, so that gradients need no sums as PyTorch's do."""
+    """Gathers rows, each at most once, so its backward pass copies where PyTorch's adds."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, picked: Tensor) -> Tensor:

@@ -1,26 +1,46 @@
-"""The kernels of attentions for the fast LSTM: scores, and their gradients without a graph.
+"""Scores of attentions, and their gradients without a graph.
 
-Shapes: B images, N captions per image, L regions, A attention width.
+`AdditiveKernel` equals `captioning.models.attention.AdditiveAttention`, and `DotProductKernel`
+equals `DotProductAttention`, both from projected queries.
+
+The energies v . tanh(k + q) of additive attention are the largest thing in the model: B x N x L x A
+numbers per word. Three ideas make them cheap:
+
+- tanh(k + q) = 1 - 2 r with r = 1 / (1 + exp(2 k) exp(2 q)). Keys and queries are stored as
+  exponentials, so a pair costs a product and a division, and no exponential.
+- Pairs are computed in blocks of images that fit a processor's cache. The compiled form never
+  writes r to memory.
+- The backward pass recomputes r, so nothing of size B x N x L x A is kept.
+
+Shapes: B images, N captions per image, L regions, A attention width, b images of a block.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from jaxtyping import Float
+import torch
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
-from captioning.kernels.additive import Energies, add_energy_gradients, exponential
+from captioning.kernels.compiled import Compiled
 from captioning.models.attention import AdditiveAttention, DotProductAttention
+
+LIMIT = 30.0
+"""Keys and queries are clamped to this, where tanh is one to the last digit unless both are huge
+and of opposite signs."""
+
+BLOCK = 2**18
+"""Elements in a block: a megabyte in single precision, which fits the caches of two cores."""
 
 
 class AttentionKernel(ABC):
-    """The fast form of one class of attention.
+    """The fast form of one class of attention."""
 
-    Attributes:
-        scoring: the parameters that `scores` uses.
-    """
-
-    scoring: Sequence[Tensor] = ()
+    @property
+    def parameters(self) -> Sequence[Tensor]:
+        """The parameters that `scores` uses."""
+        return ()
 
     def prepare(self, keys: Float[Tensor, "B L A"]) -> Float[Tensor, "B L A"]:
         """The plain attention's keys in the form that `scores` takes."""
@@ -30,7 +50,7 @@ class AttentionKernel(ABC):
     def scores(
         self, queries: Float[Tensor, "B N A"], keys: Float[Tensor, "B L A"]
     ) -> Float[Tensor, "B N L"]:
-        """The plain attention's scores from projected queries and prepared keys."""
+        """The plain attention's scores, from projected queries and prepared keys."""
 
     @abstractmethod
     def add_gradients(
@@ -38,44 +58,56 @@ class AttentionKernel(ABC):
         gradient: Float[Tensor, "B N L"],
         queries: Float[Tensor, "B N A"],
         keys: Float[Tensor, "B L A"],
-        keys_gradient: Float[Tensor, "B L A"],
-        scoring_gradients: Sequence[Tensor],
+        of_keys: Float[Tensor, "B L A"],
+        of_parameters: Sequence[Tensor],
     ) -> Float[Tensor, "B N A"]:
-        """The gradient of the queries; those of keys and `scoring` are added in place.
+        """The gradient of the queries; adds those of prepared keys and `parameters` in place.
 
-        Training's loop over words calls this for every word instead of keeping a graph.
+        Args:
+            gradient: of the scores.
+            queries: as `scores` took them.
+            keys: as `scores` took them.
+            of_keys: the sum of the keys' gradients.
+            of_parameters: the sums of the parameters' gradients.
         """
 
 
 class AdditiveKernel(AttentionKernel):
-    """Equals `AdditiveAttention`."""
+    """Equals `AdditiveAttention`; v is the weight of its `energy` layer."""
 
     def __init__(self, attention: AdditiveAttention) -> None:
-        self.scoring = [attention.energy.weight]
+        self.attention = attention
+
+    @property
+    def parameters(self) -> Sequence[Tensor]:
+        """The vector v, (1, A)."""
+        return [self.attention.energy.weight]
 
     def prepare(self, keys: Float[Tensor, "B L A"]) -> Float[Tensor, "B L A"]:
-        """Exponentials."""
+        """exp(2 k)."""
         return exponential(keys)
 
     def scores(
         self, queries: Float[Tensor, "B N A"], keys: Float[Tensor, "B L A"]
     ) -> Float[Tensor, "B N L"]:
-        """The energies."""
-        return Energies.apply(queries, keys, self.scoring[0])
+        """Energies v . tanh(k + q) = sum(v) - 2 sum(v r)."""
+        return _Energies.apply(queries, keys, self.attention.energy.weight)
 
     def add_gradients(
         self,
         gradient: Float[Tensor, "B N L"],
         queries: Float[Tensor, "B N A"],
         keys: Float[Tensor, "B L A"],
-        keys_gradient: Float[Tensor, "B L A"],
-        scoring_gradients: Sequence[Tensor],
+        of_keys: Float[Tensor, "B L A"],
+        of_parameters: Sequence[Tensor],
     ) -> Float[Tensor, "B N A"]:
-        """Their gradients."""
-        [direction] = scoring_gradients
-        return add_energy_gradients(
-            gradient, queries, keys, self.scoring[0], keys_gradient, direction
-        )
+        """With g the gradient of an energy and K = exp(2 k).
+
+        dr/dq = -2 r (1 - r), so the energy's derivative by q is 4 v r (1 - r).
+        dK/dk = 2 K, so its derivative by K is 2 v r (1 - r) / K, and by v it is 1 - 2 r.
+        """
+        v = self.attention.energy.weight
+        return _add_energy_gradients(gradient, queries, keys, v, of_keys, of_parameters[0])
 
 
 class DotProductKernel(AttentionKernel):
@@ -84,7 +116,7 @@ class DotProductKernel(AttentionKernel):
     def scores(
         self, queries: Float[Tensor, "B N A"], keys: Float[Tensor, "B L A"]
     ) -> Float[Tensor, "B N L"]:
-        """Scaled dot products."""
+        """Dot products q . k / sqrt(A)."""
         return queries @ keys.transpose(1, 2) / keys.shape[-1] ** 0.5
 
     def add_gradients(
@@ -92,19 +124,121 @@ class DotProductKernel(AttentionKernel):
         gradient: Float[Tensor, "B N L"],
         queries: Float[Tensor, "B N A"],
         keys: Float[Tensor, "B L A"],
-        keys_gradient: Float[Tensor, "B L A"],
-        scoring_gradients: Sequence[Tensor],
+        of_keys: Float[Tensor, "B L A"],
+        of_parameters: Sequence[Tensor],
     ) -> Float[Tensor, "B N A"]:
-        """Their gradients."""
+        """By k the derivative is q / sqrt(A), by q it is k / sqrt(A)."""
         gradient = (gradient / keys.shape[-1] ** 0.5).to(keys.dtype)
-        keys_gradient.baddbmm_(gradient.transpose(1, 2), queries)
+        of_keys.baddbmm_(gradient.transpose(1, 2), queries)
         return gradient @ keys
 
 
 def attention_kernel(attention: nn.Module) -> AttentionKernel | None:
-    """The kernel of this attention; None if its exact class has none."""
+    """The kernel of an attention of exactly this class; None if there is none."""
     if type(attention) is AdditiveAttention:
         return AdditiveKernel(attention)
     if type(attention) is DotProductAttention:
         return DotProductKernel()
     return None
+
+
+def exponential(x: Float[Tensor, "B X A"]) -> Float[Tensor, "B X A"]:
+    """exp(2 x), at least in single precision, also under autocast."""
+    precise = x.to(torch.promote_types(x.dtype, torch.float32))
+    return (2 * precise.clamp(-LIMIT, LIMIT)).exp()
+
+
+def _energies_at_once(queries: Tensor, keys: Tensor, direction: Tensor) -> Tensor:
+    asked, v = exponential(queries), direction[0].to(keys.dtype)
+    r = 1 / (1 + asked[:, :, None] * keys[:, None])
+    return v.sum() - 2 * (r * v).sum(-1)
+
+
+def _energies_in_blocks(queries: Tensor, keys: Tensor, direction: Tensor) -> Tensor:
+    asked, v = exponential(queries), direction[0].to(keys.dtype)
+    energies = keys.new_empty(*queries.shape[:2], keys.shape[1])
+    for r, here in _blocks(asked, keys, energies):
+        torch.mv(r.flatten(0, 2), v, out=here.view(-1))
+    return energies.mul_(-2).add_(v.sum())
+
+
+_energies = Compiled(_energies_at_once, plainly=_energies_in_blocks)
+
+
+def _gradients_at_once(
+    gradient: Tensor,
+    queries: Tensor,
+    keys: Tensor,
+    direction: Tensor,
+    of_keys: Tensor,
+    of_direction: Tensor,
+) -> Tensor:
+    g = gradient.to(keys.dtype)[..., None]
+    asked, v = exponential(queries), direction[0].to(keys.dtype)
+    r = 1 / (1 + asked[:, :, None] * keys[:, None])
+    by_region = g * r
+    once, twice = by_region.sum(2), (by_region * r).sum(2)
+    of_keys += (by_region - by_region * r).sum(1) * (2 * v) / keys  # sum of g 2 v r (1 - r) / K
+    of_direction += gradient.sum() - 2 * once.sum((0, 1))  # sum of g (1 - 2 r)
+    return ((once - twice) * (4 * v)).to(queries.dtype)  # sum of g 4 v r (1 - r)
+
+
+def _gradients_in_blocks(
+    gradient: Tensor,
+    queries: Tensor,
+    keys: Tensor,
+    direction: Tensor,
+    of_keys: Tensor,
+    of_direction: Tensor,
+) -> Tensor:
+    gradient = gradient.to(keys.dtype)
+    asked, v = exponential(queries), direction[0].to(keys.dtype)
+    of_queries = torch.empty_like(asked)
+    summed = torch.zeros_like(v)
+    for r, g, k, of_q, of_k in _blocks(asked, keys, gradient, keys, of_queries, of_keys):
+        summed += g.flatten() @ r.flatten(0, 2)
+        slope = torch.addcmul(r, r, r, value=-1, out=r)  # r (1 - r)
+        slope *= g[..., None]
+        torch.sum(slope, dim=2, out=of_q)
+        of_k.addcdiv_(slope.sum(1).mul_(v), k, value=2)  # sum of g 2 v r (1 - r) / K
+    of_direction += gradient.sum() - 2 * summed  # sum of g (1 - 2 r)
+    return of_queries.mul_(4 * v).to(queries.dtype)  # sum of g 4 v r (1 - r)
+
+
+_add_energy_gradients = Compiled(_gradients_at_once, plainly=_gradients_in_blocks)
+
+
+class _Energies(torch.autograd.Function):
+    """v . tanh(k + q), from queries (B, N, A), exp(2 k), (B, L, A), and v, (1, A)."""
+
+    @staticmethod
+    def forward(ctx: Any, queries: Tensor, keys: Tensor, direction: Tensor) -> Tensor:
+        ctx.save_for_backward(queries, keys, direction)
+        return _energies(queries, keys, direction)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        queries, keys, direction = ctx.saved_tensors
+        of_keys, of_direction = torch.zeros_like(keys), torch.zeros_like(direction)
+        of_queries = _add_energy_gradients(
+            gradient, queries, keys, direction, of_keys, of_direction
+        )
+        return of_queries, of_keys, of_direction
+
+
+def _blocks(
+    asked: Float[Tensor, "B N A"], keys: Float[Tensor, "B L A"], *others: Shaped[Tensor, "B ..."]
+) -> Iterator[tuple[Tensor, ...]]:
+    """For each block of images r, (b, N, L, A), and the others' part; r is reused by the next."""
+    images, captions, width = asked.shape
+    size = images  # a GPU takes all images at once
+    if asked.device.type == "cpu":
+        size = max(1, min(images, BLOCK // (captions * keys.shape[1] * width)))
+    r = keys.new_empty(size, captions, keys.shape[1], width)
+    one = keys.new_ones(())
+    parts = (part.split(size) for part in (asked[:, :, None], keys[:, None], *others))
+    for query, key, *rest in zip(*parts, strict=True):
+        here = r[: len(query)]
+        torch.addcmul(one, query, key, out=here)
+        yield here.reciprocal_(), *rest

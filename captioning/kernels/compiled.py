@@ -1,7 +1,7 @@
-"""Pointwise arithmetic, which TorchInductor fuses into one pass through memory in long trainings.
+"""Functions that TorchInductor fuses into one pass through memory in long trainings.
 
-Compiling takes seconds for each function, and needs a C++ compiler (on GPUs, Triton). So functions
-are compiled only after `compile_from_now`. If that fails, PyTorch's own operations run instead,
+Compiling takes seconds per function and needs a C++ compiler (on GPUs, Triton), so functions are
+compiled only after `compile_from_now`. If compiling fails, PyTorch's own operations run instead,
 which are slower and equal up to rounding. ``TORCH_COMPILE_DISABLE=1`` switches compiling off.
 """
 
@@ -52,7 +52,7 @@ class Compiled(Generic[P, R]):
 
     Args:
         function: the function.
-        plainly: an equal function that is faster without compiling; `function` if none.
+        plainly: an equal function that is faster without compiling; defaults to `function`.
     """
 
     def __init__(self, function: Callable[P, R], plainly: Callable[P, R] | None = None) -> None:
@@ -73,7 +73,7 @@ class Compiled(Generic[P, R]):
             if not _Job.has_complained:
                 _Job.has_complained = True
                 reason = str(error).strip().partition("\n")[0]
-                log.warning("goes on without compiling, which is slower: %s", reason)
+                log.warning("cannot compile kernels, so they are slower: %s", reason)
             return self.plainly(*args, **kwargs)
 
     @property
@@ -83,7 +83,7 @@ class Compiled(Generic[P, R]):
 
             config.compile_threads = 1  # no worker processes, which would stay until the end
             _keep_processors_apart()
-            # It warns of a missing CUDA compiler even without a GPU.
+            # Warns of a missing CUDA compiler even without a GPU.
             logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
             self._compiled = torch.compile(self.function, fullgraph=True, dynamic=True)
         return self._compiled

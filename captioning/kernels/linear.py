@@ -1,12 +1,18 @@
-"""Matrix products by the faster of PyTorch's two CPU libraries, oneDNN and MKL.
+"""Linear layers by the faster of PyTorch's two CPU libraries, and what the processor is fast at.
 
-Equals `torch.nn.Linear` and its gradients. If PyTorch lacks one of the operators below, or on other
-devices, PyTorch's own products are used.
+Equals `torch.nn.Linear` and its gradients. Two of PyTorch's private operators, which TorchInductor
+uses, make products faster in single precision: oneDNN's, on processors that are not Intel's, where
+MKL avoids AVX-512; and MKL's with a weight packed beforehand, on Intel's (docs/benchmarks.md).
+`fast_library` says which applies; if none, PyTorch's own products run.
 """
 
+import platform
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float
@@ -14,37 +20,38 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from captioning.kernels.compiled import Compiled
-from captioning.kernels.processor import is_intels
 
-# TorchInductor's operator for linear layers on CPUs. Eager PyTorch uses MKL for single precision,
-# and MKL uses AVX-512 on Intel's processors only: oneDNN is twice as fast on others, and no faster
-# on Intel's (docs/benchmarks.md). For other precisions PyTorch uses oneDNN itself.
-_ONEDNN: Any = getattr(getattr(torch.ops, "mkldnn", None), "_linear_pointwise", None)
-
-# MKL packs a weight anew for every product; TorchInductor packs it once, beforehand.
-_PACKED: Any = getattr(getattr(torch.ops, "mkl", None), "_mkl_reorder_linear_weight", None)
-_MULTIPLIED_PACKED: Any = getattr(getattr(torch.ops, "mkl", None), "_mkl_linear", None)
+CPUINFO = Path("/proc/cpuinfo")
+"""Linux's description of the processors."""
 
 ROWS = 160
-"""The number of rows that MKL packs weights for: five captions of 32 photos. Packing costs
-smaller products nothing; weights packed for fewer rows would slow larger ones."""
+"""The number of rows that MKL packs weights for: five captions of 32 photos. Fewer rows are as fast
+as without packing; weights packed for fewer rows would slow products of many."""
 
-PACKED_WEIGHT = "packed_weight"
-"""The attribute of a layer that holds its packed weight."""
+
+class _Packed(NamedTuple):
+    """A packed weight, and the state of the weight it was made from."""
+
+    state: tuple[int, int]
+    weight: Tensor
+
+
+_packed: WeakKeyDictionary[nn.Linear, _Packed] = WeakKeyDictionary()
+"""Not attributes of the layers, which would be copied and saved with them."""
 
 
 def product(x: Float[Tensor, "R I"], weight: Float[Tensor, "O I"]) -> Float[Tensor, "R O"]:
     """The product x W^T, without a gradient."""
-    if _is_onednns(x, weight):
-        return _multiplied(x, weight, None)
+    if fast_library(x, weight) == "oneDNN":
+        return _multiplied_by_onednn(x, weight, None)
     return x @ weight.t()
 
 
 def transposed_product(x: Float[Tensor, "R O"], y: Float[Tensor, "R I"]) -> Float[Tensor, "O I"]:
     """The product x^T y, without a gradient; a weight's gradient is such a product."""
-    if not _is_onednns(x, y):
+    if fast_library(x, y) != "oneDNN":
         return x.t() @ y
-    # oneDNN needs one operand contiguous, and reads the other one transposed as fast.
+    # oneDNN needs one operand contiguous, and reads a transposed other one as fast.
     if x.shape[1] < y.shape[1]:
         return product(_transposed(x), y.t())
     return product(_transposed(y), x.t()).t()
@@ -54,67 +61,123 @@ def linear(
     x: Float[Tensor, "*B I"], weight: Float[Tensor, "O I"], bias: Float[Tensor, "O"] | None = None
 ) -> Float[Tensor, "*B O"]:
     """The layer x W^T + b."""
-    if _is_onednns(x, weight) and not torch.is_autocast_enabled("cpu"):
+    if fast_library(x, weight) == "oneDNN" and not torch.is_autocast_enabled("cpu"):
         return _Linear.apply(x, weight, bias)
     return F.linear(x, weight, bias)
 
 
 def layer(module: nn.Linear, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
-    """The module's output, by its packed weight if it has one and gradients are off."""
-    weight = getattr(module, PACKED_WEIGHT, None)
-    if weight is None or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
+    """The module's output; without gradients from its packed weight, if it has one."""
+    found = _packed.get(module)
+    if (
+        found is None
+        or found.state != _state(module.weight)
+        or torch.is_grad_enabled()
+        or torch.is_autocast_enabled("cpu")
+        or fast_library(x, module.weight) != "MKL"
+    ):
         return linear(x, module.weight, module.bias)
-    return _MULTIPLIED_PACKED(x, weight, module.weight, module.bias, x.shape[:-1].numel())
+    rows = x.shape[:-1].numel()
+    return torch.ops.mkl._mkl_linear(x, found.weight, module.weight, module.bias, rows)
 
 
 @contextmanager
 def packed(modules: Iterable[nn.Linear]) -> Iterator[None]:
-    """Pack the weights of layers while the block lasts, for faster MKL products without gradients.
+    """Pack the weights of layers while the block lasts, where MKL is the faster library.
 
-    The weights must not change meanwhile. Weights that are already packed stay as they are. Safe to
-    use from several threads: products are the same with packed weights and without.
+    Products without gradients then use them. Packed weights take as much memory as the weights.
+    Those of frozen layers are kept after the block, and used until the weight changes in place;
+    others are released, since not every optimizer leaves a trace of its changes.
 
     Args:
         modules: layers that do many products.
     """
-    wanted = [m for m in modules if getattr(m, PACKED_WEIGHT, None) is None and _is_mkls(m.weight)]
-    for module in wanted:
-        # Not through nn.Module, which would save the packed weight with the parameters.
-        module.__dict__[PACKED_WEIGHT] = _PACKED(module.weight.detach(), ROWS)
+    made = []
+    for module in modules:
+        weight, before = module.weight.detach(), _packed.get(module)
+        if weight.is_inference() or fast_library(weight, weight) != "MKL":
+            continue
+        if before is None or before.state != _state(module.weight):
+            new = torch.ops.mkl._mkl_reorder_linear_weight(weight, ROWS)
+            _packed[module] = _Packed(_state(module.weight), new)
+            made.append(module)
     try:
         yield
     finally:
-        for module in wanted:
-            module.__dict__.pop(PACKED_WEIGHT, None)
+        for module in made:
+            if module.weight.requires_grad:
+                _packed.pop(module, None)
 
 
-def _is_onednns(x: Tensor, weight: Tensor) -> bool:
-    return bool(
-        _ONEDNN is not None
-        and x.device.type == "cpu"
-        and x.dtype == weight.dtype == torch.float32
-        and x.numel() > 0
-        and not is_intels()
-        and torch.backends.mkldnn.enabled
-        and torch.backends.mkldnn.is_available()
+def fast_library(x: Tensor, weight: Tensor) -> Literal["oneDNN", "MKL"] | None:
+    """The library whose private operators multiply these faster than PyTorch does, if there is one.
+
+    The only place that decides it. The operators exist in most builds of PyTorch for x86.
+    """
+    if x.device.type != "cpu" or not x.dtype == weight.dtype == torch.float32 or not x.numel():
+        return None
+    if is_intels():
+        return "MKL" if _has_mkl() and torch.backends.mkl.is_available() else None
+    return "oneDNN" if _has_onednn() and torch.backends.mkldnn.enabled else None
+
+
+@cache
+def _has_onednn() -> bool:
+    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+
+@cache
+def _has_mkl() -> bool:
+    names = "_mkl_linear", "_mkl_reorder_linear_weight"
+    return torch.backends.mkl.is_available() and all(hasattr(torch.ops.mkl, n) for n in names)
+
+
+@cache
+def is_intels(cpuinfo: Path = CPUINFO) -> bool:
+    """Whether the processor is Intel's.
+
+    Decided by the maker rather than by a measurement, so that all processes of a training, and a
+    resumed training, compute the same numbers.
+
+    Args:
+        cpuinfo: the system's description of its processors.
+    """
+    try:
+        with cpuinfo.open(encoding="utf-8") as file:
+            return "GenuineIntel" in file.read(4096)  # the first processor's entry
+    except OSError:  # not Linux; on Windows the processor's name includes the maker
+        return "GenuineIntel" in platform.processor()
+
+
+def multiplies_bfloat16_fast() -> bool:
+    """Whether matrix products in bfloat16 are clearly faster than in single precision.
+
+    AMX does, and so does AVX-512 BF16 on AMD's processors, at twice the rate. Intel's AVX-512 BF16
+    without AMX (which virtual machines may hide) reached half the rate (docs/benchmarks.md). If
+    oneDNN must not use these, as with ``ONEDNN_MAX_CPU_ISA=AVX2``, PyTorch's own bfloat16 products
+    take some ten times as long as those in single precision.
+    """
+    # Private, and missing in some supported versions of PyTorch.
+    amx, avx512 = (
+        getattr(torch.cpu, name, lambda: False)
+        for name in ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
     )
+    onednn = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
+    return bool((amx() or (avx512() and not is_intels())) and onednn())
 
 
-def _is_mkls(weight: Tensor) -> bool:
-    return bool(
-        _PACKED is not None
-        and _MULTIPLIED_PACKED is not None
-        and weight.device.type == "cpu"
-        and weight.dtype == torch.float32
-        and not torch.is_autocast_enabled("cpu")
-        and is_intels()
-        and torch.backends.mkl.is_available()
+def _state(weight: Tensor) -> tuple[int, int]:
+    """Changes with the weight: its address and PyTorch's count of changes in place."""
+    return weight.data_ptr(), weight._version
+
+
+def _multiplied_by_onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    # oneDNN multiplies slices of larger matrices by its reference kernel, a thousand times slower.
+    x, weight = (
+        part if part.is_contiguous() or part.mT.is_contiguous() else part.contiguous()
+        for part in (x, weight)
     )
-
-
-def _multiplied(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    # For slices of larger matrices oneDNN uses its reference kernel, a thousand times slower.
-    return _ONEDNN(_whole(x), _whole(weight), bias, "none", [], "")
+    return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
 
 @Compiled
@@ -122,15 +185,11 @@ def _transposed(x: Tensor) -> Tensor:
     return x.t().contiguous()
 
 
-def _whole(x: Tensor) -> Tensor:
-    return x if x.is_contiguous() or x.mT.is_contiguous() else x.contiguous()
-
-
 class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
-        return _multiplied(x, weight, bias)
+        return _multiplied_by_onednn(x, weight, bias)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -139,7 +198,7 @@ class _Linear(torch.autograd.Function):
         rows = gradient.flatten(0, -2)
         of_x, of_weight, of_bias = ctx.needs_input_grad
         return (
-            product(rows, weight.t()).view_as(x) if of_x else None,
-            transposed_product(rows, x.flatten(0, -2)) if of_weight else None,
+            product(rows, weight.t()).view_as(x) if of_x else None,  # dL/dx = dL/dy W
+            transposed_product(rows, x.flatten(0, -2)) if of_weight else None,  # (dL/dy)^T x
             rows.sum(0) if of_bias else None,
         )

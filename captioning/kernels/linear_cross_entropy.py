@@ -1,4 +1,4 @@
-"""Cross-entropy that never holds the logits of all words in memory.
+"""Output layer and cross-entropy together, without holding the logits of all words in memory.
 
 Equals the output layer followed by `captioning.models.losses.cross_entropy`.
 
@@ -15,8 +15,8 @@ from captioning.kernels.compiled import Compiled
 from captioning.kernels.linear import product, transposed_product
 
 CHUNK = {"cpu": 2**22, "cuda": 2**27}
-"""Logits in memory at a time, by kind of device: 16 MB in single precision on a CPU, where the
-operating system would allocate larger blocks anew each time."""
+"""Logits in memory at a time, by kind of device: 16 MB in single precision on a CPU, where larger
+blocks would be requested from the operating system each time."""
 
 
 def linear_cross_entropy(
@@ -25,23 +25,22 @@ def linear_cross_entropy(
     bias: Float[Tensor, "V"],
     targets: Int[Tensor, "R"],
     label_smoothing: float = 0.0,
-    importance: Float[Tensor, "R"] | None = None,
+    loss_weights: Float[Tensor, "R"] | None = None,
 ) -> Float[Tensor, ""]:
     """Sum over words of the cross-entropy of softmax(W x + b), in nats.
 
-    Logits and their gradients are computed together, for some words at a time, so that memory never
-    holds those of all words.
+    Logits and their gradients are computed together, for a few words at a time.
 
     Args:
         x: one row per word; the logits are computed in its precision.
         weight: W.
-        bias: b; minus infinity for words that are never generated, only without smoothing.
+        bias: b.
         targets: the words.
         label_smoothing: share of the target's probability spread over the vocabulary.
-        importance: the weight of each word's loss, of either sign; one if none.
+        loss_weights: factor of each word's loss; defaults to one.
     """
     with torch.autocast(x.device.type, enabled=False):
-        return _LinearCrossEntropy.apply(x, weight, bias, targets, label_smoothing, importance)
+        return _LinearCrossEntropy.apply(x, weight, bias, targets, label_smoothing, loss_weights)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -53,16 +52,16 @@ class _LinearCrossEntropy(torch.autograd.Function):
         bias: Tensor,
         targets: Tensor,
         smoothing: float,
-        importance: Tensor | None,
+        loss_weights: Tensor | None,
     ) -> Tensor:
         precision = torch.promote_types(x.dtype, torch.float32)
         counts = x.new_ones(len(x), 1, dtype=precision)
-        if importance is not None:
-            counts = importance[:, None].to(precision)
+        if loss_weights is not None:
+            counts = loss_weights[:, None].to(precision)
         total = x.new_zeros((), dtype=precision)
         wanted = any(ctx.needs_input_grad)
         of_x = torch.empty_like(x)
-        # The sum of the weight's gradient keeps the memory layout of its summands.
+        # Starts as the first summand to keep its memory layout.
         of_weight, of_bias = None, torch.zeros_like(bias)
         unrounded, weight, bias = weight, weight.to(x.dtype), bias.to(x.dtype)
         size = max(1, CHUNK.get(x.device.type, CHUNK["cuda"]) // len(weight))
@@ -77,12 +76,12 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 total -= smoothing / len(weight) * (of_all * count).sum()
             if wanted:
                 of_bias += of_biases
-                of_x[rows] = product(of_scores, weight.t())
-                part = transposed_product(of_scores, x[rows]).to(unrounded.dtype)
+                of_x[rows] = product(of_scores, weight.t())  # dx = W^T (p - truth)
+                part = transposed_product(of_scores, x[rows]).to(unrounded.dtype)  # (p - truth) x^T
                 of_weight = part if of_weight is None else of_weight.add_(part)
         if of_weight is None:
             of_weight = torch.zeros_like(unrounded)
-        if wanted and smoothing:
+        if wanted and smoothing:  # smoothing's constant share of each word in the truth
             share = smoothing / len(weight)
             of_x -= share * counts * weight.sum(0, dtype=precision)
             of_weight -= share * (counts * x).sum(0)
@@ -114,8 +113,7 @@ def _likelihoods_at_once(
     norms = precise.logsumexp(dim=1, keepdim=True)
     of_target = precise.gather(1, targets) - norms
     of_all = precise.sum(dim=1, keepdim=True) - logits.shape[1] * norms
-    # The gradient of the scores: probability minus (smoothed) truth.
-    of_scores = ((precise - norms).exp() * counts).to(logits.dtype)
+    of_scores = ((precise - norms).exp() * counts).to(logits.dtype)  # p, minus the truth below
     of_true = ((of_target.exp() + smoothing - 1) * counts).to(logits.dtype)
     of_scores = of_scores.scatter(1, targets, of_true)
     return _Likelihoods(of_target, of_all, of_scores, of_scores.sum(0))

@@ -1,14 +1,20 @@
-"""Training's loop over words (Xu et al. 2015, eq. 1-6, 13), with its own backward pass.
+"""The training loop over words (Xu et al. 2015, eq. 1-6, 13), with its own backward pass.
 
-Equals the same equations in `captioning.models.lstm.LSTMDecoder.step` and PyTorch's gradients of
-them. Autograd would make the loop several times as expensive: a product for every weight at every
+Equals a loop over `captioning.models.lstm.LSTMDecoder.step` up to the deep output, and PyTorch's
+gradients of it. Autograd would make the loop several times as expensive: a product per weight and
 word, zero-filled gradients of slices, and all energies kept until the end. Here the gradient of a
 weight is one product over all words, gradients that many words share are added in place, and the
 attention recomputes what the gradients of its scores need. Long trainings compile the remaining
 pointwise arithmetic.
 
-At each word, the LSTM computes rows of the captions that have this word, any number per image. For
-the attention, rows are grouped by image.
+One word of one caption computes, with h and c the state before it, y the word's embedding and a_l
+the annotation vectors:
+
+    q = W_q h + (word's query)                alpha = softmax(scores(q, keys))   (eq. 4-5)
+    beta = sigmoid(w_b h + b_b)               z = sum_l beta alpha_l a_l         (eq. 13)
+    gates = W_h h + W_z z + (word's gates)    h, c = cell(gates, c)              (eq. 1-3)
+
+In comments, d x is the gradient of the loss by x.
 
 Shapes: B images, N captions per image, L regions, D annotation width, A attention width, H width of
 the LSTM, G its four gates; R rows, r of them of one word, with n captions per image, as in
@@ -25,26 +31,26 @@ from torch.nn import functional as F
 from captioning.kernels.active_rows import PackedWords
 from captioning.kernels.attention_scores import AttentionKernel
 from captioning.kernels.linear import product, transposed_product
-from captioning.kernels.lstm_cell import cell_gradients, next_cell
+from captioning.kernels.pointwise import cell_gradients, next_cell
 from captioning.models.attention import masked_softmax
 
 
 class Parts(NamedTuple):
-    """The tensors that the loop takes. Keys and cell have their own precisions, the rest share one.
+    """The loop's input tensors. Keys and cell have precisions of their own, the rest share one.
 
     Attributes:
         word_gates: the words' part of the LSTM's gates, bias included.
-        word_queries: the words' part of the attention's queries; none if queries ignore words.
+        word_queries: the words' part of the queries; None if queries ignore words.
         hidden: the hidden state before the first word.
         cell: the cell before the first word.
         keys: as the attention's kernel prepares them.
-        values: the vectors that contexts sum: annotation vectors, or their projections to
-            everything that is linear in a context, the LSTM's gates first.
-        query: weight of the hidden state in the queries.
-        gate: weight of the hidden state in the LSTM's gates.
-        beta: weight of the hidden state in the gate of the context.
-        beta_bias: bias of the gate of the context.
-        context_gate: weight of the context in the LSTM's gates; none if values are projected.
+        values: what contexts are sums of: annotation vectors, or their projections to everything
+            that is linear in a context, W_z a first.
+        query: W_q.
+        gate: W_h.
+        beta: w_b.
+        beta_bias: b_b.
+        context_gate: W_z; None if values are projected.
     """
 
     word_gates: Float[Tensor, "R G"]
@@ -64,9 +70,9 @@ class Recurred(NamedTuple):
     """The loop's output for every row.
 
     Attributes:
-        hidden: the LSTM's hidden states.
-        contexts: the gated contexts; if values are projected, their columns after the LSTM's gates.
-        weights: attention over regions.
+        hidden: h after the word.
+        contexts: z; if values are projected, the columns of its projection after the LSTM's gates.
+        weights: alpha.
     """
 
     hidden: Float[Tensor, "R H"]
@@ -77,13 +83,13 @@ class Recurred(NamedTuple):
 def recur(
     attention: AttentionKernel, rows: PackedWords, mask: Bool[Tensor, "B L"] | None, parts: Parts
 ) -> Recurred:
-    """Attend and move the LSTM by one word, for all words of all captions (Xu et al., eq. 1-5)."""
+    """Attend and move the LSTM by one word, for all words of all captions."""
     with torch.autocast(parts.hidden.device.type, enabled=False):  # precisions are chosen already
-        return Recurred(*_Recurrence.apply(attention, rows, mask, *parts, *attention.scoring))
+        return Recurred(*_Recurrence.apply(attention, rows, mask, *parts, *attention.parameters))
 
 
 class _Kept(NamedTuple):
-    """What the backward pass needs from a word's forward pass."""
+    """What the backward pass needs of one word."""
 
     hidden: Tensor  # (r, H), before the word
     cell: Tensor  # (r, H), before the word
@@ -147,9 +153,9 @@ class _Recurrence(torch.autograd.Function):
         of_hidden, of_contexts, of_weights = of_outputs
         keys, values, by_hidden, context_gate = ctx.saved_tensors
         images, captions, width = ctx.start
-        of_sums = values.new_empty(len(of_hidden), values.shape[2])  # of values, by gated weights
+        of_sums = values.new_empty(len(of_hidden), values.shape[2])  # d z
         of_keys = torch.zeros_like(keys)
-        of_scoring = [torch.zeros_like(parameter) for parameter in ctx.attention.scoring]
+        of_parameters = [torch.zeros_like(parameter) for parameter in ctx.attention.parameters]
         of_mixed = by_hidden.new_empty(len(of_hidden), len(by_hidden))
         of_queries, of_gates, of_beta = of_mixed.split(ctx.sizes, dim=1)
         carried_h, carried_c = by_hidden.new_zeros(0, width), of_weights.new_zeros(0, width)
@@ -164,32 +170,39 @@ class _Recurrence(torch.autograd.Function):
                 kept.new,
                 kept.shown,
             )
-            if context_gate is None:
+            of_gates[here] = gates
+            if context_gate is None:  # the projected z is part of the gates
                 torch.cat([gates, of_contexts[here]], dim=1, out=of_sums[here])
-            else:
+            else:  # d z = (d gates) W_z + what the deep output adds
                 by_gates = product(gates, context_gate.t())
                 torch.add(by_gates, of_contexts[here], out=of_sums[here])
+            # z = sum_l g_l a_l with g = beta alpha, so d g_l = d z . a_l
             of_gated = word.in_rows(word.by_image(of_sums[here]) @ values.transpose(1, 2))
             weights, beta = ctx.weights[here], ctx.betas[here]
+            # d beta = sum_l alpha_l d g_l, times the sigmoid's beta (1 - beta)
             of_betas = (of_gated * weights).sum(1, keepdim=True)
+            of_beta[here] = of_betas * beta * (1 - beta)
+            # d alpha = beta d g + the gradient of the weights as an output
             of_attention = torch.addcmul(of_weights[here], of_gated, beta)
+            # softmax: d score_l = alpha_l (d alpha_l - sum_k alpha_k d alpha_k)
             of_scores = weights * (of_attention - (weights * of_attention).sum(-1, keepdim=True))
             of_queries[here] = word.in_rows(
                 ctx.attention.add_gradients(
-                    word.by_image(of_scores), kept.queries, keys, of_keys, of_scoring
+                    word.by_image(of_scores), kept.queries, keys, of_keys, of_parameters
                 )
             )
-            of_gates[here] = gates
-            of_beta[here] = of_betas * beta * (1 - beta)
+            # d h = (d q) W_q + (d gates) W_h + (d beta) w_b
             carried_h = product(of_mixed[here], by_hidden.t())
         of_start = [
             torch.empty_like(x).index_copy_(0, ctx.rows.order, x).view(ctx.start)
             for x in (_with_rows(part, images * captions) for part in (carried_h, carried_c))
         ]
+        # d W = sum over words of (d q, d gates, d beta) h^T
         before = torch.cat([kept.hidden for kept in ctx.kept])
         query, gate, beta = transposed_product(of_mixed, before).split(ctx.sizes)
         of_values = None
         if ctx.needs_input_grad[3 + Parts._fields.index("values")]:
+            # d a_l = sum over words of beta alpha_l d z
             gated = (ctx.weights * ctx.betas).to(of_sums.dtype)
             by_image = [ctx.rows.by_image(part) for part in (gated, of_sums)]
             of_values = by_image[0].transpose(1, 2) @ by_image[1]
@@ -204,11 +217,11 @@ class _Recurrence(torch.autograd.Function):
             "gate": gate,
             "beta": beta,
             "beta_bias": of_beta.sum(0),
-            "context_gate": (
+            "context_gate": (  # d W_z = sum over words of (d gates) z^T
                 None if context_gate is None else transposed_product(of_gates, ctx.contexts)
             ),
         }
-        return None, None, None, *(of_parts[name] for name in Parts._fields), *of_scoring
+        return None, None, None, *(of_parts[name] for name in Parts._fields), *of_parameters
 
 
 def _with_rows(x: Tensor, rows: int) -> Tensor:

@@ -1,117 +1,122 @@
-"""Maps of a word: which regions of the photo a model wrote it from.
+"""Maps of a word: which regions of the image a model wrote it from.
 
-Several ways to tell, by one interface: `word_maps` of a name in `MAPS`. All but the evidence need
-no more than the promise that every encoder and decoder keeps, and the plain model computes them.
+A map is a function of images with captions (`Captioned`), listed by name in `MAPS`. It reads the
+captions with the plain model and gives every word a share of each region. To add a map, write such
+a function in a file of its own and add a line to `MAPS`.
 """
 
 from collections.abc import Sequence
 
 from captioning.errors import InputError
-from captioning.maps.attention_maps import (
-    AttentionMap,
-    AttentionNormMap,
-    HeadMap,
-    NextAttentionMap,
-)
-from captioning.maps.evidence_map import AttentionEvidenceMap, EvidenceMap
-from captioning.maps.gradient_maps import FineGradCAM, GradCAM, GradientMap
-from captioning.maps.occlusion_maps import OcclusionMap, OcclusionNormMap
-from captioning.maps.reading import Reading
-from captioning.maps.relevance_map import RelevanceMap
-from captioning.maps.standout_map import StandoutMap
-from captioning.maps.word_map import MapError, Maps, WordMap
-from captioning.models import Decoder
+from captioning.maps.attention_maps import attention_map, head_map, head_names
+from captioning.maps.captioned import Captioned, MapError, Maps, WordMap
+from captioning.maps.evidence_map import attention_evidence_map, evidence_map, has_evidence
+from captioning.maps.gradient_maps import grad_cam, gradient_map
+from captioning.maps.occlusion_map import occlusion_map
+from captioning.maps.standout_map import standout_map
+from captioning.models import Model
 
 ATTENTION = "attention"
-"""The map that a model shows unless it was made to show another: `Captioner.shown_map`."""
+"""The one map that every model has."""
+
+ATTENTION_EVIDENCE = "attention-evidence"
+"""The default map of decoders with a deep output."""
 
 HEADS = "heads"
-"""Stands for the attention of every layer and head, where a model has several."""
+"""Stands for `ATTENTION` and the attention of every layer and head."""
 
 MAPS: dict[str, WordMap] = {
-    ATTENTION: AttentionMap(),
-    "attention-norm": AttentionNormMap(),
-    "next-attention": NextAttentionMap(),
-    "evidence": EvidenceMap(),
-    "attention-evidence": AttentionEvidenceMap(),
-    "standout": StandoutMap(),
-    "gradient": GradientMap(),
-    "relevance": RelevanceMap(),
-    "grad-cam": GradCAM(),
-    "fine-grad-cam": FineGradCAM(),
-    "occlusion": OcclusionMap(),
-    "occlusion-norm": OcclusionNormMap(),
+    ATTENTION: attention_map,
+    "evidence": evidence_map,
+    ATTENTION_EVIDENCE: attention_evidence_map,
+    "gradient": gradient_map,
+    "grad-cam": grad_cam,
+    "occlusion": occlusion_map,
+    "standout": standout_map,
 }
-"""All maps by name."""
+"""All maps by name, beside the heads that `head_names` gives."""
+
+ONE_PASS = frozenset({ATTENTION, "evidence", ATTENTION_EVIDENCE})
+"""Maps that read a caption once. Others take a gradient per word or many passes."""
+
+NEEDS_EVIDENCE = frozenset({"evidence", ATTENTION_EVIDENCE, "standout"})
+"""Maps that only an LSTM decoder with deep output has."""
 
 
-def word_maps(name: str, reading: Reading) -> Maps:
-    """The map of every word of the captions that a model has read.
+def default_map(model: Model) -> str:
+    """The map to show unless another is asked for."""
+    return ATTENTION_EVIDENCE if has_evidence(model.decoder) else ATTENTION
+
+
+def available_maps(model: Model) -> tuple[str, ...]:
+    """Names of the maps in `MAPS` that a model can give, the default first."""
+    missing = set() if has_evidence(model.decoder) else NEEDS_EVIDENCE
+    return tuple(dict.fromkeys(name for name in (default_map(model), *MAPS) if name not in missing))
+
+
+def word_maps(name: str, captioned: Captioned) -> Maps:
+    """The map of every word.
 
     Args:
-        name: one of `MAPS`, or of the decoder's `map_names`: that layer's and head's attention.
-        reading: photos, and the captions that the model reads.
+        name: one of `MAPS`, or of the decoder's `head_names`.
+        captioned: images with their captions.
 
     Raises:
-        MapError: there is no map of this name, or none of this model.
+        MapError: an unknown map, or one that this model cannot give.
     """
-    heads = reading.decoder.map_names
-    word_map = HeadMap(name) if name in heads else MAPS.get(name)
-    if word_map is None:
-        raise _unknown(name, heads)
+    known_maps([name], captioned.model, name)
     try:
-        return word_map(reading)
+        if name not in MAPS:
+            return head_map(captioned, name)
+        if name != ATTENTION:
+            captioned.check_one_grid()
+        return MAPS[name](captioned)
     except InputError as error:
         raise MapError(f"map {name}: {error}") from None
 
 
-def known_maps(
-    names: Sequence[str], heads: Sequence[str] = (), shown: str = ATTENTION
-) -> tuple[str, ...]:
-    """The names, each once; the one that the model shows if there are none.
+def known_maps(names: Sequence[str], model: Model, default: str) -> tuple[str, ...]:
+    """The names without duplicates, with `HEADS` expanded.
 
     Args:
-        names: of maps; `HEADS` stands for the reported attention and then that of all heads.
-        heads: the decoder's `map_names`.
-        shown: the model's `shown_map`.
+        names: of maps; empty for the default.
+        model: the model to give these maps.
+        default: the map if no name is given.
 
     Raises:
-        MapError: there is no map of one of them, or all heads are asked for, and the model has one
-            map of attention alone.
+        MapError: an unknown map, or one that this model cannot give.
     """
+    heads = head_names(model.decoder)
     if HEADS in names and not heads:
-        raise MapError(f"map {HEADS}: this model has one map of attention alone")
-    whole = [each for name in names for each in ((ATTENTION, *heads) if name == HEADS else (name,))]
-    for name in whole:
+        raise MapError(f"map {HEADS}: the attention of this model has a single head")
+    expanded = [
+        each for name in names for each in ((ATTENTION, *heads) if name == HEADS else (name,))
+    ]
+    for name in expanded:
         if name not in MAPS and name not in heads:
-            raise _unknown(name, heads)
-    return tuple(dict.fromkeys(whole)) or (shown,)
-
-
-def check_shown_map(name: str, decoder: Decoder) -> None:
-    """Refuse a map that cannot be the one that a model shows.
-
-    Raises:
-        MapError: there is no map of this name, or this decoder has none.
-    """
-    known_maps([name])
-    if MAPS[name].needs_evidence and not decoder.has_evidence:
-        raise MapError(f"map {name}: this decoder scores no word by a region alone; choose another")
-
-
-def _unknown(name: str, heads: Sequence[str]) -> MapError:
-    return MapError(f"unknown map {name!r}; choose from {', '.join([*MAPS, *heads])}")
+            raise MapError(f"unknown map {name!r}; choose from {', '.join([*MAPS, *heads])}")
+        if name in NEEDS_EVIDENCE and not has_evidence(model.decoder):
+            raise MapError(
+                f"map {name}: only an LSTM decoder with deep output has it; choose another map"
+            )
+    return tuple(dict.fromkeys(expanded)) or (default,)
 
 
 __all__ = [
     "ATTENTION",
+    "ATTENTION_EVIDENCE",
     "HEADS",
     "MAPS",
+    "NEEDS_EVIDENCE",
+    "ONE_PASS",
+    "Captioned",
     "MapError",
     "Maps",
-    "Reading",
     "WordMap",
-    "check_shown_map",
+    "available_maps",
+    "default_map",
+    "has_evidence",
+    "head_names",
     "known_maps",
     "word_maps",
 ]

@@ -1,84 +1,94 @@
-"""Maps made of attention weights alone, or with what they are weights of.
+"""Attention weights as maps: the decoder's own, and those of every layer and head.
 
-Shapes: B images, N captions per image, L regions, S tokens, T = S - 1 words.
+Shapes: B images, N captions per image, L regions, T words, H heads, W width of all heads together,
+d width of one head.
 """
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from captioning.maps.reading import Reading
-from captioning.maps.word_map import Maps, WordMap, shares
-
-
-class AttentionMap(WordMap):
-    """The attention while the word was written, computed before the word is known (eq. 4-6)."""
-
-    takes_one_pass = True
-
-    @torch.no_grad()
-    def __call__(self, reading: Reading) -> Maps:
-        """The decoder's weights under teacher forcing."""
-        _, weights = reading.decoder(reading.annotations, reading.tokens[..., :-1])
-        return weights.unflatten(-1, reading.grid)
-
-
-class HeadMap(WordMap):
-    """The attention of one layer and head, where a model has several.
-
-    Args:
-        name: of the map among the decoder's `map_names`.
-    """
-
-    takes_one_pass = True
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __call__(self, reading: Reading) -> Maps:
-        """Its weights under teacher forcing; the decoder reports the same map afterwards."""
-        decoder = reading.decoder
-        before = decoder.reported_map
-        assert before is not None
-        decoder.report_map(self.name)
-        try:
-            return AttentionMap()(reading)
-        finally:
-            decoder.report_map(before)
-
-
-class AttentionNormMap(WordMap):
-    """Attention times the norm of the vectors that it weighs (Kobayashi et al. 2020, section 3).
-
-    A region adds its weight times its vector to the context: a large weight of a short vector adds
-    little. The vectors are those that the decoder's memory makes contexts of; what a transformer's
-    heads make of these is left out.
-    """
-
-    takes_one_pass = True
-
-    @torch.no_grad()
-    def __call__(self, reading: Reading) -> Maps:
-        """Weights times norms, as shares."""
-        reading.need_one_grid()
-        return shares(weights_by_norm(reading), reading.grid)
-
-
-class NextAttentionMap(WordMap):
-    """The attention of the step after the word, the first one that has read the word."""
-
-    takes_one_pass = True
-
-    @torch.no_grad()
-    def __call__(self, reading: Reading) -> Maps:
-        """The decoder's weights, one word later."""
-        _, weights = reading.decoder(reading.annotations, reading.tokens)
-        return weights[..., 1:, :].unflatten(-1, reading.grid)
+from captioning.maps.captioned import Captioned, Maps
+from captioning.models import Decoder, LSTMDecoder, TransformerDecoder
+from captioning.models.multi_head import MultiHead, attention_weights
 
 
 @torch.no_grad()
-def weights_by_norm(reading: Reading) -> Float[Tensor, "B N T L"]:
-    """Attention weights times the norms of the vectors that contexts are made of."""
-    memory = reading.decoder.remember(reading.annotations)
-    _, weights = reading.decoder.teacher_forcing(memory, reading.tokens[..., :-1])
-    return weights * memory.annotations.norm(dim=-1)[:, None, None]
+def attention_map(captioned: Captioned) -> Maps:
+    """The attention weights while the word was written (Xu et al. 2015, eq. 4-6).
+
+    They are computed before the word is known. With several heads it is the mean of all heads, in
+    a transformer those of the last layer. Cost: one pass over the caption.
+    """
+    model = captioned.model
+    memory = model.remember(captioned.annotations)
+    _, weights = model.decoder.teacher_forcing(memory, captioned.tokens[..., :-1])
+    return weights.unflatten(-1, captioned.grid)
+
+
+def head_names(decoder: Decoder) -> tuple[str, ...]:
+    """Names of the maps of a decoder's heads; empty if its attention has a single head.
+
+    ``head 1``, ``head 2``, ... of an LSTM decoder with multi-head attention; ``layer 1 mean``,
+    ``layer 1 head 1``, ... of a transformer.
+    """
+    return tuple(_heads(decoder))
+
+
+@torch.no_grad()
+def head_map(captioned: Captioned, name: str) -> Maps:
+    """The attention weights of a head, or the mean of a layer (Vaswani et al. 2017, eq. 1).
+
+    The weights are computed from the queries and keys that pass through the head's attention.
+    Cost: one pass over the caption.
+
+    Args:
+        captioned: images with their captions.
+        name: one of the decoder's `head_names`.
+    """
+    decoder = captioned.model.decoder
+    attention, heads = _heads(decoder)[name]
+    queries: list[Tensor] = []
+    keys: list[Tensor] = []
+    hooks = [
+        layer.register_forward_hook(lambda _, __, output, kept=kept: kept.append(output))
+        for layer, kept in ((attention.query, queries), (attention.key, keys))
+    ]
+    try:
+        memory = captioned.model.remember(captioned.annotations)
+        decoder.teacher_forcing(memory, captioned.tokens[..., :-1])
+    finally:
+        for hook in hooks:
+            hook.remove()
+    captions = captioned.tokens.shape[1]
+    # All words of a caption at once, or a word at a time: (B, N T, W) either way.
+    query = torch.cat([part.unflatten(1, (captions, -1)) for part in queries], dim=2).flatten(1, 2)
+    weights = attention_weights(*(_by_head(part, attention.heads) for part in (query, *keys)))
+    of_heads = weights[:, heads].mean(dim=1)  # (B, N T, L)
+    return of_heads.unflatten(1, (captions, -1)).unflatten(-1, captioned.grid)
+
+
+def _heads(decoder: Decoder) -> dict[str, tuple[MultiHead, slice]]:
+    """The attention and the heads whose mean weights each map shows, by the map's name."""
+    if isinstance(decoder, TransformerDecoder):
+        return {
+            f"layer {number} {name}": (layer.cross_attention, heads)
+            for number, layer in enumerate(decoder.layers, start=1)
+            for name, heads in {"mean": slice(None), **_single(layer.cross_attention)}.items()
+        }
+    if isinstance(decoder, LSTMDecoder):
+        return {
+            name: (part, heads)
+            for part in decoder.attention.modules()
+            if isinstance(part, MultiHead)
+            for name, heads in _single(part).items()
+        }
+    return {}
+
+
+def _single(attention: MultiHead) -> dict[str, slice]:
+    return {f"head {head + 1}": slice(head, head + 1) for head in range(attention.heads)}
+
+
+def _by_head(together: Float[Tensor, "B L W"], heads: int) -> Float[Tensor, "B H L d"]:
+    return together.unflatten(-1, (heads, -1)).transpose(1, 2)

@@ -1,96 +1,94 @@
-"""Maps made of what each region's vector alone says for a word.
+"""Evidence: how much each region's vector alone speaks for a word, through the deep output.
 
-Shapes: B images, N captions per image, L regions (rows x columns), T words.
+Shapes: B images, N captions per image, L regions (rows x columns), T words, m width of a word
+embedding.
 """
 
-import torch
-from jaxtyping import Float
-from torch import Tensor
-from torch.nn import functional as F
+from typing import TypeGuard
 
-from captioning.maps.reading import Reading
-from captioning.maps.windows import SIDE
-from captioning.maps.word_map import Maps, WordMap, shares
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from captioning.errors import InputError
+from captioning.maps.captioned import Captioned, Maps, neighbourhood_mean, shares
+from captioning.models import Decoder, LSTMDecoder
 from captioning.models.decoder import Memory
 
 SHARPNESS = 4.0
-"""What the evidence, in nats, is multiplied by before the softmax; it moves no maximum."""
+"""Factor of the evidence, in nats, before the softmax."""
 
 
-class EvidenceMap(WordMap):
-    """What a region alone would add to the word's score through the deep output (eq. 7).
+@torch.no_grad()
+def evidence_map(captioned: Captioned) -> Maps:
+    """The softmax over regions of the evidence for each word (Xu et al. 2015, eq. 7).
 
-    Attention is chosen before the word is known, and the hidden state adds to the score whatever it
-    has seen before. The deep output alone ties a word to the vector of a region. Each region has
-    the mean of the evidence around it: neighbours see much the same of the photo, and single cells
-    are noisy. A softmax makes shares of it.
+    It depends on the word and the image, not on the words before. Each region has the mean
+    evidence of its neighbourhood, since single cells are noisy. Cost: no pass over the caption.
     """
-
-    takes_one_pass = True
-    needs_evidence = True
-
-    @torch.no_grad()
-    def __call__(self, reading: Reading) -> Maps:
-        """The softmax over regions of the evidence for each word."""
-        reading.need_one_grid()
-        memory = reading.decoder.remember(reading.annotations)
-        return of_reading(reading, memory).unflatten(-1, reading.grid)
+    memory = captioned.model.remember(captioned.annotations)
+    return _shares_of_words(captioned, memory).unflatten(-1, captioned.grid)
 
 
-class AttentionEvidenceMap(WordMap):
-    """Attention times evidence: where the model looked, weighed by what the word says of it.
+@torch.no_grad()
+def attention_evidence_map(captioned: Captioned) -> Maps:
+    """Attention times evidence, normalised.
 
-    By Bayes' rule, if attention is the probability of a region before the word is known, and the
-    map of evidence in proportion to the word's probability given the region, their product is in
-    proportion to the region's probability given the word.
+    By Bayes' rule: if attention is the probability of a region before the word is known, and the
+    evidence map is proportional to the word's probability given the region, their product is
+    proportional to the region's probability given the word. Cost: one pass over the caption.
     """
-
-    takes_one_pass = True
-    needs_evidence = True
-
-    @torch.no_grad()
-    def __call__(self, reading: Reading) -> Maps:
-        """The product, as shares."""
-        reading.need_one_grid()
-        memory = reading.decoder.remember(reading.annotations)
-        _, weights = reading.decoder.teacher_forcing(memory, reading.tokens[..., :-1])
-        return shares(weights * of_reading(reading, memory), reading.grid)
+    model = captioned.model
+    memory = model.remember(captioned.annotations)
+    _, weights = model.decoder.teacher_forcing(memory, captioned.tokens[..., :-1])
+    return shares(weights * _shares_of_words(captioned, memory), captioned.grid)
 
 
-def of_reading(reading: Reading, memory: Memory) -> Float[Tensor, "B N T L"]:
-    """The shares of evidence of every word that is read, by what the decoder remembers."""
-    evidence = reading.decoder.evidence(memory, reading.tokens[..., 1:])
-    return evidence_shares(evidence, reading.grid)
+def has_evidence(decoder: Decoder) -> TypeGuard[LSTMDecoder]:
+    """Whether a decoder scores words by a deep output, as `evidence` needs."""
+    return isinstance(decoder, LSTMDecoder) and decoder.deep_output
+
+
+def evidence(
+    decoder: Decoder, memory: Memory, words: Int[Tensor, "B N T"]
+) -> Float[Tensor, "B N T L"]:
+    """The part of the deep output that depends on the context: L_o L_z a of each region (eq. 7).
+
+    Eq. 7 is linear in the context, so this is what a region would add to the word's logit if the
+    context were its vector alone and the gate beta one. The word's row of L_o is taken relative to
+    the mean row: what a region adds to all words alike changes no probability.
+
+    Args:
+        decoder: an LSTM decoder with deep output.
+        memory: of the images.
+        words: any words.
+
+    Returns:
+        Nats.
+
+    Raises:
+        InputError: the decoder has no deep output.
+    """
+    if not has_evidence(decoder):
+        raise InputError("evidence needs an LSTM decoder with deep output")
+    regions = decoder.output_context(memory.annotations)  # (B, L, m)
+    weight = decoder.output.weight
+    rows = weight[words] - weight.mean(dim=0)  # (B, N, T, m)
+    return torch.einsum("bntm,blm->bntl", rows, regions)
 
 
 def evidence_shares(
-    evidence: Float[Tensor, "B N T L"], grid: tuple[int, int], sharpness: float = SHARPNESS
+    evidence: Float[Tensor, "B N T L"], grid: tuple[int, int]
 ) -> Float[Tensor, "B N T L"]:
-    """The mean around each region, as shares of a softmax.
+    """The softmax of `SHARPNESS` times the mean evidence around each region.
 
     Args:
         evidence: in nats.
         grid: rows and columns of the regions.
-        sharpness: what the mean is multiplied by before the softmax.
     """
-    return (sharpness * around_each(evidence, grid)).softmax(dim=-1)
+    return (SHARPNESS * neighbourhood_mean(evidence, grid)).softmax(dim=-1)
 
 
-def around_each(
-    evidence: Float[Tensor, "B N T L"], grid: tuple[int, int]
-) -> Float[Tensor, "B N T L"]:
-    """The mean over the regions around each one, itself among them.
-
-    Args:
-        evidence: of each region.
-        grid: rows and columns of the regions; along a side of three or fewer each stands alone.
-    """
-    sides = [SIDE if cells > SIDE else 1 for cells in grid]
-    means = F.avg_pool2d(
-        evidence.flatten(0, 2).unflatten(1, (1, *grid)),
-        sides,
-        stride=1,
-        padding=[side // 2 for side in sides],
-        count_include_pad=False,  # at the edge of the photo there are fewer
-    )
-    return means.view(evidence.shape)
+def _shares_of_words(captioned: Captioned, memory: Memory) -> Float[Tensor, "B N T L"]:
+    of_words = evidence(captioned.model.decoder, memory, captioned.tokens[..., 1:])
+    return evidence_shares(of_words, captioned.grid)

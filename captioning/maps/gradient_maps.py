@@ -1,136 +1,98 @@
-"""Maps made of the gradient of a word's log probability.
+"""Maps from the gradient of a word's log probability by the encoder's annotation vectors.
 
-The gradient counts all ways from a region to the word: contexts of earlier words and the initial
-state as well as the word's own context.
+The gradient covers every path from a region to the word: the word's own context, the contexts of
+earlier words and the initial state.
 
 Shapes: B images, N captions per image, b captions at a time, L regions, D annotation width, T
-words, C channels of a finer feature map.
+words.
 """
 
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
+from captioning.data.vocabulary import PAD
 from captioning.errors import InputError
-from captioning.maps.feature_map import finer_feature_map
-from captioning.maps.reading import Reading
-from captioning.maps.word_map import Maps, WordMap, shares
+from captioning.maps.captioned import Captioned, Maps, shares, word_log_probs
+from captioning.models import Model
 
 AT_A_TIME = 16
-"""Captions whose computation is in memory at a time; of an encoder's finer stages, some 200 MB."""
+"""Captions whose graphs are in memory at a time."""
 
 Relevance = Callable[[Float[Tensor, "b L D"], Float[Tensor, "b L D"]], Float[Tensor, "b L"]]
-"""The relevance of each region, from the regions' vectors and a word's gradient by them."""
-
-Scores = Callable[[Reading, Float[Tensor, "b L D"]], Float[Tensor, "b 1 T"]]
-"""A score of each word of a reading, from annotation vectors, such as its log probability."""
+"""The relevance of each region, from annotation vectors and a word's gradient by them."""
 
 
-class GradientMap(WordMap):
-    """Gradient x input at the annotation vectors, its positive part (Shrikumar et al. 2016)."""
+def gradient_map(captioned: Captioned) -> Maps:
+    """Gradient x input at the annotation vectors, positive part (Shrikumar et al. 2016).
 
-    def __call__(self, reading: Reading) -> Maps:
-        """The positive part of each annotation vector times its gradient."""
-        return at_annotations(reading, gradient_times_input)
-
-
-class GradCAM(WordMap):
-    """Grad-CAM at the annotation vectors (Selvaraju et al. 2017, eq. 1 and 2)."""
-
-    def __call__(self, reading: Reading) -> Maps:
-        """The positive part of the channels' weighted sum."""
-        return at_annotations(reading, _weighted_channels)
-
-
-class FineGradCAM(WordMap):
-    """Grad-CAM at the encoder's last feature map that is finer than the attention's grid."""
-
-    def __call__(self, reading: Reading) -> Maps:
-        """The positive part of the channels' weighted sum, on the finer grid."""
-        reading.need_one_grid()
-        found = []
-        for part in reading.one_by_one(AT_A_TIME):
-            feature, annotations = finer_feature_map(part.encoder, part.images, part.grid)
-            relevance = _of_words(part, annotations, feature, _weighted_channels)
-            found.append(shares(relevance, (feature.shape[2], feature.shape[3])))
-        return torch.cat(found).unflatten(0, reading.tokens.shape[:2])
-
-
-def at_annotations(
-    reading: Reading, relevance: Relevance, scores: Scores = Reading.word_log_probs
-) -> Maps:
-    """Maps made of the gradients by the annotation vectors.
-
-    Args:
-        reading: the captions.
-        relevance: made of vectors and gradients.
-        scores: what gradients are taken of.
+    To first order, what the word's log probability gains per relative growth of the region's
+    vector. Cost: one pass over the caption, and one backward pass per word.
     """
-    reading.need_one_grid()
-    found = []
-    for part in reading.one_by_one(AT_A_TIME):
-        leaf = part.annotations.detach().clone().requires_grad_()
-        found.append(shares(_of_words(part, leaf, leaf, relevance, scores), reading.grid))
-    return torch.cat(found).unflatten(0, reading.tokens.shape[:2])
+    return _from_gradients(captioned, _gradient_times_input)
 
 
-def _of_words(
-    reading: Reading,
-    annotations: Float[Tensor, "b L D"],
-    leaf: Float[Tensor, "b _ _"] | Float[Tensor, "b C rows columns"],
-    relevance: Relevance,
-    scores: Scores = Reading.word_log_probs,
-) -> Float[Tensor, "b T cells"]:
-    """The relevance of each region, or of each cell of a feature map, for each word.
+def grad_cam(captioned: Captioned) -> Maps:
+    """Grad-CAM at the annotation vectors (Selvaraju et al. 2017, eq. 1 and 2).
 
-    Args:
-        reading: of one caption per image.
-        annotations: computed from the leaf, or the leaf itself.
-        leaf: what gradients are taken by: regions' vectors, or a feature map.
-        relevance: made of vectors and gradients.
-        scores: what gradients are taken of.
-
-    Raises:
-        InputError: the decoder gives no gradient.
+    Channels are weighted by their mean gradient over regions and summed, positive part. Cost: one
+    pass over the caption, and one backward pass per word.
     """
-    vectors = _vectors(leaf.detach())
-    found = []
-    with torch.enable_grad():  # whatever the caller wants
-        of_words = scores(reading, annotations)[:, 0]  # (b, T)
-        if not of_words.requires_grad:
-            raise InputError("this decoder gives no gradient; choose attention or occlusion")
-        # No word of an image depends on another image, so the sum's gradient is each one's own.
-        for of_word, is_read in zip(
-            of_words.unbind(dim=1), reading.is_word.any(dim=0), strict=True
-        ):
-            if not is_read:
-                found.append(torch.zeros_like(vectors[..., 0]))
-                continue
-            [gradient] = torch.autograd.grad(
-                of_word.sum(), leaf, retain_graph=True, materialize_grads=True
-            )
-            found.append(relevance(vectors, _vectors(gradient)))
-    return torch.stack(found, dim=1)
+    return _from_gradients(captioned, _weighted_channels)
 
 
-def _vectors(
-    leaf: Float[Tensor, "b _ _"] | Float[Tensor, "b C rows columns"],
-) -> Float[Tensor, "b L D"]:
-    """A feature map as a vector for each of its cells; vectors as they are."""
-    return leaf.flatten(2).transpose(1, 2) if leaf.ndim == 4 else leaf
-
-
-def gradient_times_input(
+def _gradient_times_input(
     vectors: Float[Tensor, "b L D"], gradients: Float[Tensor, "b L D"]
 ) -> Float[Tensor, "b L"]:
-    """Each vector times its gradient, summed over channels."""
     return (vectors * gradients).sum(dim=2)
 
 
 def _weighted_channels(
     vectors: Float[Tensor, "b L D"], gradients: Float[Tensor, "b L D"]
 ) -> Float[Tensor, "b L"]:
-    """Each region's sum over channels, weighted by the channels' mean gradients over regions."""
     return torch.einsum("bld,bd->bl", vectors, gradients.mean(dim=1))
+
+
+def _from_gradients(captioned: Captioned, relevance: Relevance) -> Maps:
+    batch, captions = captioned.tokens.shape[:2]
+    # Each caption gets an image of its own, so that gradients of captions do not add up.
+    images = torch.arange(batch, device=captioned.tokens.device).repeat_interleave(captions)
+    tokens = captioned.tokens.flatten(0, 1)
+    found = [
+        _of_words(captioned.model, captioned.annotations[image], part, relevance)
+        for image, part in zip(images.split(AT_A_TIME), tokens.split(AT_A_TIME), strict=True)
+    ]
+    return shares(torch.cat(found).unflatten(0, (batch, captions)), captioned.grid)
+
+
+@torch.enable_grad()  # also under a caller's no_grad
+def _of_words(
+    model: Model,
+    annotations: Float[Tensor, "b L D"],
+    tokens: Int[Tensor, "b S"],
+    relevance: Relevance,
+) -> Float[Tensor, "b T L"]:
+    """The relevance of each region for each word of one caption per image.
+
+    Raises:
+        InputError: the decoder is not differentiable.
+    """
+    vectors = annotations.detach()
+    leaf = vectors.clone().requires_grad_()
+    of_words = word_log_probs(model, leaf, tokens[:, None])[:, 0]  # (b, T)
+    if not of_words.requires_grad:
+        raise InputError("this decoder gives no gradient; choose attention or occlusion")
+    is_read = (tokens[:, 1:] != PAD).any(dim=0)
+    found = []
+    for of_word, is_word in zip(of_words.unbind(dim=1), is_read, strict=True):
+        if not is_word:
+            found.append(torch.zeros_like(vectors[..., 0]))
+            continue
+        # Images do not depend on each other, so the gradient of the sum is each one's own.
+        [gradient] = torch.autograd.grad(
+            of_word.sum(), leaf, retain_graph=True, materialize_grads=True
+        )
+        found.append(relevance(vectors, gradient))
+    return torch.stack(found, dim=1)

@@ -1,1 +1,5 @@
-"""How good captions are, measured against what people wrote."""
+"""Scorers of captions against reference captions; they need no model.
+
+BLEU, ROUGE-L and CIDEr are computed as in the COCO caption evaluation; METEOR, SPICE and CLIPScore
+need an extra.
+"""

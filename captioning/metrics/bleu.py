@@ -13,24 +13,23 @@ from numpy.typing import NDArray
 from captioning.metrics.ngrams import MAX_N, Corpus, Counts, sums
 from captioning.metrics.scores import Scores, Words
 
-# The COCO evaluation adds these to every count that it divides, so that no division is by zero
-# and a precision of zero leaves a tiny number.
 TINY, SMALL = 1e-15, 1e-9
+"""The COCO evaluation adds these to numerators and denominators to avoid divisions by zero."""
 
 NAMES = tuple(f"BLEU-{n}" for n in range(1, MAX_N + 1))
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """What BLEU needs to know of C captions; sums over captions give what it needs of a corpus.
+    """The counts from which BLEU is computed, for C captions; those of a corpus are their sums.
 
     Attributes:
-        matches: (C, 4) for n = 1, 2, ..., the n-grams that the references have too, each counted
-            at most as often as in the one reference that has it most (clipped counts).
-        ngrams: (C, 4) for n = 1, 2, ..., all n-grams.
-        lengths: (C,) words.
-        reference_lengths: (C,) words of the reference that is closest in length, the shorter of
-            two.
+        matches: (C, 4), clipped counts of matching n-grams, n = 1 to 4: each n-gram counts at most
+            as often as in the reference that has it most often.
+        ngrams: (C, 4), the number of n-grams.
+        lengths: (C,), the number of words.
+        reference_lengths: (C,), the number of words of the reference that is closest in length;
+            of two equally close ones, the shorter.
     """
 
     matches: NDArray[np.float64]
@@ -40,7 +39,7 @@ class Statistics:
 
     @classmethod
     def of(cls, corpus: Corpus) -> "Statistics":
-        """The statistics of the caption of every image."""
+        """The statistics of each image's caption."""
         lengths, written = corpus.lengths
         matches = [_matches(*counts, corpus) for counts in corpus.counts()]
         return cls(
@@ -51,7 +50,7 @@ class Statistics:
         )
 
     def weighted(self, counts: NDArray[np.float64]) -> "Statistics":
-        """The sums of R corpora that have the captions `counts` times, (R, C)."""
+        """The sums of R corpora, each with the captions `counts` times, (R, C)."""
         return Statistics(
             counts @ self.matches,
             counts @ self.ngrams,
@@ -60,11 +59,10 @@ class Statistics:
         )
 
     def bleu(self) -> dict[str, NDArray[np.float64]]:
-        """BLEU-1, BLEU-2, ... in [0, 1], each (C,).
+        """BLEU-1 to BLEU-4 in [0, 1], each (C,).
 
-        BLEU-n is the geometric mean of the precisions of 1-grams to n-grams, times
-        exp(1 - reference length / length) where the captions are shorter than the references
-        (Papineni et al. 2002, section 2.3).
+        BLEU-n is the geometric mean of the precisions of 1-grams to n-grams, times the brevity
+        penalty (Papineni et al. 2002, section 2.3).
         """
         ratio = (self.lengths + TINY) / (self.reference_lengths + SMALL)
         brevity = np.exp(np.minimum(0, 1 - 1 / ratio))
@@ -75,39 +73,31 @@ class Statistics:
 
 @dataclass(frozen=True)
 class BLEUScores(Scores):
-    """The scores of a corpus by BLEU, whose score of a corpus is no mean over images.
+    """BLEU, whose corpus score is not the mean over images.
 
     Attributes:
-        statistics: of every image's caption.
+        statistics: the statistics of each image's caption.
     """
 
     statistics: Statistics
 
     def resampled(self, counts: NDArray[np.integer]) -> dict[str, NDArray[np.float64]]:
-        """BLEU from the summed statistics of corpora that are drawn from the images.
-
-        Args:
-            counts: (R, images), how often each of R corpora has each image.
-
-        Returns:
-            For every name the scores of the corpora, (R,).
-        """
+        """BLEU of bootstrap resamples, from their summed statistics; see `Scores.resampled`."""
         return self.statistics.weighted(counts.astype(np.float64)).bleu()
 
 
 def bleu_scores(candidates: Sequence[Words], references: Sequence[Sequence[Words]]) -> BLEUScores:
     """BLEU-1 to BLEU-4 of a corpus and of its images.
 
-    Counts are summed over all captions before any precision is taken. An image's own score is that
-    of a corpus of this image alone. The one deviation from the COCO evaluation is that `<unk>`
-    matches nothing, not even itself.
+    Counts are summed over all captions before precisions are computed. An image's score is that of
+    a corpus of this image alone. Unlike in the COCO evaluation, `<unk>` matches nothing.
 
     Args:
         candidates: the words of one caption per image.
         references: for each image the words of its references.
 
     Raises:
-        ValueError: there are no captions, the two differ in length, or an image has no reference.
+        ValueError: there are no captions, the lengths differ, or an image has no reference.
     """
     statistics = Statistics.of(Corpus.of(candidates, references))
     corpus = statistics.weighted(np.ones((1, len(candidates)))).bleu()
@@ -117,7 +107,7 @@ def bleu_scores(candidates: Sequence[Words], references: Sequence[Sequence[Words
 
 
 def _matches(found: Counts, written: Counts, corpus: Corpus) -> NDArray[np.float64]:
-    """The clipped counts of every image's caption, (images,)."""
+    """The clipped counts of each image's caption, (images,)."""
     ngrams = len(found.codes)
     pairs = corpus.images[written.captions] * ngrams + written.ngrams
     order = np.argsort(pairs, kind="stable")
@@ -134,7 +124,7 @@ def _matches(found: Counts, written: Counts, corpus: Corpus) -> NDArray[np.float
 def _closest(
     lengths: NDArray[np.int64], written: NDArray[np.int64], images: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Words of the reference that is closest in length to its image's caption, (images,)."""
+    """The number of words of the reference closest in length to each caption, (images,)."""
     longest = written.max() + 1
     ranks = np.abs(written - lengths[images]) * longest + written
     first = np.searchsorted(images, np.arange(len(lengths)))

@@ -1,8 +1,8 @@
-"""A metric that collects captions as they are written, also in several processes.
+"""A torchmetrics metric that collects captions, in one process or several.
 
-What the processes exchange is the captions' words, not sums: an image that two of them captioned,
-since a sampler repeats images to give all the same number, counts once, and the scores are those
-of one process to the last bit.
+Processes exchange the captions' words, not sums. So an image that two processes captioned (a
+distributed sampler repeats images) counts once, and the scores equal those of one process to the
+last bit.
 """
 
 import json
@@ -16,43 +16,39 @@ from torchmetrics import Metric, MetricCollection
 
 from captioning.data.tokens import tokens
 from captioning.metrics.registry import scorers
-from captioning.metrics.scores import Scorer, Scores
-from captioning.metrics.variety import variety
-from captioning.metrics.words import generated_tokens, scored
-
-Words = Sequence[str]
-"""A caption's words."""
+from captioning.metrics.scores import Scorer, Scores, Words
+from captioning.metrics.words import generated_tokens, scored, variety
 
 
 class CaptionMetric(Metric):
-    """Collects captions and their references, and scores them all together.
+    """Collects captions and their references and scores them together.
 
-    Those of several scorers share their captions in a `torchmetrics.MetricCollection`.
+    In a `torchmetrics.MetricCollection`, several of these share one copy of the captions.
 
     Args:
-        scorer: scores captions and references, in words.
-        options: of torchmetrics.
+        scorer: the metric.
+        options: options of torchmetrics.
 
     Attributes:
-        by_image: by name and image id, what `compute` last found of every image.
+        by_image: the images' scores of the last `compute`, by name and image id.
     """
 
     is_differentiable = False
     higher_is_better = True
     full_state_update = False
 
-    records: list[Tensor] | Tensor  # one tensor while those of all processes are gathered
+    records: list[Tensor] | Tensor  # one tensor after a gather over processes
 
     def __init__(self, scorer: Scorer, **options: Any) -> None:
         super().__init__(**options)
         self.scorer = scorer
         self.by_image: dict[str, dict[int | str, float]] = {}
-        # A line of JSON for every image, as bytes: whole corpora gather as one tensor.
+        # One line of JSON per image, as bytes: a whole corpus is gathered as one tensor.
         self.add_state("records", default=[], dist_reduce_fx="cat")
 
     @property
     def dtype(self) -> torch.dtype:
-        """That of the state, in which a process without captions takes part in gathering."""
+        """The dtype of the state, also for a process without captions in a gather."""
         return torch.uint8
 
     def update(
@@ -64,12 +60,12 @@ class CaptionMetric(Metric):
         """Add captions.
 
         Args:
-            candidates: a caption for each image, in which `<unk>` stands for an unknown word.
-            references: what people wrote of each image.
-            images: their ids.
+            candidates: one caption per image; `<unk>` is the unknown word.
+            references: the reference captions of each image.
+            images: the ids of the images.
 
         Raises:
-            ValueError: the three differ in length.
+            ValueError: the lengths differ.
         """
         lines = [
             json.dumps([image, generated_tokens(candidate), list(map(tokens, written))])
@@ -81,7 +77,7 @@ class CaptionMetric(Metric):
         self.records.append(torch.tensor(record, device=self.device))
 
     def compute(self) -> dict[str, Tensor]:
-        """The scores of all captions by name, in double precision on the CPU.
+        """The corpus scores by name, in double precision on the CPU.
 
         Raises:
             ValueError: there are no captions, or an image has no reference.
@@ -89,11 +85,11 @@ class CaptionMetric(Metric):
         records = self.records if isinstance(self.records, list) else [self.records]
         text = b"".join(record.cpu().numpy().tobytes() for record in records)
         captions: dict[int | str, tuple[list[str], list[list[str]]]] = {}
-        # In the order of their text, since another order would change the last bits of sums.
+        # Sorted, since the order of summation changes the last bits.
         for line in sorted(set(text.splitlines())):
             image, candidate, written = json.loads(line)
-            # An image that comes again may have another caption where two words are nearly as
-            # probable: in another batch, sums are rounded otherwise.
+            # A repeated image may have another caption: near-ties may resolve differently in
+            # another batch.
             captions.setdefault(image, (candidate, written))
         candidates, references = zip(*captions.values(), strict=True) if captions else ((), ())
         scores = scored(self.scorer, candidates, references)
@@ -107,11 +103,11 @@ class CaptionMetric(Metric):
 
 
 def variety_scores(candidates: Sequence[Words], references: Sequence[Sequence[Words]]) -> Scores:
-    """How many, how long and how varied captions are; see `captioning.metrics.variety`."""
+    """The statistics of `variety` as scores."""
     return Scores(variety(candidates), {})
 
 
 def validation_metrics() -> MetricCollection:
-    """What validations of a training compute: all that is always computed, and statistics."""
+    """The metrics of a validation: all that need nothing, and statistics of the captions."""
     metrics = {name: CaptionMetric(scorer) for name, scorer in scorers().items()}
     return MetricCollection({**metrics, "variety": CaptionMetric(variety_scores)})

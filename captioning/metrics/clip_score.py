@@ -1,36 +1,49 @@
-"""CLIPScore and RefCLIPScore: whether a caption fits the photo, and what people wrote of it.
+"""CLIPScore and RefCLIPScore: how well a caption fits the photo, and the references.
 
 Hessel et al., "CLIPScore: A Reference-free Evaluation Metric for Image Captioning", EMNLP 2021,
-https://arxiv.org/abs/2104.08718.
+https://arxiv.org/abs/2104.08718. CLIP is Radford et al., "Learning Transferable Visual Models From
+Natural Language Supervision", ICML 2021, https://arxiv.org/abs/2103.00020, as open_clip has it.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from captioning.metrics.clip import Clip
+from captioning.data.images import MAX_PIXELS, read_image
+from captioning.errors import InputError
 from captioning.metrics.scores import Scores, check_pairs
+from captioning.progress_bar import ProgressBar, stage
 
+NAME = "CLIPScore"
 PROMPT = "A photo depicts "
-"""What each text begins with (section 3)."""
+"""The prefix of each text (section 3)."""
 
 SCALE = 2.5
-"""Stretches cosines, which are rarely above 0.4, over most of [0, 1]; w in section 3."""
+"""Rescales cosines, which are rarely above 0.4, to most of [0, 1]; w in section 3."""
+
+HUB = "timm/vit_base_patch32_clip_224.openai"
+"""OpenAI's ViT-B/32, which Hessel et al. 2021 use, on the Hugging Face Hub."""
+
+FILES = ("open_clip_config.json", "open_clip_model.safetensors")
+REMEDY = f"give a folder with {' and '.join(FILES)}, such as a copy of {HUB}"
+PHOTOS, TEXTS = 32, 256
+"""Batch sizes."""
 
 
 class ClipScore:
-    """Scores captions by CLIP.
-
-    Captions are read as they are written, since CLIP has a tokenizer of its own.
+    """Scores captions by CLIP, untokenized, since CLIP has its own tokenizer.
 
     Args:
         clip: the model.
-        photos: by image id, where the photo lies.
+        photos: the path of each photo by image id.
     """
 
-    def __init__(self, clip: Clip, photos: Mapping[Hashable, Path]) -> None:
+    def __init__(self, clip: "Clip", photos: Mapping[Hashable, Path]) -> None:
         self._clip = clip
         self._photos = photos
 
@@ -40,12 +53,12 @@ class ClipScore:
         references: Sequence[Sequence[str]],
         images: Sequence[Hashable],
     ) -> Scores:
-        """CLIPScore and RefCLIPScore; those of the corpus are means over captions.
+        """CLIPScore and RefCLIPScore; the corpus scores are means over captions.
 
         Args:
-            captions: the texts to score.
-            references: for each caption what people wrote of its image.
-            images: for each caption the id of its image.
+            captions: the captions to score.
+            references: the reference captions of each caption's image.
+            images: the id of each caption's image.
 
         Raises:
             InputError: a photo is missing, damaged or too large.
@@ -68,7 +81,7 @@ class ClipScore:
             for caption, written, image in zip(captions, references, images, strict=True)
         ]
         of_captions = dict(
-            zip(("CLIPScore", "RefCLIPScore"), np.array(rows, dtype=np.float64).T, strict=True)
+            zip((NAME, "RefCLIPScore"), np.array(rows, dtype=np.float64).T, strict=True)
         )
         means = {name: float(scores.mean()) for name, scores in of_captions.items()}
         return Scores(means, of_captions)
@@ -77,13 +90,13 @@ class ClipScore:
 def clip_scores(
     caption: NDArray[np.float64], photo: NDArray[np.float64], references: NDArray[np.float64]
 ) -> tuple[float, float]:
-    """CLIPScore and RefCLIPScore of a caption (section 3).
+    """CLIPScore and RefCLIPScore of a caption from unit vectors (section 3).
 
     CLIPScore is `SCALE` times the cosine of caption and photo. RefCLIPScore is its harmonic mean
     with the largest cosine of caption and reference. Negative cosines count as 0.
 
     Args:
-        caption: (D,), of length 1, as all vectors.
+        caption: (D,).
         photo: (D,).
         references: (R, D).
     """
@@ -91,3 +104,101 @@ def clip_scores(
     nearest = max(float((references @ caption).max()), 0.0)
     total = own + nearest
     return own, 2 * own * nearest / total if total else 0.0
+
+
+class Clip:
+    """A CLIP model with its preprocessing and tokenizer.
+
+    Weights are read as safetensors, which cannot run code.
+
+    Args:
+        weights: a folder in open_clip's layout; default: OpenAI's ViT-B/32, downloaded at first
+            use.
+        device: the device of the model.
+        max_pixels: larger photos are rejected.
+
+    Raises:
+        InputError: open_clip is not installed, or the weights are missing, damaged or cannot be
+            downloaded.
+    """
+
+    def __init__(
+        self,
+        weights: str | Path | None = None,
+        device: str = "cpu",
+        max_pixels: int = MAX_PIXELS,
+    ) -> None:
+        try:
+            import open_clip  # takes seconds
+        except ModuleNotFoundError as error:
+            raise InputError(
+                f"{NAME} needs {error.name}, which is not installed; "
+                f"pip install 'captioning[clip]', or omit {NAME}"
+            ) from None
+        if weights is not None:
+            for name in FILES:
+                if not (Path(weights) / name).is_file():
+                    raise InputError(f"{weights}: has no {name}; {REMEDY}")
+        source = f"hf-hub:{HUB}" if weights is None else f"local-dir:{weights}"
+        with stage("loading CLIP"), _quiet():
+            try:
+                model, self._preprocess = open_clip.create_model_from_pretrained(
+                    source, device=device
+                )
+                self._tokenize = open_clip.get_tokenizer(source)
+            except Exception as error:  # open_clip raises nearly anything on damaged files
+                reason = " ".join(str(error).split())[:200] or type(error).__name__
+                problem = (
+                    f"{NAME}'s weights cannot be downloaded"
+                    if weights is None
+                    else f"{weights}: cannot be loaded"
+                )
+                raise InputError(f"{problem} ({reason}); {REMEDY}") from None
+        self._model = model.eval()
+        self._device = device
+        self._max_pixels = max_pixels
+
+    def photos(self, paths: Sequence[Path]) -> NDArray[np.float64]:
+        """The unit vectors of photos, (photos, D).
+
+        Raises:
+            InputError: a photo is missing, damaged or too large.
+        """
+        return self._vectors("photos", paths, PHOTOS, self._encode_photos)
+
+    def texts(self, texts: Sequence[str]) -> NDArray[np.float64]:
+        """The unit vectors of texts, (texts, D); long texts are truncated."""
+        return self._vectors("texts", texts, TEXTS, self._encode_texts)
+
+    def _encode_photos(self, paths: Sequence[Path]) -> Any:
+        import torch
+
+        photos = [self._preprocess(read_image(path, self._max_pixels)) for path in paths]
+        return self._model.encode_image(torch.stack(photos).to(self._device))
+
+    def _encode_texts(self, texts: Sequence[str]) -> Any:
+        return self._model.encode_text(self._tokenize(list(texts)).to(self._device))
+
+    def _vectors(
+        self, units: str, inputs: Sequence[Any], size: int, encode: Callable[[Sequence[Any]], Any]
+    ) -> NDArray[np.float64]:
+        import torch
+
+        found = []
+        with ProgressBar(NAME, units, total=len(inputs)) as bar, torch.inference_mode():
+            for start in range(0, len(inputs), size):
+                some = inputs[start : start + size]
+                found.append(encode(some).double().cpu().numpy())
+                bar.update(len(some))
+        vectors: NDArray[np.float64] = np.concatenate(found)
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence the log of open_clip; the error message repeats its last line."""
+    logging.disable(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)

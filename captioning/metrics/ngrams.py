@@ -1,9 +1,9 @@
-"""The n-grams of many captions at once, as numbers in sorted arrays.
+"""Counts of n-grams of many captions at once, as sorted arrays.
 
-Words are numbered in the order of their first occurrence. The code of an n-gram is the number of
-the n-gram without its last word, times the number of words, plus its last word, and its number is
-the place of its code among all codes of its length. Nothing is hashed, so different n-grams never
-have the same number.
+Words are numbered in the order of their first occurrence. The code of an n-gram is (number of the
+n-gram without its last word) * (number of words) + (number of its last word); its number is the
+rank of its code among all codes of its length. Nothing is hashed, so different n-grams never have
+the same number.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -18,11 +18,11 @@ from captioning.data.vocabulary import SPECIAL, UNK
 from captioning.metrics.scores import Words, check_pairs
 
 MAX_N = 4
-"""Words of the longest n-grams that the COCO evaluation counts."""
+"""The largest n of the COCO evaluation's n-grams."""
 
 
 class WordNumbers(dict[Hashable, int]):
-    """The number of every word; one that is looked up for the first time gets the next number."""
+    """The number of each word; a new word gets the next number on lookup."""
 
     def __missing__(self, word: Hashable) -> int:
         number = self[word] = len(self)
@@ -33,8 +33,8 @@ class Numbered(NamedTuple):
     """Captions as numbers.
 
     Attributes:
-        words: (W,) the words of all captions, one caption after the other.
-        lengths: (C,) words of every caption.
+        words: (W,), the words of all captions, concatenated.
+        lengths: (C,), the number of words of each caption.
     """
 
     words: NDArray[np.int64]
@@ -42,20 +42,20 @@ class Numbered(NamedTuple):
 
 
 def numbered(captions: Sequence[Words], numbers: WordNumbers) -> Numbered:
-    """The captions as numbers of words; new words are added to `numbers`."""
+    """Captions as numbers; new words are added to `numbers`."""
     lengths = np.fromiter(map(len, captions), np.int64, len(captions))
     words = map(numbers.__getitem__, chain.from_iterable(captions))
     return Numbered(np.fromiter(words, np.int64, lengths.sum()), lengths)
 
 
 class Counts(NamedTuple):
-    """How often each caption has each of its n-grams, for one n.
+    """The counts of P pairs of a caption and an n-gram that it has, for one n.
 
     Attributes:
-        captions: (P,) the caption of every pair of a caption and an n-gram that it has; ascending.
-        ngrams: (P,) the n-gram's number; ascending within a caption.
-        counts: (P,) how often the caption has it.
-        codes: (G,) of all n-grams; ascending.
+        captions: (P,), the caption; ascending.
+        ngrams: (P,), the n-gram's number; ascending within a caption.
+        counts: (P,), how often the caption has the n-gram.
+        codes: (G,), the codes of all n-grams; ascending.
     """
 
     captions: NDArray[np.int64]
@@ -64,7 +64,7 @@ class Counts(NamedTuple):
     codes: NDArray[np.int64]
 
     def between(self, first: int, end: int) -> "Counts":
-        """Those of the captions from `first` to before `end`, which are numbered anew from 0."""
+        """The counts of the captions in [first, end), renumbered from 0."""
         which = slice(*np.searchsorted(self.captions, (first, end)))
         return Counts(
             self.captions[which] - first, self.ngrams[which], self.counts[which], self.codes
@@ -72,11 +72,11 @@ class Counts(NamedTuple):
 
 
 def ngram_counts(captions: Numbered, vocab_size: int) -> Iterator[Counts]:
-    """The counts of the n-grams of 1, 2, ... `MAX_N` words.
+    """The counts for n = 1, 2, ..., `MAX_N`.
 
     Args:
-        captions: their words as numbers.
-        vocab_size: above the number of every word.
+        captions: the captions as numbers.
+        vocab_size: the number of words.
     """
     words, lengths = captions
     owners = np.repeat(np.arange(len(lengths)), lengths)
@@ -93,20 +93,20 @@ def ngram_counts(captions: Numbered, vocab_size: int) -> Iterator[Counts]:
 
 
 _UNKNOWN = object()
-"""Stands for the unknown word of captions that are scored."""
+"""Replaces `<unk>` in candidates, so that it differs from `<unk>` in references."""
 
 
 @dataclass(frozen=True)
 class Corpus:
     """Captions and their references as numbers.
 
-    The unknown word `<unk>` of a caption is not that of a reference, so it matches nothing.
+    `<unk>` in a candidate matches nothing.
 
     Attributes:
-        numbers: of the words.
-        captions: one per image, then the references of the first image, of the second, ...
-        images: (references,) the image of every reference; ascending.
-        count: of the images.
+        numbers: the number of each word.
+        captions: one candidate per image, then the references of the first image, the second, ...
+        images: (references,), the image of each reference; ascending.
+        count: the number of images.
     """
 
     numbers: WordNumbers
@@ -124,7 +124,7 @@ class Corpus:
         check_pairs(candidates, references)
         numbers = WordNumbers()
         found = numbered(candidates, numbers)
-        # The number of the unknown word stays the captions' own, for references get another.
+        # The candidates' <unk> keeps its number; the references' <unk> gets another.
         numbers[_UNKNOWN] = numbers.pop(SPECIAL[UNK], len(numbers))
         written = numbered(list(chain.from_iterable(references)), numbers)
         captions = Numbered(*map(np.concatenate, zip(found, written, strict=True)))
@@ -132,12 +132,12 @@ class Corpus:
 
     @property
     def lengths(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Words of the captions, (images,), and of the references, (references,)."""
+        """The lengths of the candidates, (images,), and of the references, (references,)."""
         lengths = self.captions.lengths
         return lengths[: self.count], lengths[self.count :]
 
     def counts(self) -> Iterator[tuple[Counts, Counts]]:
-        """For n = 1, 2, ... the counts of the captions and those of the references."""
+        """For n = 1, 2, ... the counts of the candidates and of the references."""
         for counts in ngram_counts(self.captions, len(self.numbers)):
             yield (
                 counts.between(0, self.count),
@@ -146,17 +146,17 @@ class Corpus:
 
 
 def sums(values: NDArray[Any], groups: NDArray[np.int64], count: int) -> NDArray[np.float64]:
-    """The sum of the values of each of `count` groups.
+    """The sum of the values of each group, (count,).
 
     Args:
-        values: (P,) numbers.
-        groups: (P,) that they belong to, counted from 0.
-        count: of the groups; those without values sum to 0.
+        values: (P,).
+        groups: (P,), the group of each value, from 0.
+        count: the number of groups.
     """
-    # NumPy counts instead of summing where there are no values at all.
+    # NumPy counts instead of summing if there are no values.
     return np.bincount(groups, values, count).astype(np.float64)
 
 
 def image_of_each(references: Sequence[Sequence[Words]]) -> NDArray[np.int64]:
-    """The image of every reference, (references,)."""
+    """The image of each reference, (references,)."""
     return np.repeat(np.arange(len(references)), list(map(len, references)))

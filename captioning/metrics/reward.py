@@ -1,4 +1,4 @@
-"""What self-critical training rewards."""
+"""The reward of self-critical training."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -7,19 +7,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from captioning.metrics.bleu import bleu_scores
-from captioning.metrics.cider import cider_scores
-from captioning.metrics.frequencies import DocumentFrequencies
+from captioning.metrics.cider import DocumentFrequencies, cider_scores
 from captioning.metrics.scores import Words
 
 
 class Reward:
-    """CIDEr-D plus a share of sentence BLEU-4 of sampled captions against their references.
+    """CIDEr-D plus weighted sentence BLEU-4 of sampled captions.
 
     Shapes: B images, N samples per image.
 
     Args:
-        frequencies: in how many images of the training data n-grams occur.
-        bleu: what BLEU-4, of each sample alone, is multiplied by.
+        frequencies: document frequencies of the training captions.
+        bleu: the weight of BLEU-4.
     """
 
     def __init__(self, frequencies: DocumentFrequencies, bleu: float = 0.0) -> None:
@@ -31,8 +30,8 @@ class Reward:
     ) -> NDArray[np.float64]:
         """The rewards, (B, N).
 
-        Words and ids are equally welcome, if they are those of the frequencies. A caption's end is
-        rewarded where samples and references have it as a word.
+        Captions may be words or ids, but of the same kind as in the frequencies. If samples and
+        references contain the end token, ending a caption is rewarded too.
 
         Args:
             samples: for each image the words of its N samples.

@@ -1,23 +1,32 @@
-"""What a metric gives: scores of a corpus, of its images, and of resampled corpora."""
+"""Scores of captions, and their bootstrap confidence intervals.
 
-from collections.abc import Callable, Hashable, Sequence
+Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, section 13.3.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 Words: TypeAlias = Sequence[Hashable]
-"""A caption: its words, or their ids."""
+"""A caption as its words, or their ids."""
+
+RESAMPLES = 1000
+LEVEL = 0.95
+BLOCK = 4_000_000
+"""Counts in memory at a time, 32 MB."""
 
 
 @dataclass(frozen=True)
 class Scores:
-    """The scores of captions, one per image, by one metric.
+    """The scores of one caption per image by one metric.
 
     Attributes:
-        corpus: score of all images together, by name: "BLEU-1" to "BLEU-4", "ROUGE-L", "CIDEr".
-        images: by the same names, the scores of the images in the order of the captions.
+        corpus: scores of all images together by name, such as "BLEU-1" to "BLEU-4" or "CIDEr".
+        images: for the same names, the scores of each image, in the order of the captions.
     """
 
     corpus: dict[str, float]
@@ -25,20 +34,19 @@ class Scores:
 
     @classmethod
     def of(cls, name: str, images: NDArray[np.float64]) -> "Scores":
-        """The scores by a metric whose score of a corpus is the mean of its images."""
+        """Scores of a metric whose corpus score is the mean over images."""
         return cls({name: float(images.mean())}, {name: images})
 
     def resampled(self, counts: NDArray[np.integer]) -> dict[str, NDArray[np.float64]]:
-        """The scores of corpora that are drawn from the images.
+        """The corpus scores of bootstrap resamples, here means over images.
 
-        These are means of the images' scores, weighted by how often an image was drawn. So the
-        document frequencies of CIDEr stay those of all images, whichever were drawn.
+        CIDEr keeps the document frequencies of all images.
 
         Args:
-            counts: (R, images), how often each of R corpora has each image; every corpus has one.
+            counts: (R, images), how often each of R resamples has each image; no row is all zeros.
 
         Returns:
-            For every name the scores of the corpora, (R,).
+            For each name the scores of the resamples, (R,).
         """
         weights = counts / counts.sum(axis=1, keepdims=True)
         return {name: weights @ scores for name, scores in self.images.items()}
@@ -50,14 +58,14 @@ Scorer: TypeAlias = Callable[[Sequence[Sequence[str]], Sequence[Sequence[Sequenc
 PhotoScorer: TypeAlias = Callable[
     [Sequence[str], Sequence[Sequence[str]], Sequence[Hashable]], Scores
 ]
-"""Scores captions against references, as they are written, and photos, by the images' ids."""
+"""Scores untokenized captions against references and photos; the last argument has image ids."""
 
 
 def check_pairs(candidates: Sequence[Words], references: Sequence[Sequence[Words]]) -> None:
-    """Make sure that there is a caption and at least one reference for every image.
+    """Check that every image has a caption and at least one reference.
 
     Raises:
-        ValueError: there are no captions, the two differ in length, or an image has no reference.
+        ValueError: there are no captions, the lengths differ, or an image has no reference.
     """
     if not candidates:
         raise ValueError("there are no captions to score; caption at least one image")
@@ -70,3 +78,49 @@ def check_pairs(candidates: Sequence[Words], references: Sequence[Sequence[Words
         if not its_references:
             caption = " ".join(map(str, candidate))
             raise ValueError(f"the caption {caption!r} has no reference to score it by")
+
+
+class Interval(NamedTuple):
+    """The bounds of a confidence interval at `LEVEL`."""
+
+    low: float
+    high: float
+
+
+def intervals(
+    scores: Sequence[Scores], images: int, seed: int = 0, block: int = BLOCK
+) -> dict[str, Interval]:
+    """Percentile bootstrap intervals of corpus scores, over images.
+
+    All scores use the same resamples, so their intervals can be compared.
+
+    Args:
+        scores: scores of the same images in the same order.
+        images: the number of images.
+        seed: the seed of the resamples.
+        block: counts in memory at a time; does not affect the results.
+
+    Returns:
+        For each name its `LEVEL` percentile interval over `RESAMPLES` resamples.
+    """
+    drawn: dict[str, list[NDArray[np.float64]]] = defaultdict(list)
+    for counts in resamples(images, seed, block):
+        for each in scores:
+            for name, values in each.resampled(counts).items():
+                drawn[name].append(values)
+    return {name: percentile_interval(np.concatenate(blocks)) for name, blocks in drawn.items()}
+
+
+def percentile_interval(values: NDArray[np.float64]) -> Interval:
+    """The interval that holds the middle `LEVEL` of the values."""
+    tail = 100 * (1 - LEVEL) / 2
+    return Interval(*np.percentile(values, (tail, 100 - tail)).tolist())
+
+
+def resamples(images: int, seed: int = 0, block: int = BLOCK) -> Iterator[NDArray[np.int64]]:
+    """How often each of `RESAMPLES` resamples has each image; blocks of (R, images)."""
+    rng = np.random.default_rng(seed)
+    share = np.full(images, 1 / images)
+    rows = max(1, block // images)
+    for start in range(0, RESAMPLES, rows):
+        yield rng.multinomial(images, share, size=min(rows, RESAMPLES - start))

@@ -1,51 +1,56 @@
-"""SPICE 1.0, by its authors' own program.
+"""SPICE 1.0, computed by its authors' Java program, which pycocoevalcap contains.
 
 Anderson et al., "SPICE: Semantic Propositional Image Caption Evaluation", ECCV 2016,
 https://arxiv.org/abs/1607.08822.
 """
 
 import json
+import os
+import re
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 
 from captioning.errors import InputError
-from captioning.metrics.java import SETTINGS, java, java_version, last_line, program
 from captioning.metrics.scores import Scores
 
 NAME = "SPICE"
 CORENLP = ("stanford-corenlp-3.6.0.jar", "stanford-corenlp-3.6.0-models.jar")
 LATEST = 14
+"""The latest Java version that runs SPICE: it needs a JavaScript engine that Java 15 removed."""
 
 
 class Spice:
     """Scores captions by SPICE, as the COCO evaluation calls it.
 
     Raises:
-        InputError: Java, the program or the parser that it needs is not there, or Java is too new.
+        InputError: Java, the program or its parser is missing, or Java is too new.
     """
 
     def __init__(self) -> None:
-        self._jar = program(NAME, "spice/spice-1.0.jar")
+        self._jar = packaged_file(NAME, "spice/spice-1.0.jar")
         if not all((self._jar.parent / "lib" / name).is_file() for name in CORENLP):
             raise InputError(
                 f"{NAME} needs Stanford CoreNLP 3.6.0, which pycocoevalcap downloads; "
-                f"`python -m pycocoevalcap.spice.get_stanford_models`, or leave {NAME} out"
+                f"`python -m pycocoevalcap.spice.get_stanford_models`, or omit {NAME}"
             )
-        version = java_version(NAME)
-        if version > LATEST:  # it writes results by a JavaScript engine that Java 15 took out
+        self._java = _java()
+        version = _java_version(self._java)
+        if version > LATEST:
             raise InputError(
-                f"{NAME} needs Java 8 to {LATEST}, and {java(NAME)} is Java {version}; "
-                f"set JAVA_HOME to an older one, or leave {NAME} out"
+                f"{NAME} needs Java 8 to {LATEST}, but {self._java} is Java {version}; "
+                f"set JAVA_HOME to an older one, or omit {NAME}"
             )
 
     def __call__(
         self, candidates: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
     ) -> Scores:
-        """SPICE of captions; that of the corpus is the mean over images.
+        """SPICE of captions; the corpus score is the mean over images.
 
         Args:
             candidates: the words of one caption per image.
@@ -59,22 +64,83 @@ class Spice:
             for number, (candidate, written) in enumerate(zip(candidates, references, strict=True))
         ]
         with tempfile.TemporaryDirectory() as folder:
-            asked, told = Path(folder) / "captions.json", Path(folder) / "scores.json"
-            asked.write_text(json.dumps(images), encoding="utf-8")
+            captions, scores = Path(folder) / "captions.json", Path(folder) / "scores.json"
+            captions.write_text(json.dumps(images), encoding="utf-8")
             # Without -cache, which needs native code that not every machine can run.
             process = subprocess.run(
                 [
-                    *(java(NAME), *SETTINGS, "-Xmx8G", "-jar", str(self._jar), str(asked)),
-                    *("-out", str(told), "-subset", "-silent"),
+                    *(self._java, "-Dfile.encoding=UTF-8", "-Duser.language=en"),
+                    *("-Duser.country=US", "-Xmx8G", "-jar", str(self._jar), str(captions)),
+                    *("-out", str(scores), "-subset", "-silent"),
                 ],
                 capture_output=True,
                 encoding="utf-8",
                 errors="replace",
             )
-            if process.returncode or not told.is_file():
+            if process.returncode or not scores.is_file():
                 raise InputError(
-                    f"{NAME}'s Java program failed ({last_line(process.stderr)}); leave {NAME} out"
+                    f"{NAME}'s Java program failed ({_last_line(process.stderr)}); omit {NAME}"
                 )
-            results = json.loads(told.read_text(encoding="utf-8"))
-        scores = {result["image_id"]: result["scores"]["All"]["f"] for result in results}
-        return Scores.of(NAME, np.array([scores[n] for n in range(len(images))], dtype=np.float64))
+            results = json.loads(scores.read_text(encoding="utf-8"))
+        of_images = {result["image_id"]: result["scores"]["All"]["f"] for result in results}
+        values = [of_images[number] for number in range(len(images))]
+        return Scores.of(NAME, np.array(values, dtype=np.float64))
+
+
+def packaged_file(metric: str, name: str) -> Path:
+    """The path of a file of pycocoevalcap, which need not be importable.
+
+    Args:
+        metric: the metric that needs the file, for the message.
+        name: the path within the package.
+
+    Raises:
+        InputError: pycocoevalcap is not installed.
+    """
+    package = find_spec("pycocoevalcap")
+    for folder in package.submodule_search_locations or () if package else ():
+        if (Path(folder) / name).is_file():
+            return Path(folder) / name
+    raise InputError(
+        f"{metric} needs the package pycocoevalcap; `pip install pycocoevalcap`, or omit {metric}"
+    )
+
+
+def _java() -> str:
+    """The path of Java: that in JAVA_HOME if set, otherwise the first on the PATH.
+
+    Raises:
+        InputError: Java is missing.
+    """
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
+    if found is None:
+        where = f"in JAVA_HOME ({home})" if home else "on the PATH"
+        raise InputError(
+            f"{NAME} needs Java, but there is no `java` {where}; install a Java runtime, "
+            f"or omit {NAME}"
+        )
+    return found
+
+
+def _java_version(java: str) -> int:
+    """The major version of Java: 8, 11, 17, ...
+
+    Raises:
+        InputError: Java does not run.
+    """
+    output = subprocess.run(
+        [java, "-version"], capture_output=True, text=True, errors="replace"
+    ).stderr
+    version = re.search(r'version "(?:1\.)?(\d+)', output)
+    if version is None:
+        raise InputError(
+            f"{NAME} needs Java, but {java} does not run ({_last_line(output)}); "
+            f"install a Java runtime, or omit {NAME}"
+        )
+    return int(version[1])
+
+
+def _last_line(text: str) -> str:
+    """The last line of a program's output, where Java reports the error."""
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no reason")

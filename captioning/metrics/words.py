@@ -1,15 +1,18 @@
-"""The words of captions as scorers get them."""
+"""Captions as words: how scorers receive them, and statistics of their length and variety."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from captioning.data.tokens import tokens, words_of
+from captioning.data.tokens import tokenize, tokens, words_of
 from captioning.data.vocabulary import SPECIAL, UNK
-from captioning.metrics.scores import Scorer, Scores
+from captioning.metrics.scores import Scorer, Scores, Words
+
+COUNTS = ("images", "distinct captions", "distinct words", "shortest", "longest")
+"""The statistics of `variety` that are whole numbers."""
 
 
 def generated_tokens(caption: str) -> list[str]:
-    """The tokens of a generated caption, in which `<unk>` is one word and not three."""
+    """The tokens of a generated caption; `<unk>` is one token."""
     found = []
     for index, known in enumerate(caption.split(SPECIAL[UNK])):
         if index > 0:
@@ -19,19 +22,19 @@ def generated_tokens(caption: str) -> list[str]:
 
 
 def generated_words(caption: str) -> list[str]:
-    """The words of a generated caption, in which `<unk>` is one word and not three."""
+    """The words of a generated caption; `<unk>` is one word."""
     return words_of(generated_tokens(caption))
 
 
 @dataclass(frozen=True)
 class OfTokens:
-    """A scorer that takes `22 3/4` for one word, since that is one token.
+    """A scorer that receives tokens, in which `22 3/4` with a no-break space is one.
 
-    The COCO evaluation splits a tokenized caption at plain spaces for ROUGE-L, but at no-break
-    spaces too for the other scores.
+    The COCO evaluation splits tokenized captions at plain spaces for ROUGE-L, and also at no-break
+    spaces for the other metrics.
 
     Attributes:
-        scorer: is called with tokens in place of words.
+        scorer: receives tokens instead of words.
     """
 
     scorer: Scorer
@@ -46,10 +49,10 @@ class OfTokens:
 def scored(
     scorer: Scorer, candidates: Sequence[list[str]], references: Sequence[Sequence[list[str]]]
 ) -> Scores:
-    """What a scorer gives captions; scorers other than `OfTokens` get the words of the tokens.
+    """Score tokenized captions; scorers other than `OfTokens` receive words.
 
     Args:
-        scorer: of one caption per image.
+        scorer: the metric.
         candidates: the tokens of one caption per image.
         references: for each image the tokens of its references.
     """
@@ -59,3 +62,43 @@ def scored(
         [words_of(candidate) for candidate in candidates],
         [[words_of(reference) for reference in written] for written in references],
     )
+
+
+def variety(
+    candidates: Sequence[Words],
+    training: Iterable[str] | None = None,
+    vocabulary: Collection[str] | None = None,
+) -> dict[str, float]:
+    """Statistics of captions; lengths are in words, `<unk>` included.
+
+    Args:
+        candidates: the words of at least one caption.
+        training: the captions that the model was trained on, if known.
+        vocabulary: the model's words, if known.
+
+    Returns:
+        "images", "distinct captions", "mean length", "shortest", "longest" and "distinct words"
+        (without `<unk>`); with a vocabulary "share of vocabulary", the share of its words that the
+        captions use; with training captions "share not in training", the share of captions that
+        differ from every one of them.
+    """
+    lengths = [len(words) for words in candidates]
+    distinct = {tuple(words) for words in candidates}
+    used = {word for words in distinct for word in words} - {SPECIAL[UNK]}
+    statistics = {
+        "images": float(len(candidates)),
+        "mean length": sum(lengths) / len(lengths),
+        "shortest": float(min(lengths)),
+        "longest": float(max(lengths)),
+        "distinct words": float(len(used)),
+        "distinct captions": float(len(distinct)),
+    }
+    if vocabulary is not None:
+        statistics["share of vocabulary"] = len(used.intersection(vocabulary)) / len(vocabulary)
+    if training is not None:
+        unseen = set(distinct)
+        for caption in training:
+            unseen.discard(tuple(tokenize(caption)))
+        new = sum(tuple(words) in unseen for words in candidates)
+        statistics["share not in training"] = new / len(candidates)
+    return statistics

@@ -1,21 +1,25 @@
-"""The model of the paper: encoder, attention and decoder."""
+"""The model: encoder, adapter, attention and decoders."""
 
+from captioning.models.adapter import Adapter
 from captioning.models.attention import (
     AdditiveAttention,
     Attention,
     DotProductAttention,
-    MultiHeadAttention,
+    ScoredAttention,
 )
 from captioning.models.backbones import BACKBONES
 from captioning.models.decoder import Decoder
 from captioning.models.encoder import CNNEncoder, Encoder
 from captioning.models.hard_attention import ArgmaxHardAttention, HardAttention
 from captioning.models.lstm import LSTMDecoder
+from captioning.models.model import Model
+from captioning.models.multi_head import MultiHeadAttention
 from captioning.models.text_encoder import TextEncoder
 from captioning.models.transformer import TransformerDecoder
 
 __all__ = [
     "BACKBONES",
+    "Adapter",
     "AdditiveAttention",
     "ArgmaxHardAttention",
     "Attention",
@@ -25,7 +29,9 @@ __all__ = [
     "Encoder",
     "HardAttention",
     "LSTMDecoder",
+    "Model",
     "MultiHeadAttention",
+    "ScoredAttention",
     "TextEncoder",
     "TransformerDecoder",
 ]

@@ -1,24 +1,32 @@
-"""Backbones by name: networks whose last feature map gives the annotation vectors."""
+"""Backbones by name, with their pretrained weights.
 
+The last feature map of a backbone holds the annotation vectors.
+"""
+
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from captioning.errors import InputError
-from captioning.models.classes import Classes, classes_of
-from captioning.models.plain_cnn import PlainCNN
-from captioning.models.small_cnn import SmallCNN
-from captioning.models.weights import downloaded, load_weights, read_weights
+from captioning.integrity import check_archive, check_finite
+from captioning.models.image_classes import Classes, classes_of
+from captioning.models.small_networks import PlainCNN, SmallCNN
+from captioning.untrusted import opened
+
+DEFAULT = "DEFAULT"
+"""Stands for the weights that a backbone's library downloads."""
 
 TIMM = "timm/"
-"""What the names of timm's backbones begin with here; torchvision has some of the same names."""
+"""Prefix of the names of timm's backbones; torchvision has some of the same names."""
 
 SMALL_WEIGHTS = Path(__file__).with_name("small_cnn.pth")
-"""Those of the small backbone, which come with the package: `scripts/demo_model` trained them on
-drawn scenes, by `configs/shapes.yaml`."""
+"""Weights of the small backbone, trained by `scripts/demo_model` on drawn scenes."""
 
 
 @dataclass(frozen=True)
@@ -27,13 +35,12 @@ class Backbone:
 
     Attributes:
         width: D, channels of the feature map.
-        stages: one after the other they turn images (B, 3, H, W) into a feature map (B, D, rows,
+        stages: applied in order, they turn images (B, 3, H, W) into a feature map (B, D, rows,
             columns).
-        mean: of each channel of the images that its weights were trained on, in units of 0 to 1.
-        std: their standard deviation.
-        image_size: side in pixels of the images that its weights were trained on; none where the
-            network comes without weights.
-        classes: what its weights tell apart, if they came with a classifier that scores regions.
+        mean: of each channel of the training images, in units of 0 to 1.
+        std: standard deviation of each channel.
+        image_size: side of the training images in pixels; None if any size will do.
+        classes: the classes of its classifier, if that scores regions.
     """
 
     width: int
@@ -78,12 +85,12 @@ BACKBONES: dict[str, tuple[int, Callable[[Any], list[nn.Module]]]] = {
     "efficientnet_v2_s": (1280, _feature_stages),
     "convnext_tiny": (768, _feature_stages),
 }
-"""D of each backbone and how it divides into stages, by torchvision's name; ``small`` is for the
-easy shapes, ``plain`` for small images of any kind."""
+"""D of each backbone and its division into stages, by torchvision's name. ``small`` is for drawn
+scenes, ``plain`` for small images of any kind."""
 
 
 def _no_weights() -> Any:
-    raise InputError("plain: comes without weights; give a file, or none (null) for a random start")
+    raise InputError("plain: has no pretrained weights; give a file, or null for a random start")
 
 
 def backbone(name: str, weights: str | None) -> Backbone:
@@ -92,25 +99,21 @@ def backbone(name: str, weights: str | None) -> Backbone:
     Args:
         name: one of `BACKBONES`, or ``timm/`` and a name of timm's.
         weights: ``DEFAULT`` for those that the backbone's library downloads, or that come with
-            this package for ``small``; the path of a state dict; or none for a random start.
+            this package for ``small``; the path of a state dict; or None for a random start.
 
     Raises:
-        InputError: the name is unknown, or the weights cannot be had or do not fit.
+        InputError: the name is unknown, or the weights are missing or do not fit.
     """
     if name.startswith(TIMM):
         from captioning.models.timm_backbones import timm_backbone
 
         return timm_backbone(name.removeprefix(TIMM), weights)
-    if name == "small":
-        model: nn.Module = SmallCNN()
-        load_weights(model, name, weights, lambda: read_weights(SMALL_WEIGHTS))
+    if name in ("small", "plain"):
+        own: nn.Module = SmallCNN() if name == "small" else PlainCNN()
+        pretrained = _no_weights if name == "plain" else lambda: read_weights(SMALL_WEIGHTS)
+        load_weights(own, name, weights, pretrained)
         width, divided = BACKBONES[name]
-        return Backbone(width, divided(model), image_size=None)
-    if name == "plain":
-        model = PlainCNN()
-        load_weights(model, name, weights, _no_weights)
-        width, divided = BACKBONES[name]
-        return Backbone(width, divided(model), image_size=None)
+        return Backbone(width, divided(own), image_size=None)
     if name not in BACKBONES:
         raise InputError(
             f"unknown backbone {name!r}; choose from {', '.join(BACKBONES)}, or give {TIMM}NAME "
@@ -133,3 +136,67 @@ def backbone(name: str, weights: str | None) -> Backbone:
         return network
     names = [(n.lower(),) for n in models.get_model_weights(name).DEFAULT.meta["categories"]]
     return replace(network, classes=classes_of(model, nn.Sequential(*stages), names, side=64))
+
+
+def load_weights(
+    model: nn.Module, name: str, weights: str | None, download: Callable[[], dict[str, Tensor]]
+) -> None:
+    """Load pretrained weights into a network.
+
+    Args:
+        model: the network.
+        name: of the network, for messages.
+        weights: ``DEFAULT``, the path of a file, or None to keep the random start.
+        download: returns the state dict of ``DEFAULT``.
+
+    Raises:
+        InputError: the weights are missing or do not fit.
+    """
+    if weights is None:
+        return
+    state = download() if weights == DEFAULT else read_weights(Path(weights))
+    try:
+        model.load_state_dict(state)
+    except (RuntimeError, AttributeError, KeyError, TypeError, ValueError):
+        raise InputError(
+            f"{weights}: not the state dict of a {name}; give the weights of that backbone"
+        ) from None
+    check_finite(Path(weights), model.state_dict())
+
+
+def downloaded(address: str, download: Callable[[], Any]) -> Any:
+    """The result of `download`.
+
+    Args:
+        address: for messages.
+        download: uses the network.
+
+    Raises:
+        InputError: it fails for any reason.
+    """
+    try:
+        return download()
+    except Exception as error:  # of the network, of the disk, or of a file that is cut short
+        if isinstance(error, HTTPError):
+            error.close()  # it holds the connection
+        reason = " ".join(str(error).split())
+        raise InputError(
+            f"{address}: cannot be downloaded ({reason}); "
+            "fetch it elsewhere and give the file as the encoder's weights"
+        ) from None
+
+
+def read_weights(path: Path) -> Any:
+    """The content of a file of weights.
+
+    Raises:
+        InputError: it cannot be read, or was not written by `torch.save`.
+    """
+    with opened(path) as file:
+        if zipfile.is_zipfile(file):  # older versions of torch wrote no archives
+            check_archive(path)
+        file.seek(0)
+        try:
+            return torch.load(file, map_location="cpu", weights_only=True)
+        except Exception:  # torch.load raises a dozen kinds for a file that holds no weights
+            raise InputError(f"{path}: not a file of weights saved by torch.save") from None

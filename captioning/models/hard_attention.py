@@ -1,7 +1,6 @@
 """Hard attention: one region per word (Xu et al. 2015, section 4.1).
 
-Shapes: B images, N captions (queries) per image, L regions, D annotation width, Q query width,
-A attention width.
+Shapes: B images, N captions (queries) per image, L regions.
 """
 
 from collections.abc import Iterator
@@ -32,8 +31,8 @@ class Draws:
 class HardAttention(AdditiveAttention):
     """Draws one region from the weights; the context is its annotation vector (eq. 8-9).
 
-    It draws within `drawing` alone, which `captioning.training.SampledBound` uses to learn the
-    weights. Everywhere else, as in a search, the context is the expectation under the weights
+    Regions are drawn only within `drawing`, which `captioning.training.SampledBound` uses to learn
+    the weights. Everywhere else, as in a search, the context is the expectation under the weights
     (eq. 13), so that captions do not depend on chance.
     """
 
@@ -52,33 +51,33 @@ class HardAttention(AdditiveAttention):
         finally:
             self._draws = None
 
-    def looks(self, weights: Float[Tensor, "B N L"]) -> Float[Tensor, "B N L"]:
-        """How much of each region is in the context: all of the one drawn, or as expected."""
-        return self.undrawn(weights) if self._draws is None else self._drawn(weights, self._draws)
+    def selected(self, weights: Float[Tensor, "B N L"]) -> Float[Tensor, "B N L"]:
+        """Share of each region in the context: one for the region drawn, or the expectation."""
+        if self._draws is None:
+            return self.undrawn(weights)
+        regions = self.draw(weights)
+        tiny = torch.finfo(weights.dtype).tiny
+        log_probs = weights.gather(2, regions[..., None]).squeeze(2).clamp_min(tiny).log()
+        expected = self._draws.expected[:, None]
+        self._draws.log_probs.append(log_probs.masked_fill(expected, 0.0))
+        one = F.one_hot(regions, weights.shape[2]).to(weights)
+        return torch.where(expected[..., None], weights, one)
 
     def undrawn(self, weights: Float[Tensor, "B N L"]) -> Float[Tensor, "B N L"]:
-        """How much of each region is in the context where no region is drawn."""
+        """Share of each region in the context outside `drawing`."""
         return weights
 
     def draw(self, weights: Float[Tensor, "B N L"]) -> Int[Tensor, "B N"]:
         """A region for every query, drawn by its weight (eq. 8)."""
         return weights.detach().flatten(0, 1).multinomial(1).view(weights.shape[:2])
 
-    def _drawn(self, weights: Float[Tensor, "B N L"], draws: Draws) -> Float[Tensor, "B N L"]:
-        regions = self.draw(weights)
-        tiny = torch.finfo(weights.dtype).tiny
-        log_probs = weights.gather(2, regions[..., None]).squeeze(2).clamp_min(tiny).log()
-        draws.log_probs.append(log_probs.masked_fill(draws.expected[:, None], 0.0))
-        one = F.one_hot(regions, weights.shape[2]).to(weights)
-        return torch.where(draws.expected[:, None, None], weights, one)
-
 
 class ArgmaxHardAttention(HardAttention):
-    """Hard attention that looks at the region of the largest weight where it does not draw.
+    """Hard attention that selects the region with the largest weight outside `drawing`.
 
-    An arg-max has no gradient: only `captioning.training.SampledBound` trains this attention.
+    An argmax has no gradient: only `captioning.training.SampledBound` trains this attention.
     """
 
     def undrawn(self, weights: Float[Tensor, "B N L"]) -> Float[Tensor, "B N L"]:
-        """One for the region of the largest weight, the first one of equals."""
+        """One for the region with the largest weight, the first one if several are equal."""
         return F.one_hot(weights.argmax(dim=2), weights.shape[2]).to(weights)

@@ -1,9 +1,7 @@
-"""What training minimises.
+"""Losses (Xu et al. 2015, eq. 14).
 
 Shapes: B images, N captions per image, T words, L regions, V vocabulary.
 """
-
-from collections.abc import Sequence
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -17,27 +15,24 @@ def cross_entropy(
     logits: Float[Tensor, "B N T V"],
     targets: Int[Tensor, "B N T"],
     label_smoothing: float = 0.0,
-    importance: Float[Tensor, "B N"] | None = None,
-    never: Sequence[int] = (),
+    caption_weights: Float[Tensor, "B N"] | None = None,
 ) -> Float[Tensor, ""]:
-    """Sum over all words, in nats; PAD does not count.
+    """Negative log-likelihood of the targets, summed over all words, in nats; PAD does not count.
 
     Args:
         logits: scores of every word.
         targets: the words.
         label_smoothing: share of the target's probability spread over the vocabulary.
-        importance: how much the words of each caption count, of either sign; one if none.
-        never: words without probability; not together with label smoothing.
+        caption_weights: factor of each caption's loss; defaults to one.
     """
     real = targets != PAD
     precise = logits[real].to(torch.promote_types(logits.dtype, torch.float32))
-    precise = precise.index_fill(1, torch.tensor(never, device=logits.device).long(), -torch.inf)
-    if importance is None:
-        importance = precise.new_ones(targets.shape[:2])
-    of_words = F.cross_entropy(
+    losses = F.cross_entropy(
         precise, targets[real], label_smoothing=label_smoothing, reduction="none"
     )
-    return of_words @ importance[..., None].expand(targets.shape)[real].to(of_words.dtype)
+    if caption_weights is None:
+        return losses.sum()
+    return losses @ caption_weights[..., None].expand(targets.shape)[real].to(losses.dtype)
 
 
 def doubly_stochastic_penalty(
@@ -45,12 +40,12 @@ def doubly_stochastic_penalty(
     real: Bool[Tensor, "B N T"],
     mask: Bool[Tensor, "B L"] | None = None,
 ) -> Float[Tensor, ""]:
-    """How unevenly the words of a caption look at the regions (Xu et al. 2015, eq. 14).
+    """Penalty on uneven attention over the regions (Xu et al. 2015, eq. 14).
 
-    The squared difference between the attention that a region gets over all words and its fair
-    share T / L, summed over regions and over captions. The paper's target is one instead
-    of the fair share: since the weights of a word sum to one, this differs by a constant that
-    depends on T and L only, so the gradient is the paper's, and even coverage costs nothing.
+    The squared difference between the attention that a region gets over all words and its even
+    share T / L, summed over regions and captions. The paper's target is one instead of the even
+    share. As the weights of a word sum to one, the two differ by a constant that depends on T and L
+    only: the gradient is the paper's, and the penalty of even coverage is zero.
 
     Args:
         weights: attention over regions for every word.
@@ -62,4 +57,4 @@ def doubly_stochastic_penalty(
     difference = coverage - coverage.sum(dim=-1, keepdim=True) / regions
     if mask is not None:
         difference = difference * mask[:, None]
-    return difference.square().sum()  # a caption of padding alone covers nothing, fairly
+    return difference.square().sum()

@@ -6,9 +6,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from captioning.errors import InputError
-from captioning.models.backbones import TIMM, Backbone
-from captioning.models.classes import classes_of
-from captioning.models.weights import downloaded, load_weights
+from captioning.models.backbones import TIMM, Backbone, downloaded, load_weights
+from captioning.models.image_classes import classes_of
 
 
 def timm_backbone(name: str, weights: str | None) -> Backbone:

@@ -1,17 +1,16 @@
 """The layers of a transformer's encoder and decoder (Vaswani et al. 2017, section 3.1).
 
-Shapes: B rows of a batch or images, N captions per image, T words, L regions, H heads, b words of
-a block, d width of one head, W width of the model.
+Shapes: B rows of a batch or images, N captions per image, T words, S words so far, L regions, H
+heads, W width of the model.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from captioning.models.multi_head import KeysValues, MultiHead
-from captioning.models.past_words import with_words
+from captioning.models.multi_head import KeysValues, MultiHead, causal_mask
 
 
 class FeedForward(nn.Module):
@@ -38,14 +37,13 @@ class FeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """What surrounds each sub-layer: x + sub-layer, and layer norm after the sum or before it.
+    """The residual connection around a sub-layer, with layer norm before it or after the sum.
 
     Args:
         width: W.
-        dropout: of what the sub-layer adds.
-        norm_first: normalise what the sub-layer reads (Xiong et al. 2020) instead of the sum, as
-            published. Then nothing but sums lies between the first layer and the last, and deep
-            models train without a warm-up.
+        dropout: of the sub-layer's output.
+        norm_first: normalise the sub-layer's input (Xiong et al. 2020) instead of the sum, as
+            published. Deep models then train without a warm-up.
     """
 
     def __init__(self, width: int, dropout: float, norm_first: bool) -> None:
@@ -54,12 +52,12 @@ class Residual(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.norm_first = norm_first
 
-    def read(self, x: Float[Tensor, "*B W"]) -> Float[Tensor, "*B W"]:
-        """What the sub-layer reads."""
+    def input(self, x: Float[Tensor, "*B W"]) -> Float[Tensor, "*B W"]:
+        """The sub-layer's input."""
         return self.norm(x) if self.norm_first else x
 
     def add(self, x: Float[Tensor, "*B W"], change: Float[Tensor, "*B W"]) -> Float[Tensor, "*B W"]:
-        """The sum with what the sub-layer gave."""
+        """The sum with the sub-layer's output."""
         x = x + self.dropout(change)
         return x if self.norm_first else self.norm(x)
 
@@ -71,8 +69,8 @@ class EncoderLayer(nn.Module):
         width: W.
         heads: H.
         inner_width: of the position-wise network.
-        dropout: of weights, of hidden layers and of what each sub-layer adds.
-        norm_first: layer norm before each sub-layer; after it, as published, if not.
+        dropout: of weights, hidden layers and the output of each sub-layer.
+        norm_first: layer norm before each sub-layer; if false, after it, as published.
     """
 
     def __init__(
@@ -87,46 +85,56 @@ class EncoderLayer(nn.Module):
     def forward(
         self, x: Float[Tensor, "B L W"], mask: Bool[Tensor, "#B #L L"] | None = None
     ) -> Float[Tensor, "B L W"]:
-        """Every position after one look at all that it may see."""
-        read = self.around_attention.read(x)
-        x = self.around_attention.add(x, self.self_attention(read, read, mask=mask).context)
-        return self.around_network.add(x, self.feed_forward(self.around_network.read(x)))
+        """Every position after one look at all those that the mask lets it see."""
+        read = self.around_attention.input(x)
+        seen = self.self_attention(read, self.self_attention.project(read), mask)
+        x = self.around_attention.add(x, seen.context)
+        return self.around_network.add(x, self.feed_forward(self.around_network.input(x)))
 
 
 class DecoderLayerResult(NamedTuple):
-    """What a decoder's layer gives.
+    """The result of a decoder layer.
 
     Attributes:
         words: its output.
-        past: blocks of keys and values of all words so far, to go on with.
-        weights: of the attention over regions, by head; none where nobody asked.
+        past: keys and values of all words so far.
+        weights: of the attention over regions, by head; None unless requested.
     """
 
     words: Float[Tensor, "B N T W"]
-    past: tuple[KeysValues, ...]
+    past: KeysValues
     weights: Float[Tensor, "B H N T L"] | None
 
 
 class DecoderLayer(nn.Module):
     """Self-attention over words, attention over regions, and the position-wise network.
 
-    Equals `torch.nn.TransformerDecoderLayer` where N is one. The N captions of an image share one
-    copy of its keys and values.
+    Equals `torch.nn.TransformerDecoderLayer` if N is one. The N captions of an image share one copy
+    of its keys and values.
 
     Args:
         width: W.
         heads: H.
         inner_width: of the position-wise network.
-        dropout: of weights, of hidden layers and of what each sub-layer adds.
-        norm_first: layer norm before each sub-layer; after it, as published, if not.
+        dropout: of weights, hidden layers and the output of each sub-layer.
+        norm_first: layer norm before each sub-layer; if false, after it, as published.
+        annotation_dim: D, width of the annotation vectors; defaults to W.
     """
 
     def __init__(
-        self, width: int, heads: int, inner_width: int, dropout: float, norm_first: bool
+        self,
+        width: int,
+        heads: int,
+        inner_width: int,
+        dropout: float,
+        norm_first: bool,
+        annotation_dim: int | None = None,
     ) -> None:
         super().__init__()
         self.self_attention = MultiHead(width, heads, dropout=dropout)
-        self.cross_attention = MultiHead(width, heads, dropout=dropout)
+        self.cross_attention = MultiHead(
+            width, heads, key_dim=annotation_dim, width=width, dropout=dropout
+        )
         self.feed_forward = FeedForward(width, inner_width, dropout)
         self.around_self = Residual(width, dropout, norm_first)
         self.around_cross = Residual(width, dropout, norm_first)
@@ -135,41 +143,33 @@ class DecoderLayer(nn.Module):
     def forward(
         self,
         words: Float[Tensor, "B N T W"],
-        past: Sequence[KeysValues],
+        past: KeysValues,
         regions: KeysValues,
-        words_mask: Bool[Tensor, "#R #T T"] | None = None,
-        regions_mask: Bool[Tensor, "#B #M L"] | None = None,
+        regions_mask: Bool[Tensor, "B 1 L"] | None = None,
         with_weights: bool = False,
     ) -> DecoderLayerResult:
-        """T more words of every caption: its first ones, or one after others.
+        """Read T words of every caption: its first ones, or one after others.
 
         Args:
             words: the layer's input.
-            past: blocks (B, N, H, b, d) of the words before; empty if there are none.
-            regions: (B, L, W), what `cross_attention.project` gave for the image.
-            words_mask: True where a word may see another one, of R = B N rows; none where each sees
-                all, as a single word does in any case.
-            regions_mask: True where a word may see a region; of M = N T words.
-            with_weights: whether to give the weights over regions.
+            past: keys and values (B, N, S, W) of the words before; S may be zero.
+            regions: keys and values (B, L, W) of the image, from `cross_attention.project`.
+            regions_mask: True where a region may be seen.
+            with_weights: whether to return the weights over regions.
         """
-        assert words.shape[2] == 1 or not past
-        read = self.around_self.read(words)
+        shape = words.shape[:3]
+        read = self.around_self.input(words)
         new = self.self_attention.project(read)
-        past = with_words(past, self.self_attention.by_head(new))
-        if words.shape[2] == 1:
-            seen = self.self_attention.attend_blocks(read, past)
-        else:
-            rows = KeysValues(new.keys.flatten(0, 1), new.values.flatten(0, 1))
-            seen = self.self_attention.attend(read.flatten(0, 1), rows, words_mask).context
-            seen = seen.unflatten(0, words.shape[:2])
-        words = self.around_self.add(words, seen)
+        past = KeysValues(*(torch.cat(parts, dim=2) for parts in zip(past, new, strict=True)))
+        rows = KeysValues(past.keys.flatten(0, 1), past.values.flatten(0, 1))
+        mask = causal_mask(shape[2], words.device) if shape[2] > 1 else None
+        seen = self.self_attention(read.flatten(0, 1), rows, mask)
+        words = self.around_self.add(words, seen.context.unflatten(0, shape[:2]))
 
-        read = self.around_cross.read(words).flatten(1, 2)
-        looked = self.cross_attention.attend(read, regions, regions_mask, with_weights)
-        words = self.around_cross.add(words, looked.context.unflatten(1, words.shape[1:3]))
-        weights = looked.weights
-        if weights is not None:
-            weights = weights.unflatten(2, words.shape[1:3])
+        read = self.around_cross.input(words).flatten(1, 2)
+        looked = self.cross_attention(read, regions, regions_mask, with_weights=with_weights)
+        words = self.around_cross.add(words, looked.context.unflatten(1, shape[1:]))
+        weights = None if looked.weights is None else looked.weights.unflatten(2, shape[1:])
 
-        words = self.around_network.add(words, self.feed_forward(self.around_network.read(words)))
+        words = self.around_network.add(words, self.feed_forward(self.around_network.input(words)))
         return DecoderLayerResult(words, past, weights)

@@ -1,4 +1,4 @@
-"""The words that nearly stood in the place of those that a search chose.
+"""Runners-up: the most probable words that a search did not choose.
 
 Shapes: B images, N captions per image, T words, k alternatives, L regions, D annotation width, V
 vocabulary.
@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from captioning.data.vocabulary import BOS
 from captioning.models.decoder import Decoder
+from captioning.models.model import Model
 from captioning.search.search import NEVER, generable_log_probs
 
 
@@ -19,8 +20,8 @@ class Alternatives(NamedTuple):
     """The most probable other tokens in the place of each token, the best first.
 
     Attributes:
-        tokens: the other tokens; what stands at PAD means nothing.
-        probabilities: of each of these given the photo and the tokens before it.
+        tokens: the other tokens; undefined at PAD.
+        probabilities: of each, given the image and the tokens before it.
     """
 
     tokens: Int[Tensor, "B N T k"]
@@ -28,22 +29,24 @@ class Alternatives(NamedTuple):
 
 
 def find_alternatives(
-    decoder: Decoder, annotations: Float[Tensor, "B L D"], tokens: Int[Tensor, "B N T"], k: int
+    model: Model | Decoder,
+    annotations: Float[Tensor, "B L D"],
+    tokens: Int[Tensor, "B N T"],
+    k: int,
 ) -> Alternatives:
     """The k most probable other tokens in the place of each token of finished captions.
 
-    The captions are read once more, all words together, so that a search for which nobody asks
-    this pays nothing for it. Probabilities are a search's: shares among the tokens that can ever
-    be generated.
+    Reads the captions again by teacher forcing, so a search without runners-up pays nothing for
+    them. Probabilities are normalised as in a search, over the tokens that it can generate.
 
     Args:
-        decoder: what the captions were searched with.
-        annotations: the annotation vectors of the images.
-        tokens: the captions as a search gives them: words and EOS, PAD after it.
-        k: how many; fewer if the vocabulary has no more.
+        model: the model that wrote the captions, or a decoder.
+        annotations: the annotation vectors that it takes.
+        tokens: the captions as a search returns them: words and EOS, then PAD.
+        k: number of alternatives; fewer if the vocabulary is smaller.
     """
     before = F.pad(tokens, (1, -1), value=BOS)
-    logits, _ = decoder(annotations, before)
+    logits, _ = model(annotations, before)
     others = generable_log_probs(logits).scatter_(-1, tokens[..., None], float("-inf"))
     log_probs, words = others.topk(min(k, others.shape[-1] - len(NEVER) - 1), dim=-1)
     return Alternatives(words, log_probs.exp())

@@ -1,4 +1,4 @@
-"""Beam search: the best captions found while following several at once.
+"""Beam search: follows several captions of each image at once.
 
 Shapes: B images, N captions per image, T words, V vocabulary, k next words of an image.
 """
@@ -22,9 +22,9 @@ class Continuations(NamedTuple):
     """The best next words of an image's captions, the best first.
 
     Attributes:
-        totals: of the captions with these words.
-        log_probs: the words' own part of the totals.
-        captions: which of the N captions each one continues.
+        totals: log probabilities of the captions with these words.
+        log_probs: log probabilities of the words.
+        captions: for each word, the index of the caption that it continues.
         words: the words.
     """
 
@@ -34,15 +34,15 @@ class Continuations(NamedTuple):
     words: Int[Tensor, "B k"]
 
 
-def topk_continuations(
+def best_continuations(
     log_probs: Float[Tensor, "B N V"], totals: Float[Tensor, "B N"], k: int
 ) -> Continuations:
     """The k next words of each image's captions with the largest sums of total and log probability.
 
     Args:
         log_probs: of every next word.
-        totals: of the captions so far; minus infinity for those that cannot be continued.
-        k: how many, at most N V.
+        totals: log probabilities of the captions so far; minus infinity for those that have ended.
+        k: number of words, at most N V.
     """
     vocabulary = log_probs.shape[2]
     best, places = (totals[:, :, None] + log_probs).flatten(1).topk(k)
@@ -51,17 +51,17 @@ def topk_continuations(
 
 
 class BeamSearch(Search):
-    """The best captions found while keeping the `width` best beginnings of each image.
+    """Keeps the `width` best captions of each image at every word.
 
-    Beginnings and ended captions are ranked together by their length-normalised log probability;
-    an ended caption keeps its place until better ones push it out.
+    Unfinished and ended captions are ranked together by their length-normalised log probability, so
+    an ended caption stays until better ones replace it.
 
     Args:
-        width: N, how many captions to follow, and to return, for each image.
+        width: N, number of captions to follow, and to return, per image.
         length_penalty: 0 ranks captions by their probability, which favours short ones, 1 by the
             mean log probability of their words.
-        max_length: the most words of a caption.
-        min_length: the fewest words of a caption.
+        max_length: maximum number of words of a caption.
+        min_length: minimum number of words of a caption.
         no_repeat_ngram: n of the n-grams that may not occur twice in a caption; 0 allows all.
     """
 
@@ -77,7 +77,7 @@ class BeamSearch(Search):
         self.width = width
 
     def begin(self, memory: Memory) -> Hypotheses:
-        """One empty caption per image, and places for the others."""
+        """One empty caption per image, and empty beams for the others."""
         hypotheses = Hypotheses.empty(memory, self.width)
         hypotheses.totals[:, 1:] = -inf  # beams start equal, so only the first may branch
         return hypotheses
@@ -86,12 +86,12 @@ class BeamSearch(Search):
         """The best next words of the captions that have not ended."""
         log_probs = self.log_probs(step.logits, hypotheses.tokens)
         totals = hypotheses.totals.masked_fill(hypotheses.finished, -inf)
-        return topk_continuations(log_probs, totals, self.width)
+        return best_continuations(log_probs, totals, self.width)
 
     def extend(self, hypotheses: Hypotheses, step: Step) -> tuple[Hypotheses, State]:
-        """The best captions of each image, the ended ones among them."""
+        """The best captions of each image, both continued and ended ones."""
         found = self.continuations(step, hypotheses)
-        # An ended caption goes on in one way only, by PAD, at no cost.
+        # An ended caption has one continuation: PAD, at no cost.
         ended = hypotheses.totals.masked_fill(~hypotheses.finished, -inf)
         places = torch.arange(self.width, device=ended.device).expand_as(ended)
         lengths = torch.full_like(hypotheses.lengths, hypotheses.tokens.shape[2] + 1)

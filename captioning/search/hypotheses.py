@@ -1,4 +1,4 @@
-"""The captions of a search while it runs.
+"""The captions of a running search.
 
 Shapes: B images, N captions per image, L regions, t words so far.
 """
@@ -18,13 +18,13 @@ class Hypotheses:
     """The captions so far.
 
     Attributes:
-        tokens: words, EOS, PAD after it.
+        tokens: words and EOS, then PAD.
         log_probs: of the tokens; zero at PAD.
-        totals: sum of a caption's log probabilities; minus infinity for a beam not yet filled.
+        totals: sum of a caption's log probabilities; minus infinity for an empty beam.
         finished: whether a caption has ended.
-        history: for every word the attention weights and, where captions may follow other ones,
-            the places in the N captions of those that they continue. Weights are traced back along
-            them only when a search ends; everything else is small and follows at every word.
+        history: for every word the attention weights and, in beam search, the index of the caption
+            that each caption continues. `weights` traces them back when a search ends; the other
+            tensors are small and are reordered at every word.
     """
 
     tokens: Int[Tensor, "B N t"]
@@ -35,7 +35,7 @@ class Hypotheses:
 
     @classmethod
     def empty(cls, memory: Memory, n: int) -> "Hypotheses":
-        """N captions per image without a word yet."""
+        """N captions per image without any word."""
         new = memory.annotations.new_zeros
         return cls(
             tokens=new((memory.images, n, 0), dtype=torch.long),
@@ -52,19 +52,19 @@ class Hypotheses:
 
     @property
     def last(self) -> Int[Tensor, "B N"]:
-        """What the decoder reads next; PAD where a caption has ended or not begun."""
+        """What the decoder reads next; PAD for ended captions and empty beams."""
         if self.tokens.shape[2]:
             return self.tokens[:, :, -1].masked_fill(self.finished, PAD)
         return torch.where(self.totals.isneginf(), PAD, BOS)
 
     @property
     def lengths(self) -> Int[Tensor, "B N"]:
-        """Tokens of each caption, EOS counted."""
+        """Number of tokens of each caption, EOS included."""
         return (self.tokens != PAD).sum(dim=2)
 
     @property
     def weights(self) -> Float[Tensor, "B N t L"]:
-        """Attention while each token was written; zero at PAD."""
+        """Attention for each token; zero at PAD."""
         places = None
         traced = []
         for weights, parents in reversed(self.history):
@@ -81,7 +81,7 @@ class Hypotheses:
         weights: Float[Tensor, "B N L"],
         parents: Int[Tensor, "B N"] | None = None,
     ) -> "Hypotheses":
-        """The captions, or those at the places of their `parents`, with one token more."""
+        """The captions, or those with the indices `parents`, followed by one more token."""
         before = self if parents is None else self._follow(parents)
         return Hypotheses(
             torch.cat([before.tokens, tokens[:, :, None]], dim=2),
@@ -89,19 +89,6 @@ class Hypotheses:
             before.totals + log_probs,
             before.finished | (tokens == EOS),
             (*self.history, (weights, parents)),
-        )
-
-    def keep(self, images: Int[Tensor, "b"]) -> "Hypotheses":
-        """The captions of some of the images."""
-        return Hypotheses(
-            tokens=self.tokens[images],
-            log_probs=self.log_probs[images],
-            totals=self.totals[images],
-            finished=self.finished[images],
-            history=tuple(
-                (weights[images], None if parents is None else parents[images])
-                for weights, parents in self.history
-            ),
         )
 
     def _follow(self, parents: Int[Tensor, "B N"]) -> "Hypotheses":
@@ -117,7 +104,7 @@ class Hypotheses:
 def take_along_captions(
     part: Shaped[Tensor, "B N *X"], places: Int[Tensor, "B N"]
 ) -> Shaped[Tensor, "B N *X"]:
-    """Of each image the captions at these places."""
+    """The captions of each image with these indices."""
     images, captions = places.shape
     rows = (places + captions * torch.arange(images, device=places.device)[:, None]).flatten()
     # Much faster than `gather`, which copies number by number.

@@ -1,4 +1,4 @@
-"""What every search over words has in common: the loop, the limits, the result.
+"""The base class of searches: the loop over words, the limits on captions, the result.
 
 Shapes: B images, N captions per image, L regions, T words, V vocabulary.
 """
@@ -19,18 +19,18 @@ from captioning.numbers import LengthPenalty, MaxLength, MinLength, NgramLength
 from captioning.search.hypotheses import Hypotheses, take_along_captions
 
 NEVER = (PAD, BOS, UNK)
-"""Words that no search generates."""
+"""Tokens that no search generates."""
 
 
 class Decoded(NamedTuple):
     """The captions that a search found, the best of each image first.
 
     Attributes:
-        tokens: words and EOS, PAD after it. A caption that met no EOS fills all T.
-        log_probs: of each of these tokens; zero at PAD.
-        weights: attention while each token was written; zero at PAD.
-        scores: sum of a caption's log probabilities over its length (EOS counts) to the power of
-            the length penalty; minus infinity for a beam that could not be filled.
+        tokens: words and EOS, then PAD. A caption without EOS fills all T.
+        log_probs: of each token; zero at PAD.
+        weights: attention for each token; zero at PAD.
+        scores: a caption's total log probability divided by its length (EOS included) to the power
+            of the length penalty; minus infinity for a beam that could not be filled.
     """
 
     tokens: Int[Tensor, "B N T"]
@@ -40,14 +40,14 @@ class Decoded(NamedTuple):
 
 
 class Search(Configurable):
-    """How words are chosen, within limits that hold for every kind of search.
+    """Chooses the words of captions, within limits that hold for every kind of search.
 
-    The words in `NEVER` are not generated. Calling a search with a decoder and its memory of the
-    images gives the captions.
+    The tokens in `NEVER` are not generated. A search is called with a decoder and its memory of the
+    images, and returns the captions.
 
     Args:
-        max_length: the most words of a caption.
-        min_length: the fewest words of a caption.
+        max_length: maximum number of words of a caption.
+        min_length: minimum number of words of a caption.
         no_repeat_ngram: n of the n-grams that may not occur twice in a caption; 0 allows all.
         length_penalty: 0 ranks captions by their probability, which favours short ones, 1 by the
             mean log probability of their words.
@@ -65,8 +65,8 @@ class Search(Configurable):
     ) -> None:
         if min_length > max_length:
             raise InputError(
-                f"no caption has at least {min_length} and at most {max_length} words; "
-                "give 0 <= min_length <= max_length"
+                f"min_length {min_length} is greater than max_length {max_length}; "
+                "set 0 <= min_length <= max_length"
             )
         self.max_length = max_length
         self.min_length = min_length
@@ -91,34 +91,21 @@ class Search(Configurable):
 
     @abstractmethod
     def extend(self, hypotheses: Hypotheses, step: Step) -> tuple[Hypotheses, State]:
-        """The captions with one word more, and the decoder's state to go on with."""
+        """The captions with their next word, and the decoder's state for the word after it."""
 
     def log_probs(
         self, logits: Float[Tensor, "*B V"], tokens: Int[Tensor, "*B t"]
     ) -> Float[Tensor, "*B V"]:
-        """Log probabilities of the next word, minus infinity where the limits forbid it.
+        """Log probabilities of the next word; minus infinity where the limits forbid it.
 
-        They are normalised over all words that can ever be generated.
+        They are normalised over the words that a search can generate, before the limits.
 
         Args:
             logits: scores of the next word.
             tokens: the words so far.
         """
-        return self.within_limits(generable_log_probs(logits), tokens)
-
-    def within_limits(
-        self, log_probs: Float[Tensor, "*B V"], tokens: Int[Tensor, "*B t"]
-    ) -> Float[Tensor, "*B V"]:
-        """The same log probabilities with minus infinity, in place, where the limits forbid."""
-        limits_early = tokens.shape[-1] < self.min_length
-        if limits_early or self.no_repeat_ngram:
-            end = log_probs[..., EOS].clone()
-            if limits_early:
-                log_probs[..., EOS] = float("-inf")
-            if self.no_repeat_ngram:
-                forbid_repeats(log_probs, tokens, self.no_repeat_ngram)
-            stuck = log_probs.amax(dim=-1).isneginf()  # no word is left: the caption may end
-            log_probs[..., EOS] = torch.where(stuck, end, log_probs[..., EOS])
+        log_probs = generable_log_probs(logits)
+        forbid(log_probs, tokens, self.min_length, self.no_repeat_ngram)
         return log_probs
 
     def rank(self, hypotheses: Hypotheses) -> Decoded:
@@ -129,10 +116,12 @@ class Search(Configurable):
         return Decoded(*(take_along_captions(part, order) for part in parts))
 
     def replace(self, kind: "type[Search] | None" = None, **changes: Any) -> "Search":
-        """The same limits with some changed, in a search of the same or another kind.
+        """A search of the same or another kind with the same settings, except for `changes`.
+
+        Settings that the other kind does not have are dropped.
 
         Raises:
-            InputError: that kind of search has no such setting, or its value makes no sense.
+            InputError: that kind of search has no such setting, or its value is out of range.
         """
         chosen = kind or type(self)
         known = inspect.signature(chosen).parameters
@@ -147,13 +136,38 @@ class Search(Configurable):
 
 
 def generable_log_probs(logits: Float[Tensor, "*B V"]) -> Float[Tensor, "*B V"]:
-    """Log probabilities among the words that a search can generate; a fresh tensor."""
+    """Log probabilities among the words that a search can generate, in a new tensor."""
     never = torch.tensor(NEVER, device=logits.device)
     precise = torch.promote_types(logits.dtype, torch.float32)
     return logits.to(precise).index_fill(-1, never, float("-inf")).log_softmax(dim=-1)
 
 
-def forbid_repeats(log_probs: Float[Tensor, "*B V"], tokens: Int[Tensor, "*B t"], n: int) -> None:
+def forbid(
+    log_probs: Float[Tensor, "*B V"], tokens: Int[Tensor, "*B t"], min_length: int, n: int
+) -> None:
+    """Set the log probabilities of forbidden words to minus infinity, in place.
+
+    If that leaves no word, the caption may end.
+
+    Args:
+        log_probs: of the next word.
+        tokens: the words so far.
+        min_length: minimum number of words of a caption.
+        n: length of the n-grams that may not occur twice; 0 allows all.
+    """
+    ends_early = tokens.shape[-1] < min_length
+    if not ends_early and not n:
+        return
+    end = log_probs[..., EOS].clone()
+    if ends_early:
+        log_probs[..., EOS] = float("-inf")
+    if n:
+        _forbid_repeats(log_probs, tokens, n)
+    stuck = log_probs.amax(dim=-1).isneginf()
+    log_probs[..., EOS] = torch.where(stuck, end, log_probs[..., EOS])
+
+
+def _forbid_repeats(log_probs: Float[Tensor, "*B V"], tokens: Int[Tensor, "*B t"], n: int) -> None:
     """Forbid, in place, the words that would complete an n-gram for the second time."""
     length = tokens.shape[-1]
     if length < n:

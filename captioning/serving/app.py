@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 from captioning.captioner import Caption, Captioner
 from captioning.data.images import Upload, read_image
 from captioning.data.preprocessing import View
-from captioning.maps import ATTENTION, MAPS
+from captioning.maps import available_maps
 from captioning.search import Search
 from captioning.serving.batching import Batcher
 from captioning.serving.form import Answer, CaptionForm, Health, Settings
@@ -57,9 +57,9 @@ def application(
         hosts: the names that the server answers to.
         scenes: the address that draws scenes, which the page then offers; see `serving.demo`.
         maps: the maps of a word that requests may choose, the first by default. If empty, all
-            maps, the model's own first.
+            maps of the model, its default first.
     """
-    maps = tuple(dict.fromkeys(maps or (captioner.shown_map, *MAPS)))
+    maps = tuple(dict.fromkeys(maps or (captioner.default_map, *available_maps(captioner.model))))
 
     def caption_batch(views: Sequence[View], settings: Sequence[Settings]) -> list[list[Caption]]:
         first = settings[0]
@@ -67,7 +67,7 @@ def application(
             views,
             first.search,
             RUNNERS_UP if first.view else 0,
-            first.maps or (ATTENTION,),  # attention costs nothing more
+            first.maps,
             most=max(each.captions for each in settings),
         )
 
@@ -75,9 +75,8 @@ def application(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        with captioner.prepared():
-            async with batcher.running():
-                yield
+        async with batcher.running():
+            yield
 
     app = FastAPI(
         title="captioning",

@@ -15,7 +15,7 @@ from PIL import Image
 
 from captioning.shapes import picture, random_scene
 
-MODEL = File(__file__).with_name("demo.ckpt")
+MODEL = File(__file__).with_name("demo.safetensors")
 """Trained on drawn scenes; all that it can caption."""
 
 PIXELS = 256

@@ -8,7 +8,7 @@ from fastapi import UploadFile
 from pydantic import BaseModel, ConfigDict, Field
 
 from captioning.errors import InputError
-from captioning.maps import MAPS
+from captioning.maps import MAPS, ONE_PASS
 from captioning.numbers import shown
 from captioning.search import BeamSearch, Sampling, Search
 
@@ -47,7 +47,7 @@ class Settings:
     @property
     def is_slow(self) -> bool:
         """Whether a map takes so long that other photos should not wait in the same batch."""
-        return not all(MAPS[name].takes_one_pass for name in self.maps)
+        return not all(name in ONE_PASS for name in self.maps)
 
 
 class CaptionForm(BaseModel):
@@ -125,7 +125,7 @@ class CaptionForm(BaseModel):
                 )
         names = tuple(dict.fromkeys([self.map or offered[0], *wanted[-1:]]))
         for name in names:
-            is_slow = name != offered[0] and not MAPS[name].takes_one_pass
+            is_slow = name != offered[0] and name not in ONE_PASS
             if is_slow and self.captions > MOST_MAPPED:
                 raise SettingError(
                     f"{name} takes long, so at most {MOST_MAPPED} captions have it; ask for fewer "

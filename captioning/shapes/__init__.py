@@ -1,16 +1,14 @@
 """The built-in data set: drawn scenes with known objects, relations and captions."""
 
 from captioning.shapes.drawing import box, mask, picture, visible_masks
-from captioning.shapes.hard import random_hard_scene
-from captioning.shapes.judge import faults
-from captioning.shapes.language import captions
+from captioning.shapes.language import captions, faults
+from captioning.shapes.random_scenes import random_hard_scene, random_scene
 from captioning.shapes.scene import (
     Background,
     Mark,
     Scene,
     Shape,
     Texture,
-    random_scene,
     relation,
 )
 from captioning.shapes.writer import read_scenes, write_shapes

@@ -6,9 +6,8 @@ import numpy as np
 from jaxtyping import Bool, Float, UInt8
 from PIL import Image, ImageDraw, ImageFilter
 
-from captioning.shapes.clutter import covered_by, lay
-from captioning.shapes.scene import Background, Scene, Shape
-from captioning.shapes.textures import pattern_share, textured
+from captioning.shapes.patterns import backdrop, textured
+from captioning.shapes.scene import Mark, Scene, Shape
 
 RGB = {
     "red": (214, 34, 44),
@@ -19,31 +18,44 @@ RGB = {
     "orange": (246, 126, 18),
 }
 DETAIL = 6  # subpixels along each side of a pixel, for smooth edges
+MARK_DETAIL = 4  # the same for marks
 OUTLINE = 0.008  # width of the darker rim, as a fraction of the picture's side
 SHADOW = 0.3  # share of the background's light that the shadow takes
 SOFTNESS = 0.012  # offset of the shadow and width of its edge, in picture sides
 
+# Each in one stroke, from -1 to 1, and none that could be taken for an object's kind.
+LETTERS = {
+    "C": ((1, -0.7), (0.4, -1), (-0.4, -1), (-1, -0.4), (-1, 0.4), (-0.4, 1), (0.4, 1), (1, 0.7)),
+    "L": ((-0.6, -1), (-0.6, 1), (0.7, 1)),
+    "M": ((-0.9, 1), (-0.9, -1), (0, 0.4), (0.9, -1), (0.9, 1)),
+    "N": ((-0.7, 1), (-0.7, -1), (0.7, 1), (0.7, -1)),
+    "S": ((0.8, -0.8), (0, -1), (-0.7, -0.6), (0.7, 0.5), (0, 1), (-0.8, 0.8)),
+    "U": ((-0.8, -1), (-0.8, 0.4), (-0.3, 1), (0.3, 1), (0.8, 0.4), (0.8, -1)),
+    "W": ((-1, -1), (-0.5, 1), (0, -0.4), (0.5, 1), (1, -1)),
+    "Z": ((-0.8, -1), (0.8, -1), (-0.8, 1), (0.8, 1)),
+}
+
 
 def picture(scene: Scene, pixels: int) -> UInt8[np.ndarray, "H W 3"]:
     """The scene as a square RGB picture of `pixels` by `pixels`."""
-    canvas = _backdrop(scene.background, pixels)
+    canvas = backdrop(scene.background, pixels)
     for mark in scene.clutter:
         if not mark.in_front:
-            lay(canvas, mark)
+            _lay(canvas, mark)
     for shape in scene.shapes:
         _paint(canvas, shape)
     for mark in scene.clutter:
         if mark.in_front:
-            lay(canvas, mark)
+            _lay(canvas, mark)
     return (np.clip(canvas, 0, 1) * 255 + 0.5).astype(np.uint8)
 
 
 def visible_masks(scene: Scene, pixels: int) -> list[Bool[np.ndarray, "H W"]]:
-    """The mask of each object without what later objects and marks in front cover by half."""
+    """The mask of each object without the pixels that later objects or marks in front cover."""
     hidden = np.zeros((pixels, pixels), dtype=bool)
     for mark in scene.clutter:
         if mark.in_front:
-            hidden |= covered_by(mark, pixels)
+            hidden |= mark_mask(mark, pixels)
     found = []
     for shape in reversed(scene.shapes):
         whole = mask(shape, pixels)
@@ -136,34 +148,61 @@ def _paint(canvas: Float[np.ndarray, "H W 3"], shape: Shape) -> None:
     window += inner[..., None] * (surface - window)
 
 
-def _backdrop(background: Background, pixels: int) -> Float[np.ndarray, "H W 3"]:
-    first = np.array(background.first, dtype=np.float32)
-    second = np.array(background.second, dtype=np.float32)
-    return first + _blend(background, pixels)[..., None] * (second - first)
+def _lay(canvas: Float[np.ndarray, "H W 3"], mark: Mark) -> None:
+    """Draw the mark on the canvas."""
+    coverage, left, top = _mark_coverage(mark, len(canvas))
+    height, width = coverage.shape
+    window = canvas[top : top + height, left : left + width]
+    window += coverage[..., None] * (np.array(mark.colour, dtype=np.float32) - window)
 
 
-def _blend(background: Background, pixels: int) -> Float[np.ndarray, "H W"]:
-    """The share of the second colour at each pixel, 0 to 1."""
-    rng = np.random.default_rng(background.seed)
-    place = (np.arange(pixels, dtype=np.float32) + 0.5) / pixels - 0.5
-    across, down = place[None, :], place[:, None]
-    along = across * np.float32(math.cos(background.angle))
-    along = along + down * np.float32(math.sin(background.angle))
-    match background.pattern:
-        case "gradient":
-            return along / np.float32(math.sqrt(2)) + np.float32(0.5)
-        case "glow":
-            x, y = rng.uniform(-0.5, 0.5, 2).astype(np.float32)
-            return np.exp(-((across - x) ** 2 + (down - y) ** 2) / np.float32(0.25))
-        case "clouds":
-            coarse = rng.integers(0, 256, (5, 5), dtype=np.uint8)
-            clouds = Image.fromarray(coarse).resize((pixels, pixels), Image.Resampling.BICUBIC)
-            return np.asarray(clouds, dtype=np.float32) / 255
-        case "stripes":
-            waves = np.float32(2 * math.pi * rng.uniform(5, 9))
-            return np.float32(0.25) * (1 + np.sin(waves * along))
-        case "flat":
-            return np.zeros((pixels, pixels), dtype=np.float32)
-        case pattern:
-            wanted = float(rng.uniform(4, 10))
-            return pattern_share(pattern, across, down, background.angle, wanted, background.seed)
+def mark_mask(mark: Mark, pixels: int) -> Bool[np.ndarray, "H W"]:
+    """Which pixels the mark covers by half or more."""
+    coverage, left, top = _mark_coverage(mark, pixels)
+    covered = np.zeros((pixels, pixels), dtype=bool)
+    height, width = coverage.shape
+    covered[top : top + height, left : left + width] = coverage >= 0.5
+    return covered
+
+
+def _points(mark: Mark) -> Float[np.ndarray, "points 2"]:
+    """The mark's outline or stroke around its centre, x and y in picture sides."""
+    rng = np.random.default_rng(mark.seed)
+    match mark.kind:
+        case "line":
+            points = np.array([(-1.0, 0.0), (1.0, 0.0)])
+        case "curve":
+            along = np.linspace(-1, 1, 25)
+            waves, start = rng.uniform(1.5, 4), rng.uniform(0, 2 * math.pi)
+            points = np.stack([along, 0.35 * np.sin(waves * along + start)], axis=1)
+        case "blob":
+            turns = np.linspace(0, 2 * math.pi, 48, endpoint=False)
+            lobes, start = rng.integers(2, 4), rng.uniform(0, 2 * math.pi)
+            radii = (1 + 0.5 * np.sin(lobes * turns)) * (1 + 0.25 * np.sin(turns + start)) / 1.9
+            points = np.stack([radii * np.cos(turns), radii * np.sin(turns)], axis=1)
+        case "letter":
+            points = np.array(LETTERS[sorted(LETTERS)[rng.integers(len(LETTERS))]])
+            points = points / math.sqrt(2)
+        case _:
+            raise ValueError(f"unknown mark {mark.kind!r}")
+    c, s = math.cos(mark.angle), math.sin(mark.angle)
+    return np.asarray(mark.reach * points @ np.array([(c, s), (-s, c)]))
+
+
+def _mark_coverage(mark: Mark, pixels: int) -> tuple[Float[np.ndarray, "h w"], int, int]:
+    """The share of each pixel that the mark covers, in a window; its left and top pixel."""
+    points = (_points(mark) + np.array([mark.x, mark.y])) * pixels
+    room = mark.width * pixels + 1
+    left, top = np.clip(np.floor(points.min(axis=0) - room), 0, pixels - 1).astype(int).tolist()
+    right, bottom = np.clip(np.ceil(points.max(axis=0) + room), 1, pixels).astype(int).tolist()
+    right, bottom = max(right, left + 1), max(bottom, top + 1)
+    # PIL's coordinates name the middle of a subpixel, ours its left upper corner.
+    outline = [(float(x), float(y)) for x, y in (points - (left, top)) * MARK_DETAIL - 0.5]
+    fine = Image.new("L", ((right - left) * MARK_DETAIL, (bottom - top) * MARK_DETAIL))
+    draw = ImageDraw.Draw(fine)
+    if mark.kind == "blob":
+        draw.polygon(outline, fill=255)
+    else:
+        width = max(1, round(mark.width * pixels * MARK_DETAIL))
+        draw.line(outline, fill=255, width=width, joint="curve")
+    return np.asarray(fine.reduce(MARK_DETAIL), dtype=np.float32) / 255, left, top

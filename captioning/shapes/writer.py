@@ -22,17 +22,9 @@ from captioning.files import write_json
 from captioning.numbers import ProcessCount, ScenePixels, Scenes, Seed, check
 from captioning.progress_bar import ProgressBar
 from captioning.shapes.drawing import box, picture, visible_masks
-from captioning.shapes.hard import random_hard_scene
 from captioning.shapes.language import captions
-from captioning.shapes.scene import (
-    KINDS,
-    Background,
-    Mark,
-    Scene,
-    Shape,
-    Texture,
-    random_scene,
-)
+from captioning.shapes.random_scenes import random_hard_scene, random_scene
+from captioning.shapes.scene import KINDS, Background, Mark, Scene, Shape, Texture
 from captioning.untrusted import read_json
 
 SETTINGS = "shapes.json"
@@ -63,16 +55,16 @@ def write_shapes(
     for a data set; repeating the same call completes it.
 
     Args:
-        directory: made if need be.
+        directory: the folder, created if missing.
         train: scenes to train on.
         val: scenes to validate on.
         test: held-out scenes.
         pixels: side of the square pictures.
         seed: of the scenes.
         progress: report progress on stderr.
-        processes: how many draw at a time; they do not change the data set.
+        processes: how many draw at a time; the data set does not depend on it.
         hard: more objects, some of them partly hidden, with textures, among clutter
-            (`captioning.shapes.hard`).
+            (`random_hard_scene`).
 
     Raises:
         InputError: the directory holds something else, or cannot be written to, or a number is out
@@ -174,7 +166,7 @@ def _scene(stored: dict[str, Any]) -> Scene:
 
 
 def _stored(scene: Scene) -> dict[str, Any]:
-    """The scene as `_scene` reads it; what it does not have is left out."""
+    """The scene as `_scene` reads it, without empty values."""
     stored = asdict(scene)
     for shape in stored["shapes"]:
         if shape["texture"] is None:

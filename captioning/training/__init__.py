@@ -1,6 +1,6 @@
-"""Training: objectives, the Lightning module, and what goes with it."""
+"""Training: objectives, the Lightning module, callbacks and the commands."""
 
-from captioning.training.averaging import ExponentialAverage
+from captioning.training.callbacks import ExponentialAverage
 from captioning.training.guided_attention import GuidedAttention
 from captioning.training.learning_rate import InverseSquareRoot, OneCycle, Schedule
 from captioning.training.objectives import CrossEntropy, Objective

@@ -1,4 +1,4 @@
-"""Which words of a vocabulary name classes of the encoder's own classifier.
+"""The words of a vocabulary that name classes of the encoder's own classifier.
 
 Shapes: B images, L regions, D annotation width, W words that name classes, P pairs of a word and
 a class that it names.
@@ -9,23 +9,23 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from captioning.data.plurals import plurals
+from captioning.data.tokens import plurals
 from captioning.data.vocabulary import Vocabulary
-from captioning.models.classes import Classes
+from captioning.models.image_classes import Classes
 
 
 class ClassWords:
-    """The words that name classes, and how much each region shows what they name.
+    """The words that name classes, and the classifier's score of each region for them.
 
     The last word of a name stands for the class, in singular and plural: retriever and retrievers
-    for golden retriever. A word of several classes is shown by whichever scores most. A few words
-    mean something else in captions (woods, for hen-of-the-woods); the captions decide about these,
-    which are frequent.
+    for golden retriever. A word of several classes has the score of the best one. A few words mean
+    something else in captions (woods, for hen-of-the-woods); they are frequent, so the captions
+    outweigh the classes.
 
     Args:
-        classes: what the encoder's weights tell apart.
-        vocabulary: has the words.
-        device: where annotation vectors are.
+        classes: of the encoder.
+        vocabulary: of the captions.
+        device: of the annotation vectors.
 
     Attributes:
         words: (W) ids of the words that name classes.
@@ -46,7 +46,7 @@ class ClassWords:
         self._weight, self._bias = classes.weight[rows].to(device), classes.bias[rows].to(device)
 
     def shown(self, annotations: Float[Tensor, "B L D"]) -> Float[Tensor, "B W L"]:
-        """How much each region shows what each word names: the best score of its classes, nats."""
+        """The score of each region for each word, in nats: the best of its classes."""
         scores = F.linear(annotations.to(self._weight.dtype), self._weight, self._bias)
         of_pairs = scores.transpose(1, 2)  # (B, P, L)
         places = self._places[:, None].expand_as(of_pairs)

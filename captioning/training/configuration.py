@@ -1,11 +1,25 @@
-"""Configurations as the parser of options gets them: files that have been looked through."""
+"""Configurations are untrusted data: they are bounded in size, and may only name listed classes.
 
+jsonargparse imports every path that a configuration names where a class or a callable may stand,
+and checks its type afterwards. Within `allow_list` it imports nothing but listed classes, which
+have been imported already: a configuration can neither import a module nor reach a function.
+"""
+
+import copy
+import re
+import sys
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from functools import partial
+from inspect import isfunction, isroutine, signature
 from pathlib import Path
 from typing import Any
 
 import yaml
-from jsonargparse import get_loader, set_loader
+from jsonargparse import Namespace, get_loader, set_loader, set_parsing_settings
+from jsonargparse._common import parsing_settings
+from pytorch_lightning import callbacks, loggers, strategies
 from pytorch_lightning.cli import LightningArgumentParser
 
 from captioning.errors import InputError, UsageError
@@ -19,16 +33,42 @@ from captioning.untrusted import (
 )
 
 MODE = "bounded_yaml"
-"""The mode of jsonargparse's parsers in which nothing is parsed without bounds."""
+"""Name of `bounded_yaml` as a mode of jsonargparse's parsers."""
+
+LIGHTNING = (
+    callbacks.EarlyStopping,
+    callbacks.GradientAccumulationScheduler,
+    callbacks.ModelCheckpoint,
+    loggers.CSVLogger,
+    loggers.WandbLogger,
+    strategies.DDPStrategy,
+)
+"""Allow-list of Lightning's classes, beside this package's and those of ``--import``."""
+
+ON_COMMAND_LINE_ONLY = ("config", "import", "print_config", "resume", "overwrite")
+
+MOST = 400
+"""Characters of a parser's message, which may quote a whole configuration."""
+
+VERBOSE = (
+    r"Type \S+\[.*?\] expects a function or a callable class: ",
+    r"Does not validate against any of the Union subtypes Subtypes: \[.*?\] Errors: - ",
+    r" - Not a valid subclass of .*$",
+    r"( - Expected a null)? Given value type: \w+",
+    r"\. Add the import path to import_path_allowlist in set_parsing_settings to allow it\.?",
+    r"\d+ validation errors? for [\w-]+ ",
+    r" \[type=\w+.*?For further information visit \S+?(?=\. Got| |$)",
+)
+"""Parts of jsonargparse's and pydantic's messages that say nothing about the input."""
 
 _load = get_loader("yaml")
 
 
 def bounded_yaml(text: str) -> Any:
-    """The value of YAML text, of a file or an option: jsonargparse's, in bounded time and memory.
+    """The value of YAML text, of a file or an option, in bounded time and memory.
 
     Raises:
-        yaml.YAMLError: it is no YAML of plain values, too large, or nested too deep.
+        yaml.YAMLError: it is not YAML of plain values, too large, or nested too deeply.
     """
     check_yaml(text)
     try:
@@ -36,8 +76,7 @@ def bounded_yaml(text: str) -> Any:
         check_keys(value)
         check_numbers(value)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        # Of numbers and dates that Python does not have.
-        raise yaml.YAMLError(plain(error)) from None
+        raise yaml.YAMLError(plain(error)) from None  # numbers and dates that Python cannot read
     return value
 
 
@@ -45,7 +84,7 @@ set_loader(MODE, bounded_yaml, exceptions=(yaml.YAMLError,))
 
 
 class ConfigurationParser(LightningArgumentParser):
-    """A parser that takes no value for the path of another configuration."""
+    """A parser that never reads a value as the path of another configuration."""
 
     def add_class_arguments(self, *args: Any, **kwargs: Any) -> list[str]:
         """Add a class whose fields read no files."""
@@ -53,18 +92,61 @@ class ConfigurationParser(LightningArgumentParser):
         return added
 
 
-def check_files(arguments: Sequence[str], groups: Collection[str]) -> None:
-    """Look through every configuration file among the arguments, and name one that will not do.
+@contextmanager
+def allow_list(modules: Sequence[str]) -> Iterator[frozenset[str]]:
+    """Let jsonargparse import listed classes only, within the block.
 
     Args:
-        arguments: LightningCLI's.
-        groups: the keys that hold further keys, such as ``trainer``.
+        modules: the user's imported modules.
+
+    Yields:
+        The paths of the classes.
+    """
+    paths = frozenset(path for kind in _classes(modules) for path in paths_of(kind))
+    before = copy.copy(parsing_settings)
+    set_parsing_settings(
+        config_read_mode_fsspec_enabled=False,  # a configuration is a file, never an address
+        config_read_mode_urls_enabled=False,
+        instantiate_subclass_spec_in_any=False,  # fields without a type get plain values
+        import_path_denylist=["*"],
+        import_path_allowlist=sorted(paths),
+    )
+    try:
+        yield paths
+    finally:
+        parsing_settings.update(before)
+
+
+def _classes(modules: Sequence[str]) -> Iterator[type]:
+    """This package's classes, the user's, and the listed ones of Lightning."""
+    yield from LIGHTNING
+    for name, module in list(sys.modules.items()):
+        if any(name == each or name.startswith(f"{each}.") for each in ("captioning", *modules)):
+            for value in list(vars(module).values()):
+                if isinstance(value, type) and value.__module__ == name:
+                    yield value
+
+
+def paths_of(kind: type) -> Iterator[str]:
+    """The import paths of a class: its module, and packages around it that offer it."""
+    name = kind.__name__
+    if not name.isidentifier() or kind.__qualname__ != name:
+        return
+    yield f"{kind.__module__}.{name}"
+    parts = kind.__module__.split(".")
+    for length in range(1, len(parts)):
+        package = ".".join(parts[:length])
+        if package in sys.modules and vars(sys.modules[package]).get(name) is kind:
+            yield f"{package}.{name}"
+
+
+def check_files(arguments: Sequence[str]) -> None:
+    """Check every configuration file among LightningCLI's arguments.
 
     Raises:
-        UsageError: a file is missing, no YAML mapping, or reaches for what is not its own.
+        UsageError: a file is missing, is not a YAML mapping, or has a forbidden key.
     """
-    for name in _config_files(arguments):
-        path = Path(name)
+    for path in map(Path, _config_files(arguments)):
         if not path.exists():
             raise UsageError(f"{path}: no such configuration; check the path")
         try:
@@ -73,49 +155,16 @@ def check_files(arguments: Sequence[str], groups: Collection[str]) -> None:
             reason = " ".join(str(error).removeprefix(f"{path}: ").split())
             raise UsageError(f"{path}: not YAML ({reason}); correct it there") from None
         if not isinstance(content, dict):
-            raise UsageError(f"{path}: holds no configuration; see configs/ for examples")
-        for key in content:
-            of_one_call = key in ("resume", "overwrite") and content[key] is not False
-            if of_one_call or key in ("config", "import", "print_config"):
-                raise UsageError(f"{path}: {key} stands on the command line only, as --{key}")
-            if not isinstance(key, str):
-                raise UsageError(f"{path}: no option {key!r}; see captioning train --help")
-            if key in groups and not isinstance(content[key], dict | None):
-                raise UsageError(f"{path}: {key} is no mapping; see configs/ for examples")
-        for key in _keys(content):
-            if key == "dict_kwargs" or str(key).startswith("__"):
-                raise UsageError(f"{path}: no key {key!r} may stand here; give init_args instead")
-    for index, argument in enumerate(arguments):
-        option, equals, value = argument.partition("=")
-        value = value if equals else "".join(arguments[index + 1 : index + 2])
-        if option.removeprefix("--") in groups and not value.lstrip().startswith("{"):
-            raise UsageError(f"{option}: not a configuration; give its file as --config FILE")
-
-
-def given_options(arguments: Sequence[str]) -> Iterator[str]:
-    """The options on the command line and in its configurations, such as ``model.learning_rate``.
-
-    What a class gets is named as on the command line, without ``init_args``.
-
-    Args:
-        arguments: LightningCLI's, whose files `check_files` has looked through.
-    """
-    for name in _config_files(arguments):
-        yield from _dotted(bounded_yaml(text_of(Path(name), MAX_YAML_BYTES)))
-    for argument in arguments:
-        if argument.startswith("--"):
-            yield argument.partition("=")[0].removeprefix("--").replace("init_args.", "")
-
-
-def _dotted(value: Any, prefix: str = "") -> Iterator[str]:
-    for key, part in value.items():
-        if key in ("class_path", "init_args"):
-            within = prefix
-        else:
-            within = f"{prefix}.{key}" if prefix else str(key)
-            yield within
-        if isinstance(part, dict):
-            yield from _dotted(part, within)
+            raise UsageError(f"{path}: not a configuration; see configs/ for examples")
+        for key, part in content.items():
+            if isinstance(part, list):
+                raise UsageError(f"{path}: {key} is not a mapping; see configs/ for examples")
+        for key in ON_COMMAND_LINE_ONLY:
+            if content.get(key, False) is not False:
+                raise UsageError(f"{path}: {key} is allowed on the command line only, as --{key}")
+        for key in map(str, _keys(content)):
+            if key == "dict_kwargs" or key.startswith("__"):
+                raise UsageError(f"{path}: {key} is not allowed; give init_args instead")
 
 
 def _config_files(arguments: Sequence[str]) -> Iterator[str]:
@@ -124,15 +173,95 @@ def _config_files(arguments: Sequence[str]) -> Iterator[str]:
             yield from arguments[index + 1 : index + 2]
         elif argument.startswith("--config="):
             yield argument.removeprefix("--config=")
-        elif argument.startswith("-c"):  # as argparse reads it: -cFILE
+        elif argument.startswith("-c"):  # argparse understands -cFILE
             yield argument.removeprefix("-c")
 
 
 def _keys(value: Any) -> Iterator[Any]:
     if isinstance(value, dict):
         yield from value
-        for part in value.values():
+    for part in value.values() if isinstance(value, dict) else value:
+        if isinstance(part, dict | list):
             yield from _keys(part)
-    elif isinstance(value, list):
+
+
+def check_parsed(value: Any, allowed: Collection[str], key: str = "") -> None:
+    """Reject a parsed configuration that names anything but allowed classes.
+
+    jsonargparse lets methods of an allowed class pass, such as one that unpickles a file, and would
+    call them when it builds the objects.
+
+    Args:
+        value: the configuration, or a part of it.
+        allowed: the paths of classes.
+        key: of the part.
+
+    Raises:
+        UsageError: a class path is not allowed, or a value is a function or W&B's settings.
+    """
+    if isinstance(value, Namespace):
+        value = vars(value)
+    if isinstance(value, dict):
+        path = value.get("class_path")
+        if path is not None and path not in allowed:
+            raise UsageError(f"{key}: a configuration may not name the class {path!r}")
+        if str(path).endswith(".WandbLogger") and (value.get("init_args") or {}).get("settings"):
+            # They include the address that W&B's key is sent to.
+            raise UsageError(f"{key}: W&B's settings come from its environment variables only")
+        for name, part in value.items():
+            check_parsed(part, allowed, f"{key}.{name}" if key else str(name))
+    elif isinstance(value, list | tuple | set):
         for part in value:
-            yield from _keys(part)
+            check_parsed(part, allowed, key)
+    elif isroutine(value) or isinstance(value, partial):
+        raise UsageError(f"{key}: a configuration may not name a function; give a class")
+
+
+def one_line(message: str, options: Collection[str], allowed: Collection[str]) -> str:
+    """A parser's message in one line, with a remedy.
+
+    Args:
+        message: jsonargparse's, in several lines.
+        options: the parser's options, such as ``model.learning_rate``.
+        allowed: the paths of classes, whose arguments are suggested too.
+    """
+    line = _flat(message)
+    for verbose in VERBOSE:
+        line = re.sub(verbose, "", line)
+    line = line if len(line) <= MOST else f"{line[:MOST]}..."
+    if "arguments are required" in line:
+        return f"{line}; start from a configuration: captioning train --config configs/shapes.yaml"
+    if "import" in line.lower():
+        return f"{line}; a class of your own needs --import MODULE; see docs/configuration.md"
+    if unknown := re.search(r"(?:unrecognized arguments: --|[Oo]ption ')([\w.]+)", line):
+        name = unknown[1].replace("init_args.", "")
+        last = name.rpartition(".")[2]
+        known = {*options, *_arguments_of(allowed)}
+        near = get_close_matches(name, known, 1, 0.85) or get_close_matches(last, known, 1)
+        if near:
+            return f"{line}; did you mean {near[0]!r}?"
+    return f"{line}; see captioning train --help"
+
+
+def first_cause(error: BaseException) -> str:
+    """The message of the error that others were raised from, in one line."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return _flat(str(error))[:MOST] or type(error).__name__
+
+
+def _flat(text: str) -> str:
+    """The text in one line, with names of types as people write them."""
+    line = re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", " ".join(text.split())).rstrip(".")
+    return line.replace("NoneType", "null")
+
+
+def _arguments_of(paths: Collection[str]) -> set[str]:
+    """The names of the arguments of all classes."""
+    names: set[str] = set()
+    for path in paths:
+        module, _, name = path.rpartition(".")
+        made = vars(getattr(sys.modules[module], name)).get("__init__")
+        if isfunction(made):
+            names |= signature(made).parameters.keys() - {"self", "args", "kwargs"}
+    return names

@@ -1,11 +1,12 @@
 """The parts of a training, built from YAML files and options."""
 
-import re
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytorch_lightning as pl
 import yaml
+from annotated_types import Interval
 from jsonargparse import ArgumentError
 from pytorch_lightning.callbacks import (
     Checkpoint,
@@ -22,32 +23,44 @@ from captioning.data.data_module import CaptionData
 from captioning.errors import InputError, UsageError
 from captioning.files import made_folder
 from captioning.kernels import on_by_default
+from captioning.numbers import Count, PositiveCount, shown, unmet_requirement
 from captioning.progress_bar import stage
-from captioning.training.callbacks import (
+from captioning.training.after_validation import ValidationGrounding
+from captioning.training.callbacks import CompiledSteps, Progress, SeededSteps
+from captioning.training.checkpoints import (
     BEST,
     LAST,
     BestCheckpoint,
-    CompiledSteps,
     LastCheckpoint,
-    SeededSteps,
+    WholeCheckpoints,
 )
-from captioning.training.checkpoint_io import WholeCheckpoints
 from captioning.training.configuration import (
     MODE,
     ConfigurationParser,
+    allow_list,
     check_files,
-    given_options,
+    check_parsed,
+    first_cause,
+    one_line,
 )
-from captioning.training.loggers import EveryStepOnce, loggers
+from captioning.training.loggers import EveryStepOnce, ValidationTable, loggers
 from captioning.training.module import CaptioningModule
-from captioning.training.option_errors import first_cause, one_line
-from captioning.training.permitted import arguments_of_classes, check_parsed, permit
-from captioning.training.pictures import ValidationTable
-from captioning.training.progress import Progress
-from captioning.training.ranges import check_ranges
-from captioning.training.validation_grounding import ValidationGrounding
 from captioning.training.validation_history import ValidationPage
 from captioning.user_modules import IMPORT, import_modules, split_imports
+
+LIMITS: dict[str, Any] = {
+    "early_stopping.patience": Count,
+    "trainer.max_epochs": PositiveCount | Literal[-1],
+    "trainer.accumulate_grad_batches": PositiveCount,
+    "trainer.check_val_every_n_epoch": PositiveCount,
+    "trainer.gradient_clip_val": Annotated[float, Interval(ge=0, le=1_000_000)],
+    "trainer.log_every_n_steps": Count,
+    "trainer.num_sanity_val_steps": Count | Literal[-1],
+}
+"""Ranges of Lightning's options that it does not check itself."""
+
+WHERE = ("accelerator", "devices", "num_nodes", "strategy", "plugins")
+"""The trainer's options for hardware and processes."""
 
 
 class TrainCLI(LightningCLI):
@@ -55,45 +68,46 @@ class TrainCLI(LightningCLI):
 
     Args:
         arguments: LightningCLI's options, such as ``--config configs/shapes.yaml``, and
-            ``--import`` with the modules of further classes that they name.
+            ``--import`` with the modules of further classes.
 
     Raises:
-        InputError: options or data are not as they should be.
+        InputError: options or data are invalid.
     """
 
     command = "captioning train"
 
     def __init__(self, arguments: list[str]) -> None:
         modules, options = split_imports(arguments)
+        check_files(options)
         import_modules(modules)
-        self.permitted = permit(modules)
-        super().__init__(
-            CaptioningModule,
-            CaptionData,
-            args=options,
-            run=False,
-            seed_everything_default=0,
-            trainer_defaults={
-                "enable_model_summary": False,
-                "log_every_n_steps": 10,
-                "precision": fast_precision(),
-                # In inference mode autocast would cast all weights anew at every word.
-                "inference_mode": False,
-            },
-            save_config_callback=None,
-            auto_configure_optimizers=False,
-            load_from_checkpoint_support=False,
-            parser_class=ConfigurationParser,
-            parser_kwargs={
-                "exit_on_error": False,
-                "allow_abbrev": False,
-                "prog": self.command,
-                "parser_mode": MODE,
-            },
-        )
+        with allow_list(modules) as self.allowed:
+            super().__init__(
+                CaptioningModule,
+                CaptionData,
+                args=options,
+                run=False,
+                seed_everything_default=0,
+                trainer_defaults={
+                    "enable_model_summary": False,
+                    "log_every_n_steps": 10,
+                    "precision": fast_precision(),
+                    # In inference mode, autocast would cast all weights again at every word.
+                    "inference_mode": False,
+                },
+                save_config_callback=None,
+                auto_configure_optimizers=False,
+                load_from_checkpoint_support=False,
+                parser_class=ConfigurationParser,
+                parser_kwargs={
+                    "exit_on_error": False,
+                    "allow_abbrev": False,
+                    "prog": self.command,
+                    "parser_mode": MODE,
+                },
+            )
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """Link what data decide to the model, and add the options of this command."""
+        """Link what the data decide to the model, and add the options of this command."""
         parser.link_arguments("data.vocabulary", "model.vocabulary", apply_on="instantiate")
         parser.link_arguments("data.preprocessing", "model.preprocessing", apply_on="instantiate")
         parser.link_arguments("seed_everything", "data.seed")
@@ -102,7 +116,7 @@ class TrainCLI(LightningCLI):
         parser.add_lightning_class_args(ValidationTable, "validation_table")
         parser.add_lightning_class_args(ValidationPage, "validation_page")
         parser.add_lightning_class_args(ValidationGrounding, "validation_grounding")
-        # One score decides which epoch is best and when there is no hope of a better one.
+        # The score that decides which epoch is best also decides when to stop.
         parser.link_arguments("checkpoints.monitor", "early_stopping.monitor")
         parser.link_arguments("checkpoints.mode", "early_stopping.mode")
         parser.set_defaults(
@@ -116,17 +130,22 @@ class TrainCLI(LightningCLI):
         parser.add_argument(
             "--resume",
             action="store_true",
-            help="go on from last.ckpt in trainer.default_root_dir, if there is one",
+            help="continue from last.ckpt in trainer.default_root_dir, if it exists",
+        )
+        parser.add_argument(
+            "--overwrite",
+            action="store_true",
+            help="start again if trainer.default_root_dir contains an earlier run",
         )
         parser.add_argument(
             "--save_every",
-            type=float,
+            type=Annotated[float, Interval(ge=0, le=1_000_000)],
             default=10.0,
             help="minutes after which last.ckpt is written within a long epoch",
         )
         parser.add_argument(
             "--compile_after",
-            type=int,
+            type=Annotated[int, Interval(ge=-1, le=1_000_000_000)],
             default=100,
             help="steps after which a training's arithmetic is compiled, which takes some 20 "
             "seconds and a C++ compiler; -1 for never",
@@ -135,38 +154,29 @@ class TrainCLI(LightningCLI):
             "--kernels",
             type=Literal["on", "off"],
             default="on" if on_by_default() else "off",
-            help="off: the plain model alone computes, which is slower, with the same numbers",
-        )
-        parser.add_argument(
-            "--overwrite",
-            action="store_true",
-            help="start anew where trainer.default_root_dir holds an earlier run",
+            help="off: compute with the plain model alone: slower, the same numbers",
         )
         parser.epilog = (
-            f"{IMPORT} MODULE, any number of times, lets the configuration name the classes of a "
-            "module of yours, such as another decoder; see docs/configuration.md"
+            f"{IMPORT} MODULE, any number of times, lets the configuration name the classes of "
+            "your module, such as another decoder; see docs/configuration.md"
         )
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         """Read the options.
 
         Raises:
-            UsageError: an unknown option, or a value that does not fit or is out of its range.
+            UsageError: an option is unknown, or a value has another type or is out of range.
         """
-        known = [action.dest for action in parser._actions]
-        check_files(args, {name.partition(".")[0] for name in known if "." in name})
         try:
             super().parse_arguments(parser, args)
-        except ArgumentError as error:
-            names = {*known, *arguments_of_classes(self.permitted)}
-            raise UsageError(one_line(str(error), given_options(args), names)) from None
-        except OverflowError:  # of jsonargparse, where a float is wanted
-            long = next(each for each in args if re.search(r"\d{300}", each))
-            before = args[max(args.index(long) - 1, 0)]
-            option = (long if long.startswith("--") else before).partition("=")[0]
-            raise UsageError(f"{option}: larger than any number; give a smaller one") from None
-        check_parsed(self.config, self.permitted)
-        check_ranges(self.config.as_dict())
+        except (ArgumentError, OverflowError) as error:
+            options: Collection[str] = {action.dest for action in parser._actions}
+            raise UsageError(one_line(str(error), options, self.allowed)) from None
+        check_parsed(self.config, self.allowed)
+        for name, limits in LIMITS.items():
+            wanted = unmet_requirement(limits | None, self.config[name])
+            if wanted:
+                raise UsageError(f"{name}: give {wanted}, not {shown(self.config[name])}")
 
     def instantiate_classes(self) -> None:
         """Build what the options describe.
@@ -175,9 +185,9 @@ class TrainCLI(LightningCLI):
             UsageError: a class refuses its arguments, or lacks a package.
         """
         try:
-            with stage("building the model", self.tells_progress):
+            with stage("building the model", self.shows_progress):
                 super().instantiate_classes()
-            self.model.captioner.uses_kernels = self.config.kernels == "on"
+            self.model.kernels = self.config.kernels == "on"
         except (ImportError, LookupError, TypeError, ValueError) as error:
             raise UsageError(
                 f"the configuration's parts cannot be built: {first_cause(error)}; correct its "
@@ -185,8 +195,8 @@ class TrainCLI(LightningCLI):
             ) from error
 
     @property
-    def tells_progress(self) -> bool:
-        """Whether anybody wants to see how far the training is."""
+    def shows_progress(self) -> bool:
+        """Whether progress is reported."""
         return self.config.trainer.enable_progress_bar is not False
 
     @property
@@ -196,32 +206,32 @@ class TrainCLI(LightningCLI):
 
     @property
     def last(self) -> Path:
-        """What a training resumes from."""
+        """The checkpoint that a training resumes from."""
         return self.folder / f"{LAST}.ckpt"
 
     @property
     def best(self) -> Path:
-        """What a training is done for."""
+        """The checkpoint with the best validation score."""
         return self.folder / f"{BEST}.ckpt"
 
     @property
     def is_trial(self) -> bool:
-        """Whether a few batches are only tried out, which leaves no files."""
+        """Whether a few batches are only tried out, which writes no files."""
         return bool(self.config.trainer.fast_dev_run)
 
     def before_instantiate_classes(self) -> None:
-        """Refuse what cannot end well before anything slow begins."""
+        """Reject an unsuitable folder before anything slow begins."""
         if self.is_trial:
             return
         if self.last.exists() and not (self.config.resume or self.config.overwrite):
             raise InputError(
-                f"{self.folder}: holds an earlier run; go on with --resume, start anew with "
+                f"{self.folder}: contains an earlier run; continue with --resume, start again with "
                 "--overwrite, or give another --trainer.default_root_dir"
             )
         made_folder(self.folder)
 
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
-        """The trainer, with its loggers, and its folder where the configuration names none."""
+        """The trainer, with our callbacks, and with our loggers if the configuration has none."""
         chosen = self.config_init.trainer
         given = chosen.callbacks or []
         callbacks = [
@@ -229,7 +239,7 @@ class TrainCLI(LightningCLI):
             SeededSteps(self.config.data.seed),
             CompiledSteps(self.config.compile_after),
             self.config_init.checkpoints,
-            LastCheckpoint(),  # after the best one, so that it knows how good that is
+            LastCheckpoint(),  # after the best one, whose score it stores
             LastCheckpoint(self.config.save_every),
         ]
         logger = chosen.logger
@@ -240,9 +250,7 @@ class TrainCLI(LightningCLI):
                 callbacks.append(EveryStepOnce())
         if logger:
             callbacks.append(LearningRateMonitor(logging_interval="step"))
-        if chosen.enable_progress_bar is not False and not any(
-            isinstance(callback, ProgressBar) for callback in callbacks
-        ):
+        if self.shows_progress and not any(isinstance(each, ProgressBar) for each in callbacks):
             callbacks.append(Progress())
         changes = {"logger": logger, "callbacks": callbacks, "default_root_dir": str(self.folder)}
         try:
@@ -250,8 +258,8 @@ class TrainCLI(LightningCLI):
         except (TypeError, ValueError) as error:  # names that Lightning does not know
             reason = " ".join(str(error).split())
             raise InputError(f"trainer: {reason}; see {self.command} --help") from None
-        # Averaged weights are taken back when a validation ends; what others show of it comes
-        # before that.
+        # Averaged weights are swapped out when a validation ends; callbacks that show them come
+        # before that, checkpoints after.
         trainer.callbacks.sort(
             key=lambda callback: (
                 isinstance(callback, Checkpoint),
@@ -259,14 +267,38 @@ class TrainCLI(LightningCLI):
             )
         )
         assert isinstance(trainer, pl.Trainer)
-        if type(trainer.strategy.checkpoint_io) is TorchCheckpointIO:  # no other one was chosen
+        if type(trainer.strategy.checkpoint_io) is TorchCheckpointIO:  # unless another was chosen
             trainer.strategy.checkpoint_io = WholeCheckpoints()
         return trainer
 
     def settings(self) -> dict[str, Any]:
-        """The configuration as plain values, without what concerns this one call only."""
+        """The configuration as plain values, without options of this call only."""
         once = self.config.clone()
         once.resume = once.overwrite = False
         # Without its nulls a file would fall back to the defaults, such as downloaded weights.
         settings: dict[str, Any] = yaml.safe_load(self.parser.dump(once, skip_unset=False))
         return settings
+
+
+class FeaturesCLI(TrainCLI):
+    """The parts of a training, of which `captioning features` uses data and encoder."""
+
+    command = "captioning features"
+
+    def before_instantiate_classes(self) -> None:
+        """Reject a configuration without a folder for features; a run's folder is not used."""
+        if not self.config.data.features:
+            raise UsageError(
+                "data.features names no folder for the features; give --data.features DIR"
+            )
+
+    def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
+        """A trainer that starts the processes and writes no files."""
+        return pl.Trainer(
+            **{name: self.config_init.trainer[name] for name in WHERE},
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            limit_val_batches=0,
+        )

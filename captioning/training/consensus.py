@@ -1,4 +1,4 @@
-"""How far each caption of a photo agrees with the photo's other captions.
+"""Weights of captions by their agreement with the photo's other captions.
 
 Shapes: B images, N captions per image, T words.
 """
@@ -11,21 +11,21 @@ from torch import Tensor
 
 from captioning.data.records import Record
 from captioning.data.vocabulary import EOS, SPECIAL, Vocabulary
-from captioning.metrics.frequencies import DocumentFrequencies
+from captioning.metrics.cider import DocumentFrequencies
 from captioning.metrics.reward import Reward
 from captioning.metrics.scores import Words
 
 
 class Consensus:
-    """The importance of captions by CIDEr-D against the other captions of their photo.
+    """Weights of captions by CIDEr-D against the other captions of their photo.
 
-    People differ in what they tell of a photo, and a model that may say one sentence does best to
-    say what most would (Phan et al. 2017, "Consensus-based Sequence Training for Video
+    People differ in what they say about a photo. A model that may say one sentence does best to say
+    what most people would (Phan et al. 2017, "Consensus-based Sequence Training for Video
     Captioning"). The end of a caption counts as a word.
 
     Args:
-        records: the training captions, which decide how rare an n-gram is.
-        vocabulary: of the captions; words that it does not know agree with none.
+        records: the training captions, which define how rare an n-gram is.
+        vocabulary: of the captions; unknown words match nothing.
     """
 
     def __init__(self, records: Sequence[Record], vocabulary: Vocabulary) -> None:
@@ -37,9 +37,9 @@ class Consensus:
         self._score = Reward(DocumentFrequencies.of(captions))
 
     def __call__(self, tokens: Int[Tensor, "B N T"]) -> Float[Tensor, "B N"]:
-        """Each caption's score over the mean of its photo's; one where these share nothing.
+        """Each caption's score divided by the mean over its photo; one if that mean is zero.
 
-        The captions of a photo count as much as those of any other. PAD alone counts nothing.
+        The weights of a photo's captions have the mean one. Rows of PAD get zero.
 
         Args:
             tokens: the captions from the first word, or BOS, to EOS; PAD after it.

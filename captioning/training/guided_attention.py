@@ -1,4 +1,4 @@
-"""Attention that learns to look where the words that it writes can be seen.
+"""Attention guided, without boxes, by the evidence for the words.
 
 Shapes: B images, N captions per image, T words, L regions, W different words in a batch.
 """
@@ -14,7 +14,8 @@ from captioning.captioner import Captioner
 from captioning.data.dataset import Batch
 from captioning.data.vocabulary import SPECIAL
 from captioning.errors import InputError
-from captioning.maps.evidence_map import SHARPNESS, evidence_shares
+from captioning.maps.evidence_map import SHARPNESS, evidence, evidence_shares
+from captioning.models import Model
 from captioning.models.decoder import Decoder, Memory
 from captioning.numbers import Importance, Share, ShareBelowOne
 from captioning.training.class_words import ClassWords
@@ -22,32 +23,31 @@ from captioning.training.objectives import CrossEntropy, Loss, grid_of
 
 
 class GuidedAttention(CrossEntropy):
-    """Cross-entropy, with terms that need no boxes and make attention agree with evidence.
+    """Cross-entropy, with terms that make attention agree with evidence and need no boxes.
 
-    *Contrast*: the evidence of a photo's regions for a word of its captions, pooled, exceeds that
-    of the batch's other photos, whose captions do not have the word. So regions learn words by
+    *Contrast*: the pooled evidence of a photo's regions for a word of its captions should exceed
+    that of the batch's other photos, whose captions lack the word. So regions learn words by
     themselves (contrastive grounding, Gupta et al. 2020; here with the decoder's own deep output,
-    `Decoder.evidence`, and no further parameters).
+    `captioning.maps.evidence`, and no further parameters).
 
-    *Guide*: the attention before a word follows the map of evidence for the word that comes, as
-    Liu et al. (2017) let it follow boxes; no dropout blurs that map. A word counts as much as its
-    map is peaked, so that function words hardly do.
+    *Guide*: the attention before a word follows the map of evidence for the word that comes, as it
+    follows boxes in Liu et al. (2017). The map is computed without dropout. Each word is weighted
+    by how peaked its map is, so that function words hardly count.
 
-    *Classes*: for the words that name classes of the encoder's own classifier, the evidence learns
-    from its score of each region. Every fourth noun is rare in the captions; the encoder has seen
-    a thousand photos of what many of these name.
+    *Classes*: for words that name classes of the encoder's own classifier, evidence learns from the
+    classifier's score of each region. This helps nouns that are rare in the captions.
 
     Args:
         label_smoothing: share of a word's probability spread over the vocabulary.
         attention_penalty: lambda of eq. 14, in the paper's proportion.
-        contrast: how much the contrast counts, beside the mean cross-entropy of a word in nats.
-        guide: how much the guide does.
-        classes: how much the encoder's own classes do. Above zero they need an encoder that starts
-            from weights with a classifier of its feature map's mean (`Encoder.classes`).
+        contrast: weight of the contrast, relative to the mean cross-entropy of a word in nats.
+        guide: weight of the guide.
+        classes: weight of the encoder's classes. If positive, the encoder must start from weights
+            with a classifier on the mean of its feature map (`Encoder.classes`).
         consensus: see `CrossEntropy`.
 
     Raises:
-        InputError: the decoder has no evidence, see `Decoder.evidence`, or the encoder no classes.
+        InputError: the decoder has no evidence, or the encoder no classes.
     """
 
     def __init__(
@@ -68,26 +68,26 @@ class GuidedAttention(CrossEntropy):
     def __call__(
         self, captioner: Captioner, annotations: Float[Tensor, "B L D"], batch: Batch
     ) -> Loss:
-        """The loss of a batch, in nats; to be divided by its words.
+        """The loss of a batch, in nats.
 
         Raises:
             InputError: the decoder has no evidence, or the encoder no classes.
         """
-        memory = captioner.fast_decoder.remember(annotations)
+        memory = captioner.fast.remember(annotations)
         loss = self.of_words(captioner, memory, batch.tokens)
         targets = batch.tokens[..., 1:]
         words, places = targets.unique(return_inverse=True)
         named = words >= len(SPECIAL)
-        certain = _without_dropout(captioner.decoder, annotations)
-        maps = _maps(captioner, certain, words, places)
+        undropped = _without_dropout(captioner.model, annotations)
+        maps = _maps(captioner, undropped, words, places)
         terms = {"guide": guide_loss(loss.weights, maps, named[places] & loss.real)}
         if self.contrast:
             spoken = torch.zeros(len(targets), len(words), dtype=torch.bool, device=targets.device)
             spoken = spoken.scatter(1, places.flatten(1), value=True)
-            evidence = _evidence(captioner.decoder, memory, words)
-            terms["contrast"] = contrast_loss(evidence[:, named], spoken[:, named])
+            of_words = _evidence(captioner.model.decoder, memory, words)
+            terms["contrast"] = contrast_loss(of_words[:, named], spoken[:, named])
         if self.classes:
-            terms["classes"] = self._class_loss(captioner, annotations, certain)
+            terms["classes"] = self._class_loss(captioner, annotations, undropped)
         guided = sum(getattr(self, name) * term for name, term in terms.items())
         figures: dict[str, float | Tensor] = {name: term.detach() for name, term in terms.items()}
         return Loss(loss.total + loss.number * guided, loss.number, figures)
@@ -95,41 +95,42 @@ class GuidedAttention(CrossEntropy):
     def _class_loss(
         self, captioner: Captioner, annotations: Float[Tensor, "B L D"], memory: Memory
     ) -> Float[Tensor, ""]:
-        classes = captioner.encoder.classes
+        classes = captioner.model.encoder.classes
         if classes is None:
             raise InputError(
-                "the encoder scores no classes: it needs weights with a classifier of its feature "
-                "map's mean; or set the objective's classes to 0"
+                "the encoder has no classes: it needs weights with a classifier on the mean of its "
+                "feature map; or set the objective's classes to 0"
             )
         if self._class_words is None:
             self._class_words = ClassWords(classes, captioner.vocabulary, annotations.device)
         with torch.no_grad():
             shown = self._class_words.shown(annotations)
-        return class_loss(_evidence(captioner.decoder, memory, self._class_words.words), shown)
+        evidence = _evidence(captioner.model.decoder, memory, self._class_words.words)
+        return class_loss(evidence, shown)
 
 
-def _without_dropout(decoder: Decoder, annotations: Float[Tensor, "B L D"]) -> Memory:
-    """What the decoder remembers of photos where nothing is dropped, as the maps have it."""
-    training = decoder.training
-    decoder.eval()
-    memory = decoder.remember(annotations)
-    decoder.train(training)
+def _without_dropout(model: Model, annotations: Float[Tensor, "B L D"]) -> Memory:
+    """The memory of photos without dropout, as it is when maps are shown."""
+    training = model.adapter.training
+    model.adapter.eval()
+    memory = model.remember(annotations)
+    model.adapter.train(training)
     return memory
 
 
 def _evidence(decoder: Decoder, memory: Memory, words: Int[Tensor, " W"]) -> Float[Tensor, "B W L"]:
     """The evidence of each photo's regions for each word."""
     each = words.expand(len(memory.annotations), 1, -1)
-    return decoder.evidence(memory, each).squeeze(1).float()
+    return evidence(decoder, memory, each).squeeze(1).float()
 
 
 @torch.no_grad()
 def _maps(
     captioner: Captioner, memory: Memory, words: Int[Tensor, " W"], places: Int[Tensor, "B N T"]
 ) -> Float[Tensor, "B N T L"]:
-    """The map of evidence of every word that is read, by its place among the different words."""
-    evidence = _evidence(captioner.decoder, memory, words)
-    maps = evidence_shares(evidence[:, None], grid_of(captioner, memory.annotations))[:, 0]
+    """The map of evidence of every word, from those of the distinct words and their places."""
+    of_words = _evidence(captioner.model.decoder, memory, words)
+    maps = evidence_shares(of_words[:, None], grid_of(captioner, memory.annotations))[:, 0]
     regions = maps.shape[2]
     return maps.gather(1, places.flatten(1)[..., None].expand(-1, -1, regions)).view(
         *places.shape, regions
@@ -141,8 +142,8 @@ def contrast_loss(
 ) -> Float[Tensor, ""]:
     """Minus the log probability of a photo among those without the word, mean over its words.
 
-    Evidence is pooled by the logarithm of the mean exponential over regions, a soft maximum. A word
-    that all photos have tells none of them apart and does not count.
+    Evidence is pooled by the logarithm of the mean exponential over regions, a soft maximum. Words
+    that all photos have are ignored.
 
     Args:
         evidence: of each photo's regions for each word, in nats.
@@ -159,14 +160,14 @@ def contrast_loss(
 def class_loss(
     evidence: Float[Tensor, "B W L"], shown: Float[Tensor, "B W L"]
 ) -> Float[Tensor, ""]:
-    """Divergence of the evidence from what the encoder's classes show, in nats, mean over words.
+    """Divergence of the evidence from the classifier's scores, in nats, mean over words.
 
-    Both are shares of all regions of the batch, so they say where in a photo a word is, and in
-    which photo (distillation, Hinton et al. 2015). The evidence is as sharp as its map.
+    Both are normalised over all regions of the batch, so they locate a word in a photo and among
+    photos (distillation, Hinton et al. 2015). The evidence is as sharp as its map.
 
     Args:
         evidence: of each photo's regions for each word, in nats.
-        shown: the encoder's score of what the word names, in nats.
+        shown: the classifier's score of the classes that the word names, in nats.
     """
     learnt = (SHARPNESS * evidence).transpose(0, 1).flatten(1).log_softmax(dim=1)
     wanted = shown.transpose(0, 1).flatten(1).log_softmax(dim=1)
@@ -179,12 +180,12 @@ def guide_loss(
     wanted: Float[Tensor, "B N T L"],
     named: Bool[Tensor, "B N T"],
 ) -> Float[Tensor, ""]:
-    """Divergence of attention from wanted maps in nats, mean over words by how peaked these are.
+    """Divergence of attention from target maps in nats, averaged over words by peakedness.
 
     Args:
         weights: attention before each word.
-        wanted: shares that it should have.
-        named: the words that count at all.
+        wanted: the target maps.
+        named: the words that count.
     """
     log_wanted = wanted.clamp_min(torch.finfo(wanted.dtype).tiny).log()
     entropy = -(wanted * log_wanted).sum(dim=3)

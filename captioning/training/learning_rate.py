@@ -1,4 +1,4 @@
-"""How the learning rate rises and falls over a training."""
+"""Schedules of the learning rate."""
 
 import math
 from abc import ABC, abstractmethod
@@ -7,13 +7,13 @@ from captioning.numbers import Checked, PositiveCount, Share
 
 
 def one_cycle(step: int, steps: int, warmup: float) -> float:
-    """The learning rate over its highest value: from 1/25 up to 1 and down to nearly 0.
+    """The learning rate as a share of its highest value: from 1/25 up to 1 and down to nearly 0.
 
-    Both ways follow a cosine (Smith and Topin 2018, in the form that fast.ai gave it).
+    Both phases follow a cosine (Smith and Topin 2018, in fast.ai's form).
 
     Args:
-        step: counted from 0; beyond the last one the rate stays.
-        steps: of the whole training.
+        step: counted from 0; after the last one the rate is constant.
+        steps: number of steps in the training.
         warmup: share of the steps in which the rate rises.
     """
     low, high, end = 1 / 25, 1.0, 1 / 25e4
@@ -30,11 +30,11 @@ class Schedule(Checked, ABC):
 
     @abstractmethod
     def __call__(self, step: int, steps: int) -> float:
-        """The share at a step, counted from 0, of a training of so many steps."""
+        """The share at a step, counted from 0, of a training with `steps` steps."""
 
 
 class OneCycle(Schedule):
-    """Up and down along cosines, so that the training ends at nearly 0; see `one_cycle`.
+    """Rises and falls along cosines and ends near 0; see `one_cycle`.
 
     Args:
         warmup: share of the training in which the learning rate rises.
@@ -49,18 +49,18 @@ class OneCycle(Schedule):
 
 
 class InverseSquareRoot(Schedule):
-    """Up along a line, then down with the root of the step (Vaswani et al. 2017, eq. 3).
+    """Rises linearly, then falls with the root of the step (Vaswani et al. 2017, eq. 3).
 
-    The highest value is the module's learning rate; the paper's own is (width x warm-up) ^ -0.5.
+    The highest value is the module's learning rate; the paper's is (width x warmup) ^ -0.5.
 
     Args:
-        warmup_steps: of the rise.
+        warmup_steps: number of steps in which the rate rises.
     """
 
     def __init__(self, warmup_steps: PositiveCount = 10_000) -> None:
         self.warmup_steps = warmup_steps
 
     def __call__(self, step: int, steps: int) -> float:
-        """Up to 1 at the last step of the warm-up, whatever the length of the training."""
+        """1 at the last step of the warm-up, independent of `steps`."""
         done = step + 1
         return min(done / self.warmup_steps, (self.warmup_steps / done) ** 0.5)

@@ -1,98 +1,68 @@
-"""Where scores are written: a CSV file, and W&B."""
+"""Where scores are written: a CSV file and W&B, with a table of captioned validation images."""
 
 import csv
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast
 
 import pytorch_lightning as pl
 import wandb
-from lightning_fabric.loggers.logger import rank_zero_experiment
+from PIL import Image
 from pytorch_lightning.loggers import CSVLogger, Logger, WandbLogger
-from pytorch_lightning.loggers.csv_logs import ExperimentWriter
 
-from captioning.errors import InputError, as_input_error
+from captioning.errors import InputError
+from captioning.evaluation.grounding import GroundingReport
 from captioning.files import written_whole
+from captioning.maps import ATTENTION
 from captioning.terminal import printable
-
-LAST_STEP = "last_step"
-"""Where a checkpoint has the metrics of its last step."""
+from captioning.training.after_validation import FixedImage, ShowsFixedImages, scores_by_image
+from captioning.viewing import viewer
+from captioning.viewing.overlay import LONG_SIDE, word_pictures
 
 MODES = ("online", "offline", "disabled")
 DATA = "WANDB_DATA_DIR"
 
+LAST_STEP = "last_step"
+"""Where a checkpoint has the metrics of its last step."""
+
 
 def loggers(folder: Path, config: dict[str, Any], resume: bool) -> list[Logger]:
-    """CSV, and W&B: online for those who have logged in, offline for others.
+    """CSV, and W&B: online for users who have logged in, offline for others.
 
-    The environment variable WANDB_MODE (online, offline, disabled) has the last word.
+    The environment variable WANDB_MODE (online, offline, disabled) overrides this.
 
     Args:
         folder: the run's folder.
         config: what W&B shows as the run's configuration.
-        resume: keep the CSV of the training so far, and begin a further one, csv-2/metrics.csv.
+        resume: keep the CSV of the training so far, and begin another one, csv-2/metrics.csv.
 
     Raises:
-        InputError: W&B shall be online, but nobody has logged in.
+        InputError: WANDB_MODE is online, but nobody has logged in.
     """
     earlier = len(list(folder.glob("csv*"))) if resume else 0
-    table = MetricsTable(folder, name="", version=f"csv-{earlier + 1}" if earlier else "csv")
+    table = CSVLogger(folder, name="", version=f"csv-{earlier + 1}" if earlier else "csv")
     mode = wandb_mode()
     if mode == "disabled":
         return [table]
-    settings = wandb.Settings(silent=mode == "offline")
     board = WandbLogger(
         project="captioning",
         name=folder.name,
         save_dir=folder,
-        mode=mode,  # Lightning's own `offline` comes too late where W&B has been asked for a login
+        mode=mode,  # Lightning's own `offline` comes too late: W&B has asked for a login by then
         config=config,
-        settings=settings,
+        settings=wandb.Settings(silent=mode == "offline"),
     )
     return [table, board]
 
 
-class MetricsTable(CSVLogger):
-    """Lightning's CSV of metrics, of which a kill or a full disk loses no earlier row."""
-
-    @property
-    @rank_zero_experiment
-    def experiment(self) -> Any:
-        """What writes the rows."""
-        if self._experiment is None:
-            self._experiment = _WholeRows(self.log_dir)
-        return self._experiment
-
-
-class _WholeRows(ExperimentWriter):
-    def save(self) -> None:
-        """Append the rows since the last call; all of them, or none where the disk is full.
-
-        Raises:
-            InputError: the file cannot be written.
-        """
-        path = Path(self.metrics_file_path)
-        before = path.stat().st_size if path.exists() else 0
-        try:
-            super().save()
-        except OSError as error:
-            if path.exists():
-                os.truncate(path, before)
-            raise as_input_error(error, path, "cannot be written") from None
-
-    def _rewrite_with_new_header(self, fieldnames: list[str]) -> None:
-        path = Path(self.metrics_file_path)
-        _write_table(path, list(csv.DictReader(path.read_text().splitlines())), fieldnames)
-
-
 class EveryStepOnce(pl.Callback):
-    """Sees to it that a run's CSVs have every step once, however often it was killed and resumed.
+    """Keeps every step once in a run's CSV files, even if it is killed and resumed.
 
-    A killed training may have written more steps than its last checkpoint knows of, and one step
-    less: within an epoch a checkpoint is written before Lightning logs its last step.
+    A killed training may have logged steps after its last checkpoint, which are then repeated. It
+    may also lack one step: within an epoch, a checkpoint is written before its step is logged.
     """
 
     def __init__(self) -> None:
@@ -101,7 +71,7 @@ class EveryStepOnce(pl.Callback):
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Write what is logged so far, and keep the last step's metrics with the checkpoint."""
+        """Write what has been logged so far, and store the last step's metrics."""
         for logger in trainer.loggers:
             logger.save()
         checkpoint[LAST_STEP] = {
@@ -113,61 +83,54 @@ class EveryStepOnce(pl.Callback):
     def on_load_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Remember the last step's metrics."""
-        self._last_step = checkpoint.get(LAST_STEP, {})  # none by earlier versions
+        """Restore the last step's metrics."""
+        self._last_step = checkpoint[LAST_STEP]
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Keep the steps before the first one that is to come, the last of them too."""
+        """Remove the steps that are about to be repeated, and add the last one if it is missing."""
         if not trainer.is_global_zero:
             return
-        count = trainer.global_step
-        paths = list(Path(trainer.default_root_dir).glob("csv*/metrics.csv"))
-        for path in paths:
-            keep_steps(path, count)
-        every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]
-        is_due = self._last_step and every and count % every == 0
-        if is_due and not any(_has_step(path, count - 1, self._last_step) for path in paths):
-            row = {"epoch": trainer.current_epoch, **self._last_step}
+        steps, every = trainer.global_step, cast("Any", trainer).log_every_n_steps
+        logged: set[int] = set()
+        for path in Path(trainer.default_root_dir).glob("csv*/metrics.csv"):
+            logged |= keep_steps(path, steps, set(self._last_step))
+        if self._last_step and every and steps % every == 0 and steps - 1 not in logged:
             for logger in trainer.loggers:
-                logger.log_metrics(row, step=count - 1)
+                row = {"epoch": trainer.current_epoch, **self._last_step}
+                logger.log_metrics(row, step=steps - 1)
 
 
-def keep_steps(path: Path, count: int) -> None:
-    """Keep a CSV's rows up to a step, and drop a row that a kill has cut short."""
+def keep_steps(path: Path, count: int, names: Collection[str] = ()) -> set[int]:
+    """Keep a CSV's first `count` steps, and remove a row that a kill has cut short.
+
+    Returns:
+        The steps whose rows have all the metrics in `names`.
+    """
     lines = path.read_text().splitlines(keepends=True)
     reader = csv.DictReader(line for line in lines if line.endswith("\n"))
     kept = [row for row in reader if int(row["step"]) < count]
     if reader.fieldnames is None:  # killed within the header
         path.unlink()
     elif len(kept) < len(lines) - 1:
-        _write_table(path, kept, reader.fieldnames)
-
-
-def _has_step(path: Path, step: int, metrics: Mapping[str, float]) -> bool:
-    """Whether a row of the table has a step's metrics."""
-    rows = csv.DictReader(path.read_text().splitlines()) if path.exists() else ()
-    return any(int(row["step"]) == step and all(row.get(name) for name in metrics) for row in rows)
-
-
-def _write_table(path: Path, rows: Sequence[Mapping[str, Any]], fieldnames: Sequence[str]) -> None:
-    with written_whole(path) as whole, whole.open("w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames)
-        writer.writeheader()
-        writer.writerows(rows)
+        with written_whole(path) as whole, whole.open("w", newline="") as file:
+            writer = csv.DictWriter(file, reader.fieldnames)
+            writer.writeheader()
+            writer.writerows(kept)
+    return {int(row["step"]) for row in kept if all(row.get(name) for name in names)}
 
 
 def wandb_mode() -> str:
-    """Online, offline or disabled, without ever asking anybody anything.
+    """Online, offline or disabled, without prompting.
 
     Raises:
-        InputError: WANDB_MODE is something else, or online where nobody has logged in.
+        InputError: WANDB_MODE is something else, or online while nobody has logged in.
     """
     wanted = os.environ.get("WANDB_MODE")
     if wanted not in (None, *MODES):
         raise InputError(f"WANDB_MODE is {wanted!r}; give online, offline or disabled, or unset it")
     if wanted == "disabled":
         return wanted
-    # Lightning's own call of W&B makes it warn of a setting that nobody has set.
+    # Otherwise W&B warns of a setting that Lightning passes on.
     wandb.setup(wandb.Settings(show_warnings=False))
     if wanted == "offline":
         return wanted
@@ -183,9 +146,9 @@ def wandb_mode() -> str:
 
 @contextmanager
 def wandb_within(folder: Path) -> Iterator[None]:
-    """Keep the pictures of W&B's run in the run's folder, and end W&B's run with the block.
+    """Keep the pictures of W&B's run in the run's folder, and end the run with the block.
 
-    Those of an offline run would otherwise pile up under the home folder, out of sight.
+    Those of an offline run would otherwise pile up in the home folder.
     """
     given = os.environ.get(DATA)
     os.environ[DATA] = given or str((folder / "wandb" / "data").absolute())
@@ -200,3 +163,98 @@ def wandb_within(folder: Path) -> Iterator[None]:
                 print(f"W&B kept this run offline; to upload it: {command}", file=sys.stderr)
         if given is None:
             del os.environ[DATA]
+
+
+class ValidationTable(ShowsFixedImages):
+    """Logs a W&B table of fixed validation images, and histograms of all images' scores.
+
+    A row has the photo, its references, the caption, its scores, the interactive view and one
+    overlay per word.
+
+    Args:
+        images: number of images, evenly spaced in the validation split; 0 for no table.
+        maps: maps of each word, by their names in `captioning.maps`; by default the model's own.
+            The overlays show the first one, the interactive view compares them.
+    """
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        """Log the table, except in the check before training and without W&B."""
+        boards = [logger for logger in trainer.loggers if isinstance(logger, WandbLogger)]
+        if not boards or not self.images or trainer.sanity_checking or not trainer.is_global_zero:
+            return
+        scores = scores_by_image(pl_module)
+        columns, rows = _table(self.fixed_images(trainer, pl_module), list(scores))
+        spread: dict[str, Any] = {
+            f"val/{name} of images": wandb.Histogram(list(by_image.values()))
+            for name, by_image in scores.items()
+        }
+        for board in boards:
+            board.log_table("val/captions", columns, rows, step=trainer.global_step)
+            board.log_metrics(spread, step=trainer.global_step)
+
+
+def _table(images: list[FixedImage], scores: list[str]) -> tuple[list[str], list[list[Any]]]:
+    """The names of the columns, and a row for each image."""
+    words = max((len(image.caption.words) for image in images), default=0)
+    rows = []
+    for image in images:
+        photo, caption = image.photo(), image.caption
+        overlays = [_jpeg(picture) for picture in word_pictures(photo, caption)]
+        rest = [None] * (words - len(overlays))
+        references = "\n".join(image.record.captions)
+        its_scores = [image.scores.get(name) for name in scores]
+        page = viewer.html(photo, [caption], image.record.image.name, LONG_SIDE)
+        # W&B's own style sheet would come from its server, which the page forbids.
+        view = wandb.Html(page, inject=False, data_is_not_path=True)
+        rows.append([_jpeg(photo), references, caption.text, *its_scores, view, *overlays, *rest])
+    names = {image.caption.shown_maps[0] for image in images} - {ATTENTION}
+    columns = [", ".join([f"word {number + 1}", *names]) for number in range(words)]
+    return ["image", "references", "caption", *scores, "view", *columns], rows
+
+
+def _jpeg(picture: Image.Image) -> wandb.Image:
+    """The picture at the size of an overlay; JPEG takes a tenth of a PNG's bytes."""
+    small = picture.copy()
+    small.thumbnail((LONG_SIDE, LONG_SIDE))
+    return wandb.Image(small, file_type="jpg")
+
+
+def log_grounding(
+    report: GroundingReport, pictures: Sequence[Path], folder: Path, config: dict[str, Any]
+) -> None:
+    """Log a grounding report as a run of its own: scores, a row per word, and the pictures.
+
+    Does nothing if WANDB_MODE is disabled.
+
+    Args:
+        report: the report.
+        pictures: PNG files.
+        folder: where the run is kept on this disk, and what it is named after.
+        config: what W&B shows as the run's configuration.
+
+    Raises:
+        InputError: WANDB_MODE is online, but nobody has logged in.
+    """
+    mode = wandb_mode()
+    if mode == "disabled":
+        return
+    with wandb_within(folder):
+        run = wandb.init(
+            project="captioning",
+            name=folder.absolute().name,
+            job_type="grounding",
+            dir=folder,
+            mode=cast("Literal['online', 'offline']", mode),
+            config=config,
+            settings=wandb.Settings(silent=mode == "offline"),
+        )
+        names = list(report.all.scores)
+        rows = [
+            [group.name, group.looks, *(group.value(name) for name in names)]
+            for group in (report.all, *report.words)
+        ]
+        run.log(
+            {f"grounding/{name}": value for name, value in report.summary.items()}
+            | {"grounding/words": wandb.Table(["word", "mentions", *names], rows)}
+            | {f"grounding/{path.stem}": wandb.Image(str(path)) for path in pictures}
+        )

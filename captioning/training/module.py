@@ -12,17 +12,15 @@ from pytorch_lightning.utilities.enums import GradClipAlgorithmType
 from torch import Tensor, nn
 
 from captioning.captioner import Captioner, load
-from captioning.captioner.checkpoint import captioners_tensors
+from captioning.captioner.checkpoint import KEY
 from captioning.data.data_module import CaptionData
 from captioning.data.dataset import Batch
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
-from captioning.integrity import checksum, checksum_of
-from captioning.kernels.depthwise import keep_depthwise_precise
-from captioning.maps import ATTENTION
+from captioning.kernels import folded, keep_depthwise_precise, on_by_default
 from captioning.metrics.caption_metric import validation_metrics
-from captioning.models import Decoder, Encoder
+from captioning.models import Adapter, Decoder, Encoder, Model
 from captioning.numbers import Checked, LearningRate, Share, WeightDecay
 from captioning.progress_bar import stage
 from captioning.search import Search
@@ -31,29 +29,35 @@ from captioning.training.objectives import CrossEntropy, Objective
 
 
 class CaptioningModule(Checked, pl.LightningModule):
-    """Trains a captioner.
+    """Trains a model.
 
     Args:
         encoder: turns images into annotation vectors.
-        decoder: the kind of decoder and its arguments, except the two that the data decide:
-            the width of the annotation vectors and the size of the vocabulary.
+        decoder: the kind of decoder and its arguments, except the two that the data decide: the
+            width of the annotation vectors and the size of the vocabulary.
         vocabulary: the words; linked from the data.
         preprocessing: how a photo becomes an image; linked from the data.
         search: how words are chosen in validation and, later, for new photos.
-        shown_map: the map of a word that pictures and measures of this model take, by its name in
-            `captioning.maps`, unless another one is asked for.
-        objective: what a step minimises; the paper's cross-entropy and penalty if none.
-        initial: a checkpoint of the same model whose parameters to start from; random ones if
-            none.
-        learning_rate: highest learning rate of the decoder.
+        adapter: the arguments of the adapter, except the width of the encoder's annotation vectors;
+            by default it changes nothing.
+        default_map: the map of a word that pictures and measures of this model use by default, by
+            its name in `captioning.maps`; None for the one that suits the decoder.
+        objective: the loss of a step; by default the paper's cross-entropy and penalty.
+        initial: a checkpoint of the same model to start from; None for a random start.
+        learning_rate: highest learning rate of adapter and decoder.
         encoder_learning_rate: highest learning rate of the encoder's trained stages.
         weight_decay: of AdamW.
         warmup: share of the training in which the learning rate rises, before its cosine decay.
         schedule: how the learning rate changes, in place of `warmup` and the cosine.
 
     Raises:
-        InputError: a number is out of its range, the decoder has no such map, or `initial` holds
-            another model.
+        InputError: a number is out of its range, the decoder has no such map, or `initial` is a
+            checkpoint of another model.
+
+    Attributes:
+        model: what is trained.
+        captioner: uses the same model to caption.
+        kernels: whether to use the fast kernels; read when a fit begins.
     """
 
     def __init__(
@@ -63,6 +67,8 @@ class CaptioningModule(Checked, pl.LightningModule):
         vocabulary: Vocabulary,
         preprocessing: Preprocessing,
         search: Search,
+        adapter: Callable[[int], Adapter] = Adapter,
+        default_map: str | None = None,
         objective: Objective | None = None,
         initial: str | None = None,
         learning_rate: LearningRate = 8e-4,
@@ -70,20 +76,17 @@ class CaptioningModule(Checked, pl.LightningModule):
         weight_decay: WeightDecay = 0.01,
         warmup: Share = 0.1,
         schedule: Schedule | None = None,
-        shown_map: str = ATTENTION,
     ) -> None:
         super().__init__()
-        encoder.grid(preprocessing.size, preprocessing.size)  # an error where the size is too small
+        encoder.grid(preprocessing.size, preprocessing.size)  # an error if the size is too small
+        adapts = adapter(encoder.annotation_dim)
+        self.model = Model(encoder, adapts, decoder(adapts.output_dim, len(vocabulary)))
         self.captioner = Captioner(
-            encoder,
-            decoder(encoder.annotation_dim, len(vocabulary)),
-            vocabulary,
-            preprocessing,
-            search,
-            shown_map,
+            self.model, vocabulary, preprocessing, search, default_map, kernels=False
         )
         if initial is not None:
             start_from(initial, self.captioner)
+        self.kernels = on_by_default()
         self.objective = objective or CrossEntropy()
         self.learning_rate = learning_rate
         self.encoder_learning_rate = encoder_learning_rate
@@ -92,26 +95,35 @@ class CaptioningModule(Checked, pl.LightningModule):
         self.scores = validation_metrics()
 
     def setup(self, stage: str) -> None:
-        """Tell the data what is wanted of them: what the encoder's constant part gives, say.
+        """Accelerate the model, and let the data module cache the frozen stages' output.
 
-        Lightning moves the model to its device only later, but this is the work for a GPU.
+        Lightning moves the model to its device only later, but extracting features is work for it.
         """
+        given = self.captioner
+        self.captioner = Captioner(
+            self.model,
+            given.vocabulary,
+            given.preprocessing,
+            given.search,
+            given.default_map,
+            self.kernels,
+        )
         data: CaptionData = self.trainer.datamodule  # type: ignore[attr-defined]
         data.tells_seen = self.objective.needs_seen
-        encoder = self.captioner.encoder.to(self.trainer.strategy.root_device)
-        data.keep_features(encoder.constant)
-        if self.captioner.uses_kernels:
+        encoder = self.model.encoder.to(self.trainer.strategy.root_device)
+        data.keep_features(encoder.constant, folded if self.kernels else None)
+        if self.kernels:
             keep_depthwise_precise(encoder)
 
     @stage("preparing the objective")
     def on_fit_start(self) -> None:
-        """Show the objective the training captions."""
+        """Give the objective the training captions."""
         data: CaptionData = self.trainer.datamodule  # type: ignore[attr-defined]
         self.objective.prepare(data.train_records)
 
     def training_step(self, batch: Batch, index: int) -> Float[Tensor, ""]:
         """The loss of a batch of images with all their captions."""
-        annotations = self.captioner.encode(batch.images)
+        annotations = self.model.encode(batch.images)
         total, divisor, figures = self.objective(self.captioner, annotations, batch)
         loss = total / self._mean_over_processes(divisor)
         self.log("train/loss", loss, prog_bar=True, batch_size=1, sync_dist=True)
@@ -133,10 +145,10 @@ class CaptioningModule(Checked, pl.LightningModule):
         self.scores.reset()
 
     def validation_step(self, batch: Batch, index: int) -> None:
-        """Caption every image once, with nothing given but the image."""
-        decoded = self.captioner.decode(self.captioner.encode(batch.images))
+        """Caption every image once, by a free-running search."""
+        decoded = self.captioner.decode(self.model.encode(batch.images))
         self.scores.update(
-            self.captioner.words(decoded),
+            self.captioner.sentences(decoded),
             [record.captions for record in batch.records],
             [record.image_id for record in batch.records],
         )
@@ -148,10 +160,11 @@ class CaptioningModule(Checked, pl.LightningModule):
             self.log(f"val/{name}", value.item(), prog_bar=name == "BLEU-4", sync_dist=True)
 
     def trained_parameters(self) -> list[tuple[list[nn.Parameter], float]]:
-        """The optimizer's groups: decoder and encoder, each with its highest learning rate."""
+        """The optimizer's groups with their learning rates: decoder and adapter, and encoder."""
+        writing = nn.ModuleList([self.model.decoder, self.model.adapter])
         groups: list[tuple[nn.Module, float]] = [
-            (self.captioner.decoder, self.learning_rate),
-            (self.captioner.encoder, self.encoder_learning_rate),
+            (writing, self.learning_rate),
+            (self.model.encoder, self.encoder_learning_rate),
         ]
         return [
             (trained, rate)
@@ -205,53 +218,33 @@ class CaptioningModule(Checked, pl.LightningModule):
         )
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Keep what `captioning.load` builds the captioner from without data, with a checksum."""
-        checkpoint["captioner"] = self.captioner.config
-        tensors = captioners_tensors(checkpoint)
-        checkpoint["checksum"] = checksum(checkpoint["captioner"], tensors)
-        checkpoint["progress_checksum"] = progress_checksum(checkpoint)
-
-
-PROGRESS: dict[str, type] = {
-    "pytorch-lightning_version": str,
-    "epoch": int,
-    "global_step": int,
-    "loops": dict,
-    "callbacks": dict,
-    "optimizer_states": list,
-    "lr_schedulers": list,
-    "CaptionData": dict,
-}
-"""What Lightning and the data module restore of a checkpoint, beside the model."""
-
-
-def progress_checksum(checkpoint: dict[str, Any]) -> int:
-    """The checksum of what a training resumes from, beside the model."""
-    return checksum_of({name: checkpoint.get(name) for name in PROGRESS})
+        """Add everything that `captioning.load` needs to build the captioner without data."""
+        checkpoint[KEY] = self.captioner.config
 
 
 def start_from(checkpoint: str, captioner: Captioner) -> None:
-    """Give a captioner the parameters of a checkpoint of the same model.
+    """Copy the parameters of a checkpoint into a captioner with the same model and vocabulary.
 
     Args:
         checkpoint: the file.
-        captioner: gets the parameters.
+        captioner: whose parameters are replaced.
 
     Raises:
-        InputError: the file is no checkpoint, or its model has other words or other sizes.
+        InputError: the file is not a checkpoint, or its model has other words or other sizes.
     """
-    initial = load(checkpoint)
+    initial = load(checkpoint, kernels=False)
     if initial.vocabulary != captioner.vocabulary:
         raise InputError(
-            f"{checkpoint}: knows {len(initial.vocabulary.words)} words, which are not the "
-            f"{len(captioner.vocabulary.words)} of these data; train on the data it was trained on"
+            f"{checkpoint}: its vocabulary of {len(initial.vocabulary.words)} words differs from "
+            f"the {len(captioner.vocabulary.words)} of these data; train on the data it was "
+            "trained on"
         )
-    for part in ("encoder", "decoder"):
-        theirs, ours = (getattr(model, part).state_dict() for model in (initial, captioner))
-        shapes = [{(name, value.shape) for name, value in s.items()} for s in (theirs, ours)]
-        if shapes[0] != shapes[1]:
-            name, _ = min(shapes[0] ^ shapes[1])
-            raise InputError(
-                f"{checkpoint}: its {part} differs in {name}; give model.{part} as it was trained"
-            )
-        getattr(captioner, part).load_state_dict(theirs)
+    theirs, ours = (each.model.state_dict() for each in (initial, captioner))
+    shapes = [{(name, value.shape) for name, value in s.items()} for s in (theirs, ours)]
+    if shapes[0] != shapes[1]:
+        name, _ = min(shapes[0] ^ shapes[1])
+        raise InputError(
+            f"{checkpoint}: differs in {name}; configure model.{name.partition('.')[0]} as it was "
+            "trained"
+        )
+    captioner.model.load_state_dict(theirs)

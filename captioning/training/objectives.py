@@ -1,4 +1,4 @@
-"""What a training step minimises: the promise, and the paper's objective.
+"""Objectives: the loss that a training step minimises, and the paper's.
 
 Shapes: B images, N captions per image, S tokens with BOS, T = S - 1 words, L regions, D annotation
 width.
@@ -23,12 +23,12 @@ from captioning.training.consensus import Consensus
 
 
 class Loss(NamedTuple):
-    """What a batch costs.
+    """The loss of a batch.
 
     Attributes:
         total: summed over the batch.
-        divisor: what to divide by; where several processes share a batch, by its mean over them.
-        figures: what else the step has found out, to be logged by name.
+        divisor: what to divide it by: the number of words, averaged over processes.
+        figures: further values to log, by name.
     """
 
     total: Float[Tensor, ""]
@@ -37,13 +37,13 @@ class Loss(NamedTuple):
 
 
 class WordLoss(NamedTuple):
-    """What the words of a batch cost.
+    """The loss of the words of a batch.
 
     Attributes:
-        total: summed over the words, each times the importance of its caption.
-        number: of the words, counted in the same way.
+        total: summed over the words, each times the weight of its caption.
+        number: of words, weighted in the same way.
         weights: the attention before each word.
-        real: which words are no PAD.
+        real: False at PAD.
     """
 
     total: Float[Tensor, ""]
@@ -53,17 +53,17 @@ class WordLoss(NamedTuple):
 
 
 class Objective(Checked, ABC):
-    """What a training minimises.
+    """Computes the loss of a batch.
 
     Attributes:
-        needs_seen: whether batches have to tell what part of its photo each image shows.
+        needs_seen: whether batches must say which part of its photo each image shows.
     """
 
     needs_seen = False
 
     @abstractmethod
     def prepare(self, records: Sequence[Record]) -> None:
-        """Find out, before the first step, what there is to know about the training captions."""
+        """Called with the training captions before the first step."""
 
     @abstractmethod
     def __call__(
@@ -79,9 +79,9 @@ class Objective(Checked, ABC):
 
 
 def grid_of(captioner: Captioner, annotations: Float[Tensor, "B L D"]) -> tuple[int, int]:
-    """Rows and columns of a batch's regions, which may be of squares of cached features."""
+    """Rows and columns of a batch's regions, which may be random squares of cached features."""
     size, regions = captioner.preprocessing.size, annotations.shape[1]
-    whole = captioner.encoder.grid(size, size)
+    whole = captioner.model.encoder.grid(size, size)
     side = math.isqrt(regions)
     return whole if whole[0] * whole[1] == regions else (side, side)
 
@@ -95,8 +95,8 @@ class CrossEntropy(Objective):
     Args:
         label_smoothing: share of a word's probability spread over the vocabulary.
         attention_penalty: lambda of eq. 14, in the paper's proportion.
-        consensus: how much the importance of a caption depends on its `Consensus` with the photo's
-            other captions; at zero all count alike.
+        consensus: how much the weight of a caption depends on its `Consensus` with the photo's
+            other captions; at zero all weigh the same.
     """
 
     def __init__(
@@ -112,14 +112,14 @@ class CrossEntropy(Objective):
         self._consensus: Consensus | None = None
 
     def prepare(self, records: Sequence[Record]) -> None:
-        """Remember the captions, whose words `consensus` compares."""
+        """Keep the captions for `consensus`."""
         self._records = records
 
     def __call__(
         self, captioner: Captioner, annotations: Float[Tensor, "B L D"], batch: Batch
     ) -> Loss:
-        """The loss of a batch, in nats; to be divided by its words, each by its importance."""
-        memory = captioner.fast_decoder.remember(annotations)
+        """The loss of a batch, in nats."""
+        memory = captioner.fast.remember(annotations)
         words = self.of_words(captioner, memory, batch.tokens)
         return Loss(words.total, words.number, {})
 
@@ -130,21 +130,21 @@ class CrossEntropy(Objective):
 
         Args:
             captioner: the model.
-            memory: what its decoder remembers of the images.
+            memory: of the images.
             tokens: the captions.
         """
-        importance = self._importance(captioner.vocabulary, tokens)
-        total, weights = captioner.fast_decoder.cross_entropy(
-            memory, tokens, self.label_smoothing, importance
+        caption_weights = self._caption_weights(captioner.vocabulary, tokens)
+        total, weights = captioner.fast.cross_entropy(
+            memory, tokens, self.label_smoothing, caption_weights
         )
         real = tokens[..., 1:] != PAD
         if self.attention_penalty:
             total = total + self.attention_penalty * doubly_stochastic_penalty(weights, real)
         words = real.sum(dim=2)
-        number = (words if importance is None else words * importance).sum()
+        number = (words if caption_weights is None else words * caption_weights).sum()
         return WordLoss(total, number, weights, real)
 
-    def _importance(
+    def _caption_weights(
         self, vocabulary: Vocabulary, tokens: Int[Tensor, "B N S"]
     ) -> Float[Tensor, "B N"] | None:
         if not self.consensus:

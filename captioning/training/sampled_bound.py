@@ -1,4 +1,4 @@
-"""How hard attention is learnt: the sampled lower bound (Xu et al. 2015, section 4.1).
+"""The objective of hard attention: the sampled lower bound (Xu et al. 2015, section 4.1).
 
 Shapes: B images, N captions per image, T words, L regions, D annotation width, V vocabulary.
 """
@@ -27,7 +27,7 @@ class SampledBound(Objective, nn.Module):
     For every word one region is drawn. The gradient of a caption is that of its log-likelihood,
     plus `reward` times how much that exceeds a baseline times the gradient of log p(s | a), plus
     `entropy` times that of the weights' entropy (eq. 12 and the rule that follows it). A share of
-    the images, drawn anew in every batch, gets the expected contexts of soft attention instead.
+    the images, redrawn in every batch, gets the expected contexts of soft attention instead.
 
     The baseline is a moving average of the log-likelihoods of captions with drawn regions; it is
     saved with checkpoints, and the same on all ranks.
@@ -37,7 +37,7 @@ class SampledBound(Objective, nn.Module):
             exactly that of the bound (eq. 11).
         entropy: lambda_e, for each word.
         expected: share of the images that get expected contexts.
-        decay: what is kept of the baseline at each batch.
+        decay: of the moving average, per batch.
 
     Raises:
         InputError: a number is out of its range.
@@ -60,7 +60,7 @@ class SampledBound(Objective, nn.Module):
         self.register_buffer("baseline", torch.zeros(()))
 
     def prepare(self, records: Sequence[Record]) -> None:
-        """There is nothing to find out."""
+        """Nothing to prepare."""
 
     def __call__(
         self, captioner: Captioner, annotations: Float[Tensor, "B L D"], batch: Batch
@@ -70,17 +70,16 @@ class SampledBound(Objective, nn.Module):
         Raises:
             InputError: the decoder has no hard attention.
         """
-        decoder, targets = captioner.fast_decoder, batch.tokens[..., 1:]
+        model, targets = captioner.fast, batch.tokens[..., 1:]
         expected = torch.rand(len(annotations), device=annotations.device) < self.expected
-        with hard_attention(decoder).drawing(expected) as draws:
-            memory = decoder.remember(annotations)
-            logits, weights = decoder.teacher_forcing(memory, batch.tokens[..., :-1])
+        with hard_attention(model.decoder).drawing(expected) as draws:
+            logits, weights = model(annotations, batch.tokens[..., :-1])
         real = targets != PAD
         likelihoods = log_likelihoods(logits, targets)  # log p(y | s, a)
         drawn = (torch.stack(draws.log_probs, dim=2) * real).sum(dim=2)  # log p(s | a)
         entropy = (entropies(weights) * real).sum()
         advantages = (likelihoods.detach() - self.baseline) * real.any(dim=2)
-        # What is subtracted is equal, so the loss is minus the bound; its gradient is not.
+        # drawn - drawn.detach() is zero, but its gradient is not.
         rewarded = self.reward * advantages * (drawn - drawn.detach())
         total = -(likelihoods + rewarded).sum() - self.entropy * entropy
         self._follow(likelihoods.detach()[~expected], real.any(dim=2)[~expected])

@@ -13,7 +13,8 @@ from captioning.captioner import Captioner
 from captioning.data.dataset import Batch
 from captioning.data.records import Record
 from captioning.data.tokens import tokenize
-from captioning.data.vocabulary import BOS, EOS, SPECIAL, Vocabulary
+from captioning.data.vocabulary import BOS, EOS, PAD, SPECIAL, Vocabulary
+from captioning.kernels import accelerate_search
 from captioning.metrics.cider import DocumentFrequencies
 from captioning.metrics.reward import Reward
 from captioning.metrics.words import generated_words
@@ -21,7 +22,7 @@ from captioning.models import Decoder
 from captioning.models.decoder import Memory
 from captioning.numbers import ComparedSamples, Importance, MaxLength
 from captioning.search import Decoded, Sampling
-from captioning.search.search import NEVER
+from captioning.search.search import generable_log_probs
 from captioning.training.objectives import Loss, Objective
 
 Caption = tuple[str, ...]
@@ -31,13 +32,13 @@ Caption = tuple[str, ...]
 class SelfCritical(Objective):
     """Maximises the expected reward of sampled captions (Rennie et al. 2017).
 
-    N captions of each image are sampled, and each one's probability rises or falls by how much
-    better or worse its reward is than the mean of the other N - 1, an unbiased baseline (Luo
-    2020, "A Better Variant of Self-Critical Sequence Training", eq. 4). The reward is CIDEr-D,
-    with document frequencies from the training references, plus a share of BLEU-4; the end of a
-    caption counts as a word, so that a caption cut short is not praised for what it leaves out.
+    N captions of each image are sampled. The advantage of each is its reward minus the mean reward
+    of the other N - 1, an unbiased baseline (Luo 2020, "A Better Variant of Self-Critical Sequence
+    Training", eq. 4). The reward is CIDEr-D, with document frequencies from the training
+    references, plus a share of BLEU-4. The end of a caption counts as a word, so that truncated
+    captions are not rewarded for what they leave out.
 
-    Dropout rests: what is sampled from is what is trained.
+    Dropout is off, so that the distribution that is sampled from is the one that is trained.
 
     Args:
         samples: N, at least two.
@@ -45,7 +46,7 @@ class SelfCritical(Objective):
         max_length: the most words of a sample.
 
     Raises:
-        InputError: a number is out of its range; one sample has no other to be compared with.
+        InputError: a number is out of its range.
     """
 
     def __init__(
@@ -70,19 +71,23 @@ class SelfCritical(Objective):
     ) -> Loss:
         """The loss of a batch, whose gradient is that of minus the expected reward."""
         assert self._reward is not None, "prepare was not called"
-        decoder, sampling = captioner.fast_decoder, captioner.fast_search(self.sampling)
-        training = captioner.decoder.training
-        captioner.decoder.eval()
+        model = captioner.fast
+        sampling = accelerate_search(self.sampling) if captioner.kernels else self.sampling
+        writing = captioner.model.adapter, captioner.model.decoder
+        training = [part.training for part in writing]
+        for part in writing:
+            part.eval()
         try:
-            memory = decoder.remember(annotations)
+            memory = model.remember(annotations)
             with torch.no_grad():
-                decoded = sampling(decoder, memory)
+                decoded = sampling(model.decoder, memory)
             samples = words(captioner, decoded)
             references = [self._references[record.image_id] for record in batch.records]
             rewards = torch.from_numpy(self._reward(samples, references)).to(annotations)
-            total = self_critical_loss(decoder, memory, decoded.tokens, rewards)
+            total = self_critical_loss(model.decoder, memory, decoded.tokens, rewards)
         finally:
-            captioner.decoder.train(training)
+            for part, mode in zip(writing, training, strict=True):
+                part.train(mode)
         lengths = [len(sample) for of_image in samples for sample in of_image]
         figures: dict[str, float | Tensor] = {
             "reward": rewards.mean(),
@@ -103,14 +108,16 @@ def self_critical_loss(
     the expected reward, summed over samples.
 
     Args:
-        decoder: at rest, that is without dropout.
+        decoder: without dropout.
         memory: of the images.
         samples: words and, where they have one, EOS; PAD after it.
         rewards: of the samples.
     """
     tokens = torch.cat([torch.full_like(samples[..., :1], BOS), samples], dim=2)
-    total, _ = decoder.cross_entropy(memory, tokens, importance=advantages(rewards), never=NEVER)
-    return total
+    logits, _ = decoder.teacher_forcing(memory, tokens[..., :-1])
+    log_probs = generable_log_probs(logits).gather(3, samples[..., None]).squeeze(3)
+    likelihoods = log_probs.masked_fill(samples == PAD, 0.0).sum(dim=2)
+    return -(advantages(rewards).to(likelihoods) * likelihoods).sum()
 
 
 def words(captioner: Captioner, decoded: Decoded) -> list[list[Caption]]:
@@ -129,6 +136,6 @@ def _scored(vocabulary: Vocabulary, row: list[int]) -> Caption:
 
 
 def advantages(rewards: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
-    """How much each reward exceeds the mean of the image's other N - 1."""
+    """Each reward minus the mean of the image's other N - 1."""
     n = rewards.shape[1]
     return (rewards - rewards.mean(dim=1, keepdim=True)) * (n / (n - 1))

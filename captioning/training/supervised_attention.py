@@ -1,4 +1,4 @@
-"""Attention that learns from boxes where the objects are that words name.
+"""Attention supervised by boxes of the objects that words name.
 
 Shapes: B images, N captions per image, T words, L regions, M words that name objects.
 """
@@ -16,17 +16,14 @@ from captioning.data.dataset import Batch, Seen
 from captioning.data.records import ImageObject, Record
 from captioning.data.vocabulary import PAD, Vocabulary
 from captioning.errors import InputError
-from captioning.evaluation.grounding import Lexicon
+from captioning.evaluation.grounding import Lexicon, Mention, categories, named_by_people
 from captioning.evaluation.grounding.areas import Area
-from captioning.evaluation.grounding.lexicon import Mention
-from captioning.evaluation.grounding.measure import categories
-from captioning.evaluation.grounding.mentions import named_by_people
 from captioning.numbers import Importance, ShareBelowOne
 from captioning.training.objectives import CrossEntropy, Loss, grid_of
 
 
 class Wanted(NamedTuple):
-    """The attention that boxes ask for.
+    """The target attention from boxes.
 
     Attributes:
         places: image, caption and word of each of M words.
@@ -41,17 +38,17 @@ class SupervisedAttention(CrossEntropy):
     """Cross-entropy, with attention that follows boxes (Liu et al. 2017, "Attention
     Correctness in Neural Image Captioning", AAAI).
 
-    Before a word that names an annotated object, attention should lie in the boxes of the objects
-    of this category, in each region by the share of it that they cover. What is added is the
-    cross-entropy of attention from that, summed over these words as the captions' is over all.
+    Before a word that names an annotated object, the target attention of a region is the share of
+    it that boxes of the object's category cover. The cross-entropy of the attention against this
+    target, summed over these words, is added to the loss.
 
-    Which words name what is told by the data set (`Record.phrases`) or by a lexicon, as in
+    The words that name objects come from the data set (`Record.phrases`) or from a lexicon, as in
     `captioning ground`.
 
     Args:
         label_smoothing: share of a word's probability spread over the vocabulary.
         attention_penalty: lambda of eq. 14 of Xu et al. 2015, in the paper's proportion.
-        boxes: how much the boxes count, beside the cross-entropy of a word; 0.1 as published.
+        boxes: factor of the added loss; 0.1 as published.
 
     Raises:
         InputError: no training photo has objects with boxes, or captions are not split into words
@@ -94,7 +91,7 @@ class SupervisedAttention(CrossEntropy):
             InputError: captions are not split into words by the ptb tokenizer.
         """
         assert self._lexicon is not None  # prepared
-        memory = captioner.fast_decoder.remember(annotations)
+        memory = captioner.fast.remember(annotations)
         words = self.of_words(captioner, memory, batch.tokens)
         grid = grid_of(captioner, annotations)
         wanted = wanted_attention(batch, captioner.vocabulary, self._lexicon, grid)
@@ -104,7 +101,7 @@ class SupervisedAttention(CrossEntropy):
 
 
 def box_loss(weights: Float[Tensor, "B N T L"], wanted: Wanted) -> Float[Tensor, ""]:
-    """The cross-entropy of attention from what boxes ask for, in nats, summed over words."""
+    """The cross-entropy of attention against its targets, in nats, summed over words."""
     image, caption, word = wanted.places.to(weights.device).T
     attended = weights[image, caption, word].float().clamp_min(1e-6)
     return -(wanted.shares.to(weights.device) * attended.log()).sum()
@@ -113,12 +110,12 @@ def box_loss(weights: Float[Tensor, "B N T L"], wanted: Wanted) -> Float[Tensor,
 def wanted_attention(
     batch: Batch, vocabulary: Vocabulary, lexicon: Lexicon, grid: tuple[int, int]
 ) -> Wanted:
-    """What the boxes of a batch ask for; nothing for objects that its images do not show.
+    """The target attention of a batch; none for objects outside the visible part of a photo.
 
     Args:
-        batch: tells what part of its photo each image shows.
+        batch: with the part of its photo that each image shows.
         vocabulary: of its tokens.
-        lexicon: tells which words name objects.
+        lexicon: the words that name objects.
         grid: rows and columns of the regions.
 
     Raises:
@@ -149,7 +146,7 @@ def wanted_attention(
 def _mentions(
     record: Record, rows: Sequence[Sequence[int]], vocabulary: Vocabulary, lexicon: Lexicon
 ) -> Iterator[tuple[int, Mention]]:
-    """What each row of tokens names; a row is one of the record's captions, perhaps cut off."""
+    """The mentions in each row of tokens: one of the record's captions, perhaps truncated."""
     named = named_by_people(record, lexicon)
     if not named:
         return
@@ -165,11 +162,11 @@ def _mentions(
 def box_shares(
     objects: Sequence[ImageObject], seen: Seen, grid: tuple[int, int]
 ) -> Float[np.ndarray, " L"] | None:
-    """How boxes cover the regions of what is seen, as shares; None if they cover none.
+    """Share of each region that boxes cover, normalised to sum to one; None if they cover nothing.
 
     Args:
         objects: of one category.
-        seen: the part of the photo that the image shows.
+        seen: the visible part of the photo.
         grid: rows and columns of the regions.
     """
     each = [Area.of_boxes([thing.box]).shares(seen.crop, grid) for thing in objects]

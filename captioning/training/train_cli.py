@@ -1,7 +1,9 @@
-"""`captioning train`: from a YAML file to a trained checkpoint."""
+"""`captioning train` and `captioning features`: from a YAML file to a checkpoint or features."""
 
+import logging
 import sys
 import traceback
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,33 +12,75 @@ import wandb
 import yaml
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
-from captioning.errors import InputError
+from captioning.errors import InputError, as_input_error
 from captioning.files import remove_unfinished, written_whole
 from captioning.progress_bar import stage
-from captioning.training.configured_training import TrainCLI
+from captioning.training.checkpoints import check_resumable
+from captioning.training.configured_training import FeaturesCLI, TrainCLI
 from captioning.training.loggers import wandb_within
-from captioning.training.quiet import quiet
-from captioning.training.resumption import check_resumable
+
+IGNORED = (
+    # More workers would starve a training on two cores; data.workers is there for others.
+    ".*does not have many workers.*",
+    # A frozen encoder should be in evaluation mode.
+    r".*module\(s\) in eval mode at the start of training.*",
+    # LightningCLI gets its own arguments, without the word train.
+    "LightningCLI's args parameter is intended to run from within Python.*",
+    # The run's folder has a config.yaml before the first checkpoint; an earlier run was refused.
+    "Checkpoint directory .* exists and is not empty.*",
+    "Experiment logs directory .* exists and is not empty.*",
+    # Small data sets have few batches; every epoch is logged all the same.
+    "The number of training batches .* is smaller than the logging interval.*",
+    # Our sampler skips the images that the epoch has had, though it has no state of its own.
+    r".*your dataloader is\s+not resumable.*",
+    # Lightning's own use of jsonargparse and torch.
+    r"\s*(By default only one Jsonargparse|``instantiate_classes`` was deprecated).*",
+    r".*isinstance\(treespec, LeafSpec\).*",
+    r"torch\.distributed\.nn\.functional\.all_gather is deprecated.*",
+)
+"""Lightning's and W&B's warnings that do not apply here."""
 
 
 def train(arguments: list[str]) -> Path | None:
-    """Train as the options say, telling of the progress on stderr.
+    """Train as the options say, with progress on stderr.
 
     Args:
         arguments: LightningCLI's options, such as ``--config configs/shapes.yaml``.
 
     Returns:
-        The best checkpoint; none where batches were only tried out (``trainer.fast_dev_run``), and
-        in all processes but the first.
+        The best checkpoint; None if batches were only tried out (``trainer.fast_dev_run``), and in
+        all processes but the first.
 
     Raises:
-        InputError: options, data, a photo or a folder are not as they should be.
-        KeyboardInterrupt: with a message that says how to go on.
+        InputError: options, data, a photo or a folder are invalid.
+        KeyboardInterrupt: interrupted; the message says how to continue.
     """
     with quiet(), as_input_errors():
         cli = TrainCLI(arguments)
-        with stage("train", cli.tells_progress):
+        with stage("train", cli.shows_progress):
             return _train(cli)
+
+
+def features(arguments: list[str]) -> Path | None:
+    """Write the features of a training, unless they exist already.
+
+    Args:
+        arguments: the options of `train`.
+
+    Returns:
+        Their folder; None in all processes but the first.
+
+    Raises:
+        InputError: options, data or a photo are invalid, the whole encoder is trained, or the
+            folder holds something else.
+        KeyboardInterrupt: interrupted; the message says how to continue.
+    """
+    with quiet(), as_input_errors():
+        cli = FeaturesCLI(arguments)
+        # Lightning sets the data up in every process, which computes them.
+        with stage("features", cli.shows_progress), _interruptible("continue by the same command"):
+            cli.trainer.validate(cli.model, datamodule=cli.datamodule, verbose=False)
+        return Path(cli.config.data.features) if cli.trainer.is_global_zero else None
 
 
 def _train(cli: TrainCLI) -> Path | None:
@@ -45,39 +89,42 @@ def _train(cli: TrainCLI) -> Path | None:
         return None
     resumed = cli.last if cli.config.resume and cli.last.exists() else None
     if resumed is not None:
-        with stage(f"looking through {resumed}"):
+        with stage(f"checking {resumed}"):
             check_resumable(resumed, cli.model)
     if cli.trainer.is_global_zero:
-        if resumed is None:
-            for old in (cli.last, cli.best):  # of a run to be overwritten: never resume from it
-                old.unlink(missing_ok=True)
         for checkpoint in (cli.last, cli.best):
+            if resumed is None:  # of a run that is overwritten: never resume from it
+                checkpoint.unlink(missing_ok=True)
             remove_unfinished(checkpoint)
         with written_whole(cli.folder / "config.yaml") as path:
             path.write_text(yaml.safe_dump(cli.settings(), sort_keys=False), encoding="utf-8")
-    with wandb_within(cli.folder):
-        _fit(cli, resumed)
-    return cli.best if cli.trainer.is_global_zero else None
-
-
-def _fit(cli: TrainCLI, resumed: Path | None) -> None:
-    try:
-        cli.trainer.fit(cli.model, cli.datamodule, ckpt_path=resumed, weights_only=True)
-    except SystemExit as exit:
-        if not isinstance(exit.__context__, KeyboardInterrupt):
+    with wandb_within(cli.folder), _interruptible("continue by the same command with --resume"):
+        try:
+            cli.trainer.fit(cli.model, cli.datamodule, ckpt_path=resumed, weights_only=True)
+        except OSError as error:
+            if error.filename is None:  # a full disk, met by a logger
+                raise as_input_error(error, cli.folder, "cannot be written") from None
             raise
-        remedy = "go on by the same command with --resume"
-        if not cli.last.exists():
-            remedy = "no epoch was finished, so start again"
-        raise KeyboardInterrupt(f"interrupted; {remedy}") from None
     best = cli.config_init.checkpoints
     if best.best_model_score is not None and cli.trainer.is_global_zero:
         print(f"best {best.monitor}: {best.best_model_score:.4f}", file=sys.stderr)
+    return cli.best if cli.trainer.is_global_zero else None
+
+
+@contextmanager
+def _interruptible(remedy: str) -> Iterator[None]:
+    """Turn the exit that Lightning makes of Ctrl-C into a KeyboardInterrupt with a remedy."""
+    try:
+        yield
+    except SystemExit as exit:
+        if not isinstance(exit.__context__, KeyboardInterrupt):
+            raise
+        raise KeyboardInterrupt(f"interrupted; {remedy}") from None
 
 
 @contextmanager
 def as_input_errors() -> Iterator[None]:
-    """Tell the complaints of Lightning and W&B as bad input."""
+    """Turn errors of Lightning and W&B about their options into input errors."""
     try:
         yield
     except (MisconfigurationException, ValueError) as error:
@@ -91,6 +138,24 @@ def as_input_errors() -> Iterator[None]:
 
 
 def _is_lightnings(error: Exception) -> bool:
-    """Whether Lightning raised the error itself, and no code that it called."""
+    """Whether Lightning itself raised the error, not code that it called."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    return str(frame.f_globals.get("__name__")).startswith("pytorch_lightning.")
+    module = str(frame.f_globals.get("__name__"))
+    return module.startswith(("pytorch_lightning.", "lightning_fabric."))
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Hide those warnings, and Lightning's messages below the level of warnings."""
+    loggers = [logging.getLogger(name) for name in ("pytorch_lightning", "lightning_fabric")]
+    levels = [logger.level for logger in loggers]
+    with warnings.catch_warnings():
+        for message in IGNORED:
+            warnings.filterwarnings("ignore", message=message)
+        for logger in loggers:
+            logger.setLevel(logging.WARNING)
+        try:
+            yield
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)

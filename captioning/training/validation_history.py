@@ -1,4 +1,4 @@
-"""What `validation.html` shows of a training, written after every validation."""
+"""Writes validation.html after every validation."""
 
 import math
 from pathlib import Path
@@ -11,8 +11,8 @@ from torch import Tensor
 from captioning.files import written_whole
 from captioning.numbers import TableImages
 from captioning.progress_bar import stage
-from captioning.training.callbacks import BestCheckpoint
-from captioning.training.fixed_images import FixedImage, ShowsFixedImages
+from captioning.training.after_validation import FixedImage, ShowsFixedImages, is_trial
+from captioning.training.checkpoints import BestCheckpoint
 from captioning.viewing import validation_page
 from captioning.viewing.curves import Point, epoch_text
 from captioning.viewing.validation_page import Example, Told
@@ -23,13 +23,12 @@ PAGE = "validation.html"
 class ValidationPage(ShowsFixedImages):
     """Writes validation.html into the run's folder: curves, and captions of the same images.
 
-    What it tells of earlier epochs is kept in the checkpoints, so that a resumed training goes on
-    with it.
+    Checkpoints contain its history, which a resumed training continues.
 
     Args:
-        images: how many images, taken evenly from the validation split; 0 for no page.
-        maps: the maps of each word by their names in `captioning.maps`, in place of attention: the
-            first is shown at first, and others may be chosen or shown beside it.
+        images: number of images, evenly spaced in the validation split; 0 for no page.
+        maps: maps of each word, by their names in `captioning.maps`; by default the model's own.
+            The first one is shown at first, others can be selected or compared with it.
     """
 
     def __init__(self, images: TableImages = 8, maps: list[str] | None = None) -> None:
@@ -49,7 +48,7 @@ class ValidationPage(ShowsFixedImages):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on with them."""
+        """Restore them."""
         self._losses = [Point(*point) for point in state_dict["losses"]]
         self._validations = list(state_dict["validations"])
         self._loss = torch.tensor(state_dict["loss"])
@@ -58,20 +57,19 @@ class ValidationPage(ShowsFixedImages):
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Add the loss of a step, of this process's share of the batch."""
+        """Add the step's loss, of this process's share of the batch."""
         loss: Tensor = outputs["loss"].detach()  # stays on its device: reading it would wait
         self._loss = self._loss.to(loss.device) + loss
         self._steps += 1
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Begin another epoch's loss."""
+        """Add the epoch's mean loss to the curve."""
         self._losses = self._losses_so_far(float(trainer.current_epoch + 1))
         self._loss, self._steps = torch.zeros(()), 0
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Write the page, unless this is the check before training, or batches are tried out."""
-        is_trial = trainer.sanity_checking or bool(getattr(trainer, "fast_dev_run", 0))
-        if not self.images or is_trial or not trainer.is_global_zero:
+        """Write the page, except in the check before training and with `fast_dev_run`."""
+        if not self.images or is_trial(trainer) or not trainer.is_global_zero:
             return
         images = self.fixed_images(trainer, pl_module)
         epoch = _epochs(trainer)
@@ -130,7 +128,7 @@ class ValidationPage(ShowsFixedImages):
 
 
 def _epochs(trainer: pl.Trainer) -> float:
-    """How many epochs have been trained, with the part of one that has not ended."""
+    """Epochs trained so far, with the fraction of an unfinished one."""
     batches = trainer.fit_loop.epoch_loop.batch_progress.current.ready
     total = trainer.num_training_batches
     share = batches / total if total and math.isfinite(total) else 1.0
@@ -146,7 +144,7 @@ def _scores(trainer: pl.Trainer) -> dict[str, float]:
 
 
 def _best(trainer: pl.Trainer, curves: dict[str, list[Point]]) -> tuple[str, float] | None:
-    """The score that decides which checkpoint is the best, and the epoch of that."""
+    """The score that decides which checkpoint is best, and its best epoch."""
     for callback in trainer.checkpoint_callbacks:
         if isinstance(callback, BestCheckpoint):
             name = str(callback.monitor).removeprefix("val/")

@@ -1,4 +1,4 @@
-"""Rank correlations with people as a picture: a dot and an interval for each score."""
+"""A plot of rank correlations with people's ratings: a dot and an interval per metric."""
 
 from pathlib import Path
 
@@ -7,13 +7,13 @@ from matplotlib.figure import Figure
 
 from captioning.evaluation.agreement import VARIANTS, Agreement
 from captioning.files import written_whole
-from captioning.metrics.bootstrap import LEVEL
+from captioning.metrics.scores import LEVEL
 
 DOTS_PER_INCH = 150
 WIDTH = 6.4
 ROW = 0.42
 FRAME = 1.5
-"""Inches: of the picture, of a score, and of title, axis and legend."""
+"""Inches: the width, the height of a metric, and the height of title, axis and legend."""
 
 COLOURS = {"b": "#b35806", "c": "#2b5c8a"}
 MARKERS = {"b": "s", "c": "o"}
@@ -21,14 +21,14 @@ OFFSET = 0.14
 
 
 def draw(agreement: Agreement) -> Figure:
-    """The scores from top to bottom as in the table, each with tau-b and tau-c."""
+    """The metrics from top to bottom as in the table, each with tau-b and tau-c."""
     names = list(agreement.taus)
     figure = Figure(figsize=(WIDTH, FRAME + ROW * len(names)), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     for variant, offset in zip(VARIANTS, (-OFFSET, OFFSET), strict=True):
         colour = COLOURS[variant]
-        # One dot without a place, so that the legend has every variant.
+        # An empty plot, so that the legend has every variant.
         axes.plot([], [], MARKERS[variant], color=colour, label=f"tau-{variant}")
         for row, name in enumerate(names):
             value, interval = agreement.taus[name][variant]
@@ -55,7 +55,7 @@ def draw(agreement: Agreement) -> Figure:
 
 
 def save(agreement: Agreement, path: str | Path) -> None:
-    """Write the picture as a PNG file, whole or not at all.
+    """Write the plot as a PNG file.
 
     Raises:
         InputError: the file cannot be written.

@@ -1,6 +1,6 @@
-"""Curves as SVG that takes its colours from the page around it, so that they suit light and dark.
+"""Curves as SVG, coloured by the page's style sheet, which suits light and dark themes.
 
-A style sheet draws the classes grid, axis, line, point and best.
+Its classes are grid, axis, line, point and best.
 """
 
 import math
@@ -12,17 +12,17 @@ from matplotlib.ticker import MaxNLocator
 
 WIDTH, HEIGHT = 320, 150
 LEFT, RIGHT, TOP, BOTTOM = 38, 10, 10, 22
-"""Units of the drawing around the curve: room for the numbers."""
+"""Margins around the curve, for the numbers, in units of the drawing."""
 
 FLAT = 1e-3
-"""Values that differ by no greater share stand on a scale of a fifth of their size."""
+"""Relative spread below which the vertical axis spans a fifth of the values' size."""
 
 
 class Point(NamedTuple):
     """A value of a training.
 
     Attributes:
-        epoch: epochs that were trained before it.
+        epoch: epochs trained before it.
         value: a score, or a loss.
     """
 
@@ -31,12 +31,12 @@ class Point(NamedTuple):
 
 
 def curve(name: str, points: Sequence[Point], best: float | None = None) -> str:
-    """An <svg> of a curve over epochs; each point tells its value to who points at it.
+    """An <svg> of a curve over epochs, with a tooltip for each point.
 
     Args:
-        name: what the values are.
-        points: in the order of their epochs; what is not finite is left out.
-        best: the epoch to mark, if any.
+        name: of the values.
+        points: ordered by epoch; values that are not finite are left out.
+        best: the epoch to mark.
     """
     shown = [point for point in points if math.isfinite(point.value)]
     start = f'<svg class="curve" viewBox="0 0 {WIDTH} {HEIGHT}" role="img"'
@@ -44,7 +44,7 @@ def curve(name: str, points: Sequence[Point], best: float | None = None) -> str:
         return f'{start} aria-label="{escape(name)}: no values yet"></svg>'
     values = [point.value for point in shown]
     low, high = min(values), max(values)
-    if high - low <= FLAT * max(abs(low), abs(high)):  # or all ticks would look the same
+    if high - low <= FLAT * max(abs(low), abs(high)):  # otherwise all ticks look the same
         room = max(abs(low), abs(high)) / 10 or 1.0
         low, high = low - room, high + room
     heights = [float(tick) for tick in MaxNLocator(4).tick_values(low, high)]

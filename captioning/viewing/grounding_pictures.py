@@ -12,8 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from captioning.captioner.caption import Caption
-from captioning.data.images import read_image
-from captioning.data.megapixels import MAX_PIXELS
+from captioning.data.images import MAX_PIXELS, read_image
 from captioning.evaluation.grounding import GroundingReport, Look
 from captioning.evaluation.grounding.estimates import Group
 from captioning.evaluation.grounding.looks import (
@@ -25,11 +24,12 @@ from captioning.evaluation.grounding.looks import (
     UNIFORM,
 )
 from captioning.files import written_whole
+from captioning.maps import ATTENTION
 from captioning.viewing.overlay import DOTS_PER_INCH, word_pictures
 from captioning.viewing.text_drawing import drawable
 
 WORDS = 12
-"""The number of words in the plot, the most frequent ones."""
+"""The number of words in the plot: the most frequent ones."""
 
 SHOWN, COLUMNS = 8, 4
 """The number of looks in the picture of the best, or of the worst."""
@@ -42,15 +42,15 @@ BOX_COLOUR = "#7df9ff"
 def save_pictures(
     report: GroundingReport, folder: str | Path, max_pixels: int = MAX_PIXELS
 ) -> list[Path]:
-    """Write scores.png, best.png and worst.png; only the last two show photos.
+    """Write scores.png, best.png and worst.png.
 
-    The best looks have the largest gain of attention in the box over uniform attention; no photo is
-    shown twice.
+    The best looks have the largest mass in the box, compared with a uniform map; each photo is
+    shown once.
 
     Args:
         report: the report.
         folder: the folder of the pictures.
-        max_pixels: larger photos are refused.
+        max_pixels: larger photos are rejected.
 
     Returns:
         The files; empty if the report has no looks.
@@ -63,7 +63,7 @@ def save_pictures(
     figures = {
         "scores.png": draw_scores(report),
         "best.png": draw_looks(report.ranked()[:SHOWN], max_pixels),
-        "worst.png": draw_looks(report.ranked_worst()[:SHOWN], max_pixels),
+        "worst.png": draw_looks(report.ranked(worst=True)[:SHOWN], max_pixels),
     }
     for name, figure in figures.items():
         with written_whole(Path(folder) / name) as temporary:
@@ -72,7 +72,7 @@ def save_pictures(
 
 
 def draw_scores(report: GroundingReport) -> Figure:
-    """A panel per measure: bars for the model with intervals, marks for the two baselines."""
+    """A panel per measure: bars with intervals for the model, markers for the baselines."""
     groups = [report.all, *report.words[:WORDS]]
     figure = Figure(figsize=(10, 1.2 + 0.32 * len(groups)), layout="constrained")
     FigureCanvasAgg(figure)
@@ -94,7 +94,7 @@ def draw_scores(report: GroundingReport) -> Figure:
 
 
 def draw_looks(looks: Sequence[Look], max_pixels: int = MAX_PIXELS) -> Figure:
-    """A panel per look: attention on the photo, the boxes, the word, and the mass in the boxes.
+    """A panel per look: the map on the photo, the boxes, the word, and the mass in the boxes.
 
     Raises:
         InputError: a photo cannot be read.
@@ -134,8 +134,9 @@ def _draw_measure(axes: Axes, groups: Sequence[Group], measure: str) -> None:
 
 
 def _draw_look(axes: Axes, look: Look, max_pixels: int) -> None:
-    weights = torch.from_numpy(look.weights)[None]
-    caption = Caption((look.mention.name,), (1.0,), weights, 0.0, look.crop, look.size)
+    maps = {ATTENTION: torch.from_numpy(look.weights)[None]}
+    words = (look.mention.name,)
+    caption = Caption(words, (1.0,), 0.0, look.crop, look.size, maps, (ATTENTION,))
     width, height = look.size
     [picture] = word_pictures(read_image(look.image, max_pixels), caption)
     axes.imshow(picture, extent=(0, width, height, 0))
@@ -146,7 +147,7 @@ def _draw_look(axes: Axes, look: Look, max_pixels: int) -> None:
     [name], families = drawable([look.mention.name])
     inside, area = look.scores[MODEL][IN_BOX], look.scores[UNIFORM][IN_BOX]
     axes.set_title(
-        f"{name}: {inside:.2f} of attention\nin {area:.2f} of the view",
+        f"{name}: {inside:.2f} of the map\nin {area:.2f} of the view",
         fontsize=9,
         fontfamily=families,
         parse_math=False,

@@ -1,4 +1,4 @@
-"""Names for the pictures of many photos in one folder."""
+"""File names for the pictures of many photos in one folder."""
 
 import os
 from collections.abc import Iterable
@@ -7,20 +7,20 @@ from pathlib import Path
 from captioning.errors import InputError
 
 LONGEST = 200
-"""The most bytes of a photo's name in its picture's name, which must fit with a number, too."""
+"""Bytes of a photo's name in its picture's name, which leaves room for a number."""
 
 
 def picture_names(
     photos: Iterable[Path], folder: str | Path, suffix: str = ".png"
 ) -> dict[Path, Path]:
-    """The path of each photo's picture, or page, in the folder.
+    """The path of each photo's picture in the folder.
 
-    A picture is named after its photo; equal names are numbered from the second on.
+    A picture is named after its photo; repeated names are numbered.
 
     Args:
         photos: the photos.
         folder: the folder of the pictures.
-        suffix: of their names.
+        suffix: of the pictures.
 
     Raises:
         InputError: a picture would replace one of the photos.

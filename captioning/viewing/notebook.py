@@ -1,13 +1,8 @@
-"""Shows captions in notebooks."""
+"""Captions that show themselves in notebooks."""
 
-import math
 from html import escape
 
-from PIL.Image import Image
-
 from captioning.captioner.caption import Caption
-from captioning.data.images import read_image
-from captioning.data.megapixels import MAX_PIXELS
 from captioning.errors import InputError
 from captioning.viewing.viewer import html
 
@@ -16,7 +11,7 @@ HEIGHT = 660
 
 
 def notebook_view(caption: Caption) -> str | None:
-    """The interactive view in its own frame, so that one page can hold many.
+    """The interactive view in a frame of its own, so that a notebook can show many.
 
     Returns:
         HTML; None if the photo is unknown, or has changed since it was captioned.
@@ -24,12 +19,8 @@ def notebook_view(caption: Caption) -> str | None:
     if caption.photo is None:
         return None
     try:
-        photo = caption.photo
-        if not isinstance(photo, Image):
-            # The photo was captioned, so it is within its captioner's limit.
-            photo = read_image(photo, max(MAX_PIXELS, math.prod(caption.size)))
-        content = html(photo, [caption])
-    except (InputError, ValueError):
+        content = html(caption.photo, [caption])
+    except InputError:
         return None
     return (
         f'<iframe sandbox="allow-scripts" srcdoc="{escape(content)}" title="{escape(caption.text)}"'
@@ -38,7 +29,7 @@ def notebook_view(caption: Caption) -> str | None:
 
 
 def show_captions() -> None:
-    """Let IPython show captions as interactive views, in a notebook that runs here."""
+    """Make IPython show captions as interactive views, if this runs in a notebook."""
     from IPython.core.getipython import get_ipython
 
     shell = get_ipython()

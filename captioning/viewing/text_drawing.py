@@ -13,8 +13,8 @@ UNDRAWABLE = "\N{WHITE SQUARE}"
 def drawable(words: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
     """The drawable form of words, and the font families that draw it.
 
-    Invisible characters (joiners, variation selectors, controls) are left out; characters that no
-    installed font has become white squares. So Matplotlib does not warn of missing glyphs.
+    Invisible characters (joiners, variation selectors, controls) are left out; characters without
+    an installed font become white squares, so that Matplotlib does not warn of missing glyphs.
     """
     shown = [
         "".join(c for c in word if c.isprintable() and not "\ufe00" <= c <= "\ufe0f")
@@ -27,7 +27,7 @@ def drawable(words: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
 
 @lru_cache(maxsize=256)
 def _fonts(characters: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]]:
-    """FONT, the further fonts that the characters need, and the characters that no font has."""
+    """FONT and the other fonts that the characters need, and the characters without a font."""
     upright = {
         entry.name
         for entry in fontManager.ttflist

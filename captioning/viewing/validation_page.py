@@ -1,6 +1,6 @@
-"""One page of a whole training: its curves, and what it says of the same few images over time.
+"""One page about a training: its curves, and its captions of the same few images over time.
 
-Like the view of one photo, it is one file that asks for nothing from anywhere; see `viewer`.
+Like the view of one photo, it is one file that loads nothing else; see `viewer`.
 """
 
 import base64
@@ -19,18 +19,18 @@ from captioning.viewing.overlay import LONG_SIDE
 from captioning.viewing.viewer import html_text, script_json, source_hash
 
 THUMBNAIL = 240
-"""Most pixels of the longer side of a photo in the overview."""
+"""Pixels of the longer side of a photo in the overview."""
 
 FIRST = ("CIDEr", "BLEU-4", "ROUGE-L", "METEOR", "SPICE", "pointing", "CHAIR-i")
-"""The scores that have a curve; all others stand in the table."""
+"""The scores with a curve; the table has all scores."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """What was said of an image in one validation.
+    """An image's caption in one validation.
 
     Attributes:
-        epoch: epochs that were trained before it.
+        epoch: epochs trained before it.
         caption: the words.
         scores: of this caption, by name.
     """
@@ -45,11 +45,11 @@ class Example:
     """An image of the page.
 
     Attributes:
-        name: of the photo.
-        photo: upright.
-        caption: the latest one.
-        references: what people wrote.
-        history: what was said, from the first validation to the latest one.
+        name: the photo's file name.
+        photo: the photo, upright.
+        caption: the latest caption.
+        references: captions by people.
+        history: captions from the first validation to the latest.
     """
 
     name: str
@@ -70,12 +70,12 @@ def html(
     """The whole HTML document, all in ASCII.
 
     Args:
-        title: a name of the training.
-        summary: a line about it.
+        title: the training's name.
+        summary: one line about it.
         losses: the mean loss of each epoch.
-        scores: of the validations, by name.
+        scores: the validation scores by name.
         examples: the images.
-        best: the score that decides which epoch is best, and that epoch.
+        best: the score that decides which epoch is best, and the best epoch.
     """
     styles = viewer.asset("viewer.css"), viewer.asset("validation_page.css")
     scripts = viewer.asset("viewer.js"), viewer.asset("validation_page.js")
@@ -128,7 +128,7 @@ def _card(name: str, points: Sequence[Point], best: float | None, decides: bool 
 
 
 def _score_table(scores: Mapping[str, Sequence[Point]]) -> str:
-    """A row per validation, the latest one first, and a column per score."""
+    """A row for each validation, the latest first, and a column for each score."""
     by_epoch: dict[float, dict[str, float]] = {}
     for name, points in scores.items():
         for point in points:

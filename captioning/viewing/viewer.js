@@ -1,8 +1,8 @@
-/* The view of a caption's attention: the photo, its words, and where the model looked for each.
+/* The view of a caption: the photo, its words, and a map of each word.
 
-   attentionView.mount(element, data, keys) fills an element with the view of `data`, which
-   `captioning.viewing.viewer.data` describes; what was mounted there before goes. Keys are heard on
-   `keys`: the view itself unless another element or the document is given. Every
+   attentionView.mount(element, data, keys) fills an element with the view of `data`, as described
+   by `captioning.viewing.viewer.data`, and removes the view that was mounted there. `keys` is the
+   element or document that listens to keys; it defaults to the view itself. Every
    <script type="application/json" data-attention-view> of the page is mounted into its parent. */
 "use strict";
 
@@ -13,9 +13,9 @@ const attentionView = (() => {
     "d24644 e45a31 f1731d f98e09 fcac11 f9cb35 f2ea69 fcffa4";
   const STOPS = INFERNO.split(" ").map((hex) =>
     [0, 2, 4].map((place) => parseInt(hex.slice(place, place + 2), 16)));
-  const SIDE = 256; // pixels of a map, about
+  const SIDE = 256; // approximate pixels of a map's side
   const FADE = 160; // milliseconds from one word's map to the next
-  const PACE = 1100; // milliseconds for each word that is played
+  const PACE = 1100; // milliseconds per word while playing
   const DARKEST = 0.88; // opacity of the spotlight's dark
 
   const mounted = new WeakMap();
@@ -35,8 +35,8 @@ const attentionView = (() => {
     return `${value < 9.95 ? value.toFixed(1) : Math.min(Math.round(value), 100)}%`;
   };
 
-  /* Four cells and their shares for each pixel of an axis, by the cubic B-spline, which unlike
-     interpolating cubics never rings below zero. Beyond the outermost centres edge cells repeat. */
+  /* Four cells and their shares for each pixel of an axis: a cubic B-spline, as in overlay.py.
+     Beyond the outermost centres the edge cells are repeated. */
   const spline = (cells, pixels) => Array.from({ length: pixels }, (_, pixel) => {
     const place = ((pixel + 0.5) / pixels) * cells - 0.5;
     const before = Math.floor(place);
@@ -79,31 +79,25 @@ const attentionView = (() => {
     [0, 0, 0, Math.round(255 * DARKEST * (1 - level / 255))]);
   const COLOURS = { heat, spotlight };
 
-  /* The colours of all levels, each as the one number that its four bytes are. */
+  /* The colours of all levels, the four bytes of each as one number. */
   const pixels = (colours) => new Uint32Array(Uint8ClampedArray.from(colours.flat()).buffer);
   const PIXELS = { heat: pixels(heat), spotlight: pixels(spotlight) };
 
-  /* What the maps of `captioning.maps` are called. */
+  /* Titles of the maps in `captioning.maps`. */
   const NAMES = {
     "attention": "Attention",
-    "attention-norm": "Attention \u00d7 norm",
-    "next-attention": "Attention after the word",
     "evidence": "Evidence",
     "attention-evidence": "Attention \u00d7 evidence",
-    "standout": "What stands out",
     "gradient": "Gradient \u00d7 input",
-    "relevance": "Relevance propagation",
     "grad-cam": "Grad-CAM",
-    "fine-grad-cam": "Grad-CAM, finer",
     "occlusion": "Occlusion",
-    "occlusion-norm": "Occlusion \u00d7 attention \u00d7 norm",
+    "standout": "What stands out",
   };
-  const mapsOf = (caption) => [caption, ...(caption.further ?? [])];
 
-  /* What layers and heads are called in `map_names` of `captioning.models`. */
+  /* Layer and head of a map, by its name among `head_names` of `captioning.maps`. */
   const headOf = ({ map }) => {
     const [, layer, head] = /^(?:layer (\d+) )?(mean|head \d+)$/.exec(map) ?? [];
-    return head && { layer, head: head === "mean" && !layer ? "mean of heads" : head };
+    return head && { layer, head };
   };
   const nameOf = (source) => {
     const found = headOf(source);
@@ -111,7 +105,7 @@ const attentionView = (() => {
     return `Attention, ${found.layer ? `layer ${found.layer}, ` : ""}${found.head}`;
   };
 
-  /* The choices among maps: those of heads below the others, each layer's in a group. */
+  /* The options to choose a map: heads below the others, in a group per layer. */
   const mapChoices = (maps) => {
     const groups = new Map();
     const others = [];
@@ -147,7 +141,7 @@ const attentionView = (() => {
       this.root = make("figure", {}, this.stage);
     }
 
-    /* Show the words of a map: `source` has its name, its grid, and each word's weights. */
+    /* Show a map: `source` has its name, its grid, and the weights of each word. */
     choose(source, text) {
       const { rows, columns, words } = source;
       this.source = source;
@@ -159,7 +153,7 @@ const attentionView = (() => {
       this.shown = null;
     }
 
-    /* Fade from the map that is on the canvas to a word's. */
+    /* Fade from what is on the canvas to the map of a word. */
     draw(index, mode) {
       cancelAnimationFrame(this.frame);
       const map = this.map(index);
@@ -197,10 +191,10 @@ const attentionView = (() => {
     constructor(element, data, keys) {
       this.data = data;
       this.pinned = null; // the word chosen by focus, click, tap or play
-      this.hovered = null; // the word under the mouse, which goes first
+      this.hovered = null; // the word under the mouse, which has precedence
       this.mode = "heat";
       this.chosen = 0; // the map that is shown
-      this.compared = data.compares ? 1 : -1; // the map beside it; none below zero
+      this.compared = data.compares ? 1 : -1; // the map beside it; -1 for none
       this.gone = new AbortController();
       this.group = `attention-view-${(serial += 1)}`;
       this.build();
@@ -209,7 +203,7 @@ const attentionView = (() => {
       this.choose(0);
     }
 
-    /* Take away what outlives the elements. */
+    /* Remove timers and listeners, which would outlive the elements. */
     remove() {
       this.stop();
       this.gone.abort();
@@ -255,9 +249,9 @@ const attentionView = (() => {
       this.root.append(make("div", { class: "columns" }, picture, panel));
     }
 
-    /* Where there are several maps: which one is shown, and which one beside it. */
+    /* If there are several maps: the choice of the one to show, and of one beside it. */
     mapChoosers() {
-      const maps = mapsOf(this.data.captions[0]);
+      const { maps } = this.data.captions[0];
       if (maps.length > 1) this.panes.forEach((pane) => pane.root.append(pane.label));
       if (maps.length < 2 || this.data.compares) return [];
       const chooser = (label, value, first, changed) => {
@@ -298,7 +292,7 @@ const attentionView = (() => {
       this.stages.addEventListener("click", () => this.clear());
       this.line.addEventListener("pointerleave", () => { this.hovered = null; this.render(); });
       keys.addEventListener("keydown", (event) => this.key(event), { signal });
-      // A button is pressed when the space bar goes up, which here means play.
+      // Releasing the space bar would press a button, but here it means play.
       keys.addEventListener("keyup", (event) => {
         if (event.key === " " && this.words.includes(event.target)) event.preventDefault();
       }, { signal });
@@ -311,7 +305,7 @@ const attentionView = (() => {
       if (event.key === "Escape") {
         this.clear();
       } else if (isControl) {
-        return; // its own keys are its own
+        return; // a control handles its own keys
       } else if (event.key === " ") {
         if (!event.repeat) this.toggle();
         event.preventDefault();
@@ -337,8 +331,7 @@ const attentionView = (() => {
       this.pinned = pinned;
       this.hovered = null;
       this.caption = this.data.captions[index];
-      const { words } = this.caption;
-      const maps = mapsOf(this.caption);
+      const { words, maps } = this.caption;
       const source = maps[this.chosen];
       this.even = 1 / (source.rows * source.columns);
       this.note.textContent = `${nameOf(source)} per region, scaled to each word\u2019s maximum; ` +
@@ -369,7 +362,7 @@ const attentionView = (() => {
         return button;
       });
       this.line.replaceChildren(...this.words.flatMap((word) => [word, " "]));
-      if (!words.length) this.line.append(make("em", {}, "The model has found no words."));
+      if (!words.length) this.line.append(make("em", {}, "The caption has no words."));
       this.player.disabled = !words.length;
       this.render();
     }
@@ -430,20 +423,21 @@ const attentionView = (() => {
       this.peak.textContent = peak === null ? "max" : percent(peak);
       this.scale.classList.toggle("marked", peak !== null);
       this.scale.style.setProperty("--mark", peak === null ? 0 : Math.min(this.even / peak, 1));
-      this.tell(index);
+      this.describe(index);
       if (index === null) return;
       const shown = this.compared < 0 ? this.panes.slice(0, 1) : this.panes;
       for (const pane of shown) pane.draw(index, this.mode);
     }
 
     /* The word's probability and those of its runners-up. */
-    tell(index) {
-      if (index === this.told && this.toldOf === this.caption) return; // or it is read out twice
-      [this.told, this.toldOf] = [index, this.caption];
+    describe(index) {
+      // Screen readers would read an unchanged description again.
+      if (index === this.described && this.describedOf === this.caption) return;
+      [this.described, this.describedOf] = [index, this.caption];
       if (index === null) {
         const way = matchMedia("(hover: hover)").matches ? "Point at" : "Tap";
         this.details.replaceChildren(make("p", { class: "hint" },
-          `${way} a word to see where the model looked while writing it, or press play.`));
+          `${way} a word to see which part of the photo it came from, or press play.`));
         return;
       }
       const { word, probability, runners_up: others = [] } = this.caption.words[index];
@@ -456,8 +450,7 @@ const attentionView = (() => {
           make("span", { class: "probability" }, percent(entry.probability)), bar);
       });
       this.details.replaceChildren(
-        make("p", { class: "note" }, others.length ? "Next word, and what else it might have been"
-          : "Next word"),
+        make("p", { class: "note" }, others.length ? "Word and its alternatives" : "Word"),
         make("ol", {}, ...entries));
     }
   }

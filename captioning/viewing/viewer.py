@@ -1,8 +1,8 @@
-"""An interactive page per photo: its captions, and the attention of every word.
+"""An interactive page per photo: its captions, and a map of every word.
 
-The page is one self-contained file: it embeds the photo, the attention weights, a style sheet and a
-script, and its content security policy forbids everything else. Text becomes text nodes, never
-markup, whatever a vocabulary or a file name holds.
+A page is one self-contained file: it embeds the photo, the maps, a style sheet and a script, and
+its content security policy forbids everything else. Text becomes text nodes, never markup, whatever
+a vocabulary or a file name contains.
 
 Other pages can show the same view: they embed `viewer.css` and `viewer.js` from `asset`, and call
 `attentionView.mount(element, data)` with the result of `data`, any number of times.
@@ -12,6 +12,7 @@ import base64
 import hashlib
 import io
 import json
+import math
 from collections.abc import Sequence
 from functools import cache
 from html import escape
@@ -26,65 +27,35 @@ from PIL import Image
 from torch import Tensor
 
 from captioning.captioner.caption import Caption
+from captioning.data.images import read_image
+from captioning.errors import InputError
 from captioning.files import written_whole
 
+Photo = str | Path | Image.Image
+"""A photo file, or an image as `read_image` returns it."""
+
 LONG_SIDE = 1024
-"""The most pixels of the longer side of the photo in the page."""
+"""Maximal length of the longer side of the photo in the page, in pixels."""
 
 QUALITY = 85
-"""The JPEG quality of the photo."""
+"""JPEG quality of the photo."""
 
 
-def data(
-    photo: Image.Image,
-    captions: Sequence[Caption],
-    title: str = "",
-    long_side: int = LONG_SIDE,
-    compares: bool = False,
-) -> dict[str, Any]:
-    """The view's data as plain JSON values.
-
-    A word's weights are one byte per region, row by row from the top, as base64: 255 is the word's
-    maximum, which is given as `peak`. A caption names the map that they are, `map`; `further` has
-    the maps to compare, each with its name and grid, and weights and peak of each word.
-
-    Args:
-        photo: the upright photo, with the size that the captions name.
-        captions: its captions; the first is shown first.
-        title: a name of the photo.
-        long_side: the most pixels of the longer side of the photo in the view.
-        compares: show the first two maps side by side, without a choice of others.
+def save(photo: Photo, captions: Sequence[Caption], path: str | Path, title: str = "") -> None:
+    """Write the page of `html` to a file, atomically.
 
     Raises:
-        ValueError: there is no caption, or the photo's size is not the captions'.
+        InputError: as `data`, or the file cannot be written.
     """
-    if not captions:
-        raise ValueError("no caption to show; give at least one")
-    for caption in captions:
-        if photo.size != tuple(caption.size):
-            raise ValueError(
-                f"the photo is {photo.size} pixels but the caption is of one of {caption.size}; "
-                "pass the photo that was captioned, turned upright"
-            )
-    first = captions[0]
-    return {
-        "title": title,
-        "photo": _jpeg(photo, long_side),
-        "size": list(first.size),
-        "crop": list(first.crop),
-        "captions": [_caption(caption) for caption in captions],
-        "compares": compares,
-    }
+    content = html(photo, captions, title)
+    with written_whole(path) as temporary:
+        temporary.write_bytes(content.encode("ascii"))
 
 
 def html(
-    photo: Image.Image, captions: Sequence[Caption], title: str = "", long_side: int = LONG_SIDE
+    photo: Photo, captions: Sequence[Caption], title: str = "", long_side: int = LONG_SIDE
 ) -> str:
-    """A whole HTML document of the view, all in ASCII; see `data`.
-
-    Raises:
-        ValueError: there is no caption, or the photo's size is not the captions'.
-    """
+    """A complete HTML document of the view, in ASCII; see `data`."""
     content = data(photo, captions, title, long_side)
     style, script = asset("viewer.css"), asset("viewer.js")
     policy = (
@@ -101,18 +72,61 @@ def html(
     )
 
 
-def save(
-    photo: Image.Image, captions: Sequence[Caption], path: str | Path, title: str = ""
-) -> None:
-    """Write the page of `html` to a file, atomically.
+def data(
+    photo: Photo,
+    captions: Sequence[Caption],
+    title: str = "",
+    long_side: int = LONG_SIDE,
+    compares: bool = False,
+) -> dict[str, Any]:
+    """The view's data as plain JSON values.
+
+    Each caption is `Caption.as_json` with its `shown_maps` in ``maps``. A map has its name
+    (``map``), its grid (``rows``, ``columns``) and for each word its largest weight (``peak``) and
+    its ``weights`` as a share of that: one byte per region, row by row from the top, in base64.
+
+    Args:
+        photo: the photo of the captions, or its path.
+        captions: at least one; the first is shown first. All have the same maps.
+        title: a name of the photo.
+        long_side: maximal length of the longer side of the photo in the view, in pixels.
+        compares: show the first two maps side by side, without a choice of others.
 
     Raises:
-        InputError: the folder cannot be written to.
-        ValueError: there is no caption, or the photo's size is not the captions'.
+        InputError: the photo cannot be read, or is not the captions'.
+        ValueError: there is no caption.
     """
-    content = html(photo, captions, title)
-    with written_whole(path) as temporary:
-        temporary.write_bytes(content.encode("ascii"))
+    if not captions:
+        raise ValueError("no caption to show; give at least one")
+    first = captions[0]
+    image = upright(photo, first)
+    return {
+        "title": title,
+        "photo": _jpeg(image, long_side),
+        "size": list(first.size),
+        "crop": list(first.crop),
+        "captions": [
+            caption.as_json() | {"maps": [_map(caption, name) for name in caption.shown_maps]}
+            for caption in captions
+        ],
+        "compares": compares,
+    }
+
+
+def upright(photo: Photo, caption: Caption) -> Image.Image:
+    """The photo of a caption as an image.
+
+    Raises:
+        InputError: the photo cannot be read, or has another size than the captioned one.
+    """
+    if not isinstance(photo, Image.Image):
+        photo = read_image(photo, math.prod(caption.size))
+    if photo.size != tuple(caption.size):
+        raise InputError(
+            f"the photo has {photo.width} x {photo.height} pixels, but the captioned one "
+            f"{caption.size[0]} x {caption.size[1]}; give the photo that was captioned, upright"
+        )
+    return photo
 
 
 @cache
@@ -121,19 +135,10 @@ def asset(name: str) -> str:
     return Path(__file__).with_name(name).read_text(encoding="ascii")
 
 
-def _caption(caption: Caption) -> dict[str, Any]:
-    entry = caption.as_json()
-    shown = _map(caption.map_name, caption.weights)
-    for word, weights in zip(entry["words"], shown.pop("words"), strict=True):
-        word |= weights
-    further = [_map(name, maps) for name, maps in caption.further_maps.items()]
-    return entry | shown | ({"further": further} if further else {})
-
-
-def _map(name: str, maps: Float[Tensor, "T rows columns"]) -> dict[str, Any]:
-    """A map of every word, with its name and its grid."""
-    words = [{"peak": weights.max().item(), "weights": _bytes(weights)} for weights in maps]
-    return {"map": name, "rows": maps.shape[1], "columns": maps.shape[2], "words": words}
+def _map(caption: Caption, name: str) -> dict[str, Any]:
+    weights = caption.map(name)
+    words = [{"peak": each.max().item(), "weights": _bytes(each)} for each in weights]
+    return {"map": name, "rows": weights.shape[1], "columns": weights.shape[2], "words": words}
 
 
 def _bytes(weights: Float[Tensor, "rows columns"]) -> str:
@@ -144,7 +149,7 @@ def _bytes(weights: Float[Tensor, "rows columns"]) -> str:
 
 
 def _jpeg(photo: Image.Image, long_side: int) -> str:
-    """The photo as a JPEG data URI, made smaller if need be, without metadata."""
+    """The photo as a JPEG data URI without metadata, scaled down to `long_side`."""
     small = photo if photo.mode == "RGB" else photo.convert("RGB")
     scale = min(1.0, long_side / max(photo.size))
     size = (max(1, round(scale * photo.width)), max(1, round(scale * photo.height)))
@@ -157,13 +162,13 @@ def _jpeg(photo: Image.Image, long_side: int) -> str:
 
 
 def script_json(value: Any) -> str:
-    """JSON in ASCII that cannot close its HTML element."""
+    """JSON in ASCII that cannot close the HTML element it stands in."""
     escapes = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&"}
     return json.dumps(value, separators=(",", ":")).translate(escapes)
 
 
 def html_text(text: str) -> str:
-    """Text within an HTML document, in ASCII, even if a file name is not Unicode."""
+    """Text for an HTML document, in ASCII; also of file names that are not valid Unicode."""
     return escape(text).encode("ascii", "xmlcharrefreplace").decode()
 
 

@@ -1,7 +1,8 @@
-"""The directives of the configuration's keys, as LightningCLI's parser and the classes tell them.
+"""Directives for the keys of a training's configuration, read from LightningCLI's parser.
 
-`configuration-keys GROUP` lists the keys of a group, or those without any (`-`); `class-keys KEY`
-the arguments of every class of this package that a key may name.
+`configuration-keys GROUP` lists the keys of a group, or those without one (`-`). `class-keys KEY`
+lists the arguments of every class of this package that a key may name, `class-keys CLASS` those of
+one class.
 """
 
 import argparse
@@ -10,32 +11,40 @@ import inspect
 import re
 import types
 from functools import cache
+from importlib import import_module
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+from captioning.numbers import in_words
+
 from .options import lightning_parser, plain
 
 COMPUTED = {
     "trainer.precision": "`bf16-mixed` where bfloat16 is fast, else `32-true`",
-    "kernels": "`on`, or as the environment's `CAPTIONING_KERNELS` says",
+    "kernels": "`on`, or the environment's `CAPTIONING_KERNELS`",
 }
-"""Defaults that differ between machines."""
+"""Defaults that depend on the machine."""
 
-LIGHTNINGS_DEFAULT = re.compile(r"\s*Default: (``[^`]*``|[\w.]+?)\.?$")
-
+WORDS = {
+    int: "whole number",
+    float: "number",
+    bool: "true or false",
+    str: "text",
+    type(None): "null",
+}
 FROM_DATA = {"annotation_dim", "vocab_size"}
-"""What the data decide, and no configuration may say."""
+"""Arguments that follow from the data, which no configuration may give."""
 
 OF_CALL = {"help", "config", "print_config", "resume", "overwrite"}
-"""Options of one call, which no configuration may hold."""
+"""Options of one call, which no configuration may contain."""
 
 
 @cache
 def keys() -> dict[str, argparse.Action]:
-    """Every key of a training's configuration outside of classes, with its option."""
+    """The option of every key outside of classes."""
     return {
         action.dest: action
         for action in lightning_parser("train")._actions
@@ -45,58 +54,43 @@ def keys() -> dict[str, argparse.Action]:
     }
 
 
-def linked() -> dict[str, str]:
-    """The keys that others decide, which no configuration may hold, each with its source."""
-    links = (
-        flag.split(" --> ")
-        for action in lightning_parser("train")._actions
-        for flag in action.option_strings
-        if " --> " in flag
-    )
-    return {target: source for source, target in links}
-
-
 def class_fields() -> dict[str, type]:
-    """The keys that name a class of this package, each with the class that it inherits from."""
+    """The base class of each key that names a class of this package."""
     hints = {key: _class_of(action._typehint) for key, action in keys().items()}
-    ours = {key: kind for key, kind in hints.items() if kind is not None}
-    return {key: kind for key, kind in ours.items() if kind.__module__.startswith("captioning.")}
+    return {key: kind for key, kind in hints.items() if kind and _is_ours(kind)}
 
 
 def classes(parent: type) -> list[type]:
-    """The classes of this package that inherit from another one and can be made."""
+    """The subclasses that a package of ours exports, and the class itself if it can be made."""
     lightning_parser("train")  # imports all parts of a training
-    found: list[type] = []
-    waiting = [parent]
+    found, waiting = set(), [parent]
     while waiting:
         kind = waiting.pop()
         waiting += type.__subclasses__(kind)
-        ours = kind.__module__.startswith("captioning.") and not kind.__name__.startswith("_")
-        if ours and not inspect.isabstract(kind) and kind not in found and kind is not parent:
-            found.append(kind)
-    return sorted((kind for kind in found if is_for_configurations(kind)), key=class_path)
-
-
-def is_for_configurations(kind: type) -> bool:
-    """Whether a class is offered by a package, as those are that a configuration should name."""
-    return kind.__module__ != class_path(kind).rpartition(".")[0]
+        is_exported = class_path(kind).rpartition(".")[0] != kind.__module__
+        is_abstract = any(
+            getattr(getattr(kind, name, None), "__isabstractmethod__", False) for name in dir(kind)
+        )
+        if _is_ours(kind) and is_exported and not is_abstract:
+            found.add(kind)
+    return sorted(found, key=class_path)
 
 
 def class_path(kind: type) -> str:
     """The shortest path by which a configuration may name a class."""
-    from captioning.training.permitted import _paths
+    from captioning.training.configuration import paths_of
 
-    return min(_paths(kind), key=len)
+    return min(paths_of(kind), key=len)
 
 
 @cache
 def arguments(kind: type) -> dict[str, argparse.Action]:
-    """What a configuration may give a class, by name."""
+    """The option of each argument that a configuration may give a class."""
     from jsonargparse import ArgumentParser
 
     parser = ArgumentParser()
-    taken = set(inspect.signature(kind).parameters)
-    parser.add_class_arguments(kind, "init_args", skip=FROM_DATA & taken)
+    taken = FROM_DATA & set(inspect.signature(kind).parameters)
+    parser.add_class_arguments(kind, "init_args", skip=taken)
     return {
         action.dest.removeprefix("init_args."): action
         for action in parser._actions
@@ -105,25 +99,26 @@ def arguments(kind: type) -> dict[str, argparse.Action]:
 
 
 def keys_text(group: str) -> str:
-    """The keys of a group as Markdown, each a target of the role `confval`."""
+    """The keys of a group as Markdown."""
     lines: list[str] = []
     for key, action in keys().items():
         if (key.partition(".")[0] if "." in key else "-") == group:
             lines += _entry(key, action)
-    for key, source in linked().items():
-        if key.startswith(f"{group}."):
-            lines += [f"`{key}` follows from `{source}` and cannot be given.", ""]
+    for action in lightning_parser("train")._actions:  # links, with the arrow in their name
+        for source, arrow, target in (flag.partition(" --> ") for flag in action.option_strings):
+            if arrow and target.startswith(f"{group}."):
+                lines += [f"`{target}` follows from `{source}` and cannot be given.", ""]
     return "\n".join(lines)
 
 
 def classes_text(key: str) -> str:
-    """The arguments of each class that a key may name as Markdown.
-
-    Args:
-        key: of a configuration; or the path of a class whose subclasses in this package are meant.
-    """
+    """The arguments of each class that a key may name, or of one class, as Markdown."""
     fields = class_fields()
-    found = classes(fields[key]) if key in fields else [_named(key)]
+    if key in fields:
+        found = classes(fields[key])
+    else:
+        module, _, name = key.rpartition(".")
+        found = [getattr(import_module(module), name)]
     lines: list[str] = []
     for kind in found:
         summary = (inspect.getdoc(kind) or "").partition("\n\n")[0]
@@ -131,6 +126,68 @@ def classes_text(key: str) -> str:
         for name, action in arguments(kind).items():
             lines += _entry(f"{kind.__name__}.{name}", action)
     return "\n".join(lines)
+
+
+def _entry(name: str, action: argparse.Action) -> list[str]:
+    default = COMPUTED.get(name) or f"`{default_of(action)}`"
+    explanation = action.help or ""
+    if action.default is not None:  # Lightning's text may name its own default, which is not ours
+        explanation = re.sub(r"\s*Default: (``[^`]*``|[\w.]+?)\.?$", "", explanation)
+    return [
+        f":::{{confval}} {name}",
+        f":type: {plain(type_name(action._typehint))}",
+        *([] if default == "``" else [f":default: {default}"]),
+        "",
+        plain(explanation),
+        ":::",
+        "",
+    ]
+
+
+def default_of(action: argparse.Action) -> str:
+    """A default as YAML writes it; empty if the key is required."""
+    value = action.default
+    if getattr(action, "required", False) or value is inspect.Parameter.empty:
+        return ""
+    if hasattr(value, "class_path"):
+        return str(value.class_path)
+    if isinstance(value, type):
+        return class_path(value)
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def type_name(hint: Any) -> str:
+    """A type as somebody who writes YAML would call it."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return (in_words(hint) or type_name(parts[0])).removeprefix("a ")
+    if origin in (Union, types.UnionType):
+        return " or ".join(dict.fromkeys(map(type_name, parts)))
+    if origin is Literal:
+        return ", ".join(map(str, parts))
+    if origin in (collections.abc.Callable, type):
+        return f"class of {type_name(parts[-1])}"
+    if origin is dict:
+        return "dictionary"
+    if origin is not None:
+        return f"list of {type_name(parts[0])}"
+    return WORDS.get(hint) or str(getattr(hint, "__name__", hint))
+
+
+def _class_of(hint: Any) -> type | None:
+    """The class of a field's objects; None if it is not one class."""
+    if isinstance(hint, type):
+        return hint
+    if get_origin(hint) is collections.abc.Callable:
+        return _class_of(get_args(hint)[-1])
+    parts = [_class_of(part) for part in get_args(hint)]
+    return next((part for part in parts if part not in (None, type(None))), None)
+
+
+def _is_ours(kind: type) -> bool:
+    return kind.__module__.startswith("captioning.")
 
 
 class ConfigurationKeys(SphinxDirective):
@@ -153,79 +210,8 @@ class ClassKeys(SphinxDirective):
         return self.parse_text_to_nodes(classes_text(self.arguments[0]))
 
 
-def _entry(name: str, action: argparse.Action) -> list[str]:
-    default = COMPUTED.get(name) or f"`{default_of(action)}`"
-    told = action.help or ""
-    if action.default is not None:  # Lightning's words tell of its own default, which is not ours
-        told = LIGHTNINGS_DEFAULT.sub("", told)
-    return [
-        f":::{{confval}} {name}",
-        f":type: {plain(type_name(action._typehint))}",
-        *([] if default == "``" else [f":default: {default}"]),
-        "",
-        plain(told),
-        ":::",
-        "",
-    ]
-
-
-def default_of(action: argparse.Action) -> str:
-    """A default as YAML writes it; nothing where the key must be given."""
-    value = action.default
-    if getattr(action, "required", False) or value is inspect.Parameter.empty:
-        return ""
-    if hasattr(value, "class_path"):
-        return str(value.class_path)
-    if isinstance(value, type):
-        return class_path(value)
-    if value is None:
-        return "null"
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def type_name(hint: Any) -> str:
-    """A type in the words of somebody who writes YAML."""
-    origin, parts = get_origin(hint), get_args(hint)
-    if origin is Annotated:
-        return f"{type_name(parts[0])} {parts[1]!r}"
-    if origin in (Union, types.UnionType):
-        return " or ".join(dict.fromkeys(map(type_name, parts)))
-    if origin is Literal:
-        return ", ".join(map(str, parts))
-    if origin is collections.abc.Callable:
-        return f"class of {type_name(parts[-1])}"
-    if origin is type:
-        return f"class of {type_name(parts[0])}"
-    if origin is dict:
-        return "dictionary"
-    if origin is not None:
-        return f"list of {type_name(parts[0])}"
-    words = {int: "whole number", float: "number", bool: "true or false", str: "text"}
-    if hint in words:
-        return words[hint]
-    if hint in (None, type(None)):
-        return "null"
-    return str(getattr(hint, "__name__", hint))
-
-
-def _class_of(hint: Any) -> type | None:
-    """The class that a field's objects are of, where it is one of this package's."""
-    if isinstance(hint, type):
-        return hint
-    if get_origin(hint) is collections.abc.Callable:
-        return _class_of(get_args(hint)[-1])
-    parts = [_class_of(part) for part in get_args(hint)]
-    return next((part for part in parts if part not in (None, type(None))), None)
-
-
-def _named(path: str) -> type:
-    module, _, name = path.rpartition(".")
-    found: type = getattr(__import__(module, fromlist=[name]), name)
-    return found
-
-
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Tell Sphinx of the directives."""
+    """Register the directives."""
     app.add_directive("configuration-keys", ConfigurationKeys)
     app.add_directive("class-keys", ClassKeys)
     return {"parallel_read_safe": True}

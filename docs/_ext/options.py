@@ -1,8 +1,7 @@
-"""The directive `options`: every option of a command, as its parser tells them."""
+"""The directive `options`: every option of a command, read from its parser."""
 
 import argparse
 import re
-from collections.abc import Iterator
 from functools import cache
 from typing import Any, NoReturn
 
@@ -26,14 +25,13 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
 
 
 class _ParserKnownError(Exception):
-    """Ends the making of a training before it has read anything."""
+    """Stops LightningCLI once its parser is made."""
 
 
 @cache
 def lightning_parser(command: str) -> argparse.ArgumentParser:
     """The parser of `train` or `features`, which LightningCLI makes."""
-    from captioning.training.configured_training import TrainCLI
-    from captioning.training.features_cli import FeaturesCLI
+    from captioning.training.configured_training import FeaturesCLI, TrainCLI
 
     found: list[argparse.ArgumentParser] = []
 
@@ -49,68 +47,41 @@ def lightning_parser(command: str) -> argparse.ArgumentParser:
     raise AssertionError("the parser was never asked")
 
 
-def shown(command: str) -> list[argparse.Action]:
-    """What a command may be given, but the keys of configurations, in the parser's order.
-
-    Lightning's commands take every key of a configuration as an option too; these are the page
-    of the keys.
-    """
-    actions = [
-        action
-        for action in parsers()[command]._actions
-        # LightningCLI keeps links between options among them, named by arrows.
-        if not any("-->" in flag for flag in action.option_strings)
-    ]
-    return [action for action in actions if "." not in action.dest]
-
-
-def groups(command: str) -> Iterator[tuple[str, str, list[argparse.Action]]]:
-    """Title, description and actions of each group of a command's options that has any."""
-    wanted = shown(command)
-    for group in parsers()[command]._action_groups:
-        actions = [action for action in group._group_actions if action in wanted]
-        if actions:
-            yield group.title or "", group.description or "", actions
-
-
 def options_text(command: str) -> str:
-    """The options of a command by group as Markdown, each a target of the role `option`."""
+    """The options of a command by group, as Markdown.
+
+    The keys of configurations, which have a dot in their names, are on a page of their own. Links
+    between keys, which LightningCLI keeps among the options, have an arrow in theirs.
+    """
     lines = [f"```{{program}} captioning {command}", "```", ""]
-    for title, description, actions in groups(command):
-        lines += [
-            f"```{{rubric}} {title[:1].upper()}{title[1:]}",
-            "```",
-            "",
-            plain(description),
-            "",
+    for group in parsers()[command]._action_groups:
+        actions = [
+            action
+            for action in group._group_actions
+            if "." not in action.dest and not any("-->" in flag for flag in action.option_strings)
         ]
+        if not actions:
+            continue
+        title = group.title or ""
+        lines += [f"```{{rubric}} {title[:1].upper()}{title[1:]}", "```", ""]
+        lines += [plain(group.description or ""), ""]
         for action in actions:
             lines += [f":::{{option}} {_signature(action)}", plain(action_help(action)), ":::", ""]
     return "\n".join(lines)
 
 
-class Options(SphinxDirective):
-    """Every option of the command that the argument names."""
-
-    required_arguments = 1
-
-    def run(self) -> list[nodes.Node]:
-        """What the option does, and its default."""
-        return self.parse_text_to_nodes(options_text(self.arguments[0]))
-
-
 def action_help(action: argparse.Action) -> str:
-    """An option's help, with its default where it tells none."""
-    told = (action.help or "").replace("%%", "%")
+    """An option's help, with its choices and whether it is required."""
+    text = (action.help or "").replace("%%", "%")
     if action.choices and not isinstance(action.choices, dict):
-        told = f"{told} [{', '.join(map(str, action.choices))}]"
+        text = f"{text} [{', '.join(map(str, action.choices))}]"
     if getattr(action, "required", False) and action.option_strings:
-        told = f"{told} (required)"
-    return told
+        text = f"{text} (required)"
+    return text
 
 
 def plain(text: str) -> str:
-    """Help as Markdown that shows it: code stays code, nothing else is markup."""
+    """Help as Markdown: code stays code, nothing else is markup."""
     text = re.sub(r":[\w:]+:`~?([^`<]*?)(?:\s*<[^`>]*>)?`", r"`\1`", " ".join(text.split()))
     parts = re.split(r"(``[^`]+``|`[^`]+`)", text)
     return "".join(
@@ -127,12 +98,22 @@ def _signature(action: argparse.Action) -> str:
     metavar = action.metavar or (action.dest.upper() if action.nargs != 0 else "")
     if isinstance(metavar, tuple):
         metavar = " ".join(metavar)
-    if metavar.startswith("\b"):  # of jsonargparse: no space before what may follow
+    if metavar.startswith("\b"):  # jsonargparse: no space before an optional part
         return ", ".join(f"{flag}{metavar[1:]}" for flag in action.option_strings)
     return ", ".join(f"{flag} {metavar}".strip() for flag in action.option_strings)
 
 
+class Options(SphinxDirective):
+    """Every option of the command that the argument names."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Each option's meaning and default."""
+        return self.parse_text_to_nodes(options_text(self.arguments[0]))
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Tell Sphinx of the directive."""
+    """Register the directive."""
     app.add_directive("options", Options)
     return {"parallel_read_safe": True}

@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--kind", action="append", help="only cases of this kind; may be given again")
     add("--count", type=int, help="cases of each kind (default: a whole campaign)")
-    add("--tenth", action="store_true", help="what the ordinary suite runs")
+    add("--tenth", action="store_true", help="what `scripts/test --all` runs")
     add("--only", type=int, action="append", metavar="N", help="only the case of this number")
     add("--seed", type=int, default=0)
     add("--jobs", type=int, default=min(8, os.cpu_count() or 1), help="cases at a time")

@@ -36,7 +36,7 @@ class Kind:
     Attributes:
         name: as ``--kind`` has it.
         whole: how many cases a whole campaign runs.
-        tenth: how many of them the ordinary suite runs.
+        tenth: how many of them `scripts/test --all` runs.
         case: makes the case of a number, which else depends on the random numbers alone.
         prepare: done in a child before the first case, where this kind needs more of the world.
         around: a context within which the cases run, such as a server's life; it adds to the list

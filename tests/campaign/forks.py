@@ -7,6 +7,7 @@ computes nothing itself, so that its children can.
 import gc
 import importlib
 import os
+import pkgutil
 import resource
 import signal
 import socket
@@ -27,31 +28,21 @@ SECONDS = 60.0
 MOST_DATA = 4 * 10**9
 """Bytes that a process is given at most, so that nothing takes the machine's memory."""
 
-HEAVY = (
-    "attrs",
-    "captioning.cli.program",
-    "matplotlib.figure",
-    "pycocotools.coco",
-    "pycocotools.mask",
-    "captioning.data.folder_check",
-    "captioning.shapes",
-    "captioning.evaluation.split",
-    "captioning.evaluation.grounding",
-    "captioning.evaluation.report",
-    "captioning.inference.bulk",
-    "captioning.serving",
-    "captioning.training.features_cli",
-    "captioning.viewing.grounding_pictures",
-    "captioning.viewing.viewer",
-)
+HEAVY = ("matplotlib.figure", "pycocotools.coco", "pycocotools.mask")
+"""What commands import besides the package itself."""
 
 
 def warm_up() -> None:
     """Import what commands import, without starting threads; shut the network but for loopback."""
-    for module in HEAVY:
-        importlib.import_module(module)
     import torch
     from PIL import Image
+
+    import captioning
+
+    ours = (module.name for module in pkgutil.walk_packages(captioning.__path__, "captioning."))
+    for name in (*HEAVY, *ours):
+        if not name.endswith("__main__"):
+            importlib.import_module(name)
 
     Image.preinit()
     torch.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""A tenth of the campaign in every run of the suite, and all of it among the slow tests."""
+"""A tenth of the campaign; `scripts/campaign` runs all of it."""
 
 import json
 import subprocess
@@ -10,9 +10,12 @@ import pytest
 
 from tests.campaign.kinds import KINDS
 
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux", reason="the campaign reads /proc and sets Linux's limits"
-)
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(
+        sys.platform != "linux", reason="the campaign reads /proc and sets Linux's limits"
+    ),
+]
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,35 +45,17 @@ def failures(answers: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-@pytest.fixture(scope="module")
-def tenth(tmp_path_factory: pytest.TempPathFactory) -> Told:
-    """A tenth of the campaign."""
-    return run(tmp_path_factory.mktemp("tenth"), "--tenth")
+def test_a_tenth_of_the_campaign_finds_no_fault(tmp_path: Path) -> None:
+    found = run(tmp_path, "--tenth")
+    assert all(len(found[kind.name]) >= kind.tenth for kind in KINDS)
+    assert [failure for answers in found.values() for failure in failures(answers)] == []
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Told:
-    """The whole campaign."""
-    return run(tmp_path_factory.mktemp("whole"))
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_a_tenth_of_the_campaign_finds_no_fault(tenth: Told, kind: Any) -> None:
-    assert len(tenth[kind.name]) >= kind.tenth
-    assert failures(tenth[kind.name]) == []
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_the_whole_campaign_finds_no_fault(whole: Told, kind: Any) -> None:
-    assert len(whole[kind.name]) >= kind.whole
-    assert failures(whole[kind.name]) == []
-
-
-def test_a_case_is_repeated_by_its_number(tenth: Told, tmp_path: Path) -> None:
-    again = run(tmp_path, "--kind", "images", "--only", "3", "--only", "17")["images"]
+def test_a_case_is_repeated_by_its_number(tmp_path: Path) -> None:
+    given = ["--kind", "images", "--only", "3", "--only", "17"]
+    first, again = (run(tmp_path, *given)["images"] for _ in range(2))
     assert {answer["number"] for answer in again} == {3, 17}
-    first = {answer["number"]: answer for answer in tenth["images"]}
-    for answer in again:
-        same = first[answer["number"]]
-        assert (answer["ended"], answer["faults"]) == (same["ended"], same["faults"])
+    for answers in (first, again):
+        answers.sort(key=lambda answer: answer["number"])
+    for one, other in zip(first, again, strict=True):
+        assert (one["ended"], one["faults"]) == (other["ended"], other["faults"])

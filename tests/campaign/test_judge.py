@@ -52,6 +52,7 @@ def judged(folder: Path, program: str, seconds: float = 60) -> tuple[list[str], 
     return found, Outcome(**outcome)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("program", "fault"),
     [
@@ -79,11 +80,13 @@ def test_every_fault_of_a_command_is_found(tmp_path: Path, program: str, fault: 
     assert any(text.startswith(fault) for text in found), (found, outcome)
 
 
+@pytest.mark.integration
 def test_a_hang_is_found(tmp_path: Path) -> None:
     found, _ = judged(tmp_path, "time.sleep(60)", seconds=1)
     assert found == ["hang: ended after 1 s"]
 
 
+@pytest.mark.integration
 def test_a_refusal_in_one_line_is_no_fault(tmp_path: Path) -> None:
     found, outcome = judged(tmp_path, "print('captioning: no', file=sys.stderr)\nreturn 1")
     assert (found, outcome.answer) == ([], "bad input")

@@ -3,19 +3,19 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
+from captioning.data import feature_cache as cache_module
 from captioning.data.extraction import feature_cache
-from captioning.data.feature_cache import ANNOTATIONS, INDEX, FeatureCache
+from captioning.data.feature_cache import FeatureCache
 from captioning.data.images import read_image
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.records import Record
-from captioning.data.unfinished_features import UNFINISHED, locked
 from captioning.errors import InputError
 from captioning.models import CNNEncoder
 
@@ -25,6 +25,11 @@ PREPROCESSING = Preprocessing(32)
 def encoder(seed: int = 0) -> CNNEncoder:
     torch.manual_seed(seed)
     return CNNEncoder("small", weights=None)
+
+
+@pytest.fixture(autouse=True)
+def two_rows_a_shard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_module, "FEWEST_ROWS", 2)
 
 
 @pytest.fixture
@@ -43,205 +48,126 @@ def folder(tmp_path: Path) -> Path:
 
 
 def cached(folder: Path, photos: list[Path], part: CNNEncoder | None = None) -> FeatureCache:
-    return feature_cache(folder, part or encoder(), PREPROCESSING, photos, 1, workers=0)
+    return feature_cache(folder, part or encoder(), PREPROCESSING, photos, 2, workers=0)
 
 
-def encoded(folder: Path, photos: list[Path]) -> int:
-    """How many photos are encoded until the features are whole."""
-    model, seen = encoder(), []
-    # An image without a pixel above 0 only tells the shape of the vectors, and one of another size
-    # only whether folding the network has changed them.
-    model.register_forward_hook(
-        lambda module, images, out: seen.append(images[0].shape[-1] == 32 and bool(images[0].any()))
-    )
-    cached(folder, photos, model)
-    return sum(seen)
+def encoded(folder: Path, photos: list[Path], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the photos that are encoded until the features are whole."""
+    seen: list[str] = []
+    read = Preprocessing.__call__
+
+    def reading(self: Preprocessing, photo: Path) -> object:
+        seen.append(photo.name)
+        return read(self, photo)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Preprocessing, "__call__", reading)
+        cached(folder, photos)
+    return seen
 
 
 def interrupted(folder: Path, photos: list[Path]) -> None:
     """Leave unfinished features behind: the fourth photo cannot be read."""
     whole = photos[3].read_bytes()
-    photos[3].write_bytes(whole[:300])
+    photos[3].write_bytes(whole[:300] + bytes(len(whole) - 300))
     with pytest.raises(InputError, match=photos[3].name):
         cached(folder, photos)
     photos[3].write_bytes(whole)
 
 
-HALF_A_ROW = """
-from captioning.data.unfinished_features import RowWriter
-write = RowWriter._write_at
-rows = []
-
-def _write_at(self, offset, content):
-    rows.append(offset)
-    if len(rows) == 4:
-        write(self, offset, content[: len(content) // 2])
-        os.kill(os.getpid(), signal.SIGKILL)
-    write(self, offset, content)
-
-RowWriter._write_at = _write_at
-"""
-
-BEFORE_THE_JOURNAL = """
-from captioning.data import unfinished_features
-rows = []
-
-class DyingWriter(unfinished_features.RowWriter):
-    def _write_at(self, offset, content):
-        super()._write_at(offset, content)
-        rows.append(offset)
-        if len(rows) == 4:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-unfinished_features.RowWriter = DyingWriter
-"""
-
-BEFORE_THE_INDEX = """
-from captioning.data import unfinished_features
-write_json = unfinished_features.write_json
-
-def dying_write_json(path, value):
-    if path.name == "index.json":
-        os.kill(os.getpid(), signal.SIGKILL)
-    write_json(path, value)
-
-unfinished_features.write_json = dying_write_json
-"""
-
-
-@pytest.mark.parametrize(
-    ("death", "left"),
-    [(HALF_A_ROW, 3), (BEFORE_THE_JOURNAL, 3), (BEFORE_THE_INDEX, 0)],
-    ids=["half a row", "before the journal", "before the index"],
-)
-def test_a_kill_loses_nothing_that_was_finished(
-    photos: list[Path], folder: Path, tmp_path: Path, death: str, left: int
+def test_an_error_loses_no_finished_shard(
+    photos: list[Path], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = f"""
-import os, signal, torch
+    interrupted(folder, photos)
+    assert encoded(folder, photos, monkeypatch) == [photo.name for photo in photos[2:]]
+    cache, whole = FeatureCache(folder), cached(folder.with_name("whole"), photos)
+    assert all(cache[photo].equal(whole[photo]) for photo in photos)
+    assert encoded(folder, photos, monkeypatch) == []
+
+
+def test_a_shard_that_was_removed_is_written_again(
+    photos: list[Path], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = cached(folder, photos)[photos[2]]
+    (folder / "features-00001.npy").unlink()
+    assert encoded(folder, photos, monkeypatch) == [photo.name for photo in photos[2:4]]
+    assert FeatureCache(folder)[photos[2]].equal(before)
+
+
+def test_unfinished_features_cannot_be_read(photos: list[Path], folder: Path) -> None:
+    interrupted(folder, photos)
+    with pytest.raises(InputError, match="2 files of features are missing"):
+        FeatureCache(folder)[photos[0]]
+
+
+def test_unfinished_features_of_something_else_are_refused(
+    photos: list[Path], folder: Path
+) -> None:
+    interrupted(folder, photos)
+    with pytest.raises(InputError, match="features: made by another encoder"):
+        cached(folder, photos, encoder(seed=1))
+    read_image(photos[1]).resize((20, 20)).save(photos[1])
+    with pytest.raises(InputError, match=rf"{photos[1].name} and 0 more have changed"):
+        cached(folder, photos)
+
+
+def test_a_missing_photo_is_named_before_any_is_encoded(photos: list[Path], folder: Path) -> None:
+    photos[5].unlink()
+    with pytest.raises(InputError, match=rf"{photos[5].name}: no such file"):
+        cached(folder, photos)
+    assert not list(folder.iterdir())
+
+
+def test_many_photos_share_at_most_256_files(folder: Path, tmp_path: Path) -> None:
+    photos = [tmp_path / f"{number}.jpg" for number in range(1000)]
+    for photo in photos:
+        photo.touch()
+    cache = FeatureCache.begin(folder, "x", photos)
+    missing = cache.missing_shards()
+    assert len(missing) == 250
+    assert [row for shard in missing for row in cache.rows(shard)] == list(range(1000))
+
+
+PROGRAM = """
+import sys, torch
 from pathlib import Path
+from torch import distributed
+from captioning.data import feature_cache as cache_module
 from captioning.data.extraction import feature_cache
 from captioning.data.preprocessing import Preprocessing
 from captioning.models import CNNEncoder
 
-torch.set_num_threads(1)  # as in this process: another number adds up in another order
-{death}
+cache_module.FEWEST_ROWS = 2
+torch.set_num_threads(1)
+rank, place, folder, *photos = sys.argv[1:]
+distributed.init_process_group("gloo", init_method=place, rank=int(rank), world_size=2)
 torch.manual_seed(0)
-photos = [Path(photo) for photo in {[str(photo) for photo in photos]}]
-encoder = CNNEncoder("small", weights=None)
-feature_cache({str(folder)!r}, encoder, Preprocessing(32), photos, 1, workers=0)
+feature_cache(folder, CNNEncoder("small", weights=None), Preprocessing(32),
+              [Path(photo) for photo in photos], 2, workers=0)
 """
-    process = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
-    assert process.returncode == -signal.SIGKILL, process.stderr
-    assert encoded(folder, photos) == left
-    cached(tmp_path / "never killed", photos)
-    ours, theirs = (np.load(path / ANNOTATIONS) for path in (folder, tmp_path / "never killed"))
-    assert np.array_equal(ours, theirs)
 
 
-def test_whole_features_leave_no_other_files(photos: list[Path], folder: Path) -> None:
-    interrupted(folder, photos)
-    cached(folder, photos)
-    assert {path.name for path in folder.iterdir()} == {ANNOTATIONS, INDEX}
-
-
-def test_unfinished_features_are_no_features(photos: list[Path], folder: Path) -> None:
-    interrupted(folder, photos)
-    with pytest.raises(InputError, match=r"index\.json: no such file"):
-        FeatureCache(folder)
-
-
-def test_a_photo_that_was_replaced_meanwhile_is_encoded_again(
-    photos: list[Path], folder: Path
+@pytest.mark.integration
+def test_two_processes_share_the_shards_and_one_continues_after_a_kill(
+    photos: list[Path], folder: Path, tmp_path: Path
 ) -> None:
-    interrupted(folder, photos)
-    read_image(photos[1]).resize((20, 20)).save(photos[1])
-    assert encoded(folder, photos) == 4
-    vectors = encoder().eval()(PREPROCESSING(read_image(photos[1])).pixels[None])[0]
-    torch.testing.assert_close(
-        FeatureCache(folder)[photos[1]].float(), vectors, rtol=1e-3, atol=1e-4
-    )
-
-
-def test_a_line_of_a_journal_that_was_cut_short_does_not_count(
-    photos: list[Path], folder: Path
-) -> None:
-    interrupted(folder, photos)
-    [journal] = folder.glob("finished-*.txt")
-    os.truncate(journal, journal.stat().st_size - 1)
-    assert encoded(folder, photos) == 4
-
-
-def test_journals_without_their_vectors_do_not_count(photos: list[Path], folder: Path) -> None:
-    interrupted(folder, photos)
-    (folder / ANNOTATIONS).unlink()
-    assert encoded(folder, photos) == 6
-
-
-def test_journals_of_features_that_were_removed_do_not_count(
-    photos: list[Path], folder: Path
-) -> None:
-    interrupted(folder, photos)
-    (folder / ANNOTATIONS).unlink()
-    (folder / UNFINISHED).unlink()
-    assert encoded(folder, photos) == 6
-
-
-def test_unfinished_features_of_another_encoder_are_refused(
-    photos: list[Path], folder: Path
-) -> None:
-    interrupted(folder, photos)
-    with pytest.raises(InputError, match="features: holds unfinished features of another encoder"):
-        cached(folder, photos, encoder(seed=1))
-
-
-def test_unfinished_features_of_other_photos_are_refused(photos: list[Path], folder: Path) -> None:
-    interrupted(folder, photos)
-    with pytest.raises(InputError, match="features: holds unfinished features of other photos"):
-        cached(folder, photos[:5])
-
-
-def test_no_two_writers_mix(photos: list[Path], folder: Path) -> None:
-    program = (
-        "import sys; from pathlib import Path\n"
-        "from captioning.data.unfinished_features import locked\n"
-        f"with locked(Path({str(folder)!r})): print(flush=True), sys.stdin.read()"
-    )
-    command = [sys.executable, "-c", program]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as other:
-        assert other.stdout is not None
-        other.stdout.readline()
-        with pytest.raises(InputError, match="features: another process is writing"):
-            cached(folder, photos)
-        other.kill()
-    assert encoded(folder, photos) == 6
-
-
-def test_an_error_frees_the_folder(folder: Path) -> None:
-    with pytest.raises(RuntimeError), locked(folder):
-        raise RuntimeError
-    with locked(folder):
-        pass
-
-
-def test_features_that_are_larger_than_the_disk_are_refused_at_once(
-    photos: list[Path], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=0))
-    with pytest.raises(InputError, match=r"features: the features need 0\.0 GB"):
-        cached(folder, photos)
-
-
-def test_a_kill_while_the_file_is_made_leaves_no_part_of_it(
-    photos: list[Path], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def killed(file: int) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", killed)
-        with pytest.raises(KeyboardInterrupt):
-            cached(folder, photos)
-    assert not (folder / "annotations.npy").exists()
-    assert encoded(folder, photos) == 6
+    many = [Path(shutil.copy(photos[i % 6], tmp_path / f"photos/{i}.jpg")) for i in range(400)]
+    command = [sys.executable, "-c", PROGRAM]
+    both = [
+        subprocess.Popen(
+            [*command, str(rank), f"file://{tmp_path}/meeting", str(folder), *map(str, many)]
+        )
+        for rank in range(2)
+    ]
+    while len(list(folder.glob("features-*.npy"))) < 20:
+        assert both[0].poll() is None
+        time.sleep(0.001)
+    for process in both:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    before = {path: path.stat().st_mtime_ns for path in folder.glob("features-*.npy")}
+    assert len(before) < 200
+    cache, whole = cached(folder, many), cached(tmp_path / "whole", many)
+    assert all(path.stat().st_mtime_ns == written for path, written in before.items())
+    for photo in many:
+        np.testing.assert_allclose(cache[photo], whole[photo], rtol=2e-3, atol=1e-3)

@@ -4,20 +4,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import pytorch_lightning as pl
 import torch
 
 from captioning.data.data_module import CaptionData
 from captioning.data.extraction import feature_cache
-from captioning.data.feature_cache import ANNOTATIONS, INDEX, FeatureCache
+from captioning.data.feature_cache import INDEX, FeatureCache
 from captioning.data.images import read_image
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.readers import Coco
 from captioning.data.records import Record
 from captioning.errors import InputError
-from captioning.models import CNNEncoder, LSTMDecoder
-from captioning.search import Greedy
-from captioning.training.module import CaptioningModule
+from captioning.models import CNNEncoder
 
 PREPROCESSING = Preprocessing(32)
 
@@ -65,7 +62,7 @@ def test_features_are_computed_only_once(photos: list[Path], folder: Path) -> No
 
 def test_a_photo_named_twice_is_encoded_once(photos: list[Path], folder: Path) -> None:
     cache = cached(folder, [*photos, *photos])
-    assert len(np.load(folder / ANNOTATIONS)) == len(photos)
+    assert len(np.load(folder / "features-00000.npy")) == len(photos)
     assert photos[2] in cache
 
 
@@ -116,33 +113,31 @@ def test_features_of_a_photo_that_has_changed_since_are_refused_by_its_name(
         cached(folder, photos)
 
 
-@pytest.mark.parametrize("index", [[], {}, {"fingerprint": "x"}, {"fingerprint": "x", "images": 3}])
-def test_a_foreign_folder_is_refused_by_its_name(
+@pytest.mark.parametrize("index", [[], {}, {"fingerprint": "x", "images": {"a.jpg": 3}}])
+def test_features_of_an_earlier_version_and_other_indices_are_refused(
     photos: list[Path], folder: Path, index: object
 ) -> None:
     folder.mkdir()
     (folder / INDEX).write_text(json.dumps(index))
-    with pytest.raises(InputError, match="features: holds no features"):
+    with pytest.raises(InputError, match="features: holds no features, or those of an earlier"):
         cached(folder, photos)
+
+
+def test_a_folder_that_holds_something_else_is_refused(photos: list[Path], folder: Path) -> None:
+    folder.mkdir()
+    np.save(folder / "annotations.npy", np.arange(5))
+    with pytest.raises(InputError, match="features: holds something other than features"):
+        cached(folder, photos)
+    assert [file.name for file in folder.iterdir()] == ["annotations.npy"]
 
 
 @pytest.mark.parametrize("size", [0, 100, 1000])
-def test_features_that_are_cut_short_are_refused(
-    photos: list[Path], folder: Path, size: int
-) -> None:
+def test_a_shard_that_is_cut_short_is_refused(photos: list[Path], folder: Path, size: int) -> None:
     cached(folder, photos)
-    with (folder / ANNOTATIONS).open("r+b") as file:
+    with (folder / "features-00000.npy").open("r+b") as file:
         file.truncate(size)
-    with pytest.raises(InputError, match="features: holds no features, or not all of them"):
-        cached(folder, photos)
-
-
-def test_a_foreign_array_is_not_written_over(photos: list[Path], folder: Path) -> None:
-    folder.mkdir()
-    np.save(folder / ANNOTATIONS, np.arange(5))
-    with pytest.raises(InputError, match=r"features: annotations\.npy has no index beside it"):
-        cached(folder, photos)
-    assert np.load(folder / ANNOTATIONS).tolist() == [0, 1, 2, 3, 4]
+    with pytest.raises(InputError, match=r"features-00000\.npy: damaged; remove it"):
+        FeatureCache(folder)[photos[0]]
 
 
 def test_features_hold_however_the_paths_are_given(
@@ -170,27 +165,3 @@ def test_features_hold_where_they_are_moved_with_their_photos(
 def test_augmentation_is_refused_with_features(shapes_data: Path, folder: Path) -> None:
     with pytest.raises(InputError, match=r"data\.augment"):
         CaptionData(Coco(shapes_data), augment=True, features=str(folder))
-
-
-def test_an_encoder_that_is_trained_as_a_whole_is_refused_with_features(
-    shapes_data: Path, folder: Path
-) -> None:
-    data = CaptionData(Coco(shapes_data), size=32, min_count=1, features=str(folder), workers=0)
-    model = CaptioningModule(
-        CNNEncoder("small", weights=None, trainable_stages=-1),
-        lambda width, words: LSTMDecoder(width, words, 8, 8, 8),
-        data.vocabulary,
-        data.preprocessing,
-        Greedy(),
-    )
-    trainer = pl.Trainer(
-        accelerator="cpu",
-        max_steps=1,
-        logger=False,
-        enable_checkpointing=False,
-        enable_model_summary=False,
-        enable_progress_bar=False,
-    )
-    with pytest.raises(InputError, match="all of the encoder is trained"):
-        trainer.fit(model, data)
-    assert not folder.exists()

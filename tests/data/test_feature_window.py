@@ -11,8 +11,7 @@ from captioning.cli import main
 from captioning.data.data_module import CaptionData
 from captioning.data.dataset import CaptionDataset
 from captioning.data.extraction import feature_cache
-from captioning.data.feature_cache import FeatureCache
-from captioning.data.feature_window import FeatureWindow
+from captioning.data.feature_cache import FeatureCache, FeatureWindow
 from captioning.data.preprocessing import MirroredPreprocessing, Preprocessing
 from captioning.data.readers import Coco
 from captioning.data.records import Record
@@ -84,8 +83,10 @@ def test_a_training_sees_windows_and_where_they_are(
     assert data[0, 1].image.equal(data[0, 1].image)
 
 
-@pytest.mark.parametrize("objective", ["CrossEntropy", "GuidedAttention", "SupervisedAttention"])
-@pytest.mark.parametrize("stages", [0, 1])
+@pytest.mark.parametrize(
+    ("objective", "stages"),
+    [("CrossEntropy", 1), ("GuidedAttention", 0), ("SupervisedAttention", 0)],
+)
 def test_every_objective_learns_from_windows(
     tiny_config: Path,
     tmp_path: Path,

@@ -1,13 +1,21 @@
+import os
 import struct
-import warnings
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from captioning.data.images import read_image, read_reduced
+from captioning.data.images import (
+    MEGAPIXELS,
+    MOST_MEGAPIXELS,
+    PhotoSizeError,
+    Upload,
+    pixels_of,
+    read_image,
+    read_photo,
+)
+from captioning.data.records import Record
 from captioning.errors import InputError
 
 RED, GREEN, WHITE = (255, 0, 0), (0, 255, 0), (255, 255, 255)
@@ -94,6 +102,7 @@ def test_a_photo_is_turned_upright_as_its_exif_says(tmp_path: Path) -> None:
     assert near(image.getpixel((8, 2)), RED)
 
 
+@pytest.mark.filterwarnings("ignore:Corrupt EXIF data")
 def test_damaged_exif_data_does_not_lose_the_photo(tmp_path: Path) -> None:
     exif = b"Exif\0\0II*\0\x08\0\0\0\xff\xff\x12\x01\x99"
     half_red_half_green().save(tmp_path / "photo.jpg", exif=exif)
@@ -105,28 +114,26 @@ def test_a_photo_of_one_pixel_is_read(tmp_path: Path) -> None:
     assert read_image(tmp_path / "dot.png").getpixel((0, 0)) == RED
 
 
-@pytest.mark.parametrize(
-    ("side", "reduction"), [(321, 1), (161, 1), (160, 2), (81, 2), (80, 4), (40, 8), (2, 8)]
-)
+@pytest.mark.parametrize(("side", "reduction"), [(161, 1), (160, 2), (81, 2), (40, 8), (2, 8)])
 def test_a_large_jpeg_is_reduced_as_long_as_its_short_side_stays_large_enough(
     tmp_path: Path, side: int, reduction: int
 ) -> None:
     large_half_red_half_green().save(tmp_path / "large.jpg")
-    image, size, by, origin = read_reduced(tmp_path / "large.jpg", side)
-    assert (size, by, origin) == ((640, 320), reduction, (0, 0))
+    image, size = read_photo(tmp_path / "large.jpg", side)
+    assert size == (640, 320)
     assert image.size == (640 // reduction, 320 // reduction)
 
 
 def test_a_small_jpeg_is_read_like_any_photo(tmp_path: Path) -> None:
     Image.effect_noise((99, 99), 80).save(tmp_path / "small.jpg")
-    image = read_reduced(tmp_path / "small.jpg", 50).image
+    image = read_photo(tmp_path / "small.jpg", 50).image
     assert image.tobytes() == read_image(tmp_path / "small.jpg").tobytes()
 
 
 def test_other_formats_are_not_reduced(tmp_path: Path) -> None:
     large_half_red_half_green().save(tmp_path / "large.png")
-    image, size, reduction, _ = read_reduced(tmp_path / "large.png", 10)
-    assert (image.size, size, reduction) == ((640, 320), (640, 320), 1)
+    image, size = read_photo(tmp_path / "large.png", 10)
+    assert (image.size, size) == ((640, 320), (640, 320))
 
 
 @pytest.mark.parametrize("kind", ["baseline", "progressive", "CMYK", "several pictures"])
@@ -138,23 +145,17 @@ def test_colours_survive_the_reduction_of_every_kind_of_jpeg(tmp_path: Path, kin
         photo.save(path, "MPO", save_all=True, append_images=[photo])
     else:
         photo.save(path, progressive=kind == "progressive")
-    image, _, reduction, _ = read_reduced(path, 40)
-    assert (image.mode, reduction) == ("RGB", 8)
+    image, _ = read_photo(path, 40)
+    assert (image.mode, image.size) == ("RGB", (80, 40))
     assert near(image.getpixel((2, 8)), RED)
     assert near(image.getpixel((70, 8)), GREEN)
-
-
-def test_a_reduced_grey_photo_is_rgb(tmp_path: Path) -> None:
-    Image.new("L", (640, 320), 255).save(tmp_path / "grey.jpg")
-    image = read_reduced(tmp_path / "grey.jpg", 40).image
-    assert (image.mode, image.getpixel((1, 1))) == ("RGB", WHITE)
 
 
 def test_a_reduced_photo_is_turned_upright_with_its_size(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
     large_half_red_half_green().save(tmp_path / "turned.jpg", exif=exif)
-    image, size, _, _ = read_reduced(tmp_path / "turned.jpg", 40)
+    image, size = read_photo(tmp_path / "turned.jpg", 40)
     assert (image.size, size) == ((40, 80), (320, 640))
     assert near(image.getpixel((20, 5)), RED)
 
@@ -182,7 +183,7 @@ def bad_file(folder: Path, kind: str) -> Path:
         ("missing", "no such file; check the path"),
         ("empty", "empty file .* again"),
         ("text", "not an image .* convert it to JPEG or PNG"),
-        ("folder", "a folder, not a photo; give"),
+        ("folder", "a folder; give a regular file"),
         ("truncated", "damaged or cut short .* again"),
         ("truncated png", "damaged or cut short .* again"),
     ],
@@ -197,48 +198,80 @@ def test_a_bad_file_is_one_line_with_its_name_and_a_remedy(
     assert "\n" not in str(caught.value)
 
 
-def test_libtiff_prints_nothing_about_damaged_files(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    Image.effect_noise((64, 64), 50).save(tmp_path / "photo.tif", compression="tiff_lzw")
-    content = bytearray((tmp_path / "photo.tif").read_bytes())
-    content[200:2200] = b"\x55" * 2000
-    (tmp_path / "photo.tif").write_bytes(content)
-    with pytest.raises(InputError, match="damaged or cut short"):
-        read_image(tmp_path / "photo.tif")
-    assert capfd.readouterr().err == ""
-
-
 def test_a_large_jpeg_that_is_cut_short_is_not_reduced_to_what_is_left(tmp_path: Path) -> None:
     Image.effect_noise((640, 640), 80).save(tmp_path / "large.jpg")
     whole = (tmp_path / "large.jpg").read_bytes()
     (tmp_path / "large.jpg").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(InputError, match=r"large\.jpg: damaged or cut short .* again"):
-        read_reduced(tmp_path / "large.jpg", 80)
+        read_photo(tmp_path / "large.jpg", 80)
 
 
-def test_reducing_does_not_make_a_decompression_bomb_safe(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.filterwarnings("ignore:Image size")  # Pillow warns of more than 89 megapixels
+@pytest.mark.parametrize("size", [(10_000, 10_001), (13_000, 13_000)])
+def test_a_photo_of_more_than_100_megapixels_is_refused_by_its_header(
+    tmp_path: Path, size: tuple[int, int]
 ) -> None:
-    half_red_half_green().save(tmp_path / "bomb.jpg")
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
-    with pytest.raises(InputError, match=r"bomb\.jpg: too many pixels to be safe; scale"):
-        read_reduced(tmp_path / "bomb.jpg", 2)
+    (tmp_path / "large.ppm").write_bytes(b"P6 %d %d 255\n" % size)  # no pixels follow
+    with pytest.raises(PhotoSizeError, match=rf"large\.ppm: {size[0]} x {size[1]} pixels are more"):
+        read_image(tmp_path / "large.ppm")
 
 
-def test_a_decompression_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    half_red_half_green().save(tmp_path / "bomb.png")
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 100)
-    with pytest.raises(InputError, match=r"bomb\.png: too many pixels to be safe; scale"):
-        read_image(tmp_path / "bomb.png")
+def test_a_decompression_bomb_is_refused_whatever_the_limit(tmp_path: Path) -> None:
+    (tmp_path / "bomb.ppm").write_bytes(b"P6 20000 20000 255\n")
+    with pytest.raises(PhotoSizeError, match=r"bomb\.ppm: too many pixels; scale"):
+        read_photo(tmp_path / "bomb.ppm", 2, max_pixels=10**9)
 
 
-def test_warnings_work_again_after_many_threads_have_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    half_red_half_green().save(tmp_path / "large.png")
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 500)  # above it Pillow warns
-    before = list(warnings.filters)
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(read_image, [tmp_path / "large.png"] * 64))
-    assert warnings.filters == before
+@pytest.mark.parametrize("side", [None, 4])
+def test_a_call_may_set_another_limit(tmp_path: Path, side: int | None) -> None:
+    Image.new("L", (100, 100)).save(tmp_path / "photo.png")
+    read_photo(tmp_path / "photo.png", side, 10_000)
+    with pytest.raises(PhotoSizeError, match=r"photo\.png: 100 x 100 .* raise max-megapixels"):
+        read_photo(tmp_path / "photo.png", side, 9_999)
+
+
+@pytest.mark.parametrize("megapixels", [0.0, -1.0, MOST_MEGAPIXELS + 1, float("nan"), float("inf")])
+def test_an_impossible_limit_is_refused(megapixels: float) -> None:
+    with pytest.raises(InputError, match=r"max_megapixels: give a number above 0 and at most 178"):
+        pixels_of(megapixels)
+
+
+def test_the_largest_limit_stays_within_pillows_own() -> None:
+    assert Image.MAX_IMAGE_PIXELS is not None
+    assert pixels_of(MEGAPIXELS) < pixels_of(MOST_MEGAPIXELS) < 2 * Image.MAX_IMAGE_PIXELS
+
+
+@pytest.mark.parametrize("name", ["pipe.jpg", "/dev/zero"])
+def test_pipes_and_devices_are_refused_without_waiting(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / "pipe.jpg")
+    with pytest.raises(InputError, match="a pipe or a device; give a regular file"):
+        read_image(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["a\0b.jpg", f"{'a' * 300}.jpg"])
+def test_an_impossible_path_is_one_line(name: str) -> None:
+    with pytest.raises(InputError, match="check the path"):
+        read_image(name)
+
+
+@pytest.mark.parametrize("kind", ["EPS", "PCX"])
+@pytest.mark.parametrize("is_upload", [False, True])
+def test_other_formats_are_not_opened(tmp_path: Path, kind: str, is_upload: bool) -> None:
+    path = tmp_path / "photo.jpg"
+    Image.new("RGB", (8, 8)).save(path, kind)
+    photo = Upload("photo", path.read_bytes(), 1000) if is_upload else path
+    with pytest.raises(InputError, match="not an image that can be read"):
+        read_image(photo)
+
+
+def test_an_upload_is_read_as_its_file_is(shapes_records: list[Record]) -> None:
+    path = shapes_records[0].image
+    upload = Upload(path.name, path.read_bytes(), 10_000_000)
+    assert np.array_equal(read_image(upload), read_image(path))
+    assert read_photo(upload, 16).size == read_image(path).size
+
+
+def test_an_upload_of_too_many_pixels_is_refused_by_its_header() -> None:
+    header = b"P6 2000 1000 255\n"
+    with pytest.raises(PhotoSizeError, match=r"^big: 2000 x 1000 pixels are more than the 1 mill"):
+        read_image(Upload("big", header, 1_000_000))

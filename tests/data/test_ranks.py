@@ -50,6 +50,7 @@ distributed.destroy_process_group()
 """
 
 
+@pytest.mark.integration
 def test_what_fails_in_one_process_fails_in_all(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PROGRAM]
     both = [

@@ -3,7 +3,7 @@ from typing import Any
 
 import torch
 
-from captioning.data.sampler import POOL, SeededSampler
+from captioning.data.dataset import POOL, SeededSampler
 
 LENGTHS = torch.randint(5, 30, (200,), generator=torch.Generator().manual_seed(0)).tolist()
 

@@ -1,6 +1,4 @@
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import get_args
 
@@ -8,8 +6,7 @@ import pytest
 
 from captioning.data.data_module import CaptionData
 from captioning.data.readers import Coco
-from captioning.data.tokenizers import TokenizerName, tokenizer
-from captioning.data.tokens import tokenize
+from captioning.data.tokens import TokenizerName, tokenize, tokenizer
 from captioning.data.vocabulary import BOS, EOS, SPECIAL, Vocabulary
 
 NAMES = get_args(TokenizerName)
@@ -71,12 +68,3 @@ def test_the_data_of_a_training_name_the_tokenizer(shapes_data: Path) -> None:
         data = CaptionData(Coco(shapes_data), min_count=1, tokenizer=name)
         assert data.vocabulary.tokenizer == name
         assert "circle" in data.vocabulary.words or "square" in data.vocabulary.words
-
-
-def test_nltk_is_imported_only_for_its_own_tokenizers() -> None:
-    program = (
-        "import sys, captioning.data.vocabulary; from captioning.data.tokenizers import tokenizer;"
-        "tokenizer('ptb')('a dog'); assert 'nltk' not in sys.modules;"
-        "tokenizer('tweet'); assert 'nltk' in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)

@@ -1,4 +1,4 @@
-"""The pages on classes of a user's own: their code and their commands run as they stand there."""
+"""The pages on parts of your own: their code and commands run from top to bottom."""
 
 import csv
 import shutil
@@ -7,12 +7,21 @@ from pathlib import Path
 
 import pytest
 
+from captioning import maps
 from captioning.cli import main
 from captioning.data.records import Record
 from captioning.metrics import registry
 from tests.docs.pages import DOCS, run_page
 
 PAGES = sorted((DOCS / "extending").glob("*.md"))
+COMMANDS = {
+    "map": {"caption", "ground"},
+    "metric": {"train", "evaluate", "score"},
+    "reader": {"train", "caption"},
+}
+"""The commands of each page; the others have those of a part of the model."""
+
+pytestmark = pytest.mark.integration
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
@@ -30,15 +39,21 @@ def test_a_page_runs_from_top_to_bottom(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(registry, "METRICS", registry.METRICS[:])
+    monkeypatch.setitem(maps.MAPS, "sharp", None)  # the page sets it; this removes it afterwards
     shutil.copy(shapes_records[0].image, "photo.jpg")
+    Path("photos").mkdir()
+    for name, record in zip(
+        ("a_red_circle", "a_blue_star", "a_cross"), shapes_records, strict=False
+    ):
+        shutil.copy(record.image, f"photos/{name}.jpg")
     shutil.copytree(shapes_data, "data/shapes")
     Path("configs").mkdir()
     shutil.copy(tiny_config, "configs/shapes.yaml")
     Path("runs/shapes").mkdir(parents=True)
     shutil.copy(checkpoint, "runs/shapes/best.ckpt")
     ran = run_page(page)
-    assert {arguments[0] for arguments in ran} >= (
-        {"train", "evaluate", "score"} if page.stem == "metric" else {"train", "caption", "ground"}
+    assert {arguments[0] for arguments in ran} >= COMMANDS.get(
+        page.stem, {"train", "caption", "ground"}
     )
     if page.stem == "metric":
         assert capsys.readouterr().out.count("first word") == 2

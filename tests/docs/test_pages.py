@@ -18,15 +18,18 @@ PAGES = [
     DOCS / "configuration.md",
     *sorted((DOCS / "how-to").glob("*.md")),
 ]
+pytestmark = pytest.mark.integration
+
 SHOWN_ONLY = {"index", "serve", "several-processes", "wandb"}
 """Pages all of whose commands need a network, an account or several GPUs, or never end."""
 
 PHOTOS = ("photo.jpg", "photos/a.jpg", "photos/b.jpg")
 
 SIZES = {
+    "adapter": {"projection_dim": 8, "region_layers": 1, "region_heads": 2},
     "decoder": {
-        **{"embedding_dim": 8, "hidden_dim": 8, "attention_dim": 8, "projection_dim": 8},
-        **{"width": 8, "layers": 2, "heads": 2, "inner_width": 8, "region_layers": 1},
+        **{"embedding_dim": 8, "hidden_dim": 8, "attention_dim": 8},
+        **{"width": 8, "layers": 2, "heads": 2, "inner_width": 8},
     },
     "search": {"width": 2, "max_length": 6},
 }

@@ -7,7 +7,7 @@ from PIL import Image
 from scipy.stats import kendalltau
 
 from captioning.evaluation.agreement import Agreement, resampled_taus
-from captioning.metrics.bootstrap import resamples
+from captioning.metrics.scores import resamples
 from captioning.viewing.agreement_plot import save
 
 

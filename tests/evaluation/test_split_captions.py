@@ -2,7 +2,7 @@ import pytest
 
 from captioning.captioner import Captioner
 from captioning.data.records import Record
-from captioning.evaluation.split import batches, split_captions
+from captioning.evaluation.captions import batches, split_captions
 from captioning.search import Sampling
 
 

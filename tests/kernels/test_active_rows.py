@@ -4,7 +4,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from captioning.data.vocabulary import PAD
-from captioning.kernels.active_rows import MULTIPLE, ActiveRows, PackedWords
+from captioning.kernels.active_rows import ActiveRows, PackedWords, SharedPrefixes
 
 IMAGES, CAPTIONS = 12, 5
 
@@ -25,15 +25,6 @@ def test_every_word_is_read_once_at_its_time(tokens: Tensor) -> None:
         wanted = tokens[:, :, place]
         here = packed.tokens[word.here]
         assert here[here != PAD].sort().values.equal(wanted[wanted != PAD].sort().values)
-
-
-def test_little_padding_is_read(tokens: Tensor) -> None:
-    packed = PackedWords(tokens)
-    for place, word in enumerate(packed.words):
-        real = int((tokens[:, :, place] != PAD).sum())
-        assert real <= len(word.slots) < real + MULTIPLE
-        assert len(word.slots) % MULTIPLE == 0 or len(word.slots) == IMAGES * CAPTIONS
-    assert len(packed.words) == 11
 
 
 def test_a_caption_keeps_its_row_from_word_to_word(tokens: Tensor) -> None:
@@ -66,7 +57,7 @@ def test_a_search_reads_the_captions_that_have_not_ended(tokens: Tensor, place: 
     last = tokens[:, :, place]
     real = int((last != PAD).sum())
     word = ActiveRows.of(last)
-    assert real <= word.size < real + MULTIPLE
+    assert real <= word.size <= last.numel()
     read = word.in_rows(last)
     assert len(read) == word.size
     assert read[read != PAD].sort().values.equal(last[last != PAD].sort().values)
@@ -78,3 +69,23 @@ def test_a_search_whose_captions_are_all_active_reads_them_in_order() -> None:
     word = ActiveRows.of(last)
     assert word.in_rows(last).equal(last.flatten())
     assert word.by_image(last.view(30, 1).double())[..., 0].equal(last.double())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_prefix_occurs_once_and_its_captions_refer_to_it(seed: int) -> None:
+    images, captions = 20, 5
+    tokens = torch.arange(1, images * captions + 1)
+    tokens[::3] = PAD  # the first caption among them
+    tokens = tokens.view(images, captions)
+    origins = torch.randint(0, captions, tokens.shape, generator=torch.manual_seed(seed))
+    names = torch.arange(images)[:, None] * captions + origins
+    active = ActiveRows.of(tokens)
+    is_active = active.in_rows(tokens) != PAD
+    shared = SharedPrefixes.among(active, tokens, origins)
+    found = shared.compact(active.in_rows(names)[:, None].double())
+    assert sorted(found[:, 0].tolist()) == names[tokens != PAD].unique().tolist()
+    assert shared.expand(found)[is_active, 0].equal(active.in_rows(names)[is_active].double())
+    by_image = shared.rows.by_image(found + 1)
+    for image, row in enumerate(by_image[..., 0].long()):
+        assert set(((row[row > 0] - 1) // captions).tolist()) == {image}
+    assert shared.rows.in_rows(by_image).equal(found + 1)

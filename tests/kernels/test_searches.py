@@ -1,61 +1,54 @@
-"""The kernels of searches against the plain ones."""
+"""The searches' kernels against the plain searches."""
 
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.testing import assert_close
 
 from captioning.data.vocabulary import EOS, PAD
-from captioning.kernels import accelerated, accelerated_search
-from captioning.models import Attention, DotProductAttention, LSTMDecoder
-from captioning.models.attention import AdditiveAttention
+from captioning.kernels import accelerate, accelerate_search
+from captioning.kernels.active_rows import ActiveRows
+from captioning.kernels.fast_search import BLOCK, best_continuations, of_images
+from captioning.models import AdditiveAttention, Attention, DotProductAttention
 from captioning.models.decoder import Decoder, Memory, State, Step
-from captioning.search import BeamSearch, Greedy, Sampling, Search
+from captioning.search import BeamSearch, Greedy, Sampling, Search, beam
+from tests.kernels.plain_models import EXACT, plain_model
 
 IMAGES = 20
-SEARCHES = {
-    "greedy": Greedy(),
-    "limited greedy": Greedy(max_length=9, min_length=4, no_repeat_ngram=2),
-    "beam": BeamSearch(5),
-    "beam by probability": BeamSearch(4, length_penalty=0.0),
-    "limited beam": BeamSearch(3, max_length=7, min_length=3, no_repeat_ngram=2),
-    "beams that cannot be filled": BeamSearch(40, max_length=2),
-    "sampling": Sampling(3, top_k=1),
-}
-every_search = pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
+ABLATIONS = {"scalar_gate": False, "deep_output": False, "start_from_mean": False}
 
 
-@every_search
 @pytest.mark.parametrize(
-    "options",
+    ("search", "options", "attention"),
     [
-        {},
-        {"query_with_word": True},
-        {"smooth_keys": True},
-        {"scalar_gate": False, "deep_output": False, "start_from_mean": False},
+        (Greedy(), {}, AdditiveAttention),
+        (Greedy(max_length=9, min_length=4, no_repeat_ngram=2), ABLATIONS, DotProductAttention),
+        (BeamSearch(5), {}, DotProductAttention),
+        (BeamSearch(5), {"query_with_word": True}, AdditiveAttention),
+        (BeamSearch(4, length_penalty=0.0), ABLATIONS, AdditiveAttention),
+        (BeamSearch(3, max_length=7, min_length=3, no_repeat_ngram=2), {}, AdditiveAttention),
+        (BeamSearch(40, max_length=2), {"tie_embeddings": True}, DotProductAttention),
+        (Sampling(3, top_k=1), {"query_with_word": True}, DotProductAttention),
     ],
-    ids=["paper", "query with word", "smooth keys", "ablations"],
+    ids=str,
 )
-@pytest.mark.parametrize("attention", [AdditiveAttention, DotProductAttention])
 def test_captions_and_scores_are_those_of_the_plain_search(
     search: Search, options: dict[str, Any], attention: type[Attention]
 ) -> None:
-    torch.manual_seed(0)
-    decoder = LSTMDecoder(5, 30, 6, 7, 4, attention, **options)
-    for parameter in decoder.double().eval().parameters():
-        torch.nn.init.normal_(parameter, std=0.8)
+    plain = plain_model(attention=attention, vocab_size=30, **options)
     annotations = torch.randn(IMAGES, 4, 5, dtype=torch.double)
-    fast = accelerated(decoder)
-    found = accelerated_search(search)(fast, fast.remember(annotations))
-    wanted = search(decoder, decoder.remember(annotations))
+    fast = accelerate(plain)
+    found = accelerate_search(search)(fast.decoder, fast.remember(annotations))
+    wanted = search(plain.decoder, plain.remember(annotations))
     assert found.tokens.equal(wanted.tokens)
     for part, wanted_part in zip(found, wanted, strict=True):
-        torch.testing.assert_close(part, wanted_part, rtol=1e-10, atol=1e-10)
+        assert_close(part, wanted_part, **EXACT)
 
 
 class EndingOneByOne(Decoder):
-    """Ends the captions of one image more at every word; knows of no kernel."""
+    """Ends the captions of one more image at every word; has no kernel."""
 
     def start(self, memory: Memory, n: int) -> State:
         images = torch.arange(memory.images)[:, None].expand(-1, n)
@@ -75,16 +68,40 @@ class EndingOneByOne(Decoder):
 )
 def test_images_leave_when_all_their_captions_have_ended(search: Search) -> None:
     decoder, annotations = EndingOneByOne(3, 9), torch.randn(4, 3, 3)
-    decoded = accelerated_search(search)(decoder, decoder.remember(annotations))
+    decoded = accelerate_search(search)(decoder, decoder.remember(annotations))
     assert decoder.batches == [4, 4, 3, 2, 1]
     assert (decoded.tokens != PAD).sum(2)[:, 0].tolist() == [2, 3, 4, 5]
     wanted = search(decoder, decoder.remember(annotations))
-    torch.testing.assert_close(decoded.weights, wanted.weights)
+    assert_close(decoded.weights, wanted.weights)
 
 
-def test_a_search_of_the_users_own_has_no_kernel() -> None:
-    class Shouting(Greedy):
-        pass
+@pytest.mark.parametrize("mask", [None, torch.eye(3, 6) == 0], ids=["all regions", "masked"])
+def test_a_memory_of_some_images_is_theirs(
+    decoder: Decoder, annotations: Tensor, mask: Tensor | None
+) -> None:
+    some, tokens = torch.tensor([2, 0]), torch.tensor([[[1, 4, 5], [1, 7, 7]]] * 3)
+    memory = of_images(decoder.remember(annotations, mask), some)
+    found, _ = decoder.teacher_forcing(memory, tokens[some])
+    assert_close(found, decoder(annotations, tokens, mask)[0][some])
 
-    search = Shouting()
-    assert accelerated_search(search) is search
+
+@pytest.mark.parametrize("vocabulary", [3, 2 * BLOCK, 11 * BLOCK + 5])
+@pytest.mark.parametrize("ended", [0, 23])
+def test_the_best_words_are_those_of_the_plain_search(vocabulary: int, ended: int) -> None:
+    images, captions, k = 7, 5, 5
+    generator = torch.Generator().manual_seed(2)
+    tokens = torch.full((images * captions,), 4)
+    tokens[1 + torch.randperm(len(tokens) - 1, generator=generator)[:ended]] = PAD
+    tokens = tokens.view(images, captions)
+    rows = ActiveRows.of(tokens)
+    scores = torch.randn(rows.size, vocabulary, generator=generator)
+    scores[0, -1] = 9.0  # behind the last whole block
+    scores[1, 2:] = -torch.inf
+    totals = torch.randn(images, captions, generator=generator)
+    totals = totals.masked_fill(tokens == PAD, -torch.inf)
+    found = best_continuations(scores, rows, totals, k)
+    plain = beam.best_continuations(rows.by_image(scores), totals, k)
+    assert found.totals.equal(plain.totals)
+    real = ~plain.totals.isneginf()
+    for part, wanted in zip(found, plain, strict=True):
+        assert part[real].equal(wanted[real])

@@ -1,34 +1,61 @@
+import pytest
 import torch
-from torch import Tensor
 
-from captioning.captioner import Captioner
-from captioning.data.vocabulary import BOS, EOS
-from captioning.maps import word_maps
-from tests.maps.test_maps import TOKENS, Plain, read
+from captioning.maps import head_names, word_maps
+from captioning.models.multi_head import MultiHead
+from tests.maps.conftest import TOKENS, captioned
 
 
-def test_attention_is_the_decoders_own(captioner: Captioner) -> None:
-    reading = read(captioner)
-    _, weights = captioner.decoder(reading.annotations, TOKENS[..., :-1])
-    torch.testing.assert_close(word_maps("attention", reading).flatten(3), weights)
+def test_attention_is_the_decoders_own(kind: str) -> None:
+    given = captioned(kind)
+    _, weights = given.model.decoder(given.annotations, TOKENS[..., :-1])
+    torch.testing.assert_close(word_maps("attention", given).flatten(3), weights)
 
 
-def test_the_next_attention_is_that_of_the_step_after_the_word(captioner: Captioner) -> None:
-    reading = read(captioner)
-    now, after = (word_maps(name, reading) for name in ("attention", "next-attention"))
-    torch.testing.assert_close(after[:, :, :-1], now[:, :, 1:])
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("lstm", ()),
+        ("multi-head", ("head 1", "head 2")),
+        (
+            "transformer",
+            tuple(f"layer {n} {name}" for n in (1, 2) for name in ("mean", "head 1", "head 2")),
+        ),
+    ],
+)
+def test_every_layer_and_head_has_a_name(kind: str, names: tuple[str, ...]) -> None:
+    assert head_names(captioned(kind).model.decoder) == names
 
 
-def test_attention_counts_by_the_length_of_what_it_weighs(captioner: Captioner) -> None:
-    # By hand: even weights, and of four regions one three times as long as the others.
-    own = Plain(5, 8)
-    reading = read(captioner, torch.tensor([[[BOS, 4, EOS]]]))
-    vectors: Tensor = torch.nn.functional.normalize(torch.randn(1, 16, 5), dim=2)
-    vectors[0, 6] *= 3
-    found = word_maps(
-        "attention-norm",
-        type(reading)(reading.encoder, own, reading.images, vectors, reading.tokens),
+@pytest.mark.parametrize(
+    ("kind", "layer", "mean"),
+    [
+        ("multi-head", "", "attention"),
+        ("transformer", "layer 1 ", "layer 1 mean"),
+        ("transformer", "layer 2 ", "layer 2 mean"),
+        ("transformer", "layer 2 ", "attention"),
+    ],
+)
+def test_the_maps_of_heads_average_to_the_mean(kind: str, layer: str, mean: str) -> None:
+    given = captioned(kind)
+    first, second = (word_maps(f"{layer}head {head}", given) for head in (1, 2))
+    assert not torch.allclose(first, second)
+    torch.testing.assert_close((first + second) / 2, word_maps(mean, given))
+
+
+@pytest.mark.parametrize(("kind", "layer"), [("multi-head", ""), ("transformer", "layer 1 ")])
+def test_a_head_without_queries_is_uniform_and_the_other_is_not(kind: str, layer: str) -> None:
+    given = captioned(kind)
+    decoder = given.model.decoder
+    attention = (
+        decoder.get_submodule("layers.0.cross_attention")
+        if layer
+        else decoder.get_submodule("attention.multi_head")
     )
-    expected = torch.full((4, 4), 1 / 18)
-    expected[1, 2] = 3 / 18
-    torch.testing.assert_close(found[0, 0, 0], expected)
+    assert isinstance(attention, MultiHead)
+    first_head = attention.query.out_features // 2
+    for parameter in attention.query.parameters():
+        parameter.data[:first_head] = 0
+    uniform, peaked = (word_maps(f"{layer}head {head}", given) for head in (1, 2))
+    torch.testing.assert_close(uniform, torch.full_like(uniform, 1 / 16))
+    assert peaked.amax(dim=(3, 4)).min() > 1.01 / 16

@@ -1,140 +1,96 @@
-"""What holds for every map of a word, with any decoder."""
+"""Properties of every map, and their names."""
 
 from dataclasses import replace
 
 import pytest
 import torch
-from jaxtyping import Int
-from torch import Tensor
 
-from captioning.captioner import Captioner
-from captioning.captioner.ensemble import ensemble
-from captioning.data.preprocessing import Preprocessing
 from captioning.data.vocabulary import BOS, EOS, PAD, UNK
 from captioning.errors import InputError
-from captioning.maps import MAPS, Reading, known_maps, word_maps
-from captioning.models import Decoder
-from captioning.models.decoder import Memory, State, Step
-
-TOKENS = torch.tensor(
-    [
-        [[BOS, 4, 5, 6, EOS], [BOS, 7, EOS, PAD, PAD]],
-        [[BOS, 6, 6, EOS, PAD], [BOS, 5, 4, 7, EOS]],
-    ]
+from captioning.maps import (
+    MAPS,
+    NEEDS_EVIDENCE,
+    available_maps,
+    default_map,
+    head_names,
+    known_maps,
+    word_maps,
 )
+from tests.maps.conftest import captioned
+
+FROM_PROBABILITIES = ["gradient", "grad-cam", "occlusion"]
 
 
-class Plain(Decoder):
-    """A user's own decoder: words by the mean of what it may look at, and by the last word."""
-
-    def __init__(self, annotation_dim: int, vocab_size: int) -> None:
-        super().__init__(annotation_dim, vocab_size)
-        self.words = torch.nn.Linear(annotation_dim, vocab_size)
-        self.last = torch.nn.Embedding(vocab_size, vocab_size)
-
-    def start(self, memory: Memory, n: int) -> State:
-        return {}
-
-    def step(self, tokens: Int[Tensor, "B N"], state: State, memory: Memory) -> Step:
-        seen = torch.ones(memory.annotations.shape[:2]).to(memory.annotations)
-        if memory.mask is not None:
-            seen = seen * memory.mask
-        weights = (seen / seen.sum(dim=1, keepdim=True))[:, None].expand(-1, tokens.shape[1], -1)
-        logits = self.words(weights @ memory.annotations) + self.last(tokens)
-        return Step(logits, weights, state)
-
-
-def read(captioner: Captioner, tokens: Tensor = TOKENS) -> Reading:
-    """A reading of captions of random images."""
-    images = torch.randint(
-        256, (len(tokens), 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(4)
-    )
-    with torch.no_grad():
-        annotations = captioner.encode(images)
-    return Reading(captioner.encoder, captioner.decoder, images, annotations, tokens)
-
-
-@pytest.fixture(params=["lstm", "plain", "ensemble"])
-def model(request: pytest.FixtureRequest, captioner: Captioner) -> Captioner:
-    if request.param == "plain":
-        own = Plain(captioner.encoder.annotation_dim, len(captioner.vocabulary))
-        return Captioner(captioner.encoder, own, captioner.vocabulary, Preprocessing(32)).eval()
-    return (
-        ensemble([captioner, captioner], ["a", "b"]) if request.param == "ensemble" else captioner
-    )
+def test_a_map_of_any_decoder_has_shares_of_the_regions_for_every_word(kind: str) -> None:
+    given = captioned(kind)
+    has_evidence = kind in ("lstm", "multi-head")
+    names = set(MAPS) if has_evidence else set(MAPS) - NEEDS_EVIDENCE
+    for name in (*names, *head_names(given.model.decoder)):
+        maps = word_maps(name, given)
+        assert maps.shape == (2, 2, 4, 4, 4)
+        assert not maps.requires_grad
+        assert (maps >= 0).all()
+        torch.testing.assert_close(maps.sum(dim=(3, 4)).double(), torch.ones(2, 2, 4).double())
+    for name in set(MAPS) - names:
+        with pytest.raises(InputError, match=f"map {name}: only an LSTM decoder with deep output"):
+            word_maps(name, given)
 
 
 @pytest.mark.parametrize("name", MAPS)
-def test_the_map_of_every_word_is_shares_on_a_grid_of_the_image(
-    model: Captioner, name: str
-) -> None:
-    if MAPS[name].needs_evidence and isinstance(model.decoder, Plain):
-        with pytest.raises(InputError, match=f"map {name}: this decoder scores no word by"):
-            word_maps(name, read(model))
-        return
-    maps = word_maps(name, read(model))
-    assert maps.shape[:3] == (2, 2, 4)
-    assert maps.shape[3] == maps.shape[4] == (8 if name == "fine-grad-cam" else 4)
-    assert not maps.requires_grad
-    assert (maps >= 0).all()
-    torch.testing.assert_close(maps.sum(dim=(3, 4)), torch.ones(2, 2, 4))
-
-
-@pytest.mark.parametrize("name", MAPS)
-def test_captions_of_a_batch_have_the_maps_that_they_have_alone(
-    captioner: Captioner, name: str
-) -> None:
-    whole = read(captioner)
+def test_captions_of_a_batch_have_the_maps_that_they_have_alone(name: str) -> None:
+    whole = captioned()
     together = word_maps(name, whole)
-    for image, caption in ((0, 0), (0, 1), (1, 0), (1, 1)):
+    for image, caption in ((0, 1), (1, 0)):
         alone = replace(
             whole,
             images=whole.images[image : image + 1],
             annotations=whole.annotations[image : image + 1],
             tokens=whole.tokens[image : image + 1, caption : caption + 1],
         )
-        length = int((alone.tokens != PAD).sum()) - 2  # without BOS and EOS
-        torch.testing.assert_close(
-            word_maps(name, alone)[0, 0, :length],
-            together[image, caption, :length],
-            atol=1e-5,
-            rtol=1e-3,
-        )
+        length = int((alone.tokens != PAD).sum()) - 1
+        found, expected = word_maps(name, alone)[0, 0, :length], together[image, caption, :length]
+        torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("name", FROM_PROBABILITIES)
+def test_a_word_that_cannot_be_generated_has_a_uniform_map(name: str) -> None:
+    maps = word_maps(name, captioned(tokens=torch.tensor([[[BOS, UNK, 4, EOS]]])))
+    assert maps[0, 0, 0].unique().numel() == 1
+    assert maps[0, 0, 1:].unique().numel() > 1
+
+
+@pytest.mark.parametrize("name", FROM_PROBABILITIES)
+def test_regions_of_several_encoders_have_attention_only(name: str) -> None:
+    given = captioned()
+    twice = replace(given, annotations=given.annotations.repeat(1, 2, 1))
+    with pytest.raises(InputError, match=f"map {name}: an ensemble of several encoders"):
+        word_maps(name, twice)
+
+
+def test_the_default_is_attention_times_evidence_if_there_is_a_deep_output(kind: str) -> None:
+    expected = "attention-evidence" if kind in ("lstm", "multi-head") else "attention"
+    model = captioned(kind).model
+    assert default_map(model) == expected
+    assert known_maps([], model, default_map(model)) == (expected,)
+    assert available_maps(model)[0] == expected
+    assert available_maps(model) == known_maps(available_maps(model), model, expected)
+
+
+def test_names_are_unique_and_heads_stands_for_all_heads() -> None:
+    model = captioned("multi-head").model
+    found = known_maps(["occlusion", "heads", "head 1", "occlusion"], model, "attention")
+    assert found == ("occlusion", "attention", "head 1", "head 2")
 
 
 @pytest.mark.parametrize(
-    "name", ["gradient", "relevance", "grad-cam", "fine-grad-cam", "occlusion"]
+    ("name", "problem"),
+    [
+        ("saliency", "unknown map 'saliency'; choose from attention, evidence, "),
+        ("head 3", "unknown map 'head 3'; choose from attention, evidence, "),
+        ("heads", "map heads: the attention of this model has a single head"),
+        ("standout", "map standout: only an LSTM decoder with deep output"),
+    ],
 )
-def test_a_word_that_the_model_cannot_write_has_an_even_map(
-    captioner: Captioner, name: str
-) -> None:
-    maps = word_maps(name, read(captioner, torch.tensor([[[BOS, UNK, 4, EOS]]])))
-    assert maps[0, 0, 0].unique().numel() == 1
-    assert maps[0, 0, 1].unique().numel() > 1
-
-
-@pytest.mark.parametrize("name", sorted(set(MAPS) - {"attention", "next-attention"}))
-def test_an_ensemble_of_several_encoders_has_attention_alone(
-    captioner: Captioner, name: str
-) -> None:
-    finer = Captioner(
-        captioner.encoder, captioner.decoder, captioner.vocabulary, Preprocessing(64)
-    ).eval()
-    both = ensemble([captioner, finer], ["coarse", "fine"])
-    images = torch.zeros(1, 3, 64, 96, dtype=torch.uint8)
-    reading = Reading(
-        both.encoder, both.decoder, images, both.encode(images).detach(), TOKENS[:1, :1]
-    )
-    assert word_maps("attention", reading).shape == (1, 1, 4, 8, 8)
-    with pytest.raises(InputError, match=f"map {name}: an ensemble of several encoders"):
-        word_maps(name, reading)
-
-
-def test_an_unknown_map_is_refused_with_the_names_of_all(captioner: Captioner) -> None:
-    with pytest.raises(InputError, match="unknown map 'saliency'; choose from attention, "):
-        word_maps("saliency", read(captioner))
-
-
-def test_maps_are_named_once_and_attention_is_the_default() -> None:
-    assert known_maps([]) == ("attention",)
-    assert known_maps(["occlusion", "gradient", "occlusion"]) == ("occlusion", "gradient")
+def test_a_map_that_a_model_cannot_give_is_refused_by_name(name: str, problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        known_maps([name], captioned("shallow output").model, "attention")

@@ -106,7 +106,7 @@ def nltk_bleu(
     return score
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_scores_are_those_of_nltk_where_every_caption_has_four_words(seed: int) -> None:
     # Of shorter ones NLTK counts an n-gram that is not there, as if they had one that is wrong.
     candidates, references = drawn(seed, shortest=4)
@@ -115,7 +115,7 @@ def test_scores_are_those_of_nltk_where_every_caption_has_four_words(seed: int) 
     assert list(bleu_scores(candidates, references).corpus.values()) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_words_and_brevity_of_captions_of_any_length_are_those_of_nltk(seed: int) -> None:
     candidates, references = drawn(seed, shortest=1)
     shorter = [caption[: len(caption) // 2 + 1] for caption in candidates]

@@ -73,12 +73,12 @@ def flickr8k(folder: Path) -> list[list[str]]:
 def test_captions_of_drawn_scenes_score_as_in_the_coco_evaluation() -> None:
     rng = np.random.default_rng(0)
     assert_coco_agrees(
-        *one_against_the_others([list(captions(random_scene(rng), rng)) for _ in range(200)])
+        *one_against_the_others([list(captions(random_scene(rng), rng)) for _ in range(80)])
     )
 
 
 def test_captions_of_flickr8k_score_as_in_the_coco_evaluation(shared_data: Path) -> None:
-    assert_coco_agrees(*one_against_the_others(flickr8k(shared_data)[::8]))
+    assert_coco_agrees(*one_against_the_others(flickr8k(shared_data)[::24]))
 
 
 def test_captions_of_coco_score_as_in_the_coco_evaluation(shared_data: Path) -> None:
@@ -105,7 +105,7 @@ def test_odd_captions_score_as_in_the_coco_evaluation() -> None:
     assert_coco_agrees(*map(list, zip(*pairs, strict=True)))
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 def test_random_captions_score_as_in_the_coco_evaluation(seed: int) -> None:
     randomly = random.Random(seed)
     words = "abcde" if seed % 2 else ["a", *map(str, range(300))]
@@ -133,6 +133,7 @@ NUMBERS = ["A clock at 22 3/4 here", "22 3/4 of clocks", "a clock of 22, 3/4 her
 """The tokenizer writes a no-break space, at which ROUGE-L alone does not split."""
 
 
+@pytest.mark.integration
 def test_raw_captions_score_as_in_the_coco_evaluation_with_its_tokenizer(
     shared_data: Path,
 ) -> None:

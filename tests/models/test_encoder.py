@@ -18,8 +18,7 @@ from captioning.data.preprocessing import Preprocessing
 from captioning.errors import InputError
 from captioning.models import BACKBONES, CNNEncoder, Encoder
 from captioning.models.encoder import FrozenStages
-from captioning.models.plain_cnn import PlainCNN
-from captioning.models.small_cnn import SmallCNN
+from captioning.models.small_networks import PlainCNN, SmallCNN
 from captioning.serving.demo import MODEL
 
 

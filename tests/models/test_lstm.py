@@ -4,7 +4,6 @@ from torch import Tensor, nn
 
 from captioning.models import (
     AdditiveAttention,
-    ArgmaxHardAttention,
     Attention,
     Decoder,
     DotProductAttention,
@@ -15,27 +14,21 @@ MASK = torch.tensor([[True] * 4 + [False] * 2, [True] * 6, [True] + [False] * 5]
 TOKENS = torch.tensor([[[1, 4, 5, 6], [1, 7, 7, 2]]] * 3)  # (B, N, T) = (3, 2, 4)
 
 
-@pytest.fixture(params=[None, 6], ids=["raw", "projected"])
-def projection_dim(request: pytest.FixtureRequest) -> int | None:
-    dim: int | None = request.param
-    return dim
-
-
-@pytest.mark.parametrize("attention", [AdditiveAttention, DotProductAttention])
-@pytest.mark.parametrize("tie_embeddings", [False, True])
-@pytest.mark.parametrize("query_with_word", [False, True])
+@pytest.mark.parametrize(
+    ("attention", "tie_embeddings", "query_with_word"),
+    [(AdditiveAttention, False, True), (DotProductAttention, True, False)],
+)
 @pytest.mark.parametrize("mask", [None, MASK], ids=["all regions", "masked"])
 def test_forward_equals_steps(
     annotations: Tensor,
     attention: type[Attention],
-    projection_dim: int | None,
     tie_embeddings: bool,
     query_with_word: bool,
     mask: Tensor | None,
 ) -> None:
     torch.manual_seed(0)
     decoder = LSTMDecoder(
-        *(5, 8, 6, 7, 4, attention, projection_dim),
+        *(5, 8, 6, 7, 4, attention),
         tie_embeddings=tie_embeddings,
         query_with_word=query_with_word,
     )
@@ -60,33 +53,6 @@ def test_the_last_word_moves_the_attention_only_as_part_of_the_query(
         decoder.step(torch.full((3, 1), word), state, memory).weights for word in (4, 5)
     )
     assert first.equal(second) is not query_with_word
-
-
-def test_regions_behind_the_mask_change_nothing(lstm: LSTMDecoder, annotations: Tensor) -> None:
-    padded = torch.cat([annotations, torch.full((3, 2, 5), 1e3, dtype=torch.double)], dim=1)
-    mask = torch.tensor([[True] * 6 + [False] * 2] * 3)
-    logits, weights = lstm(padded, TOKENS, mask)
-    expected_logits, expected_weights = lstm(annotations, TOKENS)
-    torch.testing.assert_close(logits, expected_logits)
-    torch.testing.assert_close(weights[..., :6], expected_weights)
-    assert (weights[..., 6:] == 0).all()
-
-
-def test_many_captions_equal_single_ones(lstm: LSTMDecoder, annotations: Tensor) -> None:
-    together, _ = lstm(annotations, TOKENS)
-    for n in range(2):
-        alone, _ = lstm(annotations, TOKENS[:, n : n + 1])
-        torch.testing.assert_close(together[:, n : n + 1], alone)
-
-
-def test_a_word_has_no_influence_on_the_words_before_it(
-    lstm: LSTMDecoder, annotations: Tensor
-) -> None:
-    other = TOKENS.clone()
-    other[:, :, 2] = 7
-    first, second = lstm(annotations, TOKENS)[0], lstm(annotations, other)[0]
-    assert first[:, :, :2].equal(second[:, :, :2])
-    assert not first[:, :, 2].equal(second[:, :, 2])
 
 
 def after_one_word(
@@ -219,21 +185,3 @@ def test_dropout_acts_in_training_only(annotations: Tensor) -> None:
     assert not first.equal(second)
     first, second = (decoder.eval()(annotations, TOKENS)[0] for _ in range(2))
     assert first.equal(second)
-
-
-def test_annotations_are_projected_with_a_relu_before_all_else(annotations: Tensor) -> None:
-    decoder = LSTMDecoder(5, 8, 6, 7, 4, projection_dim=9).double().eval()
-    remembered = decoder.remember(annotations).annotations
-    assert remembered.shape == (3, 6, 9)
-    assert remembered.min() == 0
-
-
-def test_gradients_reach_every_parameter(lstm: LSTMDecoder, annotations: Tensor) -> None:
-    lstm(annotations, TOKENS)[0].logsumexp(-1).sum().backward()
-    # The key's bias moves all scores of a dot product alike, which softmax does not notice.
-    silent = {"attention.key.bias"} if isinstance(lstm.attention, DotProductAttention) else set()
-    if isinstance(lstm.attention, ArgmaxHardAttention):  # a choice has no gradient
-        silent = {f"attention.{name}" for name, _ in lstm.attention.named_parameters()}
-    for name, parameter in lstm.named_parameters():
-        moved = parameter.grad is not None and bool(parameter.grad.abs().max() > 1e-12)
-        assert moved == (name not in silent), name

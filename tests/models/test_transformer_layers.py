@@ -4,9 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from captioning.models.attention_masks import causal_mask, padding_mask
-from captioning.models.multi_head import KeysValues
-from captioning.models.past_words import BLOCK, joined
+from captioning.models.multi_head import KeysValues, causal_mask
 from captioning.models.transformer_layers import DecoderLayer, EncoderLayer
 from tests.models.test_multi_head import as_ours, exact, numbers
 
@@ -18,12 +16,7 @@ WORD_MASKS: dict[str, Tensor | None] = {
     "causal": causal_mask(T),
     "causal and padding": causal_mask(T) & WORDS[:, None],
 }
-REGION_MASKS: dict[str, Tensor | None] = {
-    "all regions": None,
-    "regions": padding_mask(REGIONS),
-    "regions by word": torch.stack([REGIONS, ~REGIONS, REGIONS, REGIONS], 1)
-    | torch.eye(L).bool()[:T],
-}
+REGION_MASKS: dict[str, Tensor | None] = {"all regions": None, "regions": REGIONS[:, None]}
 every_norm = pytest.mark.parametrize("norm_first", [False, True], ids=["after", "before"])
 every_word_mask = pytest.mark.parametrize("mask", WORD_MASKS.values(), ids=WORD_MASKS)
 
@@ -98,11 +91,10 @@ def test_an_encoders_layer_is_torchs(norm_first: bool, mask: Tensor | None) -> N
 
 
 @every_norm
-@every_word_mask
 @pytest.mark.parametrize("regions_mask", REGION_MASKS.values(), ids=REGION_MASKS)
 @pytest.mark.parametrize("with_weights", [True, False], ids=["weights", "fused"])
 def test_a_decoders_layer_is_torchs(
-    norm_first: bool, mask: Tensor | None, regions_mask: Tensor | None, with_weights: bool
+    norm_first: bool, regions_mask: Tensor | None, with_weights: bool
 ) -> None:
     theirs = with_random_parameters(
         nn.TransformerDecoderLayer(
@@ -113,18 +105,12 @@ def test_a_decoders_layer_is_torchs(
     norms = ["around_self", "around_cross", "around_network"]
     ours.load_state_dict(by_our_names(theirs, dict(theirs.named_parameters()), norms))
     words, regions = numbers(B, T, WIDTH), numbers(B, L, WIDTH, seed=1)
-    result = ours(
-        words[:, None],
-        (),
-        ours.cross_attention.project(regions),
-        mask,
-        regions_mask,
-        with_weights,
-    )
+    projected = ours.cross_attention.project(regions)
+    result = ours(words[:, None], no_words(1), projected, regions_mask, with_weights)
     expected = theirs(
         words,
         regions,
-        tgt_mask=None if mask is None else ~mask.expand(B, T, T).repeat_interleave(HEADS, 0),
+        tgt_mask=~causal_mask(T)[0],
         memory_mask=None
         if regions_mask is None
         else ~regions_mask.expand(B, T, L).repeat_interleave(HEADS, 0),
@@ -136,41 +122,38 @@ def test_a_decoders_layer_is_torchs(
         )
 
 
+def no_words(captions: int) -> KeysValues:
+    empty = torch.zeros(B, captions, 0, WIDTH, dtype=torch.double)
+    return KeysValues(empty, empty)
+
+
 def test_captions_of_an_image_share_its_keys_and_nothing_else() -> None:
     layer = with_random_parameters(DecoderLayer(WIDTH, HEADS, INNER, 0.0, True))
     words, regions = numbers(B, 2, T, WIDTH), numbers(B, L, WIDTH, seed=1)
-    projected = layer.cross_attention.project(regions)
-    masks = causal_mask(T), padding_mask(REGIONS)
-    together = layer(words, (), projected, *masks, with_weights=True)
+    projected, mask = layer.cross_attention.project(regions), REGIONS[:, None]
+    together = layer(words, no_words(2), projected, mask, with_weights=True)
     for n in range(2):
-        alone = layer(words[:, n : n + 1], (), projected, *masks, with_weights=True)
+        alone = layer(words[:, n : n + 1], no_words(1), projected, mask, with_weights=True)
         exact(together.words[:, n : n + 1], alone.words)
         exact(together.weights[:, :, n : n + 1], alone.weights)
 
 
-def test_words_one_by_one_equal_all_at_once() -> None:
+@pytest.mark.parametrize("known", [0, 3], ids=["from the first word", "after three words"])
+def test_words_one_by_one_equal_all_at_once(known: int) -> None:
     layer = with_random_parameters(DecoderLayer(WIDTH, HEADS, INNER, 0.0, True))
-    length = 2 * BLOCK + 3
-    words, regions = numbers(B, 2, length, WIDTH), numbers(B, L, WIDTH, seed=1)
+    words, regions = numbers(B, 2, 8, WIDTH), numbers(B, L, WIDTH, seed=1)
     projected = layer.cross_attention.project(regions)
-    expected = layer(words, (), projected, causal_mask(length))
-    past: tuple[KeysValues, ...] = ()
-    for t in range(length):
+    expected = layer(words, no_words(2), projected)
+    past = layer(words[:, :, :known], no_words(2), projected).past if known else no_words(2)
+    for t in range(known, 8):
         step = layer(words[:, :, t : t + 1], past, projected)
         past = step.past
         exact(step.words[:, :, 0], expected.words[:, :, t])
-    for part, wanted in zip(joined(past), joined(expected.past), strict=True):
+    for part, wanted in zip(past, expected.past, strict=True):
         exact(part, wanted)
 
 
-def test_a_word_after_others_read_at_once_equals_one_by_one() -> None:
-    layer = with_random_parameters(DecoderLayer(WIDTH, HEADS, INNER, 0.0, True))
-    words, regions = numbers(B, 2, BLOCK + 2, WIDTH), numbers(B, L, WIDTH, seed=1)
-    projected = layer.cross_attention.project(regions)
-    expected = layer(words, (), projected, causal_mask(BLOCK + 2)).words[:, :, -1]
-    for known in (2, BLOCK + 1):
-        past = layer(words[:, :, :known], (), projected, causal_mask(known)).past
-        for t in range(known, BLOCK + 2):
-            step = layer(words[:, :, t : t + 1], past, projected)
-            past = step.past
-        exact(step.words[:, :, 0], expected)
+def test_annotation_vectors_may_have_another_width() -> None:
+    layer = with_random_parameters(DecoderLayer(WIDTH, HEADS, INNER, 0.0, True, annotation_dim=9))
+    projected = layer.cross_attention.project(numbers(B, L, 9))
+    assert layer(numbers(B, 1, T, WIDTH), no_words(1), projected).words.shape == (B, 1, T, WIDTH)

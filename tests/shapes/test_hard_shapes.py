@@ -9,7 +9,6 @@ import pytest
 from pycocotools.coco import COCO
 
 from captioning.cli import main
-from captioning.errors import InputError
 from captioning.shapes import (
     Background,
     Mark,
@@ -27,17 +26,17 @@ from captioning.shapes import (
     visible_masks,
     write_shapes,
 )
-from captioning.shapes.clutter import MARKS, covered_by
-from captioning.shapes.hard import VISIBLE
-from captioning.shapes.scene import COLOURS, KINDS, MARGIN, SIZES
-from captioning.shapes.textures import PATTERNS, pattern_share
+from captioning.shapes.drawing import mark_mask
+from captioning.shapes.patterns import PATTERNS, pattern_share
+from captioning.shapes.random_scenes import VISIBLE
+from captioning.shapes.scene import COLOURS, KINDS, MARKS, SIZES
 
 GREY = Background("flat", (0.5, 0.5, 0.5), (0.5, 0.5, 0.5), 0.0, 0)
 BEHIND = Shape("circle", "red", "large", 0.4, 0.5, 0.2)
 BEFORE = Shape("square", "blue", "large", 0.6, 0.5, 0.2)
 BAR = Mark("line", (1.0, 1.0, 1.0), 0.5, 0.5, 0.5, 0.1, 0.0, 0, in_front=True)
 
-SCENES = [random_hard_scene(np.random.default_rng([7, index])) for index in range(60)]
+SCENES = [random_hard_scene(np.random.default_rng([7, index])) for index in range(30)]
 
 
 def shares_seen(scene: Scene) -> list[float]:
@@ -62,28 +61,10 @@ def test_a_hard_scene_has_three_to_five_objects_and_clutter() -> None:
     assert {mark.kind for scene in SCENES for mark in scene.clutter} == set(MARKS)
 
 
-def test_objects_lie_near_the_middle_and_far_from_it_and_inside_the_usual_crop() -> None:
-    shapes = [shape for scene in SCENES for shape in scene.shapes]
-    distances = [np.hypot(shape.x - 0.5, shape.y - 0.5) for shape in shapes]
-    assert min(distances) < 0.1
-    assert max(distances) > 0.4
-    for shape in shapes:
-        for centre in (shape.x, shape.y):
-            assert MARGIN <= centre - shape.radius < centre + shape.radius <= 1 - MARGIN
-
-
 def test_every_object_can_be_seen_for_the_most_part_and_many_are_partly_hidden() -> None:
     shares = [share for scene in SCENES for share in shares_seen(scene)]
     assert min(shares) > VISIBLE - 0.05  # counted on a coarser grid than here
     assert 0.1 < np.mean(np.array(shares) < 0.97) < 0.6
-
-
-def test_large_objects_cover_clearly_more_than_small_ones() -> None:
-    areas: dict[str, list[int]] = {size: [] for size in SIZES}
-    for scene in SCENES:
-        for shape in scene.shapes:
-            areas[shape.size].append(int(mask(shape, 64).sum()))
-    assert min(areas["large"]) > 1.15 * max(areas["small"])
 
 
 def test_every_caption_is_right_and_each_phrase_in_it_fits_one_object() -> None:
@@ -116,7 +97,7 @@ def test_captions_name_several_objects_with_their_relations() -> None:
 
 def test_one_word_exchanged_is_a_fault() -> None:
     rng = np.random.default_rng(0)
-    for scene in SCENES[:20]:
+    for scene in SCENES[:8]:
         absent = next((kind for kind in KINDS if all(s.kind != kind for s in scene.shapes)), None)
         for caption in captions(scene, rng):
             for kind in KINDS:
@@ -136,14 +117,14 @@ def test_marks_hide_objects_only_from_the_front() -> None:
     behind = Scene((BEFORE,), GREY, (replace(BAR, in_front=False),))
     assert np.array_equal(visible_masks(behind, 96)[0], mask(BEFORE, 96))
     [seen] = visible_masks(in_front, 96)
-    assert np.array_equal(seen, mask(BEFORE, 96) & ~covered_by(BAR, 96))
+    assert np.array_equal(seen, mask(BEFORE, 96) & ~mark_mask(BAR, 96))
     # The bar is a tenth of the picture wide, and the square 0.2 * sqrt(2) of it high.
     assert seen.sum() / mask(BEFORE, 96).sum() == pytest.approx(1 - 0.1 / 0.2828, abs=0.04)
 
 
 def test_a_visible_mask_is_where_the_picture_changes_with_the_objects_colour() -> None:
     pixels = 96
-    for scene in SCENES[:25]:
+    for scene in SCENES[:6]:
         plain = tuple(replace(shape, texture=None) for shape in scene.shapes)
         for number, seen in enumerate(visible_masks(scene, pixels)):
             red, blue = (
@@ -192,17 +173,8 @@ def test_a_hard_scene_looks_the_same_at_every_pixel_size() -> None:
         assert abs(large - picture(scene, 48)).mean() < 6
 
 
-def test_the_same_seed_draws_the_same_hard_scenes(drawn: Path, tmp_path: Path) -> None:
-    write_shapes(tmp_path, train=3, val=2, test=1, pixels=64, progress=False, hard=True)
-    for image_id, scene in read_scenes(tmp_path, "train").items():
-        assert read_scenes(drawn, "train")[image_id] == scene
-        name = f"train/{image_id:012}.jpg"
-        assert (drawn / name).read_bytes() == (tmp_path / name).read_bytes()
-    assert read_scenes(drawn, "train")[1] == random_hard_scene(np.random.default_rng([0, 0, 0]))
-
-
 @pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # pycocotools
-def test_boxes_and_masks_are_of_what_can_be_seen(drawn: Path) -> None:
+def test_boxes_and_masks_are_of_the_visible_parts(drawn: Path) -> None:
     coco = COCO(drawn / "annotations" / "instances_train.json")
     hidden = 0
     for image_id, scene in read_scenes(drawn, "train").items():
@@ -217,12 +189,7 @@ def test_boxes_and_masks_are_of_what_can_be_seen(drawn: Path) -> None:
     assert hidden
 
 
-def test_hard_scenes_are_not_drawn_over_easy_ones(drawn: Path) -> None:
-    with pytest.raises(InputError, match="other settings; choose a new folder"):
-        write_shapes(drawn, train=12, val=2, test=1, pixels=64, progress=False)
-
-
-def test_easy_scenes_are_stored_without_what_they_do_not_have(tmp_path: Path) -> None:
+def test_easy_scenes_are_stored_without_empty_values(tmp_path: Path) -> None:
     write_shapes(tmp_path, train=1, val=1, test=1, pixels=32, progress=False)
     stored = json.loads((tmp_path / "annotations" / "scenes_train.json").read_text())["1"]
     assert stored.keys() == {"shapes", "background"}

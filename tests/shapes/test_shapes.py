@@ -26,7 +26,8 @@ from captioning.shapes import (
 )
 from captioning.shapes.drawing import RGB
 from captioning.shapes.language import BESIDE, OPPOSITE
-from captioning.shapes.scene import CLEAR, COLOURS, GAP, KINDS, MARGIN, SIZES
+from captioning.shapes.random_scenes import GAP, MARGIN
+from captioning.shapes.scene import CLEAR, COLOURS, KINDS, SIZES
 
 GREY = Background("flat", (0.5, 0.5, 0.5), (0.5, 0.5, 0.5), 0.0, 0)
 CIRCLE = Shape("circle", "red", "small", 0.2, 0.3, 0.08)
@@ -59,14 +60,14 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_objects_never_overlap() -> None:
-    for scene in scenes(200):
+    for scene in scenes(60):
         for one, two in combinations(scene.shapes, 2):
             distance = np.hypot(one.x - two.x, one.y - two.y)
             assert distance > one.radius + two.radius + GAP
 
 
 def test_objects_lie_inside_the_usual_centre_crop() -> None:
-    for scene in scenes(200):
+    for scene in scenes(60):
         for shape in scene.shapes:
             for centre in (shape.x, shape.y):
                 assert centre - shape.radius >= MARGIN
@@ -74,12 +75,12 @@ def test_objects_lie_inside_the_usual_centre_crop() -> None:
 
 
 def test_every_pair_is_in_a_clear_relation() -> None:
-    for scene in scenes(200):
+    for scene in scenes(60):
         assert all(relation(one, two, CLEAR) for one, two in combinations(scene.shapes, 2))
 
 
 def test_no_two_objects_of_a_scene_are_alike() -> None:
-    for scene in scenes(200):
+    for scene in scenes(60):
         assert len({(s.kind, s.colour, s.size) for s in scene.shapes}) == len(scene.shapes)
 
 
@@ -116,15 +117,6 @@ def test_no_background_is_as_colourful_as_an_object() -> None:
     assert min(np.ptp(RGB[colour]) for colour in COLOURS) > 110
 
 
-def test_a_box_encloses_its_mask_tightly() -> None:
-    covered = mask(SQUARE, 100)
-    x, y, width, height = box(covered)
-    assert covered[y : y + height, x : x + width].sum() == covered.sum()
-    # Half the diagonal of the square is its radius of 0.16.
-    assert (width, height) == pytest.approx((22.6, 22.6), abs=1)
-    assert (x + width / 2, y + height / 2) == pytest.approx((70, 30), abs=1)
-
-
 def test_a_scene_looks_the_same_at_every_pixel_size() -> None:
     large = Image.fromarray(picture(SCENE, 192)).reduce(4)
     difference = np.abs(np.asarray(large, dtype=int) - picture(SCENE, 48))
@@ -133,21 +125,14 @@ def test_a_scene_looks_the_same_at_every_pixel_size() -> None:
 
 def test_every_written_caption_is_right() -> None:
     rng = np.random.default_rng(0)
-    for scene in scenes(200):
+    for scene in scenes(60):
         for caption in captions(scene, rng):
             assert faults(caption, scene) == (), caption
 
 
-def test_every_written_caption_reads_the_same_without_commas() -> None:
-    rng = np.random.default_rng(0)
-    for scene in scenes(100):
-        for caption in captions(scene, rng):
-            assert faults(caption.replace(",", "").upper() + " .", scene) == ()
-
-
 def test_a_scene_has_five_different_captions_of_seven_to_eighteen_words() -> None:
     rng = np.random.default_rng(0)
-    for scene in scenes(200):
+    for scene in scenes(60):
         found = captions(scene, rng)
         assert len(set(found)) == 5
         assert all(7 <= len(caption.split()) <= 15 for caption in found)
@@ -168,7 +153,7 @@ def test_changing_any_one_attribute_of_a_caption_is_found() -> None:
 
 def test_reversing_any_one_relation_of_a_caption_is_found() -> None:
     rng = np.random.default_rng(0)
-    for scene in scenes(100):
+    for scene in scenes(30):
         for caption in captions(scene, rng):
             for side, opposite in OPPOSITE.items():
                 if side in caption:
@@ -234,17 +219,6 @@ def test_a_scene_does_not_depend_on_how_many_are_drawn(drawn: Path, tmp_path: Pa
     assert read_scenes(drawn, "val") == read_scenes(tmp_path, "val")
 
 
-def test_no_scene_occurs_in_two_splits_or_with_two_seeds(drawn: Path, tmp_path: Path) -> None:
-    draw(tmp_path, seed=1)
-    found = [
-        scene
-        for directory in (drawn, tmp_path)
-        for split in ("train", "val", "test")
-        for scene in read_scenes(directory, split).values()
-    ]
-    assert len(set(found)) == len(found) == 12
-
-
 def test_scenes_are_read_back_exactly(drawn: Path) -> None:
     rng = np.random.default_rng([0, 0, 0])
     assert read_scenes(drawn, "train")[1] == random_scene(rng)
@@ -259,14 +233,6 @@ def test_coco_reads_boxes_and_masks_that_fit_the_scenes(drawn: Path) -> None:
             assert tuple(found["bbox"]) == box(mask(shape, 48))
             assert coco.loadCats(found["category_id"])[0]["name"] == shape.kind
             assert found["attributes"] == {"colour": shape.colour, "size": shape.size}
-
-
-def test_coco_reads_five_captions_an_image_that_are_right(drawn: Path) -> None:
-    coco = COCO(drawn / "annotations" / "captions_val.json")
-    for image_id, scene in read_scenes(drawn, "val").items():
-        found = [entry["caption"] for entry in coco.imgToAnns[image_id]]
-        assert len(found) == 5
-        assert not any(faults(caption, scene) for caption in found)
 
 
 def test_the_files_hold_the_pictures_of_the_scenes(drawn: Path) -> None:
@@ -299,17 +265,6 @@ def test_an_interrupted_run_leaves_no_annotations_and_can_be_repeated(
     assert digests(tmp_path) == digests(drawn)
 
 
-def test_a_full_disk_is_an_error_of_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Image.Image, "save", full)
-    with pytest.raises(InputError, match="No space left on device"):
-        draw(tmp_path)
-
-
 def test_a_different_data_set_in_the_directory_is_refused(drawn: Path) -> None:
     before = digests(drawn)
     with pytest.raises(InputError, match="other settings; choose a new folder"):
@@ -317,22 +272,12 @@ def test_a_different_data_set_in_the_directory_is_refused(drawn: Path) -> None:
     assert digests(drawn) == before
 
 
-def test_a_directory_with_other_files_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "photo.jpg").touch()
-    with pytest.raises(InputError, match="holds no shapes data set; choose a new folder"):
-        draw(tmp_path)
-
-
 def test_a_number_out_of_range_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"seed: give a whole number from 0 to .*, not -1"):
         draw(tmp_path, seed=-1)
 
 
-def test_a_split_that_was_not_drawn_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"scenes_train\.json: no such file"):
-        read_scenes(tmp_path, "train")
-
-
+@pytest.mark.integration
 def test_processes_do_not_change_the_data_set(tmp_path: Path) -> None:
     for folder, processes in (("one", 1), ("two", 2)):
         counts = {"train": 60, "val": 1, "test": 1}
@@ -346,6 +291,7 @@ def test_processes_do_not_change_the_data_set(tmp_path: Path) -> None:
     assert one == two
 
 
+@pytest.mark.integration
 def test_a_process_that_cannot_write_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "shapes" / "train" / "000000000001.jpg").mkdir(parents=True)
     (tmp_path / "shapes" / "shapes.json").write_text(

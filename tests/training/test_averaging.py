@@ -12,9 +12,9 @@ import yaml
 from captioning.captioner import load
 from captioning.cli import main
 from captioning.data.feature_cache import FeatureCache
-from captioning.training.averaging import ExponentialAverage
+from captioning.training.callbacks import ExponentialAverage
+from captioning.training.loggers import ValidationTable
 from captioning.training.module import CaptioningModule
-from captioning.training.pictures import ValidationTable
 from captioning.training.train_cli import train
 
 

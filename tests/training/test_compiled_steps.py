@@ -6,7 +6,7 @@ from pytorch_lightning.demos.boring_classes import BoringModel
 
 from captioning.kernels import compiled
 from captioning.training.callbacks import CompiledSteps
-from captioning.training.quiet import quiet
+from captioning.training.train_cli import quiet
 
 
 class Watch(pl.Callback):

@@ -8,8 +8,7 @@ from captioning.captioner import Captioner
 from captioning.data.dataset import Batch
 from captioning.data.records import Record
 from captioning.data.vocabulary import PAD, Vocabulary
-from captioning.metrics.cider import cider_scores
-from captioning.metrics.frequencies import DocumentFrequencies
+from captioning.metrics.cider import DocumentFrequencies, cider_scores
 from captioning.models.losses import cross_entropy
 from captioning.training import CrossEntropy
 from captioning.training.consensus import Consensus
@@ -63,11 +62,11 @@ def test_unknown_words_agree_with_none() -> None:
 @pytest.mark.parametrize("consensus", [0.0, 0.5, 1.0])
 def test_the_loss_weighs_captions(captioner: Captioner, consensus: float) -> None:
     tokens = tokens_of(PHOTOS, captioner.vocabulary)
-    seen = torch.randn(len(PHOTOS), 4, captioner.encoder.annotation_dim)
+    seen = torch.randn(len(PHOTOS), 4, captioner.model.encoder.annotation_dim)
     objective = CrossEntropy(0.1, 0.0, consensus)
     objective.prepare(RECORDS)
     total, divisor, _ = objective(captioner, seen, Batch(torch.empty(0), tokens, RECORDS))
-    logits, _ = captioner.decoder(seen, tokens[..., :-1])
+    logits, _ = captioner.model.decoder(seen, tokens[..., :-1])
     importance = 1 + consensus * (Consensus(RECORDS, captioner.vocabulary)(tokens) - 1)
     expected = cross_entropy(logits, tokens[..., 1:], 0.1, importance)
     torch.testing.assert_close(total, expected)

@@ -12,7 +12,7 @@ from captioning.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from captioning.errors import InputError
 from captioning.maps.evidence_map import SHARPNESS
 from captioning.models import LSTMDecoder
-from captioning.models.classes import Classes
+from captioning.models.image_classes import Classes
 from captioning.training import CrossEntropy, GuidedAttention
 from captioning.training.guided_attention import class_loss, contrast_loss, guide_loss
 
@@ -29,7 +29,7 @@ BATCH = Batch(torch.empty(0), TOKENS, [])
 def seen(captioner: Captioner) -> Tensor:
     """Annotation vectors of two images, on the grid of the captioner's encoder."""
     generator = torch.Generator().manual_seed(3)
-    return torch.randn(2, 16, captioner.encoder.annotation_dim, generator=generator)
+    return torch.randn(2, 16, captioner.model.encoder.annotation_dim, generator=generator)
 
 
 def test_without_its_terms_it_is_the_cross_entropy(captioner: Captioner, seen: Tensor) -> None:
@@ -84,7 +84,7 @@ def test_the_guide_is_the_divergence_from_peaked_maps() -> None:
 def test_the_guide_moves_the_attention_and_not_the_evidence(
     captioner: Captioner, seen: Tensor
 ) -> None:
-    decoder = captioner.decoder
+    decoder = captioner.model.decoder
     assert isinstance(decoder, LSTMDecoder)
     total, _, _ = GuidedAttention(0.1, 0.0, 0.0, 1.0)(captioner, seen, BATCH)
     plain = CrossEntropy(0.1, 0.0)(captioner, seen, BATCH).total
@@ -98,7 +98,7 @@ def test_the_guide_moves_the_attention_and_not_the_evidence(
 def test_with_the_guide_attention_comes_to_agree_with_evidence(
     captioner: Captioner, seen: Tensor, guide: float
 ) -> None:
-    decoder = captioner.decoder
+    decoder = captioner.model.decoder
     optimizer = torch.optim.Adam(decoder.parameters(), lr=0.05)
     tokens = torch.tensor([[[BOS, 4, 5, EOS]], [[BOS, 6, 7, EOS]]])  # no word is of both images
     batch = Batch(torch.empty(0), tokens, [])
@@ -127,9 +127,10 @@ def test_captions_can_count_by_consensus(captioner: Captioner, seen: Tensor) -> 
 
 
 def test_a_decoder_without_evidence_is_refused(captioner: Captioner, seen: Tensor) -> None:
-    width = captioner.encoder.annotation_dim
-    captioner.decoder = LSTMDecoder(width, 8, 6, 7, 4, deep_output=False)
-    with pytest.raises(InputError, match="without deep output no word is scored by a region"):
+    width = captioner.model.encoder.annotation_dim
+    captioner.model.decoder = LSTMDecoder(width, 8, 6, 7, 4, deep_output=False)
+    captioner.fast = captioner.model
+    with pytest.raises(InputError, match="deep output"):
         GuidedAttention()(captioner, seen, BATCH)
 
 
@@ -156,9 +157,9 @@ def knowing(captioner: Captioner) -> Captioner:
     """Its encoder tells cats from dogs; its decoder begins with little evidence for either."""
     captioner.vocabulary = Vocabulary(["cat", "dog", "a", "on"])
     generator = torch.Generator().manual_seed(5)
-    weight = torch.randn(2, captioner.encoder.annotation_dim, generator=generator) / 5
-    captioner.encoder.classes = Classes([["tiger cat"], ["dog"]], weight, torch.zeros(2))
-    decoder = captioner.decoder
+    weight = torch.randn(2, captioner.model.encoder.annotation_dim, generator=generator) / 5
+    captioner.model.encoder.classes = Classes([["tiger cat"], ["dog"]], weight, torch.zeros(2))
+    decoder = captioner.model.decoder
     assert isinstance(decoder, LSTMDecoder)
     torch.nn.init.normal_(decoder.output_context.weight, std=0.02)
     return captioner

@@ -6,12 +6,12 @@ import pytest
 
 from captioning.captioner import load
 from captioning.data.readers import Coco
+from captioning.evaluation.captions import split_captions
 from captioning.evaluation.report import Report
-from captioning.evaluation.split import split_captions
 from tests.training.conftest import Train
 
 
-@pytest.mark.parametrize("kernels", ["on", "off"])
+@pytest.mark.parametrize("kernels", ["on", pytest.param("off", marks=pytest.mark.integration)])
 def test_six_scenes_are_learnt_by_heart(trained: Train, shapes_data: Path, kernels: str) -> None:
     folder = trained(
         "run",

@@ -21,14 +21,14 @@ BATCH = Batch(torch.empty(0), TOKENS, [])
 @pytest.fixture
 def seen(captioner: Captioner) -> Tensor:
     """Annotation vectors of two images."""
-    return torch.randn(2, 4, captioner.encoder.annotation_dim)
+    return torch.randn(2, 4, captioner.model.encoder.annotation_dim)
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.5])
 def test_the_loss_is_equation_14_per_word(
     captioner: Captioner, seen: Tensor, penalty: float
 ) -> None:
-    logits, weights = captioner.decoder(seen, TOKENS[..., :-1])
+    logits, weights = captioner.model.decoder(seen, TOKENS[..., :-1])
     log_probs = logits.log_softmax(-1)
     expected, words = 0.0, 0
     for b, n in ((0, 0), (0, 1), (1, 0)):
@@ -45,8 +45,8 @@ def test_the_loss_is_equation_14_per_word(
 
 def test_label_smoothing_is_the_decoders(captioner: Captioner, seen: Tensor) -> None:
     total, _, _ = CrossEntropy(0.2, 0.0)(captioner, seen, BATCH)
-    memory = captioner.decoder.remember(seen)
-    torch.testing.assert_close(total, captioner.decoder.cross_entropy(memory, TOKENS, 0.2)[0])
+    memory = captioner.model.remember(seen)
+    torch.testing.assert_close(total, captioner.model.cross_entropy(memory, TOKENS, 0.2)[0])
 
 
 def test_the_loss_has_no_nan_where_a_caption_is_padding(captioner: Captioner, seen: Tensor) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+pytestmark = pytest.mark.integration
+
 OPTIONS = [
     *("--data.captions_per_image", "3"),
     *("--model.encoder.init_args.trainable_stages", "0"),  # batch norm differs between processes

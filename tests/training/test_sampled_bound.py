@@ -15,6 +15,7 @@ from captioning.captioner import Captioner
 from captioning.data.dataset import Batch
 from captioning.data.vocabulary import BOS, EOS, PAD
 from captioning.errors import InputError
+from captioning.kernels import accelerate
 from captioning.models import HardAttention, LSTMDecoder
 from captioning.training import SampledBound
 from captioning.training.objectives import Loss
@@ -44,7 +45,8 @@ def captioner_of(captioner: Captioner, kind: type[HardAttention]) -> Captioner:
     decoder = LSTMDecoder(5, 8, 4, 4, 3, attention=kind, dropout=0.0)
     for parameter in decoder.parameters():
         torch.nn.init.normal_(parameter, std=0.7)
-    captioner.decoder = decoder.double()
+    captioner.model.decoder = decoder.double()
+    captioner.fast = accelerate(captioner.model)
     return captioner
 
 
@@ -68,7 +70,7 @@ def along(
     path: tuple[int, ...], captioner: Captioner, seen: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Both log-probabilities and the entropy of one path: log p(y | s, a), log p(s | a), H."""
-    decoder = captioner.decoder
+    decoder = captioner.model.decoder
     memory = decoder.remember(seen)
     state = decoder.start(memory, 1)
     likelihood, chosen, entropy = torch.zeros(3, dtype=torch.double).unbind()
@@ -84,11 +86,11 @@ def along(
 
 
 def gradient(of: Tensor, captioner: Captioner) -> Tensor:
-    parts = torch.autograd.grad(of, list(captioner.decoder.parameters()), allow_unused=True)
+    parts = torch.autograd.grad(of, list(captioner.model.decoder.parameters()), allow_unused=True)
     return torch.cat(
         [
             torch.zeros_like(parameter).flatten() if part is None else part.flatten()
-            for part, parameter in zip(parts, captioner.decoder.parameters(), strict=True)
+            for part, parameter in zip(parts, captioner.model.decoder.parameters(), strict=True)
         ]
     )
 
@@ -97,7 +99,7 @@ def estimate(
     path: tuple[int, ...], captioner: Captioner, seen: Tensor, learnt: SampledBound
 ) -> tuple[Loss, Tensor]:
     """The objective's loss of a path, and its gradient; the baseline stays."""
-    captioner.decoder.attention.path = iter(path)
+    captioner.model.decoder.attention.path = iter(path)
     before = learnt.baseline.clone()
     loss = learnt(captioner, seen, BATCH)
     learnt.baseline.copy_(before)
@@ -132,7 +134,7 @@ def test_the_mean_gradient_of_many_draws_is_that_of_the_bound(
     for path in PATHS:
         likelihood, chosen, _ = along(path, captioner, seen)
         exact = exact - gradient(chosen.exp() * likelihood, captioner)
-    parameters = captioner.decoder.state_dict()
+    parameters = captioner.model.decoder.state_dict()
     captioner_of(captioner, HardAttention).decoder.load_state_dict(parameters)
     count = 20_000
     many = Batch(torch.empty(0), TOKENS.expand(1, count, -1), [])
@@ -171,7 +173,7 @@ def test_the_loss_is_minus_the_bound(captioner: Captioner, seen: Tensor) -> None
 def test_with_expected_contexts_alone_it_is_soft_attentions_likelihood(
     hard: Captioner, seen: Tensor
 ) -> None:
-    soft, _ = hard.decoder.cross_entropy(hard.decoder.remember(seen), TOKENS)
+    soft, _ = hard.model.cross_entropy(hard.model.remember(seen), TOKENS)
     learnt = objective(expected=1.0)
     total = learnt(hard, seen, BATCH).total
     torch.testing.assert_close(total, soft)
@@ -209,7 +211,7 @@ def test_a_region_without_weight_spoils_no_gradient(hard: Captioner, seen: Tenso
 
 
 def test_a_decoder_without_hard_attention_is_refused(captioner: Captioner) -> None:
-    seen = torch.randn(1, 4, captioner.encoder.annotation_dim)
+    seen = torch.randn(1, 4, captioner.model.encoder.annotation_dim)
     with pytest.raises(InputError, match=r"attention captioning\.models\.HardAttention"):
         SampledBound()(captioner, seen, BATCH)
 
@@ -234,6 +236,7 @@ def test_the_baseline_resumes_with_the_training(
 
 
 FIRMEST = """
+from captioning.kernels import accelerate
 from captioning.models import HardAttention
 
 

@@ -14,8 +14,8 @@ from captioning.data.dataset import Batch
 from captioning.data.records import Record
 from captioning.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 from captioning.errors import InputError
-from captioning.metrics.cider import cider_scores
-from captioning.metrics.frequencies import DocumentFrequencies
+from captioning.kernels import accelerate, accelerate_search
+from captioning.metrics.cider import DocumentFrequencies, cider_scores
 from captioning.models import LSTMDecoder
 from captioning.models.decoder import Decoder, Memory, State, Step
 from captioning.search import Decoded
@@ -138,15 +138,15 @@ def test_rewards_are_cider_of_the_training_references_with_ends_as_words(
     ]
     objective = SelfCritical(samples=3, max_length=4)
     objective.prepare(records)
-    annotations = torch.randn(2, 4, captioner.encoder.annotation_dim)
+    annotations = torch.randn(2, 4, captioner.model.encoder.annotation_dim)
     batch = Batch(torch.empty(0), torch.empty(2, 0, 0, dtype=torch.long), [records[2], records[0]])
     torch.manual_seed(5)
     loss = objective(captioner, annotations, batch)
 
     torch.manual_seed(5)
     with torch.no_grad():
-        decoder = captioner.fast_decoder
-        decoded = captioner.fast_search(objective.sampling)(decoder, decoder.remember(annotations))
+        memory = captioner.fast.remember(annotations)
+        decoded = accelerate_search(objective.sampling)(captioner.fast.decoder, memory)
     said = [
         [*captioner.vocabulary.decode(row), *(["<eos>"] if EOS in row else [])]
         for row in decoded.tokens.flatten(0, 1).tolist()
@@ -160,19 +160,19 @@ def test_rewards_are_cider_of_the_training_references_with_ends_as_words(
 
 
 def test_dropout_rests_in_a_step_and_is_back_afterwards(captioner: Captioner) -> None:
-    captioner.decoder.train()
-    captioner.decoder.dropout.p = 0.9
+    captioner.model.decoder.train()
+    captioner.model.decoder.dropout.p = 0.9
     objective = SelfCritical(samples=2, max_length=4)
     record = Record(Path("1.jpg"), 1, ("a red circle", "a circle"))
     objective.prepare([record, Record(Path("2.jpg"), 2, ("a square",))])
-    annotations = torch.randn(1, 4, captioner.encoder.annotation_dim)
+    annotations = torch.randn(1, 4, captioner.model.encoder.annotation_dim)
     batch = Batch(torch.empty(0), torch.empty(1, 0, 0, dtype=torch.long), [record])
     losses = []
     for _ in range(2):
         torch.manual_seed(0)
         losses.append(objective(captioner, annotations, batch).total.item())
     assert losses[0] == losses[1]
-    assert captioner.decoder.training
+    assert captioner.model.decoder.training
 
 
 def test_one_sample_has_nothing_to_be_compared_with() -> None:
@@ -184,13 +184,14 @@ def test_steps_raise_the_reward_of_samples(captioner: Captioner) -> None:
     captions = enumerate(["red circle", "square a", "a red"])
     records = [Record(Path(f"{i}.jpg"), i, (caption,)) for i, caption in captions]
     torch.manual_seed(0)
-    width = captioner.encoder.annotation_dim
-    captioner.decoder = LSTMDecoder(width, len(captioner.vocabulary), 16, 16, 16)
+    width = captioner.model.encoder.annotation_dim
+    captioner.model.decoder = LSTMDecoder(width, len(captioner.vocabulary), 16, 16, 16)
+    captioner.fast = accelerate(captioner.model)
     objective = SelfCritical(samples=8, max_length=5)
     objective.prepare(records)
     annotations = torch.randn(3, 4, width)
     batch = Batch(torch.empty(0), torch.empty(3, 0, 0, dtype=torch.long), records)
-    optimizer = torch.optim.AdamW(captioner.decoder.parameters(), lr=0.01)
+    optimizer = torch.optim.AdamW(captioner.model.decoder.parameters(), lr=0.01)
     rewards = []
     for _ in range(60):
         loss = objective(captioner, annotations, batch)

@@ -131,9 +131,9 @@ def named(captioner: Captioner) -> tuple[Captioner, Tensor, Batch, Record]:
     """A captioner of two objects, annotation vectors of one photo, and its captions."""
     captioner.vocabulary = Vocabulary(["a", "cat", "dog", "big", "and"])
     size = captioner.preprocessing.size
-    rows, columns = captioner.encoder.grid(size, size)
+    rows, columns = captioner.model.encoder.grid(size, size)
     generator = torch.Generator().manual_seed(3)
-    width = captioner.encoder.annotation_dim
+    width = captioner.model.encoder.annotation_dim
     seen = torch.randn(1, rows * columns, width, generator=generator)
     its_record = record("a cat and a dog")
     return (
@@ -164,19 +164,19 @@ def test_attention_comes_to_lie_in_the_boxes(
     captioner, seen, batch, its_record = named
     objective = SupervisedAttention(0.0, 0.0, boxes)
     objective.prepare([its_record])
-    optimizer = torch.optim.Adam(captioner.decoder.parameters(), lr=0.05)
+    optimizer = torch.optim.Adam(captioner.model.decoder.parameters(), lr=0.05)
     for _ in range(200):
         optimizer.zero_grad()
         total, divisor, _ = objective(captioner, seen, batch)
         (total / divisor).backward()
         optimizer.step()
     with torch.no_grad():
-        _, weights = captioner.decoder(seen, batch.tokens[..., :-1])
+        _, weights = captioner.model.decoder(seen, batch.tokens[..., :-1])
     size = captioner.preprocessing.size
     (image, caption, word), shares = (
         part.T if part.dtype == torch.long else part
         for part in wanted_attention(
-            batch, captioner.vocabulary, LEXICON, captioner.encoder.grid(size, size)
+            batch, captioner.vocabulary, LEXICON, captioner.model.encoder.grid(size, size)
         )
     )
     mass = (weights[image, caption, word] * (shares > 0)).sum(dim=1)

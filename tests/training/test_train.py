@@ -1,9 +1,10 @@
+import contextlib
 import csv
+import io
 import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,69 +14,96 @@ import yaml
 
 from captioning.captioner import load
 from captioning.errors import InputError
+from captioning.training.configured_training import TrainCLI
 from captioning.training.module import CaptioningModule
-from captioning.training.train_cli import train
-from tests.training.conftest import Train, assert_same_training, saved, with_scores
+from captioning.training.train_cli import quiet, train
+from tests.training.conftest import QUICK, Train, assert_same_training, saved, with_scores
 
 
-def test_the_same_seed_gives_the_same_parameters(trained: Train) -> None:
-    assert_same_training(trained("a"), trained("b"))
+@pytest.fixture(scope="module")
+def run(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+    """The folder of a training of three epochs, and its lines on stderr; not to be changed."""
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(io.StringIO()) as err:
+        patch.setenv("WANDB_MODE", "disabled")
+        train(["--config", str(tiny_config), "--trainer.default_root_dir", str(folder)])
+    return folder, err.getvalue().splitlines()
 
 
-def test_another_seed_gives_other_parameters(trained: Train) -> None:
-    first, second = saved(trained("a")), saved(trained("b", "--seed_everything", "1"))
-    name = "captioner.decoder.output.weight"
-    assert not torch.equal(first["state_dict"][name], second["state_dict"][name])
+def test_all_files_lie_in_the_folder_of_the_run(run: tuple[Path, list[str]]) -> None:
+    assert {path.name for path in run[0].iterdir()} == {
+        "best.ckpt",
+        "config.yaml",
+        "csv",
+        "last.ckpt",
+        "validation.html",
+    }
 
 
-def test_the_best_checkpoint_is_of_the_epoch_with_the_best_score(
-    trained: Train, monkeypatch: pytest.MonkeyPatch
+def test_every_epoch_leaves_a_line_of_scores_on_stderr(run: tuple[Path, list[str]]) -> None:
+    start, *epochs, best = run[1]
+    assert start.startswith("6 images to train on, 4 to validate")
+    assert [line.split("  ")[0] for line in epochs] == ["epoch 1/3", "epoch 2/3", "epoch 3/3"]
+    assert all("BLEU-4 0." in line for line in epochs)
+    assert best.startswith("best val/BLEU-4: 0.")
+
+
+def test_the_csv_has_the_scores_of_every_epoch(run: tuple[Path, list[str]]) -> None:
+    rows = list(csv.DictReader((run[0] / "csv/metrics.csv").read_text().splitlines()))
+    assert sum(bool(row["val/BLEU-4"]) for row in rows) == 3
+
+
+def test_a_checkpoint_holds_plain_values_and_all_that_captioning_needs(
+    run: tuple[Path, list[str]],
 ) -> None:
-    with_scores(monkeypatch, 0.0, 0.1, 0.3, 0.2)
-    assert saved(trained("run"), "best.ckpt")["epoch"] == 1
+    config = saved(run[0], "best.ckpt")["captioner"]
+    assert config["vocabulary"]
+    assert config["preprocessing"]["size"] == 32
+    assert config["encoder"]["backbone"] == "small"
+    assert config["search"]["width"] == 2
 
 
-def test_the_last_checkpoint_is_of_the_last_epoch_however_bad_it_was(
-    trained: Train, monkeypatch: pytest.MonkeyPatch
+def test_the_saved_configuration_gives_the_same_run(
+    run: tuple[Path, list[str]], trained: Train, tmp_path: Path
 ) -> None:
-    with_scores(monkeypatch, 0.0, 0.1, 0.3, 0.2)
-    assert saved(trained("run"))["epoch"] == 2
+    config = ["--config", str(run[0] / "config.yaml")]
+    train([*config, "--trainer.default_root_dir", str(tmp_path / "again"), "--overwrite", *QUICK])
+    assert_same_training(run[0], tmp_path / "again")
+    assert yaml.safe_load((tmp_path / "again/config.yaml").read_text())["overwrite"] is False
+    other = saved(trained("other", "--seed_everything", "1"))["state_dict"]
+    first = saved(run[0])["state_dict"]
+    assert not all(torch.equal(first[name], other[name]) for name in first)
 
 
-def test_training_stops_when_the_score_no_longer_rises(
-    trained: Train, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with_scores(monkeypatch, 0.0, 0.3, 0.2, 0.1)
-    folder = trained("run", "--early_stopping.patience", "1", "--trainer.max_epochs", "9")
-    assert saved(folder)["epoch"] == 1
-
-
-def test_an_earlier_run_is_not_written_over(trained: Train) -> None:
-    folder = trained("run")
+def test_an_earlier_run_is_not_written_over(run: tuple[Path, list[str]], tmp_path: Path) -> None:
+    folder = shutil.copytree(run[0], tmp_path / "run")
     files = [folder / "last.ckpt", folder / "csv" / "metrics.csv"]
     before = [file.read_bytes() for file in files]
-    with pytest.raises(InputError, match=r"run: holds an earlier run.*--resume.*--overwrite"):
-        trained("run")
-    for options in ((), ("--resume",)):
-        trained("run", "--trainer.fast_dev_run", "true", *options)
-        assert [file.read_bytes() for file in files] == before
+    again = ["--config", str(folder / "config.yaml")]
+    again += ["--trainer.default_root_dir", str(folder)]
+    with pytest.raises(InputError, match=r"contains an earlier run.*--resume.*--overwrite"):
+        train(again)
+    train([*again, "--trainer.fast_dev_run", "true", "--resume"])
+    assert [file.read_bytes() for file in files] == before
 
 
-def test_the_saved_configuration_gives_the_same_run(trained: Train, tmp_path: Path) -> None:
-    folder = trained("run", "--model.learning_rate", "0.02", "--overwrite")
-    again = tmp_path / "again"
-    train(["--config", f"{folder}/config.yaml", "--trainer.default_root_dir", str(again)])
-    assert_same_training(folder, again)
-    ours, theirs = (yaml.safe_load((run / "config.yaml").read_text()) for run in (folder, again))
-    assert ours["model"] == theirs["model"]
-    assert ours["overwrite"] is theirs["overwrite"] is False
+def test_a_training_keeps_its_best_and_its_last_epoch_and_stops_when_there_is_no_hope(
+    trained: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_scores(monkeypatch, 0.0, 0.1, 0.3, 0.2, 0.1)
+    folder = trained("run", "--early_stopping.patience", "1", "--trainer.max_epochs", "9")
+    assert saved(folder, "best.ckpt")["epoch"] == 1
+    assert saved(folder)["epoch"] == 2
 
 
-def test_a_second_configuration_changes_what_it_names(trained: Train, tmp_path: Path) -> None:
+def test_a_second_configuration_changes_what_it_names(tiny_config: Path, tmp_path: Path) -> None:
     delta = tmp_path / "delta.yaml"
     delta.write_text("model: {decoder: {init_args: {hidden_dim: 12}}}")
-    config = saved(trained("run", "--config", str(delta)))["captioner"]
-    assert (config["decoder"]["hidden_dim"], config["decoder"]["embedding_dim"]) == (12, 8)
+    files = ["--config", str(tiny_config), "--config", str(delta)]
+    with quiet():
+        cli = TrainCLI([*files, "--trainer.fast_dev_run", "true"])
+    arguments = cli.config.model.decoder.init_args
+    assert (arguments.hidden_dim, arguments.embedding_dim) == (12, 8)
 
 
 FROZEN = """
@@ -85,57 +113,98 @@ model:
 """
 
 
-@pytest.fixture
-def encoders(
-    trained: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[int], tuple[dict[str, Any], dict[str, Any]]]:
-    """State of an encoder with batch norm before and after training, by its trained stages."""
+@pytest.mark.parametrize("stages", [0, 1])
+def test_an_encoder_is_trained_in_its_last_stages_alone_batch_norm_included(
+    stages: int, trained: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before: dict[str, Any] = {}
+    start = CaptioningModule.on_fit_start
 
-    def before_and_after(stages: int) -> tuple[dict[str, Any], dict[str, Any]]:
-        states = []
-        start = CaptioningModule.on_fit_start
+    def on_fit_start(self: CaptioningModule) -> None:
+        start(self)
+        state = self.state_dict()
+        before.update({name: state[name].clone() for name in state if "encoder." in name})
 
-        def on_fit_start(self: CaptioningModule) -> None:
-            start(self)
-            state = self.captioner.encoder.state_dict()
-            states.append({name: value.clone() for name, value in state.items()})
-
-        monkeypatch.setattr(CaptioningModule, "on_fit_start", on_fit_start)
-        (tmp_path / "frozen.yaml").write_text(FROZEN.replace("STAGES", str(stages)))
-        folder = trained("run", "--config", str(tmp_path / "frozen.yaml"))
-        prefix = "captioner.encoder."
-        after = saved(folder)["state_dict"]
-        return states[0], {name: after[prefix + name] for name in states[0]}
-
-    return before_and_after
-
-
-def test_nothing_of_a_frozen_encoder_moves(encoders: Any) -> None:
-    before, after = encoders(0)
-    torch.testing.assert_close(after, before, rtol=0, atol=0)
-
-
-def test_the_last_stages_alone_are_trained_batch_norm_included(encoders: Any) -> None:
-    before, after = encoders(1)
+    monkeypatch.setattr(CaptioningModule, "on_fit_start", on_fit_start)
+    (tmp_path / "frozen.yaml").write_text(FROZEN.replace("STAGES", str(stages)))
+    folder = trained("run", "--config", str(tmp_path / "frozen.yaml"), "--trainer.max_epochs=1")
+    after = saved(folder)["state_dict"]
     moved = {name for name in before if not torch.equal(before[name], after[name])}
-    assert {name.split(".")[1] for name in moved} == {"18"}
-    assert any(name.endswith("running_mean") for name in moved)
+    assert {name.partition("encoder.")[2].split(".")[1] for name in moved} == (
+        {"18"} if stages else set()
+    )
+    assert any(name.endswith("running_mean") for name in moved) == bool(stages)
 
 
-def test_a_checkpoint_holds_plain_values_and_all_that_captioning_needs(checkpoint: Path) -> None:
-    content = torch.load(checkpoint, weights_only=True)
-    config = content["captioner"]
-    assert config["vocabulary"]
-    assert config["preprocessing"] == {
-        "class": "captioning.data.preprocessing.Preprocessing",
-        "size": 32,
-    }
-    assert config["encoder"]["backbone"] == "small"
-    assert config["search"]["width"] == 2
+def test_features_are_computed_once_and_used_by_the_next_training(
+    trained: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    features = tmp_path / "features"
+    frozen = ("--model.encoder.init_args.trainable_stages", "0", "--data.features", str(features))
+    first = trained("a", *frozen)
+    written = (features / "annotations.npy").stat().st_mtime_ns
+    monkeypatch.setattr("captioning.data.preprocessing.opened", None)  # no photo is read
+    assert_same_training(first, trained("b", *frozen))
+    assert (features / "annotations.npy").stat().st_mtime_ns == written
 
 
+def test_an_epoch_without_validation_shows_no_scores(
+    trained: Train, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained("run", "--trainer.check_val_every_n_epoch", "2")
+    _, *epochs, _ = capsys.readouterr().err.splitlines()
+    assert ["BLEU" in line for line in epochs] == [False, True, False]
+
+
+def test_a_training_without_loggers_and_progress_may_end_before_its_first_validation(
+    trained: Train, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("--trainer.logger", "false", "--trainer.enable_progress_bar", "false")
+    assert saved(trained("run", "--trainer.max_steps", "2", *options))["global_step"] == 2
+    assert capsys.readouterr().err == ""
+
+
+LISTED = """
+trainer:
+  max_epochs: 3
+  callbacks:
+    - class_path: pytorch_lightning.callbacks.EarlyStopping
+      init_args: {monitor: val/BLEU-1, mode: max, stopping_threshold: -1.0}
+    - class_path: pytorch_lightning.callbacks.GradientAccumulationScheduler
+      init_args: {scheduling: {0: 3}}
+    - class_path: ModelCheckpoint
+      init_args: {dirpath: FOLDER, filename: "{epoch}"}
+  logger:
+    - class_path: pytorch_lightning.loggers.CSVLogger
+      init_args: {save_dir: FOLDER, name: logged, version: first}
+    MORE
+"""
+
+
+BOARD = """- class_path: WandbLogger
+      init_args: {save_dir: FOLDER, offline: true}
+  strategy: DDPStrategy
+"""
+
+
+@pytest.mark.parametrize(
+    "more",
+    ["", pytest.param(BOARD, marks=pytest.mark.integration)],
+    ids=["alone", "with W&B and DDP"],
+)
+def test_every_listed_class_of_lightning_works(more: str, trained: Train, tmp_path: Path) -> None:
+    delta = tmp_path / "delta.yaml"
+    delta.write_text(LISTED.replace("MORE", more).replace("FOLDER", str(tmp_path / "there")))
+    last = saved(trained("run", "--config", str(delta)))
+    assert (last["epoch"], last["global_step"]) == (0, 1)  # one step of three batches
+    assert (tmp_path / "there" / "epoch=0.ckpt").exists()
+    assert (tmp_path / "there" / "logged" / "first" / "metrics.csv").exists()
+    assert (tmp_path / "there" / "wandb").exists() == bool(more)
+
+
+@pytest.mark.integration
 def test_a_checkpoint_captions_where_there_are_no_training_data(
-    trained: Train, tiny_config: Path, shapes_data: Path, tmp_path: Path
+    trained: Train, shapes_data: Path, tmp_path: Path
 ) -> None:
     data = shutil.copytree(shapes_data, tmp_path / "data")
     folder = trained("run", "--data.reader.init_args.root", str(data))
@@ -154,71 +223,6 @@ def test_a_checkpoint_captions_where_there_are_no_training_data(
     assert json.loads(process.stdout)["caption"] == caption.text
 
 
-def test_all_files_lie_in_the_folder_of_the_run(
-    trained: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    folder = trained("run")
-    assert not list(Path().iterdir())
-    assert {path.name for path in folder.iterdir()} == {
-        "best.ckpt",
-        "config.yaml",
-        "csv",
-        "last.ckpt",
-        "validation.html",
-    }
-
-
-def test_features_are_computed_once_and_used_by_the_next_training(
-    trained: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    features = tmp_path / "features"
-    frozen = ("--model.encoder.init_args.trainable_stages", "0", "--data.features", str(features))
-    # Both of which look at photos.
-    frozen += ("--validation_page.images", "0", "--validation_grounding.images", "0")
-    first = trained("a", *frozen)
-    written = (features / "annotations.npy").stat().st_mtime_ns
-    monkeypatch.setattr("captioning.data.preprocessing.opened", None)  # no photo is read
-    assert_same_training(first, trained("b", *frozen))
-    assert (features / "annotations.npy").stat().st_mtime_ns == written
-
-
-def test_every_epoch_leaves_a_line_of_scores_on_stderr(
-    trained: Train, capsys: pytest.CaptureFixture[str]
-) -> None:
-    trained("run")
-    out, err = capsys.readouterr()
-    start, *epochs, best = err.splitlines()
-    assert start.startswith("6 images to train on, 4 to validate")
-    assert [line.split("  ")[0] for line in epochs] == ["epoch 1/3", "epoch 2/3", "epoch 3/3"]
-    assert all("BLEU-4 0." in line for line in epochs)
-    assert best.startswith("best val/BLEU-4: 0.")
-    assert not out
-
-
-def test_an_epoch_without_validation_shows_no_scores(
-    trained: Train, capsys: pytest.CaptureFixture[str]
-) -> None:
-    trained("run", "--trainer.check_val_every_n_epoch", "2")
-    _, *epochs, _ = capsys.readouterr().err.splitlines()
-    assert ["BLEU" in line for line in epochs] == [False, True, False]
-
-
-def test_the_csv_has_the_loss_and_the_scores(trained: Train) -> None:
-    lines = (trained("run") / "csv/metrics.csv").read_text().splitlines()
-    rows = list(csv.DictReader(lines))
-    assert sum(bool(row["val/BLEU-4"]) for row in rows) == 3
-
-
-def test_without_loggers_or_progress_bar_a_training_ends_all_the_same(trained: Train) -> None:
-    options = ("--trainer.logger", "false", "--trainer.enable_progress_bar", "false")
-    assert saved(trained("run", *options))["epoch"] == 2
-
-
-def test_a_training_may_end_before_its_first_validation(trained: Train) -> None:
-    assert saved(trained("run", "--trainer.max_steps", "2"))["global_step"] == 2
-
-
-def test_a_run_may_lie_in_a_folder_whose_name_is_no_utf8(trained: Train) -> None:
+@pytest.mark.integration
+def test_a_run_may_lie_in_a_folder_whose_name_is_not_utf8(trained: Train) -> None:
     assert saved(trained("run \udce9", "--trainer.max_epochs", "1"))["epoch"] == 0

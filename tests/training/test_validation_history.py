@@ -75,22 +75,11 @@ def test_a_resumed_training_goes_on_with_the_page(
 
 def test_validations_within_an_epoch_have_their_place_on_the_page(trained: Train) -> None:
     options = ("--trainer.val_check_interval", "1", "--trainer.max_epochs", "1")
-    page = (trained("run", *TWO, *options) / PAGE).read_text()
+    page = (trained("run", *TWO, *options, "--trainer.logger", "false") / PAGE).read_text()
     assert epochs(page) == ["1", "0.67", "0.33"]
 
 
-def test_no_images_no_page(trained: Train) -> None:
-    assert not (trained("run", "--validation_page.images", "0") / PAGE).exists()
-
-
-def test_a_trial_leaves_no_page(trained: Train) -> None:
-    assert not (trained("run", *TWO, "--trainer.fast_dev_run", "true") / PAGE).exists()
-
-
-def test_without_loggers_there_is_a_page(trained: Train) -> None:
-    assert (trained("run", *TWO, "--trainer.logger", "false") / PAGE).exists()
-
-
+@pytest.mark.integration
 def test_images_are_captioned_once_for_w_and_b_and_the_page(
     tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

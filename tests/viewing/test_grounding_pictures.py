@@ -9,7 +9,7 @@ from captioning.data.records import ImageObject
 from captioning.errors import InputError
 from captioning.evaluation.grounding import GroundingReport, Look, Mention
 from captioning.evaluation.grounding.areas import Place
-from captioning.evaluation.grounding.grounding_report import Named
+from captioning.evaluation.grounding.lexicon import Named
 from captioning.viewing.grounding_pictures import draw_looks, draw_scores, save_pictures
 
 
@@ -33,7 +33,7 @@ def looks(tmp_path: Path) -> list[Look]:
 
 @pytest.fixture
 def report(looks: list[Look]) -> GroundingReport:
-    return GroundingReport(looks, [Named(1, ()), Named(2, ())])
+    return GroundingReport(looks, [Named(0, 1), Named(1, 2)])
 
 
 def test_bars_are_as_long_as_the_models_scores(report: GroundingReport) -> None:
@@ -52,20 +52,18 @@ def test_every_look_shows_its_boxes_where_they_are_in_the_photo(looks: list[Look
         assert axes.get_ylim() == (80, 0)
 
 
-def test_a_title_shows_the_attention_in_the_box_and_the_boxs_share(looks: list[Look]) -> None:
+def test_a_title_shows_the_mass_in_the_box_and_the_boxs_share(looks: list[Look]) -> None:
     # The box holds the last cell and an eighth of the one before it.
-    assert (
-        draw_looks(looks[:1]).axes[0].get_title() == "dog: 0.71 of attention\nin 0.28 of the view"
-    )
+    assert draw_looks(looks[:1]).axes[0].get_title() == "dog: 0.71 of the map\nin 0.28 of the view"
 
 
 def test_best_and_worst_looks_are_in_order(report: GroundingReport) -> None:
     assert report.ranked() == [report.looks[0], report.looks[1]]
-    assert report.ranked_worst() == [report.looks[2], report.looks[0]]
+    assert report.ranked(worst=True) == [report.looks[2], report.looks[0]]
 
 
 def test_a_report_without_looks_has_no_pictures(tmp_path: Path) -> None:
-    assert save_pictures(GroundingReport([], [Named(0, ())]), tmp_path) == []
+    assert save_pictures(GroundingReport([], [Named(0, 0)]), tmp_path) == []
     assert not list(tmp_path.iterdir())
 
 

@@ -13,6 +13,8 @@ from captioning.viewing import validation_page
 from captioning.viewing.curves import Point
 from captioning.viewing.validation_page import Example, Told
 
+pytestmark = pytest.mark.integration
+
 MARKUP = "<img src=x onerror=document.title='run'>"
 
 

@@ -1,17 +1,20 @@
 """Karpathy's splits: one dataset_*.json, as for COCO, Flickr8k and Flickr30k."""
 
 from collections import defaultdict
-from functools import cached_property
+from collections.abc import Callable
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from captioning.data.readers.fields import field
 from captioning.data.readers.reader import OneFileReader, folder_of
 from captioning.data.records import Record
 from captioning.errors import InputError
-from captioning.untrusted import read_json
+from captioning.untrusted import field, read_json
 
 REMEDY = "expected Karpathy's format (images with filename, split and sentences)"
+
+Get = Callable[..., Any]
+"""`captioning.untrusted.field` with its file and its remedy."""
 
 
 class Karpathy(OneFileReader):
@@ -35,14 +38,15 @@ class Karpathy(OneFileReader):
         """The records of each split."""
         file = self._file()
         dataset = read_json(file)
-        images = field(dataset, "images", list, source=file, remedy=REMEDY)
-        names = [_name(entry, file) for entry in images]
+        get = partial(field, source=file, remedy=REMEDY)
+        images = get(dataset, "images", list)
+        names = [photo_name(entry, get) for entry in images]
         folder = folder_of(names, self._folders(file), source=file)
         records = defaultdict(list)
         for entry, name in zip(images, names, strict=True):
-            split = field(entry, "split", str, source=file, remedy=REMEDY)
+            split = get(entry, "split", str)
             records["train" if split == "restval" else split].append(
-                Record(folder / name, _image_id(entry, file), _captions(entry, file))
+                Record(folder / name, image_id(entry, get), sentences(entry, get))
             )
         return records
 
@@ -64,19 +68,19 @@ class Karpathy(OneFileReader):
         return [file.parent, *(file.parent / name for name in usual)]
 
 
-def _name(entry: Any, file: Path) -> str:
-    name: str = field(entry, "filename", str, source=file, remedy=REMEDY)
-    if "filepath" in entry:
-        return f"{field(entry, 'filepath', str, source=file, remedy=REMEDY)}/{name}"
-    return name
+def image_id(entry: Any, get: Get) -> int | str:
+    """The id of an image: COCO's if there is one, else the number in the file."""
+    key = "cocoid" if isinstance(entry, dict) and "cocoid" in entry else "imgid"
+    found: int | str = get(entry, key, int, str)
+    return found
 
 
-def _image_id(entry: Any, file: Path) -> int | str:
-    key = "cocoid" if "cocoid" in entry else "imgid"
-    image_id: int | str = field(entry, key, int, str, source=file, remedy=REMEDY)
-    return image_id
+def photo_name(entry: Any, get: Get) -> str:
+    """The path of an image's photo below the folder of the photos."""
+    name: str = get(entry, "filename", str)
+    return f"{get(entry, 'filepath', str)}/{name}" if "filepath" in entry else name
 
 
-def _captions(entry: Any, file: Path) -> tuple[str, ...]:
-    sentences = field(entry, "sentences", list, source=file, remedy=REMEDY)
-    return tuple(field(sentence, "raw", str, source=file, remedy=REMEDY) for sentence in sentences)
+def sentences(entry: Any, get: Get) -> tuple[str, ...]:
+    """The captions of an image."""
+    return tuple(get(sentence, "raw", str) for sentence in get(entry, "sentences", list))

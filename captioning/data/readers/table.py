@@ -8,12 +8,11 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
-from captioning.data.readers.fields import field
 from captioning.data.readers.reader import OneFileReader
 from captioning.data.records import Record
 from captioning.errors import InputError
 from captioning.numbers import ShareBelowOne
-from captioning.untrusted import json_of, text_of
+from captioning.untrusted import field, json_of, text_of
 
 TABLES = ("captions.csv", "captions.jsonl")
 REMEDY = "expected file_name and caption"

@@ -1,20 +1,31 @@
-"""Boxes and masks, measured over the cells of the attention's grid."""
+"""Boxes and masks of objects, measured over the cells of a map's grid."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from captioning.data.records import ImageObject
 from captioning.errors import InputError
-from captioning.evaluation.grounding.masks import decoded
 
 Box = tuple[float, float, float, float]
 """Left, top, width and height in pixels of the photo."""
 
 MAX_OBJECTS = 1_000
-"""The most objects of a category in a photo; n boxes cut it into up to 4 n^2 rectangles."""
+"""Limit on the objects of a category in a photo; n boxes divide it into up to 4 n^2 rectangles."""
+
+MAX_RUNS = 4_000_000
+"""Limit on run lengths, or on characters of compressed ones. COCO's longest have some thousand."""
+
+MAX_OUTLINE = 2_000_000
+"""Limit on the pixels along an object's polygons; pycocotools needs 80 bytes for each."""
+
+MAX_CHARACTERS = 7
+"""Limit on the characters of a compressed run length: 35 bits."""
+
+REMEDY = "omit it, or write it as COCO does"
 
 
 @dataclass(frozen=True)
@@ -22,8 +33,8 @@ class Area:
     """A part of a photo, as a set of rectangles between horizontal and vertical edges.
 
     Attributes:
-        x: edges from left to right, in pixels of the photo.
-        y: edges from top to bottom.
+        x: the edges from left to right, in pixels of the photo.
+        y: the edges from top to bottom.
         inside: whether each rectangle between the edges belongs to the part.
     """
 
@@ -51,10 +62,10 @@ class Area:
         return cls(np.arange(width + 1.0), np.arange(height + 1.0), mask)
 
     def shares(self, crop: Box, grid: tuple[int, int]) -> Float[np.ndarray, "rows columns"]:
-        """The share of each cell's rectangle that lies in this part of the photo.
+        """The share of each cell that lies in the area.
 
         Args:
-            crop: the part of the photo that the model saw.
+            crop: the part of the photo that the model sees.
             grid: rows and columns of the cells, which cover the crop.
         """
         left, top, across, down = crop
@@ -64,20 +75,20 @@ class Area:
         return vertical @ self.inside.astype(np.float64) @ horizontal.T
 
     def holds(self, crop: Box, grid: tuple[int, int]) -> Bool[np.ndarray, "rows columns"]:
-        """Whether the centre of each cell lies in this part of the photo."""
+        """Whether the centre of each cell lies in the area."""
         left, top, across, down = crop
         rows, columns = grid
         y = np.searchsorted(self.y, _centres(top, down, rows), side="right")
         x = np.searchsorted(self.x, _centres(left, across, columns), side="right")
-        return np.pad(self.inside, 1)[y[:, None], x]  # the border is what lies beyond all edges
+        return np.pad(self.inside, 1)[y[:, None], x]  # the padding is what lies beyond all edges
 
 
 @dataclass(frozen=True)
 class Place:
-    """The place of a category's objects in the crop that a model sees.
+    """Where a category's objects are in the crop that a model sees.
 
     Attributes:
-        boxes: of the objects that are partly inside the crop.
+        boxes: the boxes of the objects that are at least partly inside the crop.
         in_box: the share of each cell that lies in any of the boxes.
         box_holds: whether each cell's centre lies in any of the boxes.
         in_mask: the share of each cell that lies in any of the masks; None if an object has no
@@ -102,13 +113,13 @@ class Place:
         An object with a mask is inside if a part of its mask is, not just of its box.
 
         Args:
-            objects: of one category.
+            objects: the objects of one category.
             size: width and height of the photo in pixels.
             crop: the part of the photo that the model sees.
             grid: rows and columns of the cells, which cover the crop.
 
         Raises:
-            InputError: a mask cannot be decoded, or is of a photo of another size, or there are too
+            InputError: a mask cannot be decoded or is of a photo of another size, or there are too
                 many objects.
         """
         if len(objects) > MAX_OBJECTS:
@@ -119,11 +130,11 @@ class Place:
         seen: list[Box] = []
         masks, union = 0, None
         for found in objects:
-            mask = decoded(found.mask, size) if found.mask else None
+            mask = decoded_mask(found.mask, size) if found.mask else None
             own = Area.of_boxes([found.box]) if mask is None else Area.of_mask(mask)
             if own.shares(crop, (1, 1)) > 0:
                 seen.append(found.box)
-                if mask is not None:  # one at a time, since all at once would fill the memory
+                if mask is not None:  # one at a time, to limit memory
                     masks, union = masks + 1, mask if union is None else union | mask
         if not seen:
             return None
@@ -132,6 +143,115 @@ class Place:
         if union is not None and masks == len(seen):
             in_mask = Area.of_mask(union).shares(crop, grid)
         return cls(tuple(seen), area.shares(crop, grid), area.holds(crop, grid), in_mask)
+
+
+def decoded_mask(mask: Any, size: tuple[int, int]) -> Bool[np.ndarray, "H W"]:
+    """The pixels of COCO's ``segmentation``: polygons, or run lengths, compressed or not.
+
+    pycocotools reads and writes out of bounds if run lengths do not fit their size. So it is used
+    only for polygons, after their coordinates are checked.
+
+    Args:
+        mask: the value in the annotation file.
+        size: width and height of the photo in pixels.
+
+    Raises:
+        InputError: the mask cannot be decoded, or is of a photo of another size.
+    """
+    width, height = size
+    try:
+        if isinstance(mask, list):
+            return _filled(mask, width, height)
+        rows, columns = mask["size"]
+        counts = mask["counts"]
+        if [rows, columns] != [height, width]:
+            raise InputError(
+                f"a mask of {int(columns)} x {int(rows)} pixels but a photo of "
+                f"{width} x {height}; use the photos that were annotated"
+            )
+        runs = counts if isinstance(counts, list) else _runs(counts)
+        lengths = np.array(_checked(runs, width * height), dtype=np.int64)
+    except (ArithmeticError, LookupError, TypeError, ValueError):
+        raise InputError(
+            f"a segmentation that is neither polygons nor run lengths; {REMEDY}"
+        ) from None
+    inside = np.arange(len(lengths)) % 2 == 1
+    return np.repeat(inside, lengths).reshape((height, width), order="F")
+
+
+def _filled(polygons: list[Any], width: int, height: int) -> Bool[np.ndarray, "H W"]:
+    """The pixels inside any of the polygons.
+
+    Raises:
+        InputError: coordinates are far outside the photo, or the outlines are too long.
+        ValueError: a polygon is malformed.
+    """
+    from pycocotools import mask as run_length
+
+    side = max(width, height)
+    outline, numbers = 0.0, []
+    for polygon in polygons:
+        places = np.array(polygon, dtype=np.float64)
+        if places.ndim != 1 or len(places) < 4 or len(places) % 2:
+            raise ValueError
+        if not ((-side <= places) & (places <= 2 * side)).all():  # rejects NaN too
+            raise InputError(
+                f"a polygon that leaves a photo of {width} x {height} pixels; {REMEDY}"
+            )
+        numbers.append(places.tolist())
+        corners = places.reshape(-1, 2)
+        outline += np.abs(corners - np.roll(corners, 1, axis=0)).max(axis=1).sum()
+    if not polygons or outline > MAX_OUTLINE:
+        raise InputError(f"polygons of {outline:.0f} pixels' outline; {REMEDY}")
+    lengths = run_length.merge(run_length.frPyObjects(numbers, height, width))
+    return run_length.decode(lengths).astype(bool)
+
+
+def _checked(runs: list[Any], pixels: int) -> list[int]:
+    """The run lengths, if their sum is the number of pixels.
+
+    Raises:
+        InputError: their sum differs.
+        ValueError: they are too many, or not lengths.
+    """
+    if len(runs) > MAX_RUNS or not all(type(run) is int and run >= 0 for run in runs):
+        raise ValueError
+    if sum(runs) != pixels:
+        raise InputError(f"run lengths whose sum is not {pixels} pixels; {REMEDY}")
+    return runs
+
+
+def _runs(characters: str | bytes) -> list[int]:
+    """Decompress COCO's run lengths.
+
+    A length is encoded with five bits per character, lowest first. From the fourth length on, the
+    difference from the last but one is encoded.
+
+    Raises:
+        TypeError: the value is not text.
+        ValueError: the text is not such an encoding, or is too long.
+    """
+    if len(characters) > MAX_RUNS:
+        raise ValueError
+    if not isinstance(characters, bytes):
+        characters = characters.encode("ascii")
+    runs: list[int] = []
+    value, bits = 0, 0
+    for character in characters:
+        code = character - 48
+        if not 0 <= code < 64 or bits >= 5 * MAX_CHARACTERS:
+            raise ValueError
+        value |= (code & 31) << bits
+        bits += 5
+        if code & 32:  # more characters of this length follow
+            continue
+        if code & 16:  # negative
+            value -= 1 << bits
+        runs.append(value + (runs[-2] if len(runs) > 2 else 0))
+        value, bits = 0, 0
+    if bits:
+        raise ValueError
+    return runs
 
 
 def _edges(start: float, extent: float, cells: int) -> Float[np.ndarray, "edges"]:
@@ -145,7 +265,7 @@ def _centres(start: float, extent: float, cells: int) -> Float[np.ndarray, "cell
 def _overlaps(
     edges: Float[np.ndarray, "edges"], others: Float[np.ndarray, "others"]
 ) -> Float[np.ndarray, "cells parts"]:
-    """The length of the overlap of each interval between `others` with each between `edges`."""
+    """The length of the overlap of each interval between `edges` with each between `others`."""
     ends = np.minimum(edges[1:, None], others[None, 1:])
     starts = np.maximum(edges[:-1, None], others[None, :-1])
     return np.maximum(ends - starts, 0.0)

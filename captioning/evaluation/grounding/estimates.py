@@ -1,11 +1,14 @@
-"""Scores of looks, each with its interval: a ratio of sums over images."""
+"""Scores of looks with intervals over images: ratios of sums, differences of maps, and F1."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from captioning.evaluation.grounding.lexicon import Named
 from captioning.evaluation.grounding.looks import (
     GAUSSIAN,
     IN_BOX,
@@ -19,8 +22,7 @@ from captioning.evaluation.grounding.looks import (
     Areas,
     Look,
 )
-from captioning.evaluation.grounding.ratios import Pair, Ratios
-from captioning.metrics.bootstrap import Interval, intervals
+from captioning.metrics.scores import Interval, Scores, intervals
 
 TIMES = {measure: f"{measure}, times uniform" for measure in (IN_BOX, IN_MASK)}
 GAINS = {measure: f"{measure}, minus Gaussian" for measure in (POINTING, IN_BOX)}
@@ -35,9 +37,14 @@ FALL_TIMES = "fall, times the Gaussian's"
 FAITHFULNESS = (*Areas._fields, "overall")
 """Attributes of `Areas`."""
 
+F1_ALL, F1_LOC = "F1_all", "F1_loc"
+
+Pair = tuple[NDArray[np.float64], NDArray[np.float64]]
+"""Numerators and denominators, each (images,)."""
+
 
 def named(measure: str, source: str) -> str:
-    """What a measure of one of the attentions is called; the model's has no addition."""
+    """The name of a measure of a source; the source is omitted for the model."""
     return measure if source == MODEL else f"{measure}, {source}"
 
 
@@ -55,8 +62,7 @@ class Group:
     Attributes:
         name: the word, or what the objects have in common.
         looks: the number of looks.
-        scores: estimates by name; for a baseline's attention, the name is the measure's followed by
-            the baseline's.
+        scores: estimates by name (see `named`).
     """
 
     name: str
@@ -77,8 +83,36 @@ class Group:
         return {"mentions": self.looks, **estimates_json(self.scores)}
 
 
+@dataclass(frozen=True)
+class Ratios(Scores):
+    """Ratios of sums over images, such as means over words.
+
+    Attributes:
+        pairs: numerators and denominators by name.
+    """
+
+    pairs: Mapping[str, Pair]
+
+    @classmethod
+    def of_pairs(cls, pairs: Mapping[str, Pair]) -> "Ratios":
+        """The ratios; those whose denominator is zero for all images are omitted."""
+        known = {name: pair for name, pair in pairs.items() if pair[1].any()}
+        return cls(
+            {name: float(top.sum() / bottom.sum()) for name, (top, bottom) in known.items()},
+            {name: _divided(top, bottom) for name, (top, bottom) in known.items()},
+            known,
+        )
+
+    def resampled(self, counts: NDArray[np.integer]) -> dict[str, NDArray[np.float64]]:
+        """The ratios of bootstrap resamples; NaN where undefined. See `Scores.resampled`."""
+        return {
+            name: _divided(counts @ top, counts @ bottom)
+            for name, (top, bottom) in self.pairs.items()
+        }
+
+
 def with_intervals(pairs: Mapping[str, Pair]) -> dict[str, Estimate]:
-    """The defined ratios, with their intervals; a difference's is that of paired resamples."""
+    """The defined ratios with their intervals; a difference has that of paired resamples."""
     ratios = Ratios.of_pairs(pairs)
     if not ratios.pairs:
         return {}
@@ -88,7 +122,7 @@ def with_intervals(pairs: Mapping[str, Pair]) -> dict[str, Estimate]:
 
 
 def estimates_json(scores: Mapping[str, Estimate]) -> dict[str, Any]:
-    """Estimates as plain values; an interval with an undefined end is left out."""
+    """Estimates as plain values; an interval with an undefined end is omitted."""
     return {
         name: {"value": value, **({} if np.isnan(interval.low) else interval._asdict())}
         for name, (value, interval) in scores.items()
@@ -99,8 +133,8 @@ def by_image(looks: Sequence[Look], values: Sequence[float]) -> Pair:
     """The sum and the number of the known values of each image.
 
     Args:
-        looks: of one image or of several.
-        values: one of each look; NaN if it is not known.
+        looks: looks at any number of images.
+        values: one value of each look; NaN if unknown.
     """
     _, images = np.unique([str(look.image_id) for look in looks], return_inverse=True)
     column = np.array(values, dtype=np.float64)
@@ -111,14 +145,95 @@ def by_image(looks: Sequence[Look], values: Sequence[float]) -> Pair:
     )
 
 
+def curve_differences(looks: Sequence[Look], others: Sequence[Look]) -> dict[str, Estimate]:
+    """The faithfulness of a map minus that of another map; empty without curves.
+
+    Both maps use the same resamples of the images.
+
+    Args:
+        looks: the looks of one map.
+        others: the looks of the other map, at the same words in the same order.
+
+    Returns:
+        Estimates by the names in `FAITHFULNESS`; for deletion, negative is good.
+    """
+    if not looks or not looks[0].areas:
+        return {}
+    pairs = {}
+    for measure in FAITHFULNESS:
+        differences = [
+            getattr(look.areas[MODEL], measure) - getattr(other.areas[MODEL], measure)
+            for look, other in zip(looks, others, strict=True)
+        ]
+        pairs[measure] = by_image(looks, differences)
+    return with_intervals(pairs)
+
+
+def f1_scores(looks: Sequence[Look], captions: Sequence[Named], source: str) -> dict[str, float]:
+    """F1_all and F1_loc of Zhou et al. 2019 ("Grounded Video Description").
+
+    A mention is correct if the references name its category and its box fits: here the box around
+    the map's maximum, in the paper a detector's box. Precision is over the mentions in the
+    captions, recall over the categories that an image's references name and that have a box in the
+    image. Both are averaged over the categories of all references. F1_loc omits what only one side
+    names, so that only places count.
+
+    Args:
+        looks: looks of one generated caption for each image.
+        captions: what the caption of each image names.
+        source: the source whose boxes count.
+
+    Returns:
+        The defined scores: F1_all if a reference names something with a box, F1_loc if a caption
+        names such a thing too.
+    """
+    precision: dict[str, list[float]] = defaultdict(list)  # the references name the category
+    recall: dict[str, list[float]] = defaultdict(list)
+    wrong: dict[str, list[float]] = defaultdict(list)
+    missed: dict[str, list[float]] = defaultdict(list)
+    of_image: dict[int | str, list[Look]] = defaultdict(list)
+    for look in looks:
+        of_image[look.image_id].append(look)
+    for caption in captions:
+        first: dict[str, float] = {}
+        for look in of_image[caption.image_id]:
+            category, fits = look.mention.category, look.localised[source]
+            if category in caption.wanted:
+                precision[category].append(fits)
+                first.setdefault(category, fits)
+            else:
+                wrong[category].append(0.0)
+        for mention in caption.absent:
+            wrong[mention.category].append(0.0)
+        for category in caption.wanted:
+            (recall if category in first else missed)[category].append(first.get(category, 0.0))
+    categories = sorted(frozenset().union(*(caption.wanted for caption in captions)))
+    if not categories:
+        return {}
+    found = {F1_ALL: _f1(_mean(categories, precision, wrong), _mean(categories, recall, missed))}
+    if precision:
+        found[F1_LOC] = _f1(_mean(categories, precision), _mean(categories, recall))
+    return found
+
+
+def _mean(categories: Sequence[str], *hits: Mapping[str, Sequence[float]]) -> float:
+    """The mean over categories of the mean of their hits; 0 for a category without any."""
+    each = [[hit for some in hits for hit in some.get(category, ())] for category in categories]
+    return float(np.mean([np.mean(found) if found else 0.0 for found in each]))
+
+
+def _f1(precision: float, recall: float) -> float:
+    return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+
+
+def _divided(top: NDArray[np.float64], bottom: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.divide(top, bottom, out=np.full(top.shape, np.nan), where=bottom != 0)
+
+
 def _pairs(looks: Sequence[Look]) -> dict[str, Pair]:
     """Numerators and denominators of the scores, for every image with such looks."""
-
-    def pair(values: Sequence[float]) -> Pair:
-        return by_image(looks, values)
-
     pairs = {
-        named(measure, source): pair([look.scores[source][measure] for look in looks])
+        named(measure, source): by_image(looks, [look.scores[source][measure] for look in looks])
         for measure in MEASURES
         for source in SOURCES
     }
@@ -128,13 +243,16 @@ def _pairs(looks: Sequence[Look]) -> dict[str, Pair]:
         theirs, number = pairs[named(measure, GAUSSIAN)]
         pairs[name] = (pairs[measure][0] - theirs, number)
     for source in SOURCES:
-        pairs[named(LOCALISED, source)] = pair([look.localised[source] for look in looks])
+        pairs[named(LOCALISED, source)] = by_image(
+            looks, [look.localised[source] for look in looks]
+        )
     tried = [look.drops or (np.nan,) * len(FALLS) for look in looks]
     for name, column in zip(FALLS, zip(*tried, strict=True), strict=True):
-        pairs[name] = pair(column)
+        pairs[name] = by_image(looks, column)
     pairs[FALL_TIMES] = (pairs[ATTENDED][0], pairs[CENTRED][0])
     for source in (MODEL, GAUSSIAN, RANDOM):
         under = [look.areas.get(source, Areas(np.nan, np.nan)) for look in looks]
         for measure in FAITHFULNESS:
-            pairs[named(measure, source)] = pair([getattr(areas, measure) for areas in under])
+            values = [getattr(areas, measure) for areas in under]
+            pairs[named(measure, source)] = by_image(looks, values)
     return pairs

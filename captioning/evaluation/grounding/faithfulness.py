@@ -1,6 +1,11 @@
-"""Faithfulness of attention by occlusion: how much a word's probability drops without regions.
+"""Faithfulness of a map: how a word's probability changes when regions are hidden or shown.
 
-Shapes: C captions, each with its image, L regions, S words with BOS, P phrases, V vocabulary.
+Two measures: the drop without the most relevant regions, and the deletion and insertion curves of
+Petsiuk et al. 2018 ("RISE: Randomized Input Sampling for Explanation of Black-box Models"), with
+regions instead of pixels. Regions are hidden from the caption's first word on, so that the
+decoder's state contains nothing of them.
+
+Shapes: C captions, each with its image, L regions, S tokens with BOS, P phrases, M maps.
 """
 
 from collections.abc import Sequence
@@ -8,28 +13,30 @@ from typing import TypeAlias
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from captioning.data.vocabulary import PAD
-from captioning.evaluation.grounding.looks import OcclusionDrops, gaussian
-from captioning.models.decoder import Decoder
+from captioning.evaluation.grounding.looks import Areas, OcclusionDrops, gaussian
 from captioning.search.search import NEVER
 
 HIDDEN = 0.5
-"""The share of attention that the hidden regions hold, at least."""
+"""The hidden regions hold at least this share of the map."""
 
 DRAWS = 3
 """The number of random sets of regions that are hidden for each phrase."""
 
+LEVELS = 6
+"""A curve hides the shares 0, 1/6, ..., 5/6 of the regions, or shows 1/6, ..., 1."""
+
+ROWS = 128
+"""Batch size, in phrases with hidden regions; a batch takes about 100 MB."""
+
 Phrase: TypeAlias = tuple[int, int, int]
 """The caption, and start and stop in its words."""
 
-ROWS = 128
-"""Phrases with hidden regions that the decoder computes at a time; they take about 100 MB."""
-
 
 def occlusion_drops(
-    decoder: Decoder,
+    model: nn.Module,
     annotations: Float[Tensor, "C L D"],
     tokens: Int[Tensor, "C S"],
     phrases: Sequence[Phrase],
@@ -39,54 +46,76 @@ def occlusion_drops(
 ) -> list[OcclusionDrops]:
     """Each phrase's probability, and its drop when regions are hidden.
 
-    The words before the phrase are given. Regions are hidden from the caption's first word on, so
-    that the decoder's state holds nothing of them. Hidden are the fewest most attended regions that
-    hold `HIDDEN` of the attention and, as baselines, as many random ones, and those that hold as
-    much of the Gaussian in the middle.
+    Hidden are the fewest most relevant regions that hold `HIDDEN` of the map and, as baselines, as
+    many random ones, and those that hold as much of the Gaussian in the middle.
 
     Args:
-        decoder: the model's.
-        annotations: of each caption's image.
-        tokens: the captions from BOS on, PAD after their end.
+        model: maps annotations, tokens and mask to logits and weights.
+        annotations: the annotations of each caption's image.
+        tokens: the captions from BOS on, padded with PAD.
         phrases: caption, start and stop of each.
-        weights: each phrase's attention, or another map of it.
+        weights: the map of each phrase.
         grid: rows and columns of the regions.
         generator: draws the random regions, on the CPU.
     """
     if not phrases:
         return []
-    attended = _most_attended(weights)
+    attended = _most_relevant(weights)
     count = attended.sum(dim=1).cpu()
     noise = torch.rand(len(phrases), DRAWS, attended.shape[1], generator=generator)
     random = noise.argsort(dim=2).argsort(dim=2) < count[:, None, None]
-    nothing = torch.zeros_like(attended)
     middle = torch.from_numpy(gaussian(grid)).flatten().to(weights).expand_as(weights)
     hidden = torch.cat(
         [
-            nothing[:, None],
+            torch.zeros_like(attended)[:, None],
             attended[:, None],
-            _most_attended(middle)[:, None],
+            _most_relevant(middle)[:, None],
             random.to(attended.device),
         ],
         dim=1,
     )  # (P, 3 + DRAWS, L)
     each = [phrase for phrase in phrases for _ in range(hidden.shape[1])]
-    found = probabilities(decoder, annotations, tokens, each, (~hidden).flatten(0, 1))
+    found = probabilities(model, annotations, tokens, each, (~hidden).flatten(0, 1))
     whole, without, centred, *at_random = found.view(len(phrases), -1).unbind(dim=1)
     columns = (whole, whole - without, whole - torch.stack(at_random).mean(dim=0), whole - centred)
     return [OcclusionDrops(*row) for row in torch.stack(columns, dim=1).tolist()]
 
 
-def _most_attended(weights: Float[Tensor, "P L"]) -> Bool[Tensor, "P L"]:
-    """The fewest regions that hold `HIDDEN` of the attention in total, but never all regions."""
-    largest, order = weights.sort(dim=1, descending=True, stable=True)
-    chosen = largest.cumsum(dim=1) - largest < HIDDEN
-    chosen[:, -1] = False
-    return torch.zeros_like(chosen).scatter(1, order, chosen)
+def curve_areas(
+    model: nn.Module,
+    annotations: Float[Tensor, "C L D"],
+    tokens: Int[Tensor, "C S"],
+    phrases: Sequence[Phrase],
+    maps: Float[Tensor, "P M L"],
+) -> list[list[Areas]]:
+    """The areas under the deletion and insertion curves of each phrase's maps.
+
+    Args:
+        model: maps annotations, tokens and mask to logits and weights.
+        annotations: the annotations of each caption's image.
+        tokens: the captions from BOS on, padded with PAD.
+        phrases: caption, start and stop of each.
+        maps: the maps that order the regions; of equal ones, the first in reading order.
+    """
+    regions = maps.shape[2]
+    shown = [max(1, min(round(regions * i / LEVELS), regions)) for i in range(1, LEVELS + 1)]
+    rank = maps.argsort(dim=2, descending=True, stable=True).argsort(dim=2)
+    top = torch.stack([rank < count for count in shown], dim=2)  # (P, M, LEVELS, L)
+    # What deletion leaves: at least one region, which attention needs.
+    left = torch.stack([rank >= min(count, regions - 1) for count in shown[:-1]], dim=2)
+    seen = torch.cat([top[:, :, -1:], left, top[:, :, :-1]], dim=2)
+    each = [phrase for phrase in phrases for _ in range(seen.shape[1] * seen.shape[2])]
+    found = probabilities(model, annotations, tokens, each, seen.flatten(0, 2))
+    found = found.view(seen.shape[:3])
+    deletion = found[..., :LEVELS]
+    insertion = torch.cat([found[..., LEVELS:], found[..., :1]], dim=2)
+    both = torch.stack([deletion, insertion], dim=2)
+    under = torch.trapezoid(both, dim=3) / (LEVELS - 1)  # (P, M, 2)
+    return [[Areas(*areas) for areas in of_phrase] for of_phrase in under.tolist()]
 
 
 def probabilities(
-    decoder: Decoder,
+    model: nn.Module,
     annotations: Float[Tensor, "C L D"],
     tokens: Int[Tensor, "C S"],
     phrases: Sequence[Phrase],
@@ -95,36 +124,43 @@ def probabilities(
     """The joint probability of each phrase's words, given the words before it.
 
     Args:
-        decoder: the model's.
-        annotations: of each caption's image.
-        tokens: from BOS on.
-        phrases: caption, start and stop.
-        mask: True where the phrase's region may be attended.
+        model: maps annotations, tokens and mask to logits and weights.
+        annotations: the annotations of each caption's image.
+        tokens: the captions from BOS on, padded with PAD.
+        phrases: caption, start and stop of each.
+        mask: True for the regions that the phrase can attend to.
     """
     parts = [phrases[start : start + ROWS] for start in range(0, len(phrases), ROWS)]
     return torch.cat(
         [
-            _probabilities(decoder, annotations, tokens, part, its_mask)
+            _probabilities(model, annotations, tokens, part, its_mask)
             for part, its_mask in zip(parts, mask.split(ROWS), strict=True)
         ]
     )
 
 
 def _probabilities(
-    decoder: Decoder,
+    model: nn.Module,
     annotations: Float[Tensor, "C L D"],
     tokens: Int[Tensor, "C S"],
     phrases: Sequence[Phrase],
     mask: Bool[Tensor, "P L"],
 ) -> Float[Tensor, "P"]:
-    """The same for phrases that are computed at a time."""
     captions, starts, stops = torch.tensor(phrases, device=tokens.device).T
     places = torch.arange(tokens.shape[1] - 1, device=tokens.device)
     read = tokens[captions, :-1].masked_fill(places >= stops[:, None], PAD)
-    logits, _ = decoder(annotations[captions], read[:, None], mask)
+    logits, _ = model(annotations[captions], read[:, None], mask)
     rows, columns = ((places >= starts[:, None]) & (places < stops[:, None])).nonzero().T
     scores = logits[rows, 0, columns].double()
     scores[:, list(NEVER)] = float("-inf")
     wanted = tokens[captions[rows], columns + 1]
     log_probs = scores.log_softmax(dim=-1).gather(1, wanted[:, None])[:, 0]
     return log_probs.new_zeros(len(phrases)).index_add(0, rows, log_probs).exp()
+
+
+def _most_relevant(weights: Float[Tensor, "P L"]) -> Bool[Tensor, "P L"]:
+    """The fewest regions that hold `HIDDEN` of the map in total, but never all regions."""
+    largest, order = weights.sort(dim=1, descending=True, stable=True)
+    chosen = largest.cumsum(dim=1) - largest < HIDDEN
+    chosen[:, -1] = False
+    return torch.zeros_like(chosen).scatter(1, order, chosen)

@@ -1,43 +1,49 @@
-"""The grounding report: as numbers, as a table, and in a file."""
+"""The grounding report of one map: as numbers, as a table, and in a file."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from captioning.evaluation.grounding.estimates import (
+    FALLS,
+    GAINS,
+    LOCALISED,
+    TIMES,
     Estimate,
     Group,
     estimates_json,
+    f1_scores,
+    named,
     with_intervals,
 )
-from captioning.evaluation.grounding.f1 import Naming, f1_scores
 from captioning.evaluation.grounding.faithfulness import DRAWS, HIDDEN
-from captioning.evaluation.grounding.kinds import KINDS
-from captioning.evaluation.grounding.looks import GAUSSIAN, MODEL, OVERLAP, POINTING, SIGMA, Look
+from captioning.evaluation.grounding.lexicon import Named
+from captioning.evaluation.grounding.looks import (
+    GAUSSIAN,
+    IN_BOX,
+    IN_MASK,
+    KINDS,
+    MEASURES,
+    MODEL,
+    OVERLAP,
+    POINTING,
+    SIGMA,
+    SOURCES,
+    Look,
+)
 from captioning.files import write_json
 from captioning.maps import ATTENTION
-from captioning.metrics.bootstrap import LEVEL
+from captioning.metrics.scores import LEVEL
+from captioning.terminal import printable
 
-
-class Named(NamedTuple):
-    """The objects that one image's caption names, or all of its captions.
-
-    Attributes:
-        mentions: how many mentions of objects it has.
-        absent: the mentioned words whose objects are not in the picture.
-        unknown: how many mentions have a word that the model does not know.
-        naming: their categories; None if they are not known.
-    """
-
-    mentions: int
-    absent: tuple[str, ...]
-    unknown: int = 0
-    naming: Naming | None = None
+WORDS = 20
+"""The number of words in the table; the file contains all."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +51,12 @@ class GroundingReport:
     """Grounding, hallucination and faithfulness of a model's captions.
 
     Attributes:
-        looks: one for every mention of an object that the model's crop shows.
+        looks: one for each mention of an object that the model's crop shows.
         named: the objects that each image's captions name.
-        map_name: which map of a word was tested, by its name in `captioning.maps`.
-        references: whether the model read the references, rather than its own captions.
-        milliseconds: what a map costs for each word that was read, beyond what an earlier map of
-            the same words has computed; None if nobody measured it.
+        map_name: the map that was tested, by its name in `captioning.maps`.
+        references: whether the model read the references instead of its own captions.
+        milliseconds: the time per word of the map, without what earlier maps of the same words
+            have already computed; None if it was not measured.
     """
 
     looks: Sequence[Look]
@@ -66,27 +72,11 @@ class GroundingReport:
 
     @cached_property
     def kinds(self) -> list[Group]:
-        """The scores of the looks at each kind of object; see `KINDS`."""
+        """The scores of the looks at each of `KINDS` of objects."""
         return [
             Group.of(name, [look for look in self.looks if belongs(look)])
             for name, belongs in KINDS.items()
         ]
-
-    @cached_property
-    def f1(self) -> dict[str, float]:
-        """F1_all and F1_loc of Zhou et al. 2019, and of the Gaussian; none for references."""
-        namings = [named.naming for named in self.named if named.naming is not None]
-        if self.references or not namings:
-            return {}
-        gaussian = f1_scores(self.looks, namings, GAUSSIAN)
-        return f1_scores(self.looks, namings, MODEL) | {
-            f"{name}, {GAUSSIAN}": value for name, value in gaussian.items()
-        }
-
-    @property
-    def unknown(self) -> int:
-        """How many mentions have a word that the model does not know; they are not tested."""
-        return sum(named.unknown for named in self.named)
 
     @cached_property
     def words(self) -> list[Group]:
@@ -98,33 +88,50 @@ class GroundingReport:
         ]
 
     @cached_property
-    def hallucination(self) -> dict[str, Estimate]:
-        """CHAIR of Rohrbach et al. 2018: the share of mentions (CHAIR-i) and captions (CHAIR-s).
+    def f1(self) -> dict[str, float]:
+        """F1_all and F1_loc (`f1_scores`) of the map and of the Gaussian; empty for references."""
+        if self.references:
+            return {}
+        return {
+            named(name, source): value
+            for source in (MODEL, GAUSSIAN)
+            for name, value in f1_scores(self.looks, self.named, source).items()
+        }
 
-        CHAIR-i is missing where no caption names anything, and both for references.
+    @cached_property
+    def hallucination(self) -> dict[str, Estimate]:
+        """CHAIR (Rohrbach et al. 2018): the share of hallucinated mentions, and of captions.
+
+        CHAIR-i is omitted if no caption names anything; both are omitted for references.
         """
         if self.references:
             return {}
-        absent = np.array([len(named.absent) for named in self.named], dtype=np.float64)
-        mentions = np.array([named.mentions for named in self.named], dtype=np.float64)
+        absent = np.array([len(each.absent) for each in self.named], dtype=np.float64)
+        mentions = np.array([each.mentions for each in self.named], dtype=np.float64)
         naming = mentions > 0
-        captions = (np.sign(absent), np.ones_like(absent))
         by_mention = (absent[naming], mentions[naming])
-        return with_intervals({"CHAIR-i": by_mention}) | with_intervals({"CHAIR-s": captions})
+        by_caption = (np.sign(absent), np.ones_like(absent))
+        return with_intervals({"CHAIR-i": by_mention}) | with_intervals({"CHAIR-s": by_caption})
 
     @property
     def absent(self) -> Counter[str]:
-        """The words whose objects are not in the picture, with their counts."""
-        return Counter(word for named in self.named for word in named.absent)
+        """The hallucinated words with their counts."""
+        return Counter(mention.name for each in self.named for mention in each.absent)
+
+    @property
+    def unknown(self) -> int:
+        """The number of mentions that are not tested, since the model does not know a word."""
+        return sum(each.unknown for each in self.named)
 
     @cached_property
     def whereabouts(self) -> dict[str, float]:
-        """Diagnostics of why a model misses.
+        """Diagnostics of why a map misses; undefined values are omitted.
 
-        The share of looks whose box holds any cell's centre, which is an upper bound of the
-        pointing game; the share of misses that are one cell off; and the mean offset in cells from
-        the centre of the box to the attention's centre of mass, over objects that are the only one
-        of their category. Undefined values, such as shares of no misses, are left out.
+        Returns:
+            "reachable", the share of looks whose box contains a cell's centre, an upper bound of
+            pointing; "misses one cell off", the share of misses next to a hit; "cells too far
+            right" and "cells too far down", the mean offset from the centre of the box to the
+            map's centre of mass, over objects that are the only ones of their category.
         """
         misses = [look for look in self.looks if look.scores[MODEL][POINTING] == 0]
         offsets = [offset for look in self.looks if (offset := look.offset) is not None]
@@ -138,18 +145,24 @@ class GroundingReport:
             found |= {"cells too far right": right, "cells too far down": down}
         return found
 
-    def ranked(self) -> list[Look]:
-        """The best look of every image, in order of decreasing gain over uniform attention."""
-        return _one_per_image(sorted(self.looks, key=lambda look: -look.gain))
+    def ranked(self, worst: bool = False) -> list[Look]:
+        """The best (or worst) look of each image, ordered by the gain over a uniform map."""
+        first: dict[int | str, Look] = {}
+        for look in sorted(self.looks, key=lambda look: look.gain if worst else -look.gain):
+            first.setdefault(look.image_id, look)
+        return list(first.values())
 
-    def ranked_worst(self) -> list[Look]:
-        """The worst look of every image, in order of increasing gain over uniform attention."""
-        return _one_per_image(sorted(self.looks, key=lambda look: look.gain))
+    @property
+    def summary(self) -> dict[str, float]:
+        """All scores of all looks, without intervals."""
+        estimates = {**self.all.scores, **self.hallucination}
+        values = {name: estimate.value for name, estimate in estimates.items()}
+        return {**values, **self.f1, **self.whereabouts}
 
     def as_json(self) -> dict[str, Any]:
-        """The whole report as plain values, including every look; undefined values are left out.
+        """The whole report as plain values, including every look; undefined values are omitted.
 
-        Times are too: the same model's report is the same file.
+        Times are omitted too, so that the same model always has the same report.
         """
         return {
             "images": len(self.named),
@@ -172,32 +185,84 @@ class GroundingReport:
                 "words": dict(self.absent.most_common()),
             },
             "whereabouts": self.whereabouts,
-            "mentions": [_as_json(look) for look in self.looks],
+            "mentions": [_look_json(look) for look in self.looks],
         }
 
     def write(self, path: str | Path) -> None:
         """Write the whole report as JSON."""
         write_json(path, self.as_json())
 
-    @property
-    def summary(self) -> dict[str, float]:
-        """The scores of all looks, and the shares of hallucinations."""
-        estimates = {**self.all.scores, **self.hallucination}
-        return {name: estimate.value for name, estimate in estimates.items()} | {
-            **self.f1,
-            **self.whereabouts,
-        }
+
+def table(report: GroundingReport) -> str:
+    """The report as text: a line for all looks, each kind of object and the most frequent words."""
+    if not report.looks:
+        return "\n".join(["no word names an object that is there", *_hallucination_lines(report)])
+    filled = [group for group in report.kinds if group.looks]
+    rows = [_row(group) for group in (report.all, *filled, *report.words[:WORDS])]
+    width = max(len(name) for name, _ in rows)
+    lines = [
+        f"{'':{width}} {'':>5}  {POINTING:>22}  {IN_BOX:>28}  {IN_MASK:>28}",
+        f"{'word':{width}} {'n':>5}  "
+        + "  ".join(
+            " ".join(f"{title:>{size}}" for title, size in zip(titles, (5, 7, 8, 5), strict=False))
+            for titles in (SOURCES, (*SOURCES, "times"), (*SOURCES, "times"))
+        ),
+    ]
+    lines += [f"{name:{width}} {numbers}" for name, numbers in rows]
+    if (left := len(report.words) - WORDS) > 0:
+        lines.append(f"and {left} rarer words")
+    lines.append("")
+    scores = report.all.scores
+    for name in (*MEASURES, *GAINS.values(), *TIMES.values(), LOCALISED, *FALLS):
+        if name in scores:
+            lines.append(_line(name, scores[name]))
+    lines += _hallucination_lines(report)
+    plain = {**report.f1, **report.whereabouts}
+    lines += [f"{name:<44}{value:>8.3f}" for name, value in plain.items()]
+    if report.unknown:
+        lines.append(f"{'not tested, since the model lacks the word':<44}{report.unknown:>8}")
+    lines.append(f"map: {report.map_name}")
+    lines.append(f"intervals: {LEVEL * 100:.0f} %, bootstrap over images")
+    return "\n".join(lines)
 
 
-def _one_per_image(looks: Sequence[Look]) -> list[Look]:
-    first: dict[int | str, Look] = {}
-    for look in looks:
-        first.setdefault(look.image_id, look)
-    return list(first.values())
+def _row(group: Group) -> tuple[str, str]:
+    """The name, and the numbers aligned with the header's columns."""
+    parts = [f"{group.looks:>5}"]
+    for measure in MEASURES:
+        names = [named(measure, source) for source in SOURCES]
+        numbers = [
+            _number(group.value(name), size) for name, size in zip(names, (5, 7, 8), strict=True)
+        ]
+        if measure in TIMES:
+            numbers.append(_number(group.value(TIMES[measure]), 5, digits=1))
+        parts.append(" ".join(numbers))
+    return printable(group.name), "  ".join(parts)
 
 
-def _as_json(look: Look) -> dict[str, Any]:
-    scores: dict[str, Any] = {
+def _number(value: float, size: int, digits: int = 3) -> str:
+    return f"{'-' if math.isnan(value) else f'{value:.{digits}f}':>{size}}"
+
+
+def _line(name: str, estimate: Estimate) -> str:
+    low, high = estimate.interval
+    known = "" if math.isnan(low) else f"  {low:.3f} to {high:.3f}"
+    return f"{name:<44}{estimate.value:>8.3f}{known}"
+
+
+def _hallucination_lines(report: GroundingReport) -> list[str]:
+    lines = [_line(name, estimate) for name, estimate in report.hallucination.items()]
+    if report.absent:
+        words = ", ".join(
+            printable(f"{word} {count}" if count > 1 else word)
+            for word, count in report.absent.most_common(WORDS)
+        )
+        lines.append(f"named but not there: {words}")
+    return lines
+
+
+def _look_json(look: Look) -> dict[str, Any]:
+    scores = {
         source: {name: value for name, value in measures.items() if not np.isnan(value)}
         for source, measures in look.scores.items()
     }

@@ -1,34 +1,52 @@
-"""Finds the words of a caption that name categories of objects."""
+"""The words of captions that name objects."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from captioning.data.plurals import plurals
-from captioning.data.readers.fields import field
-from captioning.untrusted import read_json
+from captioning.data.records import Record
+from captioning.data.tokens import plurals, tokenize
+from captioning.untrusted import field, read_json
 
 COCO = Path(__file__).with_name("coco_words.json")
 REMEDY = (
-    'expected {"categories": {"dog": ["dog", "puppy"]}, "others": ["dog house"]}, of which '
-    '"others" may be left out'
+    'expected {"categories": {"dog": ["dog", "puppy"]}, "others": ["dog house"]}; "others" is '
+    "optional"
 )
 
 
 class Mention(NamedTuple):
-    """Words of a caption that name objects of one category.
+    """Words of a caption that name objects of a category.
 
     Attributes:
-        name: the words as written.
-        category: the category that they name.
-        start: index of the first word in the caption.
-        stop: index after the last word.
+        name: the words.
+        category: the category.
+        start: the index of the first word in the caption.
+        stop: the index after the last word.
     """
 
     name: str
     category: str
     start: int
     stop: int
+
+
+class Named(NamedTuple):
+    """The objects that the captions of an image name.
+
+    Attributes:
+        image_id: the id of the record.
+        mentions: the number of mentions.
+        absent: the mentions of objects that are neither in the crop nor named by any reference.
+        unknown: the number of mentions with a word that the model does not know.
+        wanted: the categories that the references name and the crop shows.
+    """
+
+    image_id: int | str
+    mentions: int
+    absent: tuple[Mention, ...] = ()
+    unknown: int = 0
+    wanted: frozenset[str] = frozenset()
 
 
 class Lexicon:
@@ -38,8 +56,8 @@ class Lexicon:
     but not mice.
 
     Args:
-        categories: for each category the names, of one word or several, that stand for it; the
-            category's own name must be listed to count.
+        categories: the names of each category, of one word or several. A category's own name counts
+            only if it is listed.
         others: names of other things that contain a category's name, such as "dog house".
     """
 
@@ -54,17 +72,16 @@ class Lexicon:
 
     @classmethod
     def coco(cls) -> "Lexicon":
-        """COCO's 80 categories by everyday words.
+        """Everyday words for COCO's 80 categories.
 
-        The idea of mapping such words to categories is from Rohrbach et al. 2018 ("Object
-        Hallucination in Image Captioning"); the words are this project's. Only "orange" is left
-        out, since captions use it for the colour.
+        Rohrbach et al. 2018 ("Object Hallucination in Image Captioning") had the idea; the words
+        are this project's. "orange" is omitted, since captions use it for the colour.
         """
         return cls.load(COCO)
 
     @classmethod
     def load(cls, path: str | Path) -> "Lexicon":
-        """The lexicon in a JSON file of "categories" and "others", as the class takes them.
+        """The lexicon in a JSON file with the arguments of the class.
 
         Raises:
             InputError: the file is missing or malformed.
@@ -81,17 +98,17 @@ class Lexicon:
 
     @classmethod
     def of(cls, categories: Iterable[str]) -> "Lexicon":
-        """COCO's lexicon if all categories are COCO's; else one of the categories' own names."""
+        """COCO's lexicon if all categories are COCO's, otherwise the categories' own names."""
         categories, coco = set(categories), cls.coco()
         if categories <= coco.categories:
             return coco
         return cls({category: (category.lower(),) for category in categories})
 
     def mentions(self, words: Sequence[str]) -> list[Mention]:
-        """The mentions in a caption, from left to right; the longest of overlapping names counts.
+        """The mentions in a caption, from left to right; of overlapping names, the longest counts.
 
         Args:
-            words: in lower case, as `captioning.data.tokens.tokenize` gives them.
+            words: in lower case, as `captioning.data.tokens.tokenize` returns them.
         """
         found, start = [], 0
         while start < len(words):
@@ -111,6 +128,30 @@ class Lexicon:
                 found.append(Mention(" ".join(words[start:stop]), category, start, stop))
             start = stop
         return found
+
+
+def categories(records: Iterable[Record]) -> set[str]:
+    """The categories of the records' objects."""
+    return {thing.name for record in records for thing in record.objects}
+
+
+def named_by_people(record: Record, lexicon: Lexicon) -> list[tuple[int, Mention]]:
+    """The mentions in the references, with the index of the caption.
+
+    These are the data set's own phrases, if it has them, otherwise those of the lexicon. A phrase
+    is represented by its last word, which in English is the noun: "a small dog".
+    """
+    found = []
+    for number, caption in enumerate(record.captions):
+        words = tokenize(caption)
+        if record.phrases:
+            found += [
+                (number, Mention(words[stop - 1], name, stop - 1, stop))
+                for name, _, stop in record.phrases[number]
+            ]
+        else:
+            found += [(number, mention) for mention in lexicon.mentions(words)]
+    return found
 
 
 def _value(content: Any, key: str, kind: type, path: str | Path) -> Any:

@@ -1,12 +1,12 @@
-"""Looks: the attention while a model named an object, measured against the object's place.
+"""Looks: the map of a word that names an object, measured against the object's place.
 
 The pointing game is from Zhang et al. 2016 ("Top-down Neural Attention by Excitation Backprop"),
-without its tolerance of 15 pixels; the mass in a box or mask is the attention correctness of Liu
+without its tolerance of 15 pixels. The mass in a box or mask is the attention correctness of Liu
 et al. 2017 ("Attention Correctness in Neural Image Captioning"). Two baselines that do not depend
-on the photo are measured as well: uniform attention, and a centred Gaussian.
+on the photo are measured too: a uniform map, and a Gaussian around the middle.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,16 +15,19 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 from numpy.lib.stride_tricks import sliding_window_view
+from scipy.ndimage import label
 
 from captioning.evaluation.grounding.areas import Box, Place
-from captioning.evaluation.grounding.boxes import box_of, largest_overlap
 from captioning.evaluation.grounding.lexicon import Mention
 
 SIGMA = 0.25
 """Standard deviation of the Gaussian baseline along each axis, in sides of the crop."""
 
+BOX_THRESHOLD = 0.5
+"""Cells with at least this share of a map's maximum can belong to the box around the maximum."""
+
 OVERLAP = 0.5
-"""The intersection over union above which two boxes are the same thing."""
+"""A box is localised if its intersection over union with an object's box is above this."""
 
 POINTING, IN_BOX, IN_MASK = MEASURES = ("pointing", "mass in box", "mass in mask")
 MODEL, UNIFORM, GAUSSIAN = SOURCES = ("model", "uniform", "Gaussian")
@@ -37,8 +40,8 @@ class Areas(NamedTuple):
     """Areas under the curves of a mention's probability, over a width of one.
 
     Attributes:
-        deletion: while the regions are hidden, the most relevant first; low is good.
-        insertion: while they are shown, the most relevant first; high is good.
+        deletion: the area while regions are hidden, the most relevant first; low is good.
+        insertion: the area while regions are shown, the most relevant first; high is good.
     """
 
     deletion: float
@@ -51,13 +54,13 @@ class Areas(NamedTuple):
 
 
 class OcclusionDrops(NamedTuple):
-    """The probability of a mention's words, and its drop when regions are hidden.
+    """The probability of a mention's words, and how much it drops without some regions.
 
     Attributes:
-        probability: of the words, given the photo and all words before them.
-        attended: the drop without the most attended regions.
+        probability: the probability given the photo and all words before them.
+        attended: the drop without the most relevant regions.
         random: the mean drop without equally many random regions, a baseline.
-        centred: the drop without the regions in the middle that hold as much of the Gaussian.
+        centred: the drop without the middle regions that hold as much of the Gaussian.
     """
 
     probability: float
@@ -68,21 +71,20 @@ class OcclusionDrops(NamedTuple):
 
 @dataclass(frozen=True)
 class Look:
-    """The attention while the model wrote the words that name an object in the photo.
+    """The map of the words that name an object in the photo.
 
     Attributes:
-        image_id: of the record.
-        image: path of the photo.
+        image_id: the id of the record.
+        image: the path of the photo.
         mention: the words, and the category that they name.
-        weights: attention over the grid of cells, or another map of the word; for a mention of
-            several words, the mean of their maps, since all of them name the object.
+        weights: the map over a grid of cells; for several words, the mean of their maps.
         place: the place of the category's objects.
         crop: the part of the photo that the model saw, in pixels; the cells cover it.
         size: width and height of the photo in pixels.
-        drops: the drops by occlusion; None if they were not computed.
-        caption: which of the image's captions it is from.
-        areas: areas under the deletion and insertion curves, of the map, of the Gaussian and of
-            regions in random order; empty if they were not computed.
+        drops: the occlusion drops; None if they were not computed.
+        caption: the index of the caption among the image's captions.
+        areas: the areas under the deletion and insertion curves of the map, of the Gaussian and of
+            a random order; empty if they were not computed.
     """
 
     image_id: int | str
@@ -98,21 +100,27 @@ class Look:
 
     @cached_property
     def maps(self) -> Mapping[str, Weights]:
-        """The map, and those of the two baselines on its grid."""
+        """The model's map and those of the two baselines, by source."""
         grid = self.weights.shape
         return {MODEL: self.weights, UNIFORM: uniform(grid), GAUSSIAN: gaussian(grid)}
 
     @cached_property
     def scores(self) -> Mapping[str, dict[str, float]]:
-        """For each attention by name, its measures by name; NaN for masks if there are none."""
-        return {source: _scores(weights, self.place) for source, weights in self.maps.items()}
+        """The measures of each source by name; mass in mask is NaN if there are no masks."""
+        return {
+            source: {
+                POINTING: pointing(weights, self.place.box_holds),
+                IN_BOX: mass(weights, self.place.in_box),
+                IN_MASK: np.nan
+                if self.place.in_mask is None
+                else mass(weights, self.place.in_mask),
+            }
+            for source, weights in self.maps.items()
+        }
 
     @cached_property
     def localised(self) -> Mapping[str, float]:
-        """For each attention by name, 1 if the box around its maximum fits an object's, else 0.
-
-        It does where the intersection is more than `OVERLAP` of the union.
-        """
+        """For each source, 1 if the box around its maximum fits an object's box, otherwise 0."""
         return {
             source: float(
                 largest_overlap(box_of(weights, self.crop), self.place.boxes, self.crop) > OVERLAP
@@ -122,7 +130,7 @@ class Look:
 
     @property
     def covers_middle(self) -> bool:
-        """Whether one of the boxes holds the middle of the crop, where a Gaussian always points."""
+        """Whether one of the boxes contains the middle of the crop, where a Gaussian points."""
         left, top, across, down = self.crop
         x, y = left + across / 2, top + down / 2
         return any(
@@ -145,7 +153,7 @@ class Look:
 
     @property
     def gain(self) -> float:
-        """The attention in the box, minus that of uniform attention."""
+        """The mass in the box, minus that of the uniform map."""
         return self.scores[MODEL][IN_BOX] - self.scores[UNIFORM][IN_BOX]
 
     @property
@@ -156,7 +164,7 @@ class Look:
 
     @property
     def offset(self) -> tuple[float, float] | None:
-        """From the centre of the box to the attention's centre of mass, right and down, in cells.
+        """From the box's centre to the map's centre of mass, right and down, in cells.
 
         The box is clipped to the crop. None if there are several objects of the category.
         """
@@ -173,6 +181,21 @@ class Look:
             float(x - (seen_x - crop_left) / across * columns),
             float(y - (seen_y - crop_top) / down * rows),
         )
+
+
+OFF_MIDDLE = "not in the middle"
+
+KINDS: dict[str, Callable[[Look], bool]] = {
+    OFF_MIDDLE: lambda look: not look.covers_middle,
+    "small, below 1/16": lambda look: look.size_share < 1 / 16,
+    "medium": lambda look: 1 / 16 <= look.size_share < 1 / 4,
+    "large, from 1/4": lambda look: look.size_share >= 1 / 4,
+    "near, below 1/8": lambda look: look.distance < 1 / 8,
+    "halfway": lambda look: 1 / 8 <= look.distance < 1 / 4,
+    "far, from 1/4": lambda look: look.distance >= 1 / 4,
+}
+"""Kinds of objects by position and size. Sizes are shares of the crop; distances from the middle
+are in sides of the crop."""
 
 
 def pointing(weights: Weights, holds: Bool[np.ndarray, "rows columns"]) -> float:
@@ -194,7 +217,7 @@ def uniform(grid: tuple[int, ...]) -> Weights:
 
 
 def gaussian(grid: tuple[int, ...]) -> Weights:
-    """A normal density of `SIGMA` around the middle of the crop, summing to one."""
+    """A normal density of width `SIGMA` around the middle of the crop, with sum 1."""
     # In whole numbers, so that cells at equal distances from the middle have equal weights.
     vertical, horizontal = (
         np.exp(-0.5 * ((2 * np.arange(cells) + 1 - cells) / (2 * cells * SIGMA)) ** 2)
@@ -204,9 +227,48 @@ def gaussian(grid: tuple[int, ...]) -> Weights:
     return weights / weights.sum()
 
 
-def _scores(weights: Weights, place: Place) -> dict[str, float]:
-    return {
-        POINTING: pointing(weights, place.box_holds),
-        IN_BOX: mass(weights, place.in_box),
-        IN_MASK: np.nan if place.in_mask is None else mass(weights, place.in_mask),
-    }
+def box_of(weights: Weights, crop: Box) -> Box:
+    """The box around the connected component of the maximum, in pixels of the photo.
+
+    Zhou et al. 2016 ("Learning Deep Features for Discriminative Localization") threshold at a fifth
+    of the maximum; half of it suits coarse maps that are not smoothed.
+
+    Args:
+        weights: a map; of equal maxima, the first counts.
+        crop: the part of the photo that the cells cover.
+    """
+    parts, _ = label(weights >= BOX_THRESHOLD * weights.max())
+    rows, columns = np.nonzero(parts == parts.flat[weights.argmax()])
+    left, top, across, down = crop
+    high, wide = down / weights.shape[0], across / weights.shape[1]
+    return (
+        float(left + columns.min() * wide),
+        float(top + rows.min() * high),
+        float((columns.max() + 1 - columns.min()) * wide),
+        float((rows.max() + 1 - rows.min()) * high),
+    )
+
+
+def largest_overlap(box: Box, others: Sequence[Box], crop: Box) -> float:
+    """The largest intersection over union of a box with any of the others.
+
+    Args:
+        box: a box within the crop.
+        others: boxes, which are clipped to the crop.
+        crop: the part of the photo that the model saw.
+    """
+    others = [seen for other in others if (seen := _intersection(other, crop))[2] * seen[3] > 0]
+    overlaps = []
+    for other in others:
+        _, _, width, height = _intersection(box, other)
+        both = width * height
+        overlaps.append(both / (box[2] * box[3] + other[2] * other[3] - both))
+    return max(overlaps, default=0.0)
+
+
+def _intersection(one: Box, other: Box) -> Box:
+    """The intersection; its width or height is 0 if there is none."""
+    left, top = max(one[0], other[0]), max(one[1], other[1])
+    right = min(one[0] + one[2], other[0] + other[2])
+    bottom = min(one[1] + one[3], other[1] + other[3])
+    return left, top, max(right - left, 0.0), max(bottom - top, 0.0)

@@ -1,42 +1,162 @@
-"""The alignment of a caption with a reference: which of the possible matches count.
+"""The alignment of a caption with a reference: which words and phrases match.
 
-Denkowski and Lavie 2014, section 2: each word is in one match at most, and of all such alignments
-one is wanted that covers most words, in the fewest chunks, with the smallest distance. Chunks are
-runs of matches that are adjacent, and in the same order, on both sides. A beam search over the
-words of the reference finds it. What follows the program instead of the paper:
+Denkowski and Lavie 2014, section 2: each word is in at most one match, and of all such alignments
+the one counts that covers the most words, then has the fewest chunks, then the smallest distance.
+A chunk is a run of matches that are adjacent and in the same order on both sides. A beam search
+over the words of the reference finds the alignment. These details follow the authors' program, not
+the paper:
 
-- Matches that share no word with any other, of one word with one, are always in the alignment.
-- The others count by `COVERED` times their words, rounded down on each side, so that a stem, a
-  synonym or a paraphrase of one word for one is worth nothing beside a chunk more.
-- The distance, between the positions at which a match starts on either side, is that of the matches
-  an alignment passed over, not of those it has: of several matches at one word, each adds the
-  distance of those before it, and passing over the word adds that of all.
-- A chunk counts when it ends. So of alignments equal in all, one with a chunk that is still open
-  comes before one without, and stays before it.
+- A match of one word with one word that overlaps no other match is always in the alignment.
+- Other matches count `COVERED` times their number of words, rounded down on each side. So a stem,
+  synonym or paraphrase of a single word is worth nothing, and less than avoiding a chunk.
+- The distance between the start positions is summed over the matches that an alignment skips. Of
+  several matches at one word, each adds the distances of those before it; skipping the word adds
+  the distances of all.
+- A chunk counts when it ends. So of equal alignments, one with an open chunk is preferred.
 """
 
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from operator import itemgetter
-from typing import Any, TypeAlias
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
 
-from captioning.metrics.meteor.matching import Match
+from captioning.metrics.meteor.paraphrases import Phrase, loaded
+from captioning.metrics.meteor.word_forms import WordForms, stem
+
+EXACT, STEM, SYNONYM, PARAPHRASE = range(4)
 
 BEAM = 40
-"""Partial alignments that are kept at each word, and at the end."""
+"""The beam width, at each word and at the end."""
 
 COVERED = (1, 0.6, 0.8, 0.6)
-"""What a word counts that a module covers: the weights of the modules."""
+"""The weight of a covered word, by module."""
 
 WORDS, CHUNK = 1 << 60, 1 << 40
-"""Parts of the cost of an alignment: words decide first, then chunks, then the distance."""
+"""Weights in the cost of an alignment: words first, then chunks, then the distance."""
 
 CLOSED = -1
-"""In place of the caption's next word, where no chunk is open."""
+"""Stands for the caption's next word if no chunk is open."""
+
+
+class Match(NamedTuple):
+    """Words of a caption that match words of a reference.
+
+    Attributes:
+        module: EXACT, STEM, SYNONYM or PARAPHRASE.
+        start: the first word in the reference.
+        length: the number of words in the reference.
+        caption_start: the first word in the caption.
+        caption_length: the number of words in the caption.
+    """
+
+    module: int
+    start: int
+    length: int
+    caption_start: int
+    caption_length: int
+
+
+class Sentence(NamedTuple):
+    """A caption or reference as METEOR compares it.
+
+    Attributes:
+        words: the words.
+        functions: for each word, whether it is a function word.
+        phrases: phrases of the paraphrase table and their prefixes, by first word and length.
+        nodes: the nodes of these phrases in the table.
+    """
+
+    words: list[str]
+    functions: list[bool]
+    phrases: list[Phrase]
+    nodes: frozenset[int]
+
+
+class Matcher:
+    """Finds all possible matches.
+
+    Args:
+        jar: METEOR's program, which contains the synonyms.
+        paraphrases: METEOR's compressed table.
+
+    Raises:
+        InputError: a file is damaged.
+    """
+
+    def __init__(self, jar: Path, paraphrases: Path) -> None:
+        self._forms = WordForms(jar)
+        self._table = loaded(paraphrases)
+        self._paraphrases: dict[int, dict[int, int]] = {}
+        self._modules: dict[str, dict[str, tuple[int, ...]]] = defaultdict(dict)
+
+    def sentences(self, texts: Sequence[list[str]]) -> list[Sentence]:
+        """Sentences from their words; one search of the table for all of them."""
+        found = self._table.occurrences(texts)
+        return [
+            Sentence(
+                words,
+                [word in self._forms.function_words for word in words],
+                sorted(phrases),
+                frozenset(node for _, _, node in phrases),
+            )
+            for words, phrases in zip(texts, found, strict=True)
+        ]
+
+    def matches(self, caption: Sentence, reference: Sentence) -> list[Match]:
+        """All matches by module, in an order that decides between equally good alignments.
+
+        Exact matches, stems and synonyms are in the order of the reference, then of the caption.
+        Paraphrases of the reference's phrases come before those of the caption's, which repeat
+        some pairs; those of one phrase are in the order of the table.
+        """
+        found: tuple[list[Match], ...] = ([], [], [])
+        for start, word in enumerate(reference.words):
+            known = self._modules[word]
+            for caption_start, other in enumerate(caption.words):
+                modules = known.get(other)
+                if modules is None:
+                    modules = known[other] = self._modules_of(word, other)
+                for module in modules:
+                    found[module].append(Match(module, start, 1, caption_start, 1))
+        of_reference = (
+            Match(PARAPHRASE, *pair, *other) for pair, other in self._pairs(reference, caption)
+        )
+        of_caption = (
+            Match(PARAPHRASE, *other, *pair) for pair, other in self._pairs(caption, reference)
+        )
+        return [*found[EXACT], *found[STEM], *found[SYNONYM], *of_reference, *of_caption]
+
+    def _modules_of(self, word: str, other: str) -> tuple[int, ...]:
+        """The modules that match two words."""
+        if word == other:
+            return (EXACT,)
+        modules = []
+        if stem(word) == stem(other):
+            modules.append(STEM)
+        if not self._forms.synsets(word).isdisjoint(self._forms.synsets(other)):
+            modules.append(SYNONYM)
+        return tuple(modules)
+
+    def _pairs(
+        self, sentence: Sentence, other: Sentence
+    ) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+        """Start and length of a sentence's phrases, and of their paraphrases in another one."""
+        for start, length, node in sentence.phrases:
+            known = self._paraphrases.get(node)
+            if known is None:
+                known = self._paraphrases[node] = self._table.of_phrase(node)
+            for paraphrase in sorted(known.keys() & other.nodes, key=known.__getitem__):
+                for other_start, other_length, other_node in other.phrases:
+                    if other_node == paraphrase:
+                        yield (start, length), (other_start, other_length)
+
 
 Linked: TypeAlias = tuple[Any, Match] | None
-"""A match after others, which are linked likewise."""
+"""A linked list of matches, the last one first."""
 
 Partial: TypeAlias = tuple[int, int, int, int, Linked]
-"""Cost, words of the caption in use (bits), next word of either side, and the matches."""
+"""Cost, used words of the caption (bits), next word of reference and caption, and the matches."""
 
 cost_of = itemgetter(0)
 
@@ -45,9 +165,9 @@ def align(matches: list[Match], words: int, caption_words: int) -> list[Match]:
     """The alignment, in the order of the reference.
 
     Args:
-        matches: all that are possible.
-        words: how many words the reference has.
-        caption_words: how many the caption has.
+        matches: all possible matches.
+        words: the number of words of the reference.
+        caption_words: the number of words of the caption.
     """
     starting: list[list[Match]] = [[] for _ in range(words)]
     uses, caption_uses = [0] * words, [0] * caption_words
@@ -61,10 +181,10 @@ def align(matches: list[Match], words: int, caption_words: int) -> list[Match]:
     for word, options in enumerate(starting):
         fixed = len(options) == 1 and uses[word] == caption_uses[options[0].caption_start] == 1
         fixed = fixed and options[0].length == options[0].caption_length == 1
-        # Sorting is stable: paths of one cost keep their order from word to word.
+        # Sorting is stable: paths of equal cost keep their order from word to word.
         partial = _extended(sorted(partial, key=cost_of)[:BEAM], word, options, fixed)
     found: list[Match] = []
-    linked = min(sorted(partial, key=cost_of)[:BEAM], key=_closed)[4]
+    linked = min(sorted(partial, key=cost_of)[:BEAM], key=_closed_cost)[4]
     while linked is not None:
         linked, match = linked
         found.append(match)
@@ -74,7 +194,7 @@ def align(matches: list[Match], words: int, caption_words: int) -> list[Match]:
 def _extended(
     partial: list[Partial], word: int, options: list[Match], fixed: bool
 ) -> list[Partial]:
-    """Partial alignments with each of the matches that start at a word, and without any."""
+    """The partial alignments extended by each match that starts at a word, or by none of them."""
     choices = [
         (
             match,
@@ -91,19 +211,19 @@ def _extended(
         if following > word:
             found.append(path)
             continue
-        closed = _closed(path) - cost
+        closing = _closed_cost(path) - cost
         for match, bits, gain, end, caption_end in choices:
             if not used & bits:
-                chunk = 0 if caption_following == match.caption_start else closed
+                chunk = 0 if caption_following == match.caption_start else closing
                 found.append((cost + chunk - gain, used | bits, end, caption_end, (linked, match)))
                 cost += abs(word - match.caption_start)
         if not fixed:
-            found.append((cost + closed, used, following, CLOSED, linked))
+            found.append((cost + closing, used, following, CLOSED, linked))
     return found
 
 
-def _closed(path: Partial) -> int:
-    """The cost with the chunk that is open."""
+def _closed_cost(path: Partial) -> int:
+    """The cost, including the open chunk."""
     return path[0] + (0 if path[3] == CLOSED else CHUNK)
 
 
@@ -113,7 +233,7 @@ def _covered(match: Match) -> int:
 
 
 def chunk_count(alignment: list[Match]) -> int:
-    """How many chunks an alignment has."""
+    """The number of chunks of an alignment."""
     count, ends = 0, (-1, -1)
     for match in alignment:
         count += ends != (match.start, match.caption_start)

@@ -1,7 +1,7 @@
 """METEOR's table of paraphrases: 5.3 million pairs of phrases of up to seven words.
 
-pycocoevalcap brings it as compressed text, which takes half a minute to read. A copy in arrays is
-left in the user's cache folder.
+pycocoevalcap contains it as compressed text, which takes half a minute to read. The first use saves
+it as arrays in the user's cache folder.
 """
 
 import gzip
@@ -23,29 +23,28 @@ from captioning.files import written_whole
 from captioning.progress_bar import stage
 
 FORMAT = 1
-"""Of the copies in the cache folder; another number makes new ones."""
+"""The version of the arrays in the cache folder."""
 
 LONGEST = 7
 NO_WORD = 0
 
 Phrase = tuple[int, int, int]
-"""A known phrase in a sentence: its first word, how many words it has, and its number."""
+"""A phrase of the table in a sentence: its first word, its number of words, and its node."""
 
 
 @dataclass(frozen=True)
 class Paraphrases:
-    """Phrases with their paraphrases, as arrays.
+    """Phrases and their paraphrases as arrays.
 
-    The phrases are paths in a tree, in which a node is the word after another node's words. Nodes
-    are numbered from 1 in the order of their keys.
+    Phrases are paths in a prefix tree. Nodes are numbered from 1 in the order of their keys.
 
     Attributes:
-        words: (W,) those that occur, in bytes; number w is `words[w - 1]`.
-        keys: (nodes,) ascending; of node n, `keys[n - 1]` is (its parent * (W + 1) + its word),
-            in which the parent of a first word is 0.
-        phrases: (P,) ascending, the nodes where a phrase with paraphrases ends.
-        starts: (P + 1,) where their paraphrases begin.
-        paraphrases: (pairs,) nodes, those of a phrase in the order of METEOR's file.
+        words: (W,), the distinct words in bytes; word number w is `words[w - 1]`.
+        keys: (nodes,), ascending; the key of node n is `keys[n - 1]` = parent * (W + 1) + word,
+            where the parent of a first word is 0.
+        phrases: (P,), ascending, the nodes of phrases that have paraphrases.
+        starts: (P + 1,), where the paraphrases of each phrase begin.
+        paraphrases: (pairs,), nodes; those of one phrase in the order of METEOR's file.
     """
 
     words: NDArray[Any]
@@ -56,7 +55,7 @@ class Paraphrases:
 
     @classmethod
     def load(cls, path: Path) -> "Paraphrases":
-        """The table of METEOR's own file; from the cache folder, where a copy is left at first.
+        """The table of METEOR's file, from the copy in the cache folder once there is one.
 
         Raises:
             InputError: the file is damaged, or the cache folder cannot be written to.
@@ -69,7 +68,7 @@ class Paraphrases:
             pass
         except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile):
             copy.unlink(missing_ok=True)  # damaged
-        with stage("paraphrases of METEOR, the first time only"):
+        with stage("converting METEOR's paraphrases, once per machine"):
             table = cls.read(path)
             with written_whole(copy) as temporary:
                 np.savez(temporary, **vars(table))
@@ -77,7 +76,7 @@ class Paraphrases:
 
     @classmethod
     def read(cls, path: Path) -> "Paraphrases":
-        """The table of METEOR's own file, of which three lines are a number and two paraphrases.
+        """Parse METEOR's file, in which three lines are a probability and two paraphrases.
 
         Raises:
             InputError: the file is damaged.
@@ -91,7 +90,7 @@ class Paraphrases:
                     pairs.append(phrases.number(left))
                     pairs.append(phrases.number(right))
         except (OSError, EOFError, ValueError):
-            raise InputError(f"{path}: damaged; install pycocoevalcap anew") from None
+            raise InputError(f"{path}: damaged; reinstall pycocoevalcap") from None
         return cls.of(
             list(phrases.words),
             np.array(phrases.rows, dtype=np.int64).reshape(-1, LONGEST),
@@ -102,12 +101,12 @@ class Paraphrases:
     def of(
         cls, words: Sequence[str], phrases: NDArray[np.int64], pairs: NDArray[np.int32]
     ) -> "Paraphrases":
-        """A table of pairs.
+        """The table of some pairs.
 
         Args:
-            words: those that occur.
-            phrases: (phrases, LONGEST) the numbers of their words, counted from 1, and then 0.
-            pairs: (pairs, 2) rows of a phrase and its paraphrase.
+            words: the distinct words.
+            phrases: (phrases, LONGEST), word numbers from 1, padded with 0.
+            pairs: (pairs, 2), a phrase and its paraphrase in each row.
         """
         keys: list[NDArray[np.int64]] = []
         nodes = np.zeros(len(phrases), dtype=np.int64)
@@ -131,10 +130,10 @@ class Paraphrases:
         )
 
     def occurrences(self, sentences: Sequence[Sequence[str]]) -> list[list[Phrase]]:
-        """The known phrases, and known beginnings of phrases, in sentences."""
+        """The phrases of the table, and their prefixes, in each sentence."""
         numbers = {word.decode(): n for n, word in enumerate(self.words.tolist(), start=1)}
         lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
-        # A word that no phrase has ends each sentence, so that no phrase goes beyond.
+        # Each sentence ends with a word that no phrase has, so that no phrase crosses sentences.
         flat: NDArray[np.int64] = np.array(
             [n for words in sentences for n in (*(numbers.get(w, NO_WORD) for w in words), NO_WORD)]
         )
@@ -160,10 +159,7 @@ class Paraphrases:
         return found
 
     def of_phrase(self, node: int) -> dict[int, int]:
-        """The nodes of a phrase's paraphrases, and at what place the table has each.
-
-        There are none if it is no phrase.
-        """
+        """The nodes of a phrase's paraphrases and their ranks; empty if the node is a prefix."""
         place = int(np.searchsorted(self.phrases, node))
         if place == len(self.phrases) or self.phrases[place] != node:
             return {}
@@ -172,11 +168,11 @@ class Paraphrases:
 
 
 class _Numbered:
-    """Phrases, numbered as they come.
+    """Phrases, numbered in the order of their first occurrence.
 
     Attributes:
-        words: the numbers of their words, counted from 1.
-        rows: for each phrase LONGEST of these, of which the last are 0.
+        words: the numbers of their words, from 1.
+        rows: for each phrase LONGEST word numbers, padded with 0.
     """
 
     def __init__(self) -> None:
@@ -185,10 +181,10 @@ class _Numbered:
         self._numbers: dict[str, int] = {}
 
     def number(self, phrase: str) -> int:
-        """The number of a phrase, counted from 0.
+        """The number of a phrase, from 0.
 
         Raises:
-            ValueError: it has more words than LONGEST.
+            ValueError: it has more than LONGEST words.
         """
         number = self._numbers.setdefault(phrase, len(self._numbers))
         if LONGEST * number == len(self.rows):
@@ -201,7 +197,7 @@ class _Numbered:
 
 
 def cached(path: Path) -> Path:
-    """Where the copy of a compressed file lies, named by the file's checksum and length."""
+    """The path of the arrays of a compressed file, named by the file's checksum and length."""
     with path.open("rb") as file:
         file.seek(-8, os.SEEK_END)  # gzip ends with both
         name = f"meteor-paraphrases-{file.read().hex()}-{FORMAT}.npz"
@@ -209,7 +205,7 @@ def cached(path: Path) -> Path:
 
 
 def cache_folder() -> Path:
-    """The user's folder for what can be made anew: ``XDG_CACHE_HOME``, or what the system has."""
+    """The user's cache folder: in ``XDG_CACHE_HOME``, or where the system has it."""
     if given := os.environ.get("XDG_CACHE_HOME"):
         return Path(given) / "captioning"
     if sys.platform == "darwin":
@@ -221,5 +217,5 @@ def cache_folder() -> Path:
 
 @lru_cache(maxsize=1)
 def loaded(path: Path) -> Paraphrases:
-    """The table of a file, once for each process."""
+    """The table of a file, read once per process."""
     return Paraphrases.load(path)

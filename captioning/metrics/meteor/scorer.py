@@ -1,4 +1,8 @@
-"""METEOR of captions with several references."""
+"""METEOR of captions with several references.
+
+Denkowski and Lavie 2014, section 2, with the parameters of METEOR 1.5 for English, which weigh
+content words more than function words.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,39 +11,43 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
-from captioning.metrics.java import program
-from captioning.metrics.meteor.alignment import align
-from captioning.metrics.meteor.matching import Matcher
-from captioning.metrics.meteor.normalization import generated_text, normalized, text_of_words
-from captioning.metrics.meteor.statistics import NUMBERS, counts, meteor
+from captioning.metrics.meteor.alignment import Match, Matcher, Sentence, align, chunk_count
+from captioning.metrics.meteor.word_forms import generated_text, normalized, text_of_words
 from captioning.metrics.scores import Scores, check_pairs
+from captioning.metrics.spice import packaged_file
 
 NAME = "METEOR"
 
+ALPHA, BETA, GAMMA, DELTA = 0.85, 0.2, 0.6, 0.75
+WEIGHTS = np.array([1, 0.6, 0.8, 0.6])
+"""The weights of exact, stem, synonym and paraphrase matches."""
+
+COUNTS = 23
+"""The length of what `match_counts` returns."""
+
 
 class Meteor:
-    """Scores captions by METEOR, as the COCO evaluation does, without Java.
+    """Scores captions by METEOR, as the COCO evaluation does.
 
     Raises:
-        InputError: pycocoevalcap is not installed, which brings the synonyms and paraphrases.
+        InputError: pycocoevalcap, which contains the synonyms and paraphrases, is not installed.
     """
 
     def __init__(self) -> None:
-        jar = program(NAME, "meteor/meteor-1.5.jar")
-        self._matcher = Matcher(jar, program(NAME, "meteor/data/paraphrase-en.gz"))
+        jar = packaged_file(NAME, "meteor/meteor-1.5.jar")
+        self._matcher = Matcher(jar, packaged_file(NAME, "meteor/data/paraphrase-en.gz"))
 
     def __call__(
         self, candidates: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
     ) -> "MeteorScores":
-        """METEOR of captions: of each, that with the reference that gives it most.
+        """METEOR of captions; each is scored with the reference that gives the largest score.
 
         Args:
             candidates: the words of one caption per image.
             references: for each image the words of its references.
 
         Raises:
-            ValueError: there are no captions, the two differ in length, or an image has no
-                reference.
+            ValueError: there are no captions, the lengths differ, or an image has no reference.
         """
         check_pairs(candidates, references)
         captions = list(map(generated_text, candidates))
@@ -55,8 +63,8 @@ class Meteor:
                 reference = sentences[text]
                 matches = self._matcher.matches(found, reference)
                 alignment = align(matches, len(reference.words), len(found.words))
-                rows.append(counts(found, reference, alignment))
-        statistics = np.array(rows, dtype=np.float64).reshape(-1, NUMBERS)
+                rows.append(match_counts(found, reference, alignment))
+        statistics = np.array(rows, dtype=np.float64).reshape(-1, COUNTS)
         scores = meteor(statistics)
         ends = list(accumulate(map(len, written)))
         best = [
@@ -68,10 +76,10 @@ class Meteor:
 
 @dataclass(frozen=True)
 class MeteorScores(Scores):
-    """METEOR of captions, whose score of a corpus is no mean over images.
+    """METEOR, whose corpus score is not the mean over images.
 
     Attributes:
-        statistics: (images, numbers), the counts of every caption.
+        statistics: (images, COUNTS), the counts of each caption.
     """
 
     statistics: NDArray[np.float64]
@@ -83,12 +91,56 @@ class MeteorScores(Scores):
         return cls({NAME: float(corpus)}, {NAME: meteor(statistics)}, statistics)
 
     def resampled(self, counts: NDArray[np.integer]) -> dict[str, NDArray[np.float64]]:
-        """METEOR from the summed counts of corpora that are drawn from the images.
-
-        Args:
-            counts: (R, images), how often each of R corpora has each image.
-
-        Returns:
-            The scores of the corpora, (R,).
-        """
+        """METEOR of bootstrap resamples, from their summed counts; see `Scores.resampled`."""
         return {NAME: meteor(counts @ self.statistics)}
+
+
+def match_counts(caption: Sentence, reference: Sentence, alignment: list[Match]) -> list[int]:
+    """The counts from which METEOR is computed, in the order of the authors' program.
+
+    Returns:
+        Words of caption and reference; function words of both; for each of four modules the matched
+        content words of both and the matched function words of both; chunks; matched words of both.
+    """
+    modules = [[0, 0, 0, 0] for _ in WEIGHTS]
+    for match in alignment:
+        of_module = modules[match.module]
+        spans = (
+            (caption, match.caption_start, match.caption_length),
+            (reference, match.start, match.length),
+        )
+        for side, (sentence, start, length) in enumerate(spans):
+            function_words = sum(sentence.functions[start : start + length])
+            of_module[side] += length - function_words
+            of_module[side + 2] += function_words
+    matched = [sum(match.caption_length for match in alignment)]
+    matched.append(sum(match.length for match in alignment))
+    words = [len(caption.words), len(reference.words)]
+    chunks = chunk_count(alignment)
+    if chunks == 1 and matched == words:
+        chunks = 0  # a complete match has no fragmentation, in the sum of a corpus either
+    functions = [sum(caption.functions), sum(reference.functions)]
+    return [*words, *functions, *(n for module in modules for n in module), chunks, *matched]
+
+
+def meteor(statistics: NDArray[np.float64]) -> NDArray[np.float64]:
+    """METEOR from counts, (rows,).
+
+    Args:
+        statistics: (rows, COUNTS), the counts of captions, or their sums over a corpus.
+    """
+    words, functions = statistics[:, 0:2], statistics[:, 2:4]
+    modules = statistics[:, 4:20].reshape(-1, 4, 4)
+    matched = np.einsum(
+        "rms,m->rs", DELTA * modules[:, :, :2] + (1 - DELTA) * modules[:, :, 2:], WEIGHTS
+    )
+    total = DELTA * (words - functions) + (1 - DELTA) * functions
+    precision, recall = _ratio(matched, total).T
+    mean = _ratio(precision * recall, ALPHA * precision + (1 - ALPHA) * recall)
+    fragmentation = _ratio(statistics[:, 20], statistics[:, 21:23].mean(axis=1))
+    return mean * (1 - GAMMA * fragmentation**BETA)
+
+
+def _ratio(part: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The quotient; 0 where the denominator is 0."""
+    return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)

@@ -1,13 +1,98 @@
-"""What METEOR knows of single words: stems, synonyms and which are function words."""
+r"""Words for METEOR: how text is split into them, their stems, synonyms and function words.
+
+METEOR splits more than the tokenizer of the COCO evaluation: `t-shirt` is two words, `'s` is an
+apostrophe and an s, and `u.s.` is `us`. The rules reproduce the program's option `-norm`; they were
+derived from its output for each character of the basic multilingual plane and for random text.
+"""
 
 import re
 import zipfile
 from collections import defaultdict
+from collections.abc import Iterable
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
+from captioning.data.vocabulary import SPECIAL, UNK
 from captioning.errors import InputError
+
+BAR = "|||"
+"""The separator of the authors' program, which removes it from captions."""
+
+UNKNOWN = "unknownword"
+"""Replaces `<unk>`, which would be split: one word that no reference has."""
+
+LETTER = (
+    r"A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u017e\u0400-\u0527\u1d00-\u1d7f\ua640-\ua66e"
+    r"\ua67e-\ua697"
+)
+PLAIN = re.compile("[a-z ]*")
+
+DOT = "\uffff"
+"""Replaces each full stop of an ellipsis, which is one word; not a character."""
+
+RULES = [
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        ("[‘’`]", "'"),  # noqa: RUF001
+        ("[“”]", '"'),
+        ("--", "-"),
+        (rf"([^{LETTER}0-9\s.',\-])", r" \1 "),
+        (r"\.{2,}", lambda dots: f" {DOT * len(dots[0])} "),
+        (rf"([{LETTER}0-9.])-([{LETTER}0-9])", r"\1 \2"),
+        ("–", "-"),  # noqa: RUF001
+        # A comma stays only between digits: 1,000.
+        ("([^0-9]),([^0-9])", r"\1 , \2"),
+        ("([0-9]),([^0-9])", r"\1 , \2"),
+        ("([^0-9]),([0-9])", r"\1 , \2"),
+        ("''", ' " '),
+        # An apostrophe between letters stays with the following ones: dog 's.
+        (rf"([^{LETTER}])'([^{LETTER}])", r"\1 ' \2"),
+        (rf"([^{LETTER}0-9])'([{LETTER}])", r"\1 ' \2"),
+        (rf"([{LETTER}])'([^{LETTER}])", r"\1 ' \2"),
+        (rf"([{LETTER}])'([{LETTER}])", r"\1 '\2"),
+        ("([0-9])'(s)", r"\1 '\2"),
+    )
+]
+HAS_LETTER = re.compile(f"[{LETTER}]")
+ABBREVIATIONS = frozenset({"v", "vs", "i.e", "rev", "e.g"})
+
+
+def text_of_words(words: Iterable[str]) -> str:
+    """The words of a reference as one line of text."""
+    return " ".join(" ".join(words).replace(BAR, " ").split())
+
+
+def generated_text(words: Iterable[str]) -> str:
+    """The words of a generated caption as one line of text."""
+    return text_of_words(UNKNOWN if word == SPECIAL[UNK] else word for word in words)
+
+
+def normalized(text: str) -> list[str]:
+    """The words of a text in lower case."""
+    if PLAIN.fullmatch(text):
+        return text.split()
+    text = f" {text} "
+    for pattern, replacement in RULES:
+        text = pattern.sub(replacement, text)
+    words = text.split()
+    found: list[str] = []
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        found += _without_full_stop(word, following)
+    return [word.replace(DOT, ".") for word in found]
+
+
+def _without_full_stop(word: str, following: str) -> list[str]:
+    """A word, with its full stop split off if it ends a sentence."""
+    before = word[:-1]
+    if not before or not word.endswith("."):
+        return [word]
+    if "." in before and HAS_LETTER.search(before):
+        return [word.replace(".", "")]  # u.s.
+    if before in ABBREVIATIONS or "a" <= following[:1] <= "z":
+        return [word]
+    return [before, "."]
+
 
 VOWEL_THEN_NOT = re.compile("[aeiouy][^aeiouy]")
 FIRST_REGION = re.compile("gener|commun|arsen")
@@ -21,11 +106,11 @@ ENDINGS = (
 
 
 class WordForms:
-    """The words of METEOR's program for English.
+    """Synonyms and function words of METEOR's program for English.
 
     Args:
-        jar: the program's file, an archive with WordNet's synsets, its irregular forms and the
-            list of function words.
+        jar: the program, an archive that contains WordNet's synsets and irregular forms and a list
+            of function words.
 
     Raises:
         InputError: the file is damaged.
@@ -42,7 +127,7 @@ class WordForms:
                     )
                 )
         except (OSError, KeyError, ValueError, zipfile.BadZipFile):
-            raise InputError(f"{jar}: damaged; install pycocoevalcap anew") from None
+            raise InputError(f"{jar}: damaged; reinstall pycocoevalcap") from None
         self.function_words = frozenset(functions)
         self._synsets = dict(zip(synsets[::2], synsets[1::2], strict=True))
         self._irregular = defaultdict(list)
@@ -52,12 +137,12 @@ class WordForms:
         self.synsets = lru_cache(maxsize=None)(self._synsets_of)
 
     def _synsets_of(self, word: str) -> frozenset[str]:
-        """The synsets of a word and of its base form, by their numbers in WordNet."""
+        """The numbers in WordNet of the synsets of a word and of its base form."""
         forms = [word, *self._base_forms(word)]
         return frozenset(n for form in forms for n in self._synsets.get(form, "").split())
 
     def _base_forms(self, word: str) -> list[str]:
-        """The irregular ones if there are any; else the first that an ending gives."""
+        """The irregular base forms; without any, the first one by the rules for endings."""
         if word in self._irregular:
             return self._irregular[word]
         if len(word) <= 2 or word.endswith("ss"):
@@ -68,10 +153,10 @@ class WordForms:
 
 @cache
 def stem(word: str) -> str:
-    """The stem by the Snowball stemmer for English, as METEOR's program finds it.
+    """The stem by the Snowball stemmer for English, as in METEOR's program.
 
-    NLTK keeps the e that a step has put at the end (realization, realize) where the rules delete
-    it, which is undone here.
+    NLTK's stemmer keeps an e that one step adds (realization, realize) and a later step should
+    delete; this deletes it.
     """
     found = _stemmer().stem(word)
     if found.endswith("e") and not word.startswith(found) and _second_region(word) < len(found):
@@ -87,7 +172,7 @@ def _stemmer() -> Any:  # NLTK ships no types
 
 
 def _second_region(word: str) -> int:
-    """Where the region begins in which the stemmer deletes most suffixes."""
+    """The start of the region R2, in which the stemmer deletes most suffixes."""
     word = re.sub("(^|[aeiouy])y", r"\1Y", word)
     first = FIRST_REGION.match(word) or VOWEL_THEN_NOT.search(word)
     if first is None:

@@ -50,7 +50,7 @@ def _case(world: World, number: int, random: Random, folder: Path) -> Case:
         if kind == "resume":
             shutil.copyfile(model, model.with_name("last.ckpt"))
 
-    is_same = change in (_bytes, _packed, _exchanged) and kind == "caption"
+    is_same = change in (_bytes, _packed) and kind == "caption"
     expected = world.caption.read_text() if is_same else None
     label = f"{kind}: {(change.__doc__ or '').rstrip('.')}"
     return Case(label, _steps(commands[kind], folder, manipulate, expected))
@@ -81,6 +81,15 @@ def _save(saved: Any, path: Path) -> None:
     torch.save(saved, path)
 
 
+def _part(saved: dict[str, Any], random: Random) -> dict[str, Any]:
+    """The configuration of a part of the captioner."""
+    config = saved["captioner"]
+    part: dict[str, Any] = random.choice(
+        (*config["model"].values(), config["preprocessing"], config["search"])
+    )
+    return part
+
+
 def _setting(world: World, path: Path, random: Random) -> None:
     """A value of the captioner's configuration."""
     saved = _loaded(world)
@@ -91,17 +100,16 @@ def _setting(world: World, path: Path, random: Random) -> None:
 def _number(world: World, path: Path, random: Random) -> None:
     """A number of the captioner's configuration."""
     saved = _loaded(world)
-    part = random.choice(("encoder", "decoder", "preprocessing", "search"))
-    names = [name for name, value in saved["captioner"][part].items() if not isinstance(value, str)]
-    saved["captioner"][part][random.choice(names)] = random.choice(NUMBERS)
+    part = _part(saved, random)
+    names = [name for name, value in part.items() if not isinstance(value, str)]
+    part[random.choice(names)] = random.choice(NUMBERS)
     _save(saved, path)
 
 
 def _class(world: World, path: Path, random: Random) -> None:
     """The name of a class."""
     saved = _loaded(world)
-    part = random.choice(("encoder", "decoder", "preprocessing", "search"))
-    saved["captioner"][part]["class"] = random.choice(
+    _part(saved, random)["class"] = random.choice(
         (
             *(
                 "os.system",
@@ -114,7 +122,7 @@ def _class(world: World, path: Path, random: Random) -> None:
                 "Captioner",
                 "Greedy",
                 "LSTMDecoder",
-                "JointEncoder",
+                "EnsembleDecoder",
                 "",
                 "object",
                 "\x1b[31m",
@@ -143,7 +151,7 @@ def _tensor(world: World, path: Path, random: Random) -> None:
 
     saved = _loaded(world)
     state = saved["state_dict"]
-    name = random.choice([name for name in state if name.startswith("captioner.")])
+    name = random.choice([name for name in state if name.startswith("model.")])
     tensor = state[name]
     if tensor.dim() > 1 and random.random() < 0.3:
         state[name] = tensor.transpose(0, 1).contiguous()
@@ -173,7 +181,7 @@ def _values(world: World, path: Path, random: Random) -> None:
     saved = _loaded(world)
     wild = random.choice((float("nan"), float("inf"), -float("inf"), 1e38, 0.0))
     for name, tensor in saved["state_dict"].items():
-        if name.startswith("captioner.decoder") or random.random() < 0.2:
+        if name.startswith("model.decoder") or random.random() < 0.2:
             tensor.mul_(0).add_(wild) if tensor.is_floating_point() else tensor.mul_(-1)
     _save(saved, path)
 
@@ -185,7 +193,7 @@ def _names(world: World, path: Path, random: Random) -> None:
     for name in random.sample(list(state), k=random.choice((1, 5))):
         tensor = state.pop(name)
         if random.random() < 0.5:
-            state[random.choice((name + ".x", "captioner.", "captioner.x", "", 1))] = tensor
+            state[random.choice((name + ".x", "model.", "model.x", "", 1))] = tensor
     _save(saved, path)
 
 

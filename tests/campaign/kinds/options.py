@@ -46,8 +46,7 @@ class _ParserKnownError(Exception):
 
 def _lightning_actions(command: str) -> list[argparse.Action]:
     """The options of a command that is LightningCLI's."""
-    from captioning.training.configured_training import TrainCLI
-    from captioning.training.features_cli import FeaturesCLI
+    from captioning.training.configured_training import FeaturesCLI, TrainCLI
 
     found: list[argparse.Action] = []
 

@@ -1,0 +1,138 @@
+"""A model's captions of the images of a split, computed by one process or several."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch.utils.data import DataLoader
+
+from captioning.captioner import Captioner
+from captioning.data.dataset import Batch, CaptionDataset, collate, lower_priority
+from captioning.data.feature_cache import FeatureCache
+from captioning.data.readers import Reader
+from captioning.data.records import Record
+from captioning.errors import InputError
+from captioning.inference.batches import seed_batch
+from captioning.inference.processes import ALONE, Processes, results
+from captioning.progress_bar import ProgressBar
+from captioning.search import Search
+
+
+def split_captions(
+    captioner: Captioner,
+    records: Sequence[Record],
+    search: Search | None = None,
+    batch_size: int = 32,
+    workers: int = 1,
+    seed: int = 0,
+    features: FeatureCache | None = None,
+    processes: Processes = ALONE,
+) -> dict[int | str, str] | None:
+    """One caption per image, by image id. They do not depend on the number of processes.
+
+    Args:
+        captioner: the model.
+        records: the images.
+        search: the search; default: the captioner's own.
+        batch_size: images per batch.
+        workers: data loading workers of each process.
+        seed: the seed of a search that samples.
+        features: cached annotations of the images, instead of the photos.
+        processes: the processes that share the work.
+
+    Returns:
+        The captions in the order of the records; None in all processes but the first.
+
+    Raises:
+        InputError: a photo cannot be read.
+    """
+
+    def share(process: int, count: int) -> dict[int | str, str]:
+        captions: dict[int | str, str] = {}
+        for number, batch in batches(
+            captioner, records, batch_size, workers, process, count, features
+        ):
+            seed_batch(seed, number)
+            captions |= caption_batch(captioner, batch, search)
+        return captions
+
+    found = results(captioner, share, processes)
+    if found is None:
+        return None
+    captions = {image: caption for part in found for image, caption in part.items()}
+    return {record.image_id: captions[record.image_id] for record in records}
+
+
+def batches(
+    captioner: Captioner,
+    records: Sequence[Record],
+    batch_size: int,
+    workers: int = 1,
+    process: int = 0,
+    processes: int = 1,
+    features: FeatureCache | None = None,
+) -> Iterator[tuple[int, Batch]]:
+    """The numbered batches of one process; their union does not depend on the number of processes.
+
+    The first process reports progress on stderr.
+
+    Args:
+        captioner: the model.
+        records: the images of all processes.
+        batch_size: images per batch.
+        workers: data loading workers.
+        process: the rank of the process, which gets batches `process`, `process + processes`, ...
+        processes: the number of processes.
+        features: cached annotations of the images, instead of the photos.
+    """
+    dataset = CaptionDataset(
+        records, captioner.vocabulary, captioner.preprocessing, features=features
+    )
+    everything = list(range(len(records)))
+    mine = {
+        number: everything[number * batch_size : (number + 1) * batch_size]
+        for number in range(process, math.ceil(len(records) / batch_size), processes)
+    }
+    loader = DataLoader(
+        dataset,
+        batch_sampler=list(mine.values()),
+        num_workers=0 if features else workers,  # reading the cache costs less than a worker
+        collate_fn=collate,
+        worker_init_fn=lower_priority,
+        pin_memory=captioner.device.type == "cuda",
+    )
+    with ProgressBar(
+        "evaluate" if processes == 1 else f"process 1 of {processes}",
+        "images",
+        total=sum(map(len, mine.values())),
+        shown=process == 0,
+    ) as progress:
+        for number, batch in zip(mine, loader, strict=True):
+            yield number, batch
+            progress.update(len(batch.records))
+
+
+@torch.no_grad()  # in inference mode, autocast would cast all weights again at every word
+def caption_batch(
+    captioner: Captioner, batch: Batch, search: Search | None = None
+) -> dict[int | str, str]:
+    """The best caption of each image, by image id.
+
+    Args:
+        captioner: the model.
+        batch: images, or their annotations.
+        search: the search; default: the captioner's own.
+    """
+    annotations = captioner.fast.encode(batch.images.to(captioner.device, non_blocking=True))
+    words = captioner.sentences(captioner.decode(annotations, search))
+    return {record.image_id: caption for record, caption in zip(batch.records, words, strict=True)}
+
+
+def training_captions(reader: Reader) -> list[str] | None:
+    """The captions of the training split; None if the split or its photos are missing."""
+    if "train" not in reader.splits:
+        return None
+    try:
+        return [caption for record in reader.read("train") for caption in record.captions]
+    except InputError:
+        return None

@@ -1,0 +1,125 @@
+"""Images with captions that a model reads word by word: what every map is made from.
+
+Shapes: B images, N captions per image, L regions (rows x columns), D annotation width, S tokens
+from BOS to EOS, T = S - 1 predicted words (EOS included).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+from jaxtyping import Bool, Float, Int, UInt8
+from torch import Tensor
+from torch.nn import functional as F
+
+from captioning.data.vocabulary import PAD
+from captioning.errors import InputError
+from captioning.models import Model
+from captioning.search.search import generable_log_probs
+
+Maps: TypeAlias = Float[Tensor, "B N T rows columns"]
+"""A map of each word: shares of the regions, which sum to one. Undefined at PAD."""
+
+SIDE = 3
+"""Rows and columns of a neighbourhood of regions."""
+
+
+class MapError(InputError):
+    """An unknown map, or one that this model cannot give."""
+
+
+@dataclass(frozen=True)
+class Captioned:
+    """Images, and captions of each that the model reads word by word.
+
+    Attributes:
+        model: the plain model in evaluation mode.
+        images: pixels.
+        annotations: of the images, by `model.encode`.
+        tokens: the captions from BOS to EOS, then PAD.
+    """
+
+    model: Model
+    images: UInt8[Tensor, "B 3 H W"]
+    annotations: Float[Tensor, "B L D"]
+    tokens: Int[Tensor, "B N S"]
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Rows and columns of the attention's regions."""
+        return self.model.encoder.grid(self.images.shape[2], self.images.shape[3])
+
+    def check_one_grid(self) -> None:
+        """Check that the annotation vectors are the cells of the attention's grid.
+
+        Raises:
+            InputError: they come from several encoders.
+        """
+        rows, columns = self.grid
+        if self.annotations.shape[1] != rows * columns:
+            raise InputError(
+                "an ensemble of several encoders has attention only; choose attention, or give "
+                "one model"
+            )
+
+
+WordMap: TypeAlias = Callable[[Captioned], Maps]
+"""A kind of map. It raises `InputError` if the model cannot give it."""
+
+
+def word_log_probs(
+    model: Model,
+    annotations: Float[Tensor, "B L D"],
+    tokens: Int[Tensor, "B N S"],
+    mask: Bool[Tensor, "B L"] | None = None,
+) -> Float[Tensor, "B N T"]:
+    """The log probability of each word given the words before it.
+
+    As in a search, probabilities are over the words that can be generated. Zero at PAD and at
+    words that cannot be generated, such as unknown ones.
+
+    Args:
+        model: reads the captions.
+        annotations: from the encoder.
+        tokens: the captions from BOS to EOS, then PAD.
+        mask: True where a region may be attended; None where all may.
+    """
+    memory = model.remember(annotations, mask)
+    logits, _ = model.decoder.teacher_forcing(memory, tokens[..., :-1])
+    words = tokens[..., 1:]
+    log_probs = generable_log_probs(logits).gather(-1, words[..., None])[..., 0]
+    return torch.where((words != PAD) & log_probs.isfinite(), log_probs, 0.0)
+
+
+def shares(relevance: Float[Tensor, "*B L"], grid: tuple[int, int]) -> Float[Tensor, "*B r c"]:
+    """The positive part of each region's relevance, normalised to sum to one, on the grid.
+
+    A map without a positive part is uniform.
+    """
+    positive = relevance.detach().clamp(min=0)
+    total = positive.sum(dim=-1, keepdim=True)
+    uniform = torch.full_like(positive, 1 / positive.shape[-1])
+    normalised = positive / total.clamp(min=torch.finfo(total.dtype).tiny)
+    return torch.where(total > 0, normalised, uniform).unflatten(-1, grid)
+
+
+def neighbourhood_mean(
+    values: Float[Tensor, "B N T L"], grid: tuple[int, int]
+) -> Float[Tensor, "B N T L"]:
+    """The mean over each region and the regions around it.
+
+    Args:
+        values: of the regions.
+        grid: rows and columns of the regions. Along a side of at most `SIDE` regions, each stands
+            alone.
+    """
+    sides = [SIDE if cells > SIDE else 1 for cells in grid]
+    means = F.avg_pool2d(
+        values.flatten(0, 2).unflatten(1, (1, *grid)),
+        sides,
+        stride=1,
+        padding=[side // 2 for side in sides],
+        count_include_pad=False,  # at the edge of the image there are fewer neighbours
+    )
+    return means.view(values.shape)

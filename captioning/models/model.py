@@ -1,0 +1,121 @@
+"""The model: encoder, adapter and decoder.
+
+Shapes: B images, N captions per image, H x W pixels, L regions, D annotation width, S tokens from
+BOS to EOS, T words, V vocabulary.
+"""
+
+from typing import Any
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from captioning.configurable import build
+from captioning.errors import InputError
+from captioning.models.adapter import Adapter
+from captioning.models.decoder import Decoder, Memory
+from captioning.models.encoder import Encoder
+from captioning.models.losses import cross_entropy
+
+
+class Model(nn.Module):
+    """A captioning model, which is trained, saved and accelerated as a whole.
+
+    Args:
+        encoder: turns images into annotation vectors.
+        adapter: changes annotation vectors before the decoder sees them.
+        decoder: turns annotation vectors into words.
+
+    Raises:
+        InputError: the widths of two parts differ.
+    """
+
+    def __init__(self, encoder: Encoder, adapter: Adapter, decoder: Decoder) -> None:
+        super().__init__()
+        for name, width, wanted in (
+            ("adapter", adapter.annotation_dim, encoder.annotation_dim),
+            ("decoder", decoder.annotation_dim, adapter.output_dim),
+        ):
+            if width != wanted:
+                raise InputError(
+                    f"the {name} expects annotation vectors of width {width} but gets {wanted}"
+                )
+        self.encoder = encoder
+        self.adapter = adapter
+        self.decoder = decoder
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Plain values from which `from_config` builds the same model, without parameters."""
+        return {
+            "encoder": self.encoder.config,
+            "adapter": self.adapter.config,
+            "decoder": self.decoder.config,
+        }
+
+    @classmethod
+    def from_config(cls, config: Any) -> "Model":
+        """The model that `config` describes, with random parameters.
+
+        Raises:
+            InputError: a part is missing, has the wrong type, or does not fit the others.
+        """
+        parts: dict[str, Any] = {}
+        for name, kind in (("encoder", Encoder), ("adapter", Adapter), ("decoder", Decoder)):
+            if not isinstance(config, dict) or name not in config:
+                raise InputError(f"the model's {name} is missing")
+            given = config[name]
+            if isinstance(given, dict) and "weights" in given:
+                given = given | {"weights": None}  # the caller loads the parameters
+            parts[name] = build(given)
+            if not isinstance(parts[name], kind):
+                raise InputError(f"the model's {name} cannot be a {type(parts[name]).__name__}")
+        return cls(**parts)
+
+    def encode(self, images: Tensor) -> Float[Tensor, "B L D"]:
+        """The encoder's annotation vectors of images, or of their cached features.
+
+        Args:
+            images: uint8 (B, 3, H, W); or floats (B, P, C), the output of the encoder's frozen
+                stages, in any precision.
+        """
+        if images.is_floating_point():
+            return self.encoder.completed(images.float())
+        return self.encoder(images)
+
+    def remember(
+        self, annotations: Float[Tensor, "B L D"], mask: Bool[Tensor, "B L"] | None = None
+    ) -> Memory:
+        """Everything that the decoder computes once per image.
+
+        Args:
+            annotations: from `encode`.
+            mask: True where a region may be attended; None where all may.
+        """
+        return self.decoder.remember(self.adapter(annotations, mask), mask)
+
+    def forward(
+        self,
+        annotations: Float[Tensor, "B L D"],
+        tokens: Int[Tensor, "B N T"],
+        mask: Bool[Tensor, "B L"] | None = None,
+    ) -> tuple[Float[Tensor, "B N T V"], Float[Tensor, "B N T R"]]:
+        """Teacher forcing: logits for the word after each of `tokens`, and attention weights."""
+        return self.decoder.teacher_forcing(self.remember(annotations, mask), tokens)
+
+    def cross_entropy(
+        self,
+        memory: Memory,
+        tokens: Int[Tensor, "B N S"],
+        label_smoothing: float = 0.0,
+        caption_weights: Float[Tensor, "B N"] | None = None,
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, "B N S-1 R"]]:
+        """Cross-entropy of captions, summed over all words, in nats; and attention weights.
+
+        Args:
+            memory: of the images.
+            tokens: the captions from BOS to EOS; PAD does not count.
+            label_smoothing: share of a word's probability spread over the vocabulary.
+            caption_weights: factor of each caption's loss; defaults to one.
+        """
+        logits, weights = self.decoder.teacher_forcing(memory, tokens[..., :-1])
+        return cross_entropy(logits, tokens[..., 1:], label_smoothing, caption_weights), weights

@@ -1,0 +1,100 @@
+"""Signatures and links of the API pages, and links to files of the repository."""
+
+import inspect
+import re
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin
+
+from docutils import nodes
+from sphinx.addnodes import pending_xref
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.util.inspect import stringify_signature
+from sphinx.util.nodes import make_refnode
+
+OUTSIDE = re.compile(r"\[[^\[\]]+\]\((?:\.\./)+(?P<path>[^)#\s]+)(?:#[^)\s]*)?\)")
+"""A Markdown link to something above its page's folder."""
+
+LINKED = ("class", "exception", "function", "data", "module")
+"""Kinds of objects that are linked by the last part of their name; methods share too many names."""
+
+
+def signature(found: Any) -> tuple[str, str] | None:
+    """Arguments of a class of this package; None for everything else, which autodoc knows better.
+
+    Configurable classes record their arguments in `__new__`, which hides the constructor's. A
+    range, such as `Annotated[int, Range(1, 1000)]`, is shown as its type: the reference of the
+    configuration's keys has the range.
+    """
+    if not inspect.isclass(found) or not found.__module__.startswith("captioning"):
+        return None
+    if hasattr(found, "__dataclass_fields__") or issubclass(found, (tuple, Exception)):
+        return None
+    constructor = found.__init__
+    if not getattr(constructor, "__module__", "").startswith("captioning"):
+        return "", ""
+    written = inspect.signature(constructor)
+    parameters = [
+        each.replace(annotation=without_range(each.annotation))
+        for each in list(written.parameters.values())[1:]
+    ]
+    shown = written.replace(parameters=parameters, return_annotation=inspect.Signature.empty)
+    return stringify_signature(shown, unqualified_typehints=True), ""
+
+
+def without_range(hint: Any) -> Any:
+    """A type without its `Annotated`, alone or as a part of a union."""
+    if get_origin(hint) is Annotated:
+        return get_args(hint)[0]
+    if any(get_origin(part) is Annotated for part in get_args(hint)):
+        first, *others = map(without_range, get_args(hint))
+        for other in others:
+            first = first | other
+        return first
+    return hint
+
+
+def resolve(
+    app: Sphinx, env: BuildEnvironment, node: pending_xref, contents: nodes.TextElement
+) -> nodes.reference | None:
+    """A link to the only documented object with this last name, as docstrings write names short."""
+    if node.get("refdomain") != "py":
+        return None
+    wanted = str(node["reftarget"]).removesuffix("()").rpartition(".")[2]
+    places = {
+        (entry.docname, entry.node_id)
+        for name, entry in env.domaindata["py"]["objects"].items()
+        if name.rpartition(".")[2] == wanted and entry.objtype in LINKED and not entry.aliased
+    }
+    if len(places) != 1:
+        return None
+    [(document, anchor)] = places
+    return make_refnode(app.builder, node["refdoc"], document, anchor, contents, wanted)
+
+
+def with_paths(text: str, repository: Path) -> str:
+    """Markdown with the path instead of each link to a file of the repository that is not a page.
+
+    Args:
+        text: a page.
+        repository: where the files are; a link to a missing file stays, and the build reports it.
+    """
+
+    def shown(match: re.Match[str]) -> str:
+        path = match["path"]
+        return f"`{path}`" if (repository / path).exists() else match[0]
+
+    return OUTSIDE.sub(shown, text)
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Connect to Sphinx's events."""
+    app.connect("autodoc-process-signature", lambda *args: signature(args[3]))
+    app.connect("missing-reference", resolve)
+    app.connect(
+        "source-read",
+        lambda app, document, source: source.__setitem__(
+            0, with_paths(source[0], Path(app.srcdir).parent)
+        ),
+    )
+    return {"parallel_read_safe": True}

@@ -1,0 +1,144 @@
+"""Which models have kernels: exactly the plain classes, with nothing changed."""
+
+import logging
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from captioning.captioner import Captioner
+from captioning.data.records import Record
+from captioning.data.vocabulary import BOS, EOS
+from captioning.kernels import accelerate, accelerate_search
+from captioning.kernels.fast_lstm import FastLSTM
+from captioning.models import (
+    AdditiveAttention,
+    HardAttention,
+    LSTMDecoder,
+    Model,
+    MultiHeadAttention,
+    TransformerDecoder,
+)
+from captioning.models.attention import Attended
+from captioning.models.decoder import State
+from captioning.search import Greedy
+from tests.kernels.plain_models import plain_model
+
+TOKENS = torch.tensor([[[BOS, 4, 5, 6, EOS], [BOS, 7, 7, 5, EOS]]] * 3)
+
+
+class Sharp(AdditiveAttention):
+    """Looks at the best region alone."""
+
+    def forward(
+        self, query: Tensor, keys: Tensor, annotations: Tensor, mask: Tensor | None = None
+    ) -> Attended:
+        weights = super().forward(query, keys, annotations, mask).weights
+        weights = nn.functional.one_hot(weights.argmax(2), weights.shape[2]).to(weights)
+        return Attended(weights @ annotations, weights)
+
+
+class Backwards(LSTMDecoder):
+    def start(self, memory: object, n: int) -> State:
+        return {name: -part for name, part in super().start(memory, n).items()}
+
+
+class Doubled(nn.Linear):
+    pass
+
+
+def with_bias(model: Model) -> Model:
+    model.decoder.attention.query = nn.Linear(7, 4, dtype=torch.double)
+    return model
+
+
+def with_other_layer(model: Model) -> Model:
+    model.decoder.output = Doubled(6, 8).double()
+    return model
+
+
+def with_hook(model: Model) -> Model:
+    model.decoder.attention.register_forward_hook(lambda *_: None)
+    return model
+
+
+def test_the_accelerated_model_shares_all_parameters() -> None:
+    plain = plain_model()
+    fast = accelerate(plain)
+    assert isinstance(fast.decoder, FastLSTM)
+    assert type(plain.decoder) is LSTMDecoder
+    names = dict(plain.named_parameters())
+    assert all(parameter is names[name] for name, parameter in fast.named_parameters())
+    assert fast.state_dict().keys() == plain.state_dict().keys()
+
+
+def test_it_follows_the_plain_model(annotations: Tensor) -> None:
+    plain = plain_model(dropout=0.5)
+    fast = accelerate(plain)
+    before, _ = fast(annotations, TOKENS)
+    with torch.no_grad():
+        for parameter in plain.parameters():
+            parameter *= 1.5
+    after, _ = fast(annotations, TOKENS)
+    assert_close(after, plain(annotations, TOKENS)[0])
+    assert not after.allclose(before)
+    plain.train()
+    assert not fast(annotations, TOKENS)[0].equal(fast(annotations, TOKENS)[0])  # by dropout
+    plain.eval().float()
+    assert fast(annotations.float(), TOKENS)[0].dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [
+        (plain_model(Backwards), "class Backwards: plain PyTorch, because only LSTMDecoder"),
+        (plain_model(attention=Sharp), "attention Sharp has none"),
+        (plain_model(attention=HardAttention), "attention HardAttention has none"),
+        (plain_model(attention=lambda *w: MultiHeadAttention(*w, heads=2)), "MultiHeadAttention"),
+        (with_bias(plain_model()), "query of its AdditiveAttention has a bias"),
+        (with_other_layer(plain_model()), "its layer output is a Doubled"),
+        (with_hook(plain_model()), "its layer attention has a hook"),
+        (
+            plain_model(lambda d, v, *_: TransformerDecoder(d, v, width=6, layers=1, heads=2)),
+            "TransformerDecoder",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_anything_else_is_computed_plainly_and_one_line_says_why(
+    model: Model, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO):
+        assert accelerate(model) is model
+    [record] = caplog.records
+    assert record.levelno == logging.INFO
+    assert reason in record.message
+
+
+def test_a_search_of_the_users_own_has_no_kernel() -> None:
+    class Shouting(Greedy):
+        pass
+
+    search = Shouting()
+    assert accelerate_search(search) is search
+    assert type(accelerate_search(Greedy())) is not Greedy
+
+
+def test_one_environment_variable_switches_kernels_off(
+    captioner: Captioner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert captioner.fast is not captioner.model
+    monkeypatch.setenv("CAPTIONING_KERNELS", "off")
+    plain = Captioner.from_config(captioner.config)
+    assert plain.fast is plain.model
+
+
+def test_captions_are_the_same_with_kernels_and_without(
+    captioner: Captioner, shapes_records: list[Record]
+) -> None:
+    photo = shapes_records[0].image
+    plain = Captioner(captioner.model, captioner.vocabulary, captioner.preprocessing, kernels=False)
+    [mine], [wanted] = captioner.caption([photo]), plain.caption([photo])
+    assert mine.words == wanted.words
+    assert mine.score == pytest.approx(wanted.score, rel=1e-3)

@@ -1,0 +1,77 @@
+import csv
+import shutil
+from pathlib import Path
+
+import pytest
+
+from captioning.captioner import load
+from captioning.data.readers import Coco
+from captioning.errors import InputError
+from captioning.evaluation.grounding import Lexicon, ground
+from captioning.evaluation.grounding.measure import categories
+from captioning.training.after_validation import GROUNDING_SCORES, ValidationGrounding
+from captioning.training.train_cli import train
+from captioning.training.validation_history import PAGE
+from tests.training.conftest import Train
+
+FLUENT = (
+    *("--model.learning_rate", "0.01", "--trainer.max_epochs", "24", "--trainer.precision", "32"),
+    *("--model.decoder.init_args.hidden_dim", "64", "--trainer.check_val_every_n_epoch", "24"),
+    *("--model.decoder.init_args.embedding_dim", "64", "--model.search.init_args.max_length", "12"),
+)
+"""Enough for a model to name things, right or wrong."""
+
+
+def last_row(folder: Path) -> dict[str, str]:
+    """The scores of the last validation."""
+    with (folder / "csv/metrics.csv").open(newline="") as file:
+        return [row for row in csv.DictReader(file) if row["val/BLEU-4"]][-1]
+
+
+@pytest.mark.integration  # trains until the model names things
+def test_each_validation_logs_what_ground_finds_of_the_same_images(
+    trained: Train, shapes_data: Path
+) -> None:
+    options = ("--validation_grounding.images", "2", "--validation_grounding.map", "gradient")
+    options += ("--validation_page.images", "1")
+    folder = trained("run", *FLUENT, *options)
+    captioner = load(folder / "last.ckpt")
+    split = Coco(shapes_data).read("val")
+    records = split[::2]
+    captions = captioner.caption([record.image for record in records])
+    texts = {record.image_id: each.text for record, each in zip(records, captions, strict=True)}
+    lexicon = Lexicon.of(categories(split))  # which a limit does not change
+    expected = ground(captioner, records, texts, lexicon, map_name="gradient").summary
+    found = last_row(folder)
+    assert {"pointing", "CHAIR-i", "CHAIR-s"} <= expected.keys()  # it has learnt to name things
+    for name, logged in GROUNDING_SCORES.items():
+        assert float(found[f"val/{logged}"]) == pytest.approx(expected[name], abs=1e-4)
+    page = (folder / PAGE).read_text()
+    assert '<th scope="col">pointing minus Gaussian</th>' in page
+    assert 'class="name">CHAIR-i</span>' in page  # it has a curve
+
+
+def test_data_without_boxes_log_none(
+    tiny_config: Path, shapes_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(shapes_data, data)
+    for boxes in (data / "annotations").glob("instances_*.json"):
+        boxes.unlink()
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    folder = ["--trainer.default_root_dir", str(tmp_path / "run"), "--trainer.max_epochs", "1"]
+    train(["--config", str(tiny_config), "--data.reader.init_args.root", str(data), *folder])
+    assert (
+        not {f"val/{name}" for name in GROUNDING_SCORES.values()}
+        & last_row(tmp_path / "run").keys()
+    )
+
+
+def test_no_images_are_asked_for_and_none_are_grounded(trained: Train) -> None:
+    folder = trained("run", "--trainer.max_epochs", "1", "--validation_grounding.images", "0")
+    assert "val/CHAIR-s" not in last_row(folder)
+
+
+def test_an_unknown_map_is_refused_before_a_training_begins() -> None:
+    with pytest.raises(InputError, match="unknown map 'lime'; choose from attention, "):
+        ValidationGrounding(map="lime")
