@@ -83,8 +83,9 @@ class Server(EmbeddedServer):
 
     def _init_shared_socket(self) -> None:
         """Listen; Granian would open a socket of its own here."""
-        # Granian closes what it is given.
-        self._shd = SocketHolder(os.dup(self._listening.fileno()), False, BACKLOG)
+        number = os.dup(self._listening.fileno())  # Granian closes what it is given
+        holder = SocketHolder(number, False, BACKLOG)  # type: ignore[call-arg]  # as it unpickles
+        self._shd = holder  # type: ignore[assignment]
 
 
 def serve(
