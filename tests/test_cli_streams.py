@@ -29,6 +29,7 @@ def run(redirection: str, *arguments: str) -> "subprocess.CompletedProcess[str]"
     )
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("arguments", [["--help"], ["check", "DATA"]], ids=" ".join)
 @pytest.mark.parametrize("redirection", REDIRECTIONS)
 def test_output_that_nobody_can_take_is_one_line(
@@ -42,6 +43,7 @@ def test_output_that_nobody_can_take_is_one_line(
     assert all(line.startswith("captioning: standard output") for line in lines)
 
 
+@pytest.mark.integration
 def test_a_report_goes_through_standard_output(shapes_data: Path, tmp_path: Path) -> None:
     captions = str(shapes_data / "annotations" / "captions_val.json")
     results = tmp_path / "results.json"

@@ -18,7 +18,7 @@ from captioning.data.images import Upload
 from captioning.data.preprocessing import Preprocessing, View
 from captioning.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 from captioning.errors import InputError
-from captioning.kernels import accelerate, accelerate_search, on_by_default
+from captioning.kernels import accelerate, accelerate_search, folded, on_by_default
 from captioning.maps import ATTENTION, Captioned, default_map, known_maps, word_maps
 from captioning.models import Model
 from captioning.numbers import shown
@@ -112,7 +112,15 @@ class Captioner:
     def to(self, device: str | torch.device) -> "Captioner":
         """Move the model to a device."""
         self.model.to(device)
+        self.fast.to(device)
         return self
+
+    def freeze(self) -> None:
+        """Prepare a model that will not be trained any more: evaluation mode, faster encoding."""
+        self.model.eval().requires_grad_(False)
+        if self.kernels:
+            encoder = folded(self.model.encoder)
+            self.fast = accelerate(Model(encoder, self.model.adapter, self.model.decoder)).eval()
 
     @property
     def device(self) -> torch.device:

@@ -74,7 +74,7 @@ def _captioner(path: Path, kernels: bool | None) -> Captioner:
     except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
         summary = " ".join(str(error).split())[:200]  # a user's class may raise anything
         raise InputError(f"{path}: a damaged or outdated checkpoint ({summary})") from None
-    captioner.model.eval().requires_grad_(False)
+    captioner.freeze()
     return captioner
 
 

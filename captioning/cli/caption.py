@@ -12,7 +12,7 @@ from captioning.cli.model_options import (
     model_and_search,
     processes_of,
 )
-from captioning.cli.options import HEADS, MAPS, Commands, add_maps, add_photo_limit
+from captioning.cli.options import Commands, add_maps, add_photo_limit
 from captioning.errors import InputError, UsageError
 from captioning.numbers import ShardSize, option
 from captioning.terminal import printable
@@ -45,9 +45,7 @@ def add(commands: Commands) -> None:
     )
     add_maps(
         parser,
-        "which map of a word --overlay draws; --html lets one compare several; heads: attention, "
-        "then that of every layer and head of a model with several",
-        (*MAPS, HEADS),
+        "the map of a word that --overlay draws; --html compares several",
     )
     bulk = parser.add_argument_group("bulk captioning", "for more photos than a screen can show")
     bulk.add_argument(
@@ -99,6 +97,7 @@ def _print_captions(options: argparse.Namespace, most_photos: int) -> int:
     pictures = picture_names(photos, options.overlay) if options.overlay else {}
     pages = picture_names(photos, options.html, ".html") if options.html else {}
     captioner, search = model_and_search(options)
+    maps = (options.maps or [captioner.default_map]) if pictures or pages else ()
     failed = False
     # `say` keeps lines and the progress bar apart where both go to one terminal.
     for photo, found in candidates(
@@ -107,7 +106,7 @@ def _print_captions(options: argparse.Namespace, most_photos: int) -> int:
         search,
         options.batch_size,
         runners_up=RUNNERS_UP if pages else 0,
-        maps=options.maps if pictures or pages else MAPS[:1],
+        maps=maps,
     ):
         if isinstance(found, InputError):
             say(f"captioning: {found}")

@@ -17,7 +17,7 @@ def add(commands: Commands) -> None:
         "--port", type=option(Port), default=0, metavar="N", help="default: any free one"
     )
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
-    add_maps(parser, OFFERED, default="all, the model's own first")
+    add_maps(parser, OFFERED, default="all, the default map first")
     parser.set_defaults(run=run)
 
 

@@ -115,22 +115,22 @@ def _features(
     folder: str | None, captioner: "Captioner", records: "Sequence[Record]"
 ) -> "FeatureCache | None":
     """The cached annotations of the records' images, if given; they must be of this encoder."""
-    from captioning.captioner.joint_encoder import JointEncoder
+    from captioning.captioner.ensemble import JointEncoder
     from captioning.data.feature_cache import FeatureCache
 
     if folder is None:
         return None
-    if isinstance(captioner.encoder, JointEncoder):
+    if isinstance(captioner.model.encoder, JointEncoder):
         raise InputError(
             f"{folder}: features are of one encoder at one image size, but the models of this "
             "ensemble differ in these; omit --features"
         )
-    if captioner.encoder.constant is None:
+    if captioner.model.encoder.constant is None:
         raise InputError(
             f"{folder}: this model trained its whole encoder, so it has no features; "
             "omit --features"
         )
     features = FeatureCache(folder)
     images = [record.image for record in records]
-    features.check(captioner.encoder.constant, captioner.preprocessing, images)
+    features.check(captioner.model.encoder.constant, captioner.preprocessing, images)
     return features

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from captioning.cli.model_options import add_model, add_search, model_and_search
-from captioning.cli.options import HEADS, MAPS, Commands, add_maps, add_photo_limit, positive
+from captioning.cli.options import Commands, add_maps, add_photo_limit, positive
 from captioning.errors import InputError
 from captioning.terminal import printable
 
@@ -41,9 +41,7 @@ def add(commands: Commands) -> None:
     )
     add_maps(
         parser,
-        f"which map is tested; several are compared in one table, {ALL}: every map, "
-        f"{HEADS}: every attention head",
-        (*MAPS, HEADS, ALL),
+        f"the map to test; several are compared in one table, {ALL}: every map of the model",
     )
     parser.add_argument("--wandb", action="store_true", help="log the report to W&B too")
     add_model(parser)
@@ -58,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     from captioning.evaluation.captions import split_captions
     from captioning.evaluation.grounding import Lexicon, categories, ground_maps, map_table, table
     from captioning.files import made_folder, write_json
-    from captioning.maps import known_maps
+    from captioning.maps import available_maps, known_maps
     from captioning.viewing.grounding_pictures import save_pictures
 
     split = reader_for(options.data).read(options.split)
@@ -75,8 +73,8 @@ def run(options: argparse.Namespace) -> int:
     lexicon = Lexicon.load(options.words) if options.words else Lexicon.of(categories(split))
     records = split[: options.limit]
     captioner, search = model_and_search(options)
-    chosen = MAPS if ALL in options.maps else options.maps
-    maps = known_maps(chosen, captioner.decoder.map_names, captioner.shown_map)
+    chosen = available_maps(captioner.model) if ALL in options.maps else options.maps
+    maps = known_maps(chosen, captioner.model, captioner.default_map)
     folder = made_folder(
         options.out or Path(options.model[0]).parent / f"grounding-{options.split}"
     )
@@ -91,7 +89,6 @@ def run(options: argparse.Namespace) -> int:
         **settings,
         maps=maps,
         curves=several,
-        needs_all=ALL not in options.maps,
     )
     report = next(iter(reports.values()))
     report.write(folder / "grounding.json")
@@ -102,9 +99,7 @@ def run(options: argparse.Namespace) -> int:
         from captioning.training.loggers import log_grounding
 
         log_grounding(report, pictures, folder, {"data": options.data, "split": options.split})
-    print(map_table(reports, captioner.shown_map) if several else table(report))
-    if lacking := [name for name in maps if name not in reports]:
-        print(f"This model does not have the map {' or '.join(lacking)}.")
+    print(map_table(reports, captioner.default_map) if several else table(report))
     print(printable(folder))
     return 0
 

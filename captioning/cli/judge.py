@@ -10,7 +10,7 @@ from captioning.cli.metric_options import (
     photos_of,
     scorers_of,
 )
-from captioning.cli.options import Commands, add_imports, add_json, tell
+from captioning.cli.options import Commands, add_imports, add_json, show_report
 
 
 def add(commands: Commands) -> None:
@@ -67,5 +67,5 @@ def run(options: argparse.Namespace) -> int:
         from captioning.viewing.agreement_plot import save
 
         save(agreement, options.plot)
-    tell(agreement, options.json)
+    show_report(agreement, options.json)
     return 0

@@ -81,18 +81,20 @@ def add_search(parser: argparse.ArgumentParser) -> None:
         "--top-p", type=option(TopP), help="sample from the best words of this total probability"
     )
     search.add_argument(
-        "--length-penalty", type=option(LengthPenalty), help="0 favours short captions, 1 is neutral"
+        "--length-penalty", type=option(LengthPenalty), help="0 favours short captions, 1 does not"
     )
     search.add_argument("--max-length", type=option(MaxLength), help="largest number of words")
     search.add_argument("--min-length", type=option(MinLength), help="smallest number of words")
-    search.add_argument("--no-repeat-ngram", type=option(NgramLength), help="never repeat a sequence of this many words")
+    search.add_argument(
+        "--no-repeat-ngram", type=option(NgramLength), help="never repeat so many words in a row"
+    )
     search.add_argument("--seed", type=option(Seed), default=0, help="of sampling (default: 0)")
 
 
 def add_processes(parser: argparse.ArgumentParser) -> None:
     """Add the options of distributed processes."""
     processes = parser.add_argument_group(
-        "processes", "number of processes that share the work; torchrun and SLURM can start them, too"
+        "processes", "number of processes; torchrun and SLURM can start them, too"
     )
     processes.add_argument(
         "--devices",

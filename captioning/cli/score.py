@@ -10,7 +10,7 @@ from captioning.cli.metric_options import (
     photos_of,
     scorers_of,
 )
-from captioning.cli.options import Commands, add_imports, add_json, tell
+from captioning.cli.options import Commands, add_imports, add_json, show_report
 from captioning.errors import InputError
 
 
@@ -70,5 +70,5 @@ def run(options: argparse.Namespace) -> int:
             f"no result; the scores are of the other {len(captions)}",
             file=sys.stderr,
         )
-    tell(report, options.json)
+    show_report(report, options.json)
     return 0

@@ -16,7 +16,7 @@ def add(commands: Commands) -> None:
     parser = commands.add_parser("serve", help="a web page and a JSON API for captions")
     add_model(parser)
     add_search(parser)
-    add_maps(parser, OFFERED, default="all, the model's own first")
+    add_maps(parser, OFFERED, default="all, the default map first")
     where = parser.add_argument_group("address")
     where.add_argument(
         "--host",
@@ -82,7 +82,6 @@ def run(options: argparse.Namespace) -> int:
     with listening_socket(options.host, options.port) as listening:
         hosts = allowed_hosts(listening, options.host, options.allow_host)
         captioner, search = model_and_search(options)
-        captioner.encoder = captioner.encoder.folded()
         limits = Limits(
             bytes=options.max_megabytes * 1_000_000,
             pixels=options.max_megapixels * 1_000_000,

@@ -1,6 +1,7 @@
 """The data of a training: which records, how they are prepared, in which batches."""
 
 import math
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -43,29 +44,29 @@ class CaptionData(Checked, pl.LightningDataModule):
     """Training and validation batches of a data set, and the vocabulary of its training captions.
 
     Args:
-        reader: where the images and captions come from.
+        reader: the data set.
         size: side of the square images in pixels.
         batch_size: B, images per step.
         captions_per_image: N, the most captions of one image in a step.
         min_count: words that occur less often in the training captions become unknown.
-        max_tokens: the most tokens of a training caption, EOS counted; the rest is cut off.
-        augment: random crops while training, and mirroring where no caption says left or right.
-        features: folder for the features that the encoder's frozen stages compute. The first
-            training, or `captioning features`, writes them and later trainings read them; none
-            to encode images anew every epoch.
-        mirror: with `features`, train on mirrored images half of the time, where no caption says
-            left or right; their features take as much time and space again.
-        crop: with `features`, train on random squares of these, of so many cells a side; none for
-            all of them. Cells are those of the last frozen stage.
+        max_tokens: the most tokens of a training caption, including EOS; longer ones are cut.
+        augment: random crops while training, and mirroring if no caption says left or right.
+        features: folder of the features that the encoder's frozen stages compute. The first
+            training, or `captioning features`, writes them and later trainings read them; null
+            encodes the images in every epoch.
+        mirror: with `features`, train on mirrored images half of the time if no caption says left
+            or right; their features double time and space.
+        crop: with `features`, train on random squares of this many cells per side; null trains on
+            all cells. Cells are those of the last frozen stage.
         similar_lengths: batch images whose captions have similar lengths, for less padding;
-            otherwise batches are random. If a caption's length depends on what is in the image,
+            otherwise batches are random. If a caption's length depends on the content of the image,
             random batches teach more.
         workers: processes that read images.
-        limit: use only this many images of each split, the first ones; none for all.
+        limit: use only the first images of each split, up to this number; null uses all.
         train_split: the split to train on.
         val_split: the split to validate on.
         seed: of the order of the images and of the augmentation.
-        max_megapixels: larger photos are refused unread; at most 178.
+        max_megapixels: larger photos are refused; at most 178.
         tokenizer: splits captions into the words that the model learns: ptb, which the scores
             use, or NLTK's treebank, wordpunct or tweet; see `captioning.data.tokens`.
 
@@ -74,8 +75,8 @@ class CaptionData(Checked, pl.LightningDataModule):
             given with `augment`, or `mirror` or `crop` without `features`.
 
     Attributes:
-        tells_seen: whether training batches tell what part of its photo each image shows. Set by
-            the training where the objective wants to know.
+        tells_seen: whether training batches include the part of its photo that each image shows;
+            set by the training if the objective needs it.
     """
 
     tells_seen = False
@@ -105,18 +106,14 @@ class CaptionData(Checked, pl.LightningDataModule):
         if features and augment:
             raise InputError(
                 "features are computed once per image, but augment changes images every epoch; "
-                "set one of data.features and data.augment only; data.mirror goes with features"
+                "set either data.features or data.augment; data.mirror works with features"
             )
-        if mirror and not features:
-            raise InputError(
-                "data.mirror is for features computed once; give data.features, or set "
-                "data.augment, which mirrors too"
-            )
-        if crop and not features:
-            raise InputError(
-                "data.crop is for features computed once; give data.features, or set data.augment, "
-                "which crops too"
-            )
+        for name, is_given in (("mirror", mirror), ("crop", crop)):
+            if is_given and not features:
+                raise InputError(
+                    f"data.{name} is for features computed once; give data.features, or set "
+                    "data.augment, which mirrors and crops images"
+                )
         self.reader = reader
         self.preprocessing = Preprocessing(size)
         self.preprocessing.max_pixels = pixels_of(max_megapixels)
@@ -162,11 +159,16 @@ class CaptionData(Checked, pl.LightningDataModule):
             )
         return vocabulary
 
-    def keep_features(self, encoder: ConstantEncoder | None) -> None:
+    def keep_features(
+        self,
+        encoder: ConstantEncoder | None,
+        faster: Callable[[ConstantEncoder], ConstantEncoder] | None = None,
+    ) -> None:
         """Compute or open the features, if `features` is set.
 
         Args:
-            encoder: the part of the encoder that training never changes; none if it changes all.
+            encoder: the part of the encoder that training never changes; None if it changes all.
+            faster: returns an encoder with the same output in less time.
 
         Raises:
             InputError: the whole encoder is trained, the folder holds something else, or a photo
@@ -181,7 +183,7 @@ class CaptionData(Checked, pl.LightningDataModule):
             )
         images = [record.image for record in (*self.train_records, *self.val_records)]
         self._cache = feature_cache(
-            self.features, encoder, self.preprocessing, images, workers=self.workers
+            self.features, encoder, self.preprocessing, images, workers=self.workers, faster=faster
         )
         self._check_crop(self._cache.cells)
         images = [record.image for record in self.train_records if not sided(record)]
@@ -195,6 +197,7 @@ class CaptionData(Checked, pl.LightningDataModule):
                 images,
                 workers=self.workers,
                 name="mirrored features",
+                faster=faster,
             )
 
     def _check_crop(self, cells: int) -> None:

@@ -27,7 +27,7 @@ POOL = 32
 
 
 class Seen(NamedTuple):
-    """What part of a photo an image shows.
+    """The part of a photo that an image shows.
 
     Attributes:
         crop: left, top, width and height, in pixels of the photo.
@@ -45,7 +45,7 @@ class Example(NamedTuple):
         image: uint8 pixels (3, S, S), or half-precision features (L, D) from a cache.
         captions: word ids between BOS and EOS, one tensor per caption.
         record: the record of the image.
-        seen: what part of the photo it shows; None if nobody wants to know.
+        seen: the part of the photo that the image shows; None if not asked for.
     """
 
     image: Tensor
@@ -62,7 +62,7 @@ class Batch(NamedTuple):
         tokens: word ids from BOS to EOS, PAD after; an image with fewer than N captions has rows
             of PAD.
         records: the records of the images.
-        seen: what part of its photo each image shows; empty if nobody wants to know.
+        seen: the part of its photo that each image shows; empty if not asked for.
     """
 
     images: Tensor
@@ -77,7 +77,7 @@ class Batch(NamedTuple):
 
 
 def sided(record: Record) -> bool:
-    """Whether a caption says left or right, so that it would not be true of the mirrored image."""
+    """Whether a caption says left or right, which mirroring the image would make wrong."""
     return any(SIDED.search(caption) for caption in record.captions)
 
 
@@ -110,8 +110,8 @@ def lower_priority(worker: int) -> None:
 class CaptionDataset(Dataset[Example]):
     """Images, each read once, with their captions as word ids.
 
-    An index may come as (index, seed); the seed then decides the crop, the mirroring and which
-    captions are taken, so that an example is the same whichever process makes it.
+    An index may be (index, seed). The seed then decides the crop, the mirroring and the choice of
+    captions, so an example does not depend on the process that makes it.
 
     Args:
         records: the images.
@@ -119,13 +119,13 @@ class CaptionDataset(Dataset[Example]):
         preprocessing: makes the image.
         captions_per_image: the most captions of one image; a random choice if there are more.
         max_tokens: the most tokens of a caption, EOS counted; the rest is cut off.
-        augment: random crops, and mirroring where no caption says left or right.
-        features: what to use instead of pixels.
-        mirrored: features of the mirrored images, to use half of the time where no
-            caption says left or right.
-        tells_seen: examples tell what part of the photo they show. With features, photos are
-            opened for their size, once.
-        crop: rows, and columns, of a random square of the features' cells; none for all of them.
+        augment: random crops, and mirroring if no caption says left or right.
+        features: features to use instead of pixels.
+        mirrored: features of the mirrored images, to use half of the time if no caption says left
+            or right.
+        tells_seen: whether examples include the part of the photo that they show. With features,
+            each photo is read once for its size.
+        crop: rows, and columns, of a random square of the features' cells; None uses all cells.
     """
 
     def __init__(
@@ -158,10 +158,10 @@ class CaptionDataset(Dataset[Example]):
 
     @property
     def lengths(self) -> list[int]:
-        """Words of each record's longest caption, which decides how much its batch is padded.
+        """Words of each record's longest caption, which decides the padding of its batch.
 
-        Words are counted by spaces, which is close enough for sorting and a hundred times faster
-        than tokenizing.
+        Words are separated by spaces here, which is close enough for sorting and a hundred times
+        faster than tokenizing.
         """
         return [
             min(max(len(caption.split()) for caption in record.captions), self.max_tokens)
@@ -221,22 +221,22 @@ class CaptionDataset(Dataset[Example]):
 class SeededSampler(DistributedSampler):
     """Indices in a new order every epoch, each with a seed for its example's random choices.
 
-    Images with captions of similar length share a batch, which keeps padding small; which of them
-    do, and the order of the batches, is random.
+    Images with captions of similar length share a batch, which keeps padding small. Otherwise the
+    choice of a batch's images and the order of the batches are random.
 
     Order and seeds depend on seed and epoch alone, so a resumed training repeats its interrupted
-    epoch. P processes with batches of n share the batches that one process with batches of P n
-    would have.
+    epoch. P processes with batches of n images share the batches that one process with batches of
+    P n images would have.
 
     Args:
         lengths: words of the longest caption of each image.
         batch_size: images per step of one process.
-        processes: how many processes share the images.
-        process: the rank of this one.
+        processes: number of processes that share the images.
+        process: rank of this process.
         seed: of order and seeds.
-        first_epoch: number of the first epoch, when a training resumes. Lightning calls
-            `set_epoch` for the first epoch only after workers have begun to read its images.
-        first_index: how many indices of the first epoch have been used before.
+        first_epoch: number of the first epoch when a training resumes. Lightning calls `set_epoch`
+            for it only after workers have begun to read its images.
+        first_index: number of indices of the first epoch that were used before.
     """
 
     def __init__(

@@ -53,9 +53,6 @@ class ConstantEncoder(Protocol):
     def __call__(self, images: Tensor) -> Tensor:
         """Features (B, L, D) of uint8 images (B, 3, S, S)."""
 
-    def folded(self) -> "ConstantEncoder":
-        """A faster copy for inference with the same output."""
-
     def state_dict(self) -> dict[str, Tensor]:
         """Its parameters and buffers."""
 

@@ -19,13 +19,13 @@ NAMED = 20  # problems of each kind that a report names; further ones are only c
 
 @dataclass(frozen=True)
 class SplitCheck:
-    """What one split holds, and what is wrong with it.
+    """The contents and the faults of one split.
 
     Attributes:
         name: name of the split.
         images: number of images with captions.
         captions: number of captions that are not empty.
-        captions_per_image: minimum, mean and maximum; zeros where there are no images.
+        captions_per_image: minimum, mean and maximum; zeros for a split without images.
         objects: number of annotated objects of these images.
         problems: the faults.
     """
@@ -40,7 +40,7 @@ class SplitCheck:
 
 @dataclass(frozen=True)
 class Check:
-    """What a data set holds, and what is wrong with it; `str` gives a readable report.
+    """The contents and the faults of a data set; `str` gives a readable report.
 
     Attributes:
         source: the data set and its format.

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +35,13 @@ def read_results(path: str | Path) -> dict[int | str, str]:
     entries = read_json(path, MAX_RESULTS_BYTES)
     if not isinstance(entries, list):
         raise InputError(f"{path}: not a list; {RESULTS_REMEDY}")
+    get = partial(field, source=path, remedy=RESULTS_REMEDY)
     captions: dict[int | str, str] = {}
     for entry in entries:
-        image = field(entry, "image_id", int, str, source=path, remedy=RESULTS_REMEDY)
+        image = get(entry, "image_id", int, str)
         if image in captions:
             raise InputError(f"{path}: image {short(image)} has two captions; leave one of them")
-        captions[image] = field(entry, "caption", str, source=path, remedy=RESULTS_REMEDY)
+        captions[image] = get(entry, "caption", str)
     if not captions:
         raise InputError(f"{path}: no captions; {RESULTS_REMEDY}")
     return captions
@@ -56,16 +58,14 @@ def read_references(path: str | Path) -> dict[int | str, tuple[str, ...]]:
         InputError: the file is missing or malformed, or has no captions or too many of one image.
     """
     dataset = read_json(path)
+    get = partial(field, source=path, remedy=REFERENCES_REMEDY)
     references: dict[int | str, list[str]] = defaultdict(list)
     if _is_karpathys(dataset):
-        for entry in _list(dataset, "images", path, REFERENCES_REMEDY):
-            image = karpathy.image_id(entry, path, REFERENCES_REMEDY)
-            references[image] += karpathy.sentences(entry, path, REFERENCES_REMEDY)
+        for entry in get(dataset, "images", list):
+            references[karpathy.image_id(entry, get)] += karpathy.sentences(entry, get)
     else:
-        for entry in _list(dataset, "annotations", path, REFERENCES_REMEDY):
-            image = field(entry, "image_id", int, str, source=path, remedy=REFERENCES_REMEDY)
-            caption = field(entry, "caption", str, source=path, remedy=REFERENCES_REMEDY)
-            references[image].append(caption)
+        for entry in get(dataset, "annotations", list):
+            references[get(entry, "image_id", int, str)].append(get(entry, "caption", str))
     kept = {image: tuple(filter(str.strip, texts)) for image, texts in references.items()}
     kept = {image: captions for image, captions in kept.items() if captions}
     for image, captions in kept.items():
@@ -129,29 +129,17 @@ def check_photos(photos: Mapping[Any, Path]) -> None:
 def _names(path: str | Path) -> dict[str, str]:
     """The name of each photo by image id."""
     dataset = read_json(path)
-    entries = _list(dataset, "images", path, NAMES_REMEDY)
+    get = partial(field, source=path, remedy=NAMES_REMEDY)
+    entries = get(dataset, "images", list)
     if _is_karpathys(dataset):
         return {
-            str(karpathy.image_id(entry, path, NAMES_REMEDY)): karpathy.photo_name(
-                entry, path, NAMES_REMEDY
-            )
-            for entry in entries
+            str(karpathy.image_id(entry, get)): karpathy.photo_name(entry, get) for entry in entries
         }
-    return {
-        str(field(entry, "id", int, str, source=path, remedy=NAMES_REMEDY)): field(
-            entry, "file_name", str, source=path, remedy=NAMES_REMEDY
-        )
-        for entry in entries
-    }
+    return {str(get(entry, "id", int, str)): get(entry, "file_name", str) for entry in entries}
 
 
 def _is_karpathys(dataset: Any) -> bool:
     return isinstance(dataset, dict) and "annotations" not in dataset
-
-
-def _list(dataset: Any, key: str, path: str | Path, remedy: str) -> list[Any]:
-    found: list[Any] = field(dataset, key, list, source=path, remedy=remedy)
-    return found
 
 
 def _with_suffix(image: str) -> str:

@@ -123,8 +123,8 @@ def caption_batch(
         batch: images, or their annotations.
         search: the search; default: the captioner's own.
     """
-    annotations = captioner.encode(batch.images.to(captioner.device, non_blocking=True))
-    words = captioner.words(captioner.decode(annotations, search))
+    annotations = captioner.fast.encode(batch.images.to(captioner.device, non_blocking=True))
+    words = captioner.sentences(captioner.decode(annotations, search))
     return {record.image_id: caption for record, caption in zip(batch.records, words, strict=True)}
 
 

@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
@@ -14,7 +13,6 @@ from captioning.captioner.caption import Caption
 from captioning.captioner.captioner import Captioner
 from captioning.data.preprocessing import View
 from captioning.errors import InputError
-from captioning.maps import ATTENTION
 from captioning.progress_bar import ProgressBar
 from captioning.search.search import Search
 from captioning.terminal import printable_json
@@ -87,7 +85,7 @@ def best_captions(
     captioner: Captioner, views: Sequence[View | InputError], search: Search | None = None
 ) -> list[Caption | InputError]:
     """The best caption of each readable photo, and the error of each unreadable one."""
-    found = found_captions(captioner, views, search, maps=[ATTENTION])  # which costs nothing
+    found = found_captions(captioner, views, search)
     return [each if isinstance(each, InputError) else each[0] for each in found]
 
 
@@ -103,16 +101,16 @@ def candidates(
     """Each photo with its captions, the best first, or with its error, in order.
 
     Args:
-        captioner: the model, whose parameters must not change before the last photo.
+        captioner: the model.
         photos: paths.
-        search: how words are chosen; the captioner's own if none.
+        search: how words are chosen; defaults to the captioner's search.
         batch_size: photos per batch.
         progress: report progress on stderr.
-        runners_up: how many alternatives to report for each word.
+        runners_up: number of alternatives to report for each word.
         maps: the maps of each word, the first to be shown; see `Captioner.candidates`.
     """
     bar = ProgressBar("captioning", "photos", total=len(photos), shown=progress and len(photos) > 1)
-    with bar, captioner.prepared() if len(photos) > batch_size else nullcontext():
+    with bar:
         for _, paths, views in read_ahead(captioner, enumerate(cut(photos, batch_size))):
             found = found_captions(captioner, views, search, runners_up, maps)
             yield from zip(paths, found, strict=True)

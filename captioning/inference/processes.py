@@ -68,8 +68,7 @@ def results(
         UsageError: this machine has too few devices.
     """
     if processes.count == 1:
-        with captioner.prepared():
-            return [compute(0, 1)]
+        return [compute(0, 1)]
 
     from lightning_fabric import Fabric  # late: its import takes seconds
     from lightning_fabric.strategies import DDPStrategy
@@ -90,8 +89,7 @@ def results(
         _end_with(parent)
     captioner.to(fabric.device)
     try:
-        with captioner.prepared():
-            found = run_on_all_ranks(lambda: compute(fabric.global_rank, fabric.world_size))
+        found = run_on_all_ranks(lambda: compute(fabric.global_rank, fabric.world_size))
     except InputError:
         if fabric.is_global_zero:
             raise

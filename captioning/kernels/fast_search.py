@@ -66,9 +66,9 @@ class _FastSearch(Search):
                 break
             if 4 * count >= len(ended):
                 done, active = (part.nonzero()[:, 0] for part in (ended, ~ended))
-                left.append((images[done], self.rank(_of_images(hypotheses, done))))
+                left.append((images[done], self.rank(of_images(hypotheses, done))))
                 images, hypotheses, state, memory = (
-                    _of_images(part, active) for part in (images, hypotheses, state, memory)
+                    of_images(part, active) for part in (images, hypotheses, state, memory)
                 )
         return _in_order([*left, (images, self.rank(hypotheses))])
 
@@ -182,18 +182,18 @@ def _packed_weights(decoder: nn.Module, captions: int) -> Iterator[None]:
         yield
 
 
-def _of_images(part: Part, images: Tensor) -> Part:
+def of_images(part: Part, images: Tensor) -> Part:
     """The part of some images of a tensor (B, ...), or of a structure of such tensors."""
     found: object = part
     if isinstance(part, Tensor):
         found = part[images]
     elif isinstance(part, dict):
-        found = {name: _of_images(value, images) for name, value in part.items()}
+        found = {name: of_images(value, images) for name, value in part.items()}
     elif isinstance(part, tuple):
-        found = tuple(_of_images(value, images) for value in part)
+        found = tuple(of_images(value, images) for value in part)
     elif is_dataclass(part) and not isinstance(part, type):
         values = {field.name: getattr(part, field.name) for field in fields(part)}
-        found = replace(part, **_of_images(values, images))
+        found = replace(part, **of_images(values, images))
     return found  # type: ignore[return-value]
 
 

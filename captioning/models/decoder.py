@@ -4,8 +4,7 @@ Shapes: B images, N captions per image, L regions, D annotation width, T words, 
 """
 
 from abc import abstractmethod
-from dataclasses import dataclass, fields, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -17,8 +16,6 @@ from captioning.numbers import AnnotationWidth, VocabularySize
 State = dict[str, Tensor]
 """What a decoder carries from word to word: tensors (B, N, ...), so that following a beam is one
 gather along N. Only the decoder itself interprets them."""
-
-AnyMemory = TypeVar("AnyMemory", bound="Memory")
 
 
 @dataclass(frozen=True)
@@ -39,20 +36,6 @@ class Memory:
     def images(self) -> int:
         """B."""
         return len(self.annotations)
-
-    def keep(self: AnyMemory, images: Int[Tensor, "b"]) -> AnyMemory:
-        """The memory of a subset of the images."""
-        return replace(
-            self, **{field.name: _kept(getattr(self, field.name), images) for field in fields(self)}
-        )
-
-
-def _kept(part: Any, images: Tensor) -> Any:
-    if isinstance(part, Memory):
-        return part.keep(images)
-    if isinstance(part, tuple):
-        return tuple(_kept(each, images) for each in part)
-    return None if part is None else part[images]
 
 
 @dataclass

@@ -13,12 +13,12 @@ from starlette.types import ASGIApp
 from captioning.captioner import Caption, Captioner
 from captioning.data.images import Upload, read_image
 from captioning.data.preprocessing import View
-from captioning.maps import ATTENTION, available_maps
+from captioning.maps import available_maps
 from captioning.search import Search
 from captioning.serving.batching import Batcher
 from captioning.serving.form import Answer, CaptionForm, Health, Settings
 from captioning.serving.origin import AllowedHosts, OriginCheck
-from captioning.serving.page import SecurityHeaders, docs, page
+from captioning.serving.page import docs, page, with_security_headers
 from captioning.serving.refusals import MEANINGS, Limits, Refusal, RequestLimits, add_errors
 from captioning.viewing import viewer
 
@@ -67,7 +67,7 @@ def application(
             views,
             first.search,
             RUNNERS_UP if first.view else 0,
-            first.maps or (ATTENTION,),  # attention costs nothing more
+            first.maps,
             most=max(each.captions for each in settings),
         )
 
@@ -75,9 +75,8 @@ def application(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        with captioner.prepared():
-            async with batcher.running():
-                yield
+        async with batcher.running():
+            yield
 
     app = FastAPI(
         title="captioning",
@@ -131,7 +130,7 @@ def application(
             answer["view"] = await batcher.in_reader(_view, photo, captions, compares)
         return JSONResponse(answer)
 
-    return SecurityHeaders(OriginCheck(RequestLimits(app, limits), hosts))
+    return with_security_headers(OriginCheck(RequestLimits(app, limits), hosts))
 
 
 async def _unless_gone(request: Request, answer: Coroutine[Any, Any, Result]) -> Result:

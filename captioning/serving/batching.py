@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import TypeVar
 
+from fastapi import HTTPException
+
 from captioning.captioner import Caption
 from captioning.data.images import Upload
 from captioning.data.preprocessing import View
@@ -20,10 +22,6 @@ READERS = 2
 """Threads that decode photos; very large photos are decoded one at a time."""
 
 Result = TypeVar("Result")
-
-
-class QueueFullError(Exception):
-    """More requests than the server answers at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,10 +97,11 @@ class Batcher:
 
         Raises:
             InputError: the photo cannot be read.
-            QueueFullError: too many photos are waiting.
+            HTTPException: too many photos are waiting.
         """
         if self.waiting >= self._requests:
-            raise QueueFullError(f"{self.waiting} requests are waiting; try again in a moment")
+            sentence = f"{self.waiting} requests are waiting; try again in a moment"
+            raise HTTPException(503, sentence, {"Retry-After": "1"})
         self.waiting += 1
         try:
             self._being_read += 1

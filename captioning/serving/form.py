@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import UploadFile
 from pydantic import BaseModel, ConfigDict, Field
@@ -55,53 +55,38 @@ class CaptionForm(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    photo: Annotated[
-        UploadFile, Field(description="The photo: JPEG, PNG, WebP, GIF, TIFF, BMP or PPM.")
-    ]
-    captions: Annotated[
-        int, Field(ge=1, le=MOST_CAPTIONS, description="How many captions, the best first.")
-    ] = 1
-    beam: Annotated[
-        int | None,
-        Field(
-            ge=1,
-            le=MOST_CAPTIONS,
-            description="Width of the beam search; at least as many as captions.",
-        ),
-    ] = None
-    sample: Annotated[bool, Field(description="Sample words instead of searching.")] = False
-    temperature: Annotated[
-        float | None,
-        Field(
-            ge=0.05,
-            le=5,
-            allow_inf_nan=False,
-            description="Of sampling: below 1 favours probable words, above 1 rare ones.",
-        ),
-    ] = None
-    view: Annotated[bool, Field(description="Return a map of each word as well.")] = False
-    map: Annotated[
-        str | None,
-        Field(
-            description=f"With view=true: the map of each word, one of {', '.join(MAPS)}. A server "
-            "may offer fewer. A map that takes several passes is computed for at most "
-            f"{MOST_MAPPED} captions, unless the server shows it first."
-        ),
-    ] = None
-    compare: Annotated[
-        str | None, Field(description="With view=true: a second map, shown beside it.")
-    ] = None
+    photo: UploadFile = Field(description="The photo: JPEG, PNG, WebP, GIF, TIFF, BMP or PPM.")
+    captions: int = Field(1, ge=1, le=MOST_CAPTIONS, description="How many, the best first.")
+    beam: int | None = Field(
+        None, ge=1, le=MOST_CAPTIONS, description="Width of beam search, from captions up."
+    )
+    sample: bool = Field(False, description="Sample words instead of searching.")
+    temperature: float | None = Field(
+        None,
+        ge=0.05,
+        le=5,
+        allow_inf_nan=False,
+        description="Of sampling: below 1 favours probable words, above 1 rare ones.",
+    )
+    view: bool = Field(False, description="Return a map of each word as well.")
+    map: str | None = Field(
+        None,
+        description=f"With view=true: the map of each word, one of {', '.join(MAPS)}. A server may "
+        "offer fewer. A map that takes several passes is computed for at most "
+        f"{MOST_MAPPED} captions, unless the server shows it first.",
+    )
+    compare: str | None = Field(None, description="With view=true: a second map, shown beside it.")
 
     def settings(self, default: Search, offered: Sequence[str]) -> Settings:
         """What the form asks for.
 
         Args:
             default: the search of a form that sets none.
-            offered: the maps to choose from, the first for a form that chooses none. The first may
-                take long: whoever runs the server chose it.
+            offered: the maps to choose from. The first is the default, and may take long: whoever
+                runs the server chose it.
 
         Raises:
-            SettingError: settings do not go together, or a map is not offered or takes too long.
+            SettingError: settings contradict each other, or a map is not offered or too slow.
         """
         return Settings(self._search(default), self.captions, self.view, self._maps(offered))
 

@@ -49,19 +49,14 @@ class AllowedHosts:
 
 
 def allowed_hosts(listening: socket.socket, host: str, further: Iterable[str]) -> AllowedHosts:
-    """The names of a server.
-
-    Args:
-        listening: its socket.
-        host: the name or address of --host.
-        further: the names of --allow-host.
+    """The names of a server: of its socket, of --host and of --allow-host.
 
     Raises:
-        UsageError: one of them is not a host name.
+        UsageError: a name of --allow-host is malformed.
     """
     trusted = set()
     for given in further:
-        if not (name := _name(given)) or AUTHORITY.fullmatch(f"{given.lower()}:1") is None:
+        if (name := _name(f"{given}:1")) is None:
             raise UsageError(
                 f"--allow-host {given!r} is not a host name; give a name or an address without "
                 "a port, such as photos.example.org"

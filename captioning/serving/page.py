@@ -104,26 +104,19 @@ def policy() -> str:
     )
 
 
-class SecurityHeaders:
-    """Middleware that adds the security headers to every answer.
+def with_security_headers(app: ASGIApp) -> ASGIApp:
+    """The app, with the security headers in every answer."""
 
-    Args:
-        app: the wrapped app.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer with these headers."""
-
+    async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
         async def sent(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers.update(HEADERS | {"Content-Security-Policy": policy()})
             await send(message)
 
-        await self.app(scope, receive, sent)
+        await app(scope, receive, sent)
+
+    return wrapped
 
 
 @cache

@@ -15,7 +15,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from captioning.data.images import PhotoSizeError
 from captioning.errors import InputError
 from captioning.maps import MapError
-from captioning.serving.batching import QueueFullError
 from captioning.serving.form import SettingError
 
 MEANINGS = {
@@ -88,37 +87,33 @@ class RequestLimits:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer or refuse."""
-        limits = self.limits
-        too_large = f"more than the {limits.bytes / 1e6:g} MB that are read here; send less"
-        announced = (
-            Headers(scope=scope).get("content-length", "") if scope["type"] == "http" else ""
-        )
-        if announced.isdecimal() and int(announced) > limits.bytes:
-            await refusal(413, too_large)(scope, receive, send)
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
             return
-        size, is_whole = 0, False
+        announced = Headers(scope=scope).get("content-length", "")
+        size, most, is_whole = 0, self.limits.bytes, False
 
         async def counted() -> Message:
             nonlocal size, is_whole
+            too_large = HTTPException(413, f"more than {most / 1e6:g} MB; send a smaller photo")
+            if announced.isdecimal() and int(announced) > most:
+                raise too_large
             message = await receive()
             piece = len(message.get("body", b""))
             size += piece
             self._held += piece
             is_whole = not message.get("more_body", False)
-            if size > limits.bytes:
-                raise HTTPException(413, too_large)
-            if self._held > limits.uploads:
+            if size > most:
+                raise too_large
+            if self._held > self.limits.uploads:
                 raise HTTPException(503, "too many large photos at a time; try again in a moment")
             return message
 
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
         try:
-            with fail_after(limits.seconds):
+            with fail_after(self.limits.seconds):
                 await self.app(scope, counted, send)
         except TimeoutError:
-            within = f"within the {limits.seconds:g} seconds that a request may take"
+            within = f"within the {self.limits.seconds:g} seconds that a request may take"
             late = refusal(408, f"the photo did not arrive {within}; send a smaller one")
             if is_whole:
                 late = refusal(504, f"no captions {within}; try again later or ask for fewer")
@@ -146,13 +141,8 @@ def add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(InputError)
     async def of_input(request: Request, error: InputError) -> JSONResponse:
-        if isinstance(error, (SettingError, MapError)):
-            return refusal(422, str(error))
-        return refusal(413 if isinstance(error, PhotoSizeError) else 415, str(error))
-
-    @app.exception_handler(QueueFullError)
-    async def of_queue(request: Request, error: QueueFullError) -> JSONResponse:
-        return refusal(503, str(error), {"Retry-After": "1"})
+        statuses = {SettingError: 422, MapError: 422, PhotoSizeError: 413}
+        return refusal(statuses.get(type(error), 415), str(error))
 
     @app.exception_handler(Exception)
     async def of_program(request: Request, error: Exception) -> JSONResponse:

@@ -43,10 +43,6 @@ PLACE = re.compile(r'File ".*?([^/\\"]+)", line ([0-9]+)')
 def listening_socket(host: str, port: int) -> socket.socket:
     """A listening socket, opened first so that a wrong address fails before the model is loaded.
 
-    Args:
-        host: a name or an address.
-        port: 0 for any free one.
-
     Raises:
         UsageError: no socket can listen at this address.
     """
@@ -64,13 +60,7 @@ def listening_socket(host: str, port: int) -> socket.socket:
 
 
 class Server(EmbeddedServer):
-    """Granian within this process, on a socket that listens already.
-
-    Args:
-        app: the app to serve.
-        listening: the socket.
-        limits: those on time.
-    """
+    """Granian within this process, on a socket that listens already."""
 
     def __init__(self, app: ASGIApp, listening: socket.socket, limits: Limits) -> None:
         super().__init__(
@@ -102,11 +92,7 @@ def serve(
 ) -> None:
     """Print the address, then answer requests until SIGINT or SIGTERM.
 
-    Args:
-        app: the app to serve.
-        listening: the server's socket.
-        limits: those on time.
-        opens_browser: open the page in a browser, where there is a desktop to show one.
+    If `opens_browser`, open the page in a browser where there is a desktop to show one.
     """
     host, port = listening.getsockname()[:2]
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}"

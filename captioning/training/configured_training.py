@@ -187,7 +187,7 @@ class TrainCLI(LightningCLI):
         try:
             with stage("building the model", self.shows_progress):
                 super().instantiate_classes()
-            self.model.captioner.uses_kernels = self.config.kernels == "on"
+            self.model.kernels = self.config.kernels == "on"
         except (ImportError, LookupError, TypeError, ValueError) as error:
             raise UsageError(
                 f"the configuration's parts cannot be built: {first_cause(error)}; correct its "

@@ -18,7 +18,7 @@ from captioning.data.dataset import Batch
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
-from captioning.kernels import keep_depthwise_precise, on_by_default
+from captioning.kernels import folded, keep_depthwise_precise, on_by_default
 from captioning.metrics.caption_metric import validation_metrics
 from captioning.models import Adapter, Decoder, Encoder, Model
 from captioning.numbers import Checked, LearningRate, Share, WeightDecay
@@ -111,7 +111,7 @@ class CaptioningModule(Checked, pl.LightningModule):
         data: CaptionData = self.trainer.datamodule  # type: ignore[attr-defined]
         data.tells_seen = self.objective.needs_seen
         encoder = self.model.encoder.to(self.trainer.strategy.root_device)
-        data.keep_features(encoder.constant)
+        data.keep_features(encoder.constant, folded if self.kernels else None)
         if self.kernels:
             keep_depthwise_precise(encoder)
 

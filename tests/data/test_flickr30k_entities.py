@@ -77,7 +77,7 @@ def test_an_empty_sentence_does_not_shift_the_phrases(entities: Path) -> None:
     ("file", "content", "error"),
     [
         ("Sentences/36979.txt", "[/EN#1/people A man", "expected phrases such as"),
-        ("Annotations/36979.xml", "<annotation>", "no XML"),
+        ("Annotations/36979.xml", "<annotation>", "not XML"),
         ("Annotations/36979.xml", "<!DOCTYPE a [<!ENTITY b 'c'>]><a/>", "has a document type"),
         ("Annotations/36979.xml", BOXES.replace(">20<", ">much<"), "xmax of a box is 'much'"),
         ("Annotations/36979.xml", BOXES.replace(">20<", ">0<"), "ends before it begins"),

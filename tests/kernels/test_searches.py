@@ -10,7 +10,7 @@ from torch.testing import assert_close
 from captioning.data.vocabulary import EOS, PAD
 from captioning.kernels import accelerate, accelerate_search
 from captioning.kernels.active_rows import ActiveRows
-from captioning.kernels.fast_search import BLOCK, best_continuations
+from captioning.kernels.fast_search import BLOCK, best_continuations, of_images
 from captioning.models import AdditiveAttention, Attention, DotProductAttention
 from captioning.models.decoder import Decoder, Memory, State, Step
 from captioning.search import BeamSearch, Greedy, Sampling, Search, beam
@@ -73,6 +73,16 @@ def test_images_leave_when_all_their_captions_have_ended(search: Search) -> None
     assert (decoded.tokens != PAD).sum(2)[:, 0].tolist() == [2, 3, 4, 5]
     wanted = search(decoder, decoder.remember(annotations))
     assert_close(decoded.weights, wanted.weights)
+
+
+@pytest.mark.parametrize("mask", [None, torch.eye(3, 6) == 0], ids=["all regions", "masked"])
+def test_a_memory_of_some_images_is_theirs(
+    decoder: Decoder, annotations: Tensor, mask: Tensor | None
+) -> None:
+    some, tokens = torch.tensor([2, 0]), torch.tensor([[[1, 4, 5], [1, 7, 7]]] * 3)
+    memory = of_images(decoder.remember(annotations, mask), some)
+    found, _ = decoder.teacher_forcing(memory, tokens[some])
+    assert_close(found, decoder(annotations, tokens, mask)[0][some])
 
 
 @pytest.mark.parametrize("vocabulary", [3, 2 * BLOCK, 11 * BLOCK + 5])

@@ -28,7 +28,7 @@ TOKENS = torch.tensor(
         [[BOS, 6, 6, EOS, PAD], [BOS, 5, 4, 7, EOS]],
     ]
 )
-SIZES = {"embedding_dim": 6, "hidden_dim": 7, "attention_dim": 4}
+LSTM = partial(LSTMDecoder, 5, 8, embedding_dim=6, hidden_dim=7, attention_dim=4)
 
 
 class Patches(Encoder):
@@ -70,11 +70,9 @@ class Averaging(Decoder):
 
 
 DECODERS: dict[str, Callable[[], Decoder]] = {
-    "lstm": lambda: LSTMDecoder(5, 8, **SIZES),
-    "multi-head": lambda: LSTMDecoder(
-        5, 8, **SIZES, attention=partial(MultiHeadAttention, heads=2)
-    ),
-    "shallow output": lambda: LSTMDecoder(5, 8, **SIZES, deep_output=False),
+    "lstm": LSTM,
+    "multi-head": partial(LSTM, attention=partial(MultiHeadAttention, heads=2)),
+    "shallow output": partial(LSTM, deep_output=False),
     "transformer": lambda: TransformerDecoder(5, 8, width=6, layers=2, heads=2, inner_width=7),
     "user's own": lambda: Averaging(5, 8),
 }

@@ -69,16 +69,6 @@ def test_a_batch_equals_its_images_one_by_one(
         torch.testing.assert_close(together[b : b + 1], alone)
 
 
-@every_mask
-def test_memory_keeps_some_of_its_images(
-    decoder: Decoder, annotations: Tensor, mask: Tensor | None
-) -> None:
-    some = torch.tensor([2, 0])
-    kept = decoder.remember(annotations, mask).keep(some)
-    found, _ = decoder.teacher_forcing(kept, TOKENS[some])
-    torch.testing.assert_close(found, decoder(annotations, TOKENS, mask)[0][some])
-
-
 def test_a_word_has_no_influence_on_the_words_before_it(
     decoder: Decoder, annotations: Tensor
 ) -> None:

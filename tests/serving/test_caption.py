@@ -198,7 +198,7 @@ def test_a_body_over_the_limit_is_refused_whatever_its_headers_say(
     answer = ask(bytes=100_000).post("/caption", content=content, headers=headers)
     assert (answer.status_code, answer.json()["error"]) == (
         413,
-        "more than the 0.1 MB that are read here; send less",
+        "more than 0.1 MB; send a smaller photo",
     )
 
 

@@ -99,6 +99,7 @@ def test_a_slow_body_is_given_up_and_takes_no_place_from_others(serve: Serve, ph
 def test_uploads_that_fill_the_memory_are_refused(serve: Serve, photo: bytes) -> None:
     client = serve(uploads=30_000)
     with sent(client, upload(bytes(50_000))[:28_000]):
+        time.sleep(0.5)  # until it has arrived
         wait_for(lambda: client.post("/caption", files={"photo": photo}).status_code == 503)
     wait_for(lambda: client.post("/caption", files={"photo": photo}).status_code == 200)
 

@@ -13,15 +13,19 @@ from captioning.training.train_cli import train
 
 Train = Callable[..., Path]
 
+QUICK = ("--validation_page.images=0", "--validation_grounding.images=0")
+"""Without what shows a validation, which takes longer than the rest of a tiny training."""
+
 
 @pytest.fixture
 def trained(tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Train:
-    """Trains into a folder of `tmp_path`, with options, and gives the folder."""
+    """Trains into a folder of `tmp_path`, with further options, and returns the folder."""
     monkeypatch.setenv("WANDB_MODE", "disabled")
 
     def run(name: str, *options: str) -> Path:
         folder = tmp_path / name
-        train(["--config", str(tiny_config), "--trainer.default_root_dir", str(folder), *options])
+        place = ["--trainer.default_root_dir", str(folder)]
+        train(["--config", str(tiny_config), *place, *QUICK, *options])
         return folder
 
     return run

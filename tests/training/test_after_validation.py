@@ -33,6 +33,7 @@ def test_each_validation_logs_what_ground_finds_of_the_same_images(
     trained: Train, shapes_data: Path
 ) -> None:
     options = ("--validation_grounding.images", "2", "--validation_grounding.map", "gradient")
+    options += ("--validation_page.images", "1")
     folder = trained("run", *FLUENT, *options)
     captioner = load(folder / "last.ckpt")
     split = Coco(shapes_data).read("val")

@@ -17,7 +17,7 @@ from captioning.errors import InputError
 from captioning.training.configured_training import TrainCLI
 from captioning.training.module import CaptioningModule
 from captioning.training.train_cli import quiet, train
-from tests.training.conftest import Train, assert_same_training, saved, with_scores
+from tests.training.conftest import QUICK, Train, assert_same_training, saved, with_scores
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_the_saved_configuration_gives_the_same_run(
     run: tuple[Path, list[str]], trained: Train, tmp_path: Path
 ) -> None:
     config = ["--config", str(run[0] / "config.yaml")]
-    train([*config, "--trainer.default_root_dir", str(tmp_path / "again"), "--overwrite"])
+    train([*config, "--trainer.default_root_dir", str(tmp_path / "again"), "--overwrite", *QUICK])
     assert_same_training(run[0], tmp_path / "again")
     assert yaml.safe_load((tmp_path / "again/config.yaml").read_text())["overwrite"] is False
     other = saved(trained("other", "--seed_everything", "1"))["state_dict"]
@@ -141,7 +141,6 @@ def test_features_are_computed_once_and_used_by_the_next_training(
 ) -> None:
     features = tmp_path / "features"
     frozen = ("--model.encoder.init_args.trainable_stages", "0", "--data.features", str(features))
-    frozen += ("--validation_page.images", "0", "--validation_grounding.images", "0")  # read photos
     first = trained("a", *frozen)
     written = (features / "annotations.npy").stat().st_mtime_ns
     monkeypatch.setattr("captioning.data.preprocessing.opened", None)  # no photo is read
@@ -170,7 +169,7 @@ trainer:
   max_epochs: 3
   callbacks:
     - class_path: pytorch_lightning.callbacks.EarlyStopping
-      init_args: {monitor: val/BLEU-1, patience: 1, stopping_threshold: -1.0}
+      init_args: {monitor: val/BLEU-1, mode: max, stopping_threshold: -1.0}
     - class_path: pytorch_lightning.callbacks.GradientAccumulationScheduler
       init_args: {scheduling: {0: 3}}
     - class_path: ModelCheckpoint

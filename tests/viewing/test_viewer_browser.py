@@ -13,7 +13,6 @@ from PIL import Image
 
 from captioning.captioner.caption import Caption, RunnerUp
 from captioning.viewing import viewer
-from captioning.viewing.notebook import notebook_view
 
 pytestmark = pytest.mark.integration
 
@@ -85,17 +84,6 @@ def test_pointing_at_a_word_lays_its_map_over_the_photo(page: Any) -> None:
     assert all(np.abs(a - b).max() > 50 for a, b in itertools.combinations(pictures, 2))
     page.mouse.move(1, 1)
     assert np.abs(picture(page) - pictures[0]).max() < 3
-
-
-def test_one_map_fades_into_the_next(page: Any) -> None:
-    word(page, 1).hover()
-    expected = pixels(page)
-    page.emulate_media(reduced_motion="no-preference")
-    word(page, 0).hover()
-    word(page, 1).hover()
-    page.wait_for_function(
-        "expected => document.querySelector('canvas').toDataURL() === expected", arg=expected
-    )
 
 
 def test_the_brightest_place_is_the_region_of_the_largest_weight(page: Any) -> None:
@@ -196,18 +184,6 @@ def test_a_phone_shows_it_without_scrolling_sideways_and_answers_taps(
     context.close()
 
 
-def test_several_captions_of_a_notebook_keep_apart(browser: Any) -> None:
-    photo = Image.new("RGB", SIZE, "grey")
-    views = [notebook_view(caption(words, photo=photo)) for words in (("a",), ("b", "c"))]
-    page = browser.new_page()
-    page.set_content("".join(map(str, views)))
-    first, second = (page.frame_locator("iframe").nth(i) for i in range(2))
-    second.locator(".words button").nth(1).hover()
-    assert second.locator(".attention-view").get_attribute("data-word") == "1"
-    assert first.locator(".attention-view").get_attribute("data-word") == ""
-    page.close()
-
-
 def test_a_page_mounts_one_caption_after_the_other(browser: Any) -> None:
     photo = Image.new("RGB", SIZE, "grey")
     page = browser.new_page()
@@ -291,13 +267,3 @@ def test_layer_and_head_are_chosen_by_keyboard_alone(maps_page: Any) -> None:
     assert names[1:] == [f"Attention, layer {layer}, {head}" for layer in (1, 2) for head in heads]
     assert len(seen) > 3
     assert chosen(maps_page) == "0"
-
-
-def test_names_of_maps_can_be_read_in_both_themes(maps_page: Any) -> None:
-    script = """node => {
-      const style = getComputedStyle(node);
-      return [style.color, style.backgroundColor].map((colour) =>
-        colour.match(/\\d+/g).slice(0, 3).reduce((sum, part) => sum + Number(part), 0));
-    }"""
-    ink, paper = maps_page.get_by_role("combobox", name="Map").evaluate(script)
-    assert abs(ink - paper) > 400

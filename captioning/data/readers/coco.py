@@ -1,9 +1,7 @@
 """COCO's own layout: captions_*.json, and instances_*.json for boxes and masks."""
 
-import io
 from collections import defaultdict
-from contextlib import redirect_stdout
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +42,7 @@ class Coco(Reader):
         year: Year | None = None,
         objects: bool = True,
     ) -> None:
-        super().__init__(root)
-        self.images = None if images is None else Path(images)
+        super().__init__(root, images)
         self.annotations = self.root / "annotations" if annotations is None else Path(annotations)
         self.year = year
         self.objects = objects
@@ -77,18 +74,19 @@ class Coco(Reader):
 
     def _load(self, split: str) -> Contents:
         file = self._files[split]
+        get = partial(field, source=file, remedy=CAPTIONS_REMEDY)
         names: dict[int | str, str] = {}
         problems = []
         dataset = read_json(file)
-        for entry in _listed(dataset, "images", file, CAPTIONS_REMEDY):
-            image_id = _field(entry, "id", int, str, source=file)
+        for entry in get(dataset, "images", list):
+            image_id = get(entry, "id", int, str)
             if image_id in names:
                 problems.append(Problem("image ids used twice", f"{image_id} in {file.name}"))
-            names[image_id] = _field(entry, "file_name", str, source=file)
+            names[image_id] = get(entry, "file_name", str)
         captions: dict[int | str, list[str]] = {image_id: [] for image_id in names}
-        for entry in _listed(dataset, "annotations", file, CAPTIONS_REMEDY):
-            image_id = _field(entry, "image_id", int, str, source=file)
-            caption = _field(entry, "caption", str, source=file)
+        for entry in get(dataset, "annotations", list):
+            image_id = get(entry, "image_id", int, str)
+            caption = get(entry, "caption", str)
             if image_id in captions:
                 captions[image_id].append(caption)
             else:
@@ -116,55 +114,32 @@ def _release(file: Path) -> str:
     return file.stem.removeprefix("captions_")
 
 
-def _field(entry: Any, key: str, *types: type, source: Path) -> Any:
-    return field(entry, key, *types, source=source, remedy=CAPTIONS_REMEDY)
-
-
-def _listed(dataset: Any, key: str, file: Path, remedy: str) -> list[Any]:
-    entries: list[Any] = field(dataset, key, list, source=file, remedy=remedy)
-    return entries
-
-
 def _objects(file: Path) -> dict[int | str, tuple[ImageObject, ...]]:
     """The objects of each image id."""
-    from pycocotools.coco import COCO  # late: its import brings NumPy's
-
+    get = partial(field, source=file, remedy=INSTANCES_REMEDY)
     dataset = read_json(file)
-    for entry in _listed(dataset, "categories", file, INSTANCES_REMEDY):
-        field(entry, "id", int, source=file, remedy=INSTANCES_REMEDY)
-        field(entry, "name", str, source=file, remedy=INSTANCES_REMEDY)
-    for entry in _listed(dataset, "images", file, INSTANCES_REMEDY):
-        field(entry, "id", int, str, source=file, remedy=INSTANCES_REMEDY)
-    known = {entry["id"] for entry in dataset["categories"]}
-    for entry in _listed(dataset, "annotations", file, INSTANCES_REMEDY):
-        for key, types in (("id", (int,)), ("image_id", (int, str)), ("category_id", (int,))):
-            field(entry, key, *types, source=file, remedy=INSTANCES_REMEDY)
-        box = field(entry, "bbox", list, source=file, remedy=INSTANCES_REMEDY)
+    categories = {
+        get(entry, "id", int): get(entry, "name", str) for entry in get(dataset, "categories", list)
+    }
+    objects: dict[int | str, list[ImageObject]] = defaultdict(list)
+    for entry in get(dataset, "annotations", list):
+        box = get(entry, "bbox", list)
         if len(box) != 4 or not all(map(_is_place, box)):
             raise InputError(
                 f"{file}: bbox {short(box)} is not left, top, width, height in pixels; "
                 f"{INSTANCES_REMEDY}"
             )
-        if entry["category_id"] not in known:
-            raise InputError(
-                f"{file}: category_id {entry['category_id']} is not listed; add it to categories"
-            )
-    coco = COCO()
-    coco.dataset = dataset
-    with redirect_stdout(io.StringIO()):  # pycocotools prints while it indexes
-        coco.createIndex()
-    return {
-        image_id: tuple(_object(entry, coco.cats) for entry in entries)
-        for image_id, entries in coco.imgToAnns.items()
-    }
+        category = get(entry, "category_id", int)
+        if category not in categories:
+            raise InputError(f"{file}: category_id {category} is not listed; add it to categories")
+        left, top, width, height = map(float, box)
+        found = ImageObject(
+            categories[category], (left, top, width, height), entry.get("segmentation")
+        )
+        objects[get(entry, "image_id", int, str)].append(found)
+    return {image_id: tuple(found) for image_id, found in objects.items()}
 
 
 def _is_place(value: Any) -> bool:
     """Whether it is a valid coordinate; NaN and a number of 400 digits are not."""
     return isinstance(value, int | float) and -MAX_PIXELS <= value <= MAX_PIXELS
-
-
-def _object(entry: dict[str, Any], categories: dict[int, Any]) -> ImageObject:
-    left, top, width, height = map(float, entry["bbox"])
-    name = categories[entry["category_id"]]["name"]
-    return ImageObject(name, (left, top, width, height), entry.get("segmentation"))

@@ -28,9 +28,8 @@ MAX_BYTES = 2**20
 class Flickr30kEntities(Reader):
     """Flickr30k Entities as it is distributed, the photos in a folder beside its own.
 
-    Each object's name is the number that its phrases have in all sentences of the image, and a
-    record's `phrases` tell where they stand. So captions that a model writes name no objects here:
-    only the references do.
+    An object's name is its number in the sentences of the image, and a record's `phrases` give the
+    places of these numbers. So only references name objects here; captions of a model do not.
 
     Args:
         root: the folder that holds ``Sentences``, ``Annotations``, and ``train.txt``, ``val.txt``
@@ -42,8 +41,7 @@ class Flickr30kEntities(Reader):
     def __init__(
         self, root: str | Path, images: str | Path | None = None, objects: bool = True
     ) -> None:
-        super().__init__(root)
-        self.images = None if images is None else Path(images)
+        super().__init__(root, images)
         self.objects = objects
 
     @classmethod
@@ -116,11 +114,11 @@ def _boxes(file: Path) -> Iterator[ImageObject]:
     try:
         root = ElementTree.fromstring(text)
     except ElementTree.ParseError as error:
-        raise InputError(f"{file}: no XML ({error}); download it again") from None
+        raise InputError(f"{file}: not XML ({error}); download it again") from None
     for thing in root.iter("object"):
         box = thing.find("bndbox")
         if box is None:
-            continue  # a scene, or what nobody could draw a box around
+            continue  # a scene, or something without a clear outline
         edges = [_number(box, edge, file) for edge in ("xmin", "ymin", "xmax", "ymax")]
         left, top, right, bottom = edges
         if right < left or bottom < top:

@@ -29,10 +29,6 @@ class Flickr8k(Reader):
         images: folder of the photos; by default ``Images`` or ``Flicker8k_Dataset`` in `root`.
     """
 
-    def __init__(self, root: str | Path, images: str | Path | None = None) -> None:
-        super().__init__(root)
-        self.images = None if images is None else Path(images)
-
     @classmethod
     def recognises(cls, root: Path) -> bool:
         """Whether ``Flickr8k.token.txt`` is there."""

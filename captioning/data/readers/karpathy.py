@@ -1,7 +1,8 @@
 """Karpathy's splits: one dataset_*.json, as for COCO, Flickr8k and Flickr30k."""
 
 from collections import defaultdict
-from functools import cached_property
+from collections.abc import Callable
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ from captioning.errors import InputError
 from captioning.untrusted import field, read_json
 
 REMEDY = "expected Karpathy's format (images with filename, split and sentences)"
+
+Get = Callable[..., Any]
+"""`captioning.untrusted.field` with its file and its remedy."""
 
 
 class Karpathy(OneFileReader):
@@ -34,14 +38,15 @@ class Karpathy(OneFileReader):
         """The records of each split."""
         file = self._file()
         dataset = read_json(file)
-        images = field(dataset, "images", list, source=file, remedy=REMEDY)
-        names = [photo_name(entry, file) for entry in images]
+        get = partial(field, source=file, remedy=REMEDY)
+        images = get(dataset, "images", list)
+        names = [photo_name(entry, get) for entry in images]
         folder = folder_of(names, self._folders(file), source=file)
         records = defaultdict(list)
         for entry, name in zip(images, names, strict=True):
-            split = field(entry, "split", str, source=file, remedy=REMEDY)
+            split = get(entry, "split", str)
             records["train" if split == "restval" else split].append(
-                Record(folder / name, image_id(entry, file), sentences(entry, file))
+                Record(folder / name, image_id(entry, get), sentences(entry, get))
             )
         return records
 
@@ -63,22 +68,19 @@ class Karpathy(OneFileReader):
         return [file.parent, *(file.parent / name for name in usual)]
 
 
-def image_id(entry: Any, file: str | Path, remedy: str = REMEDY) -> int | str:
+def image_id(entry: Any, get: Get) -> int | str:
     """The id of an image: COCO's if there is one, else the number in the file."""
     key = "cocoid" if isinstance(entry, dict) and "cocoid" in entry else "imgid"
-    found: int | str = field(entry, key, int, str, source=file, remedy=remedy)
+    found: int | str = get(entry, key, int, str)
     return found
 
 
-def photo_name(entry: Any, file: str | Path, remedy: str = REMEDY) -> str:
+def photo_name(entry: Any, get: Get) -> str:
     """The path of an image's photo below the folder of the photos."""
-    name: str = field(entry, "filename", str, source=file, remedy=remedy)
-    if "filepath" in entry:
-        return f"{field(entry, 'filepath', str, source=file, remedy=remedy)}/{name}"
-    return name
+    name: str = get(entry, "filename", str)
+    return f"{get(entry, 'filepath', str)}/{name}" if "filepath" in entry else name
 
 
-def sentences(entry: Any, file: str | Path, remedy: str = REMEDY) -> tuple[str, ...]:
+def sentences(entry: Any, get: Get) -> tuple[str, ...]:
     """The captions of an image."""
-    found = field(entry, "sentences", list, source=file, remedy=remedy)
-    return tuple(field(sentence, "raw", str, source=file, remedy=remedy) for sentence in found)
+    return tuple(get(sentence, "raw", str) for sentence in get(entry, "sentences", list))

@@ -19,11 +19,11 @@ LONGEST = 200
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong with a data set.
+    """A fault of a data set.
 
     Attributes:
-        kind: the problem's heading in a report, in the plural ("empty captions").
-        name: the image or caption that has the problem.
+        kind: its heading in a report, in the plural ("empty captions").
+        name: the faulty image or caption.
     """
 
     kind: str
@@ -36,7 +36,7 @@ class Contents:
 
     Attributes:
         records: images with their captions.
-        problems: what was left out of `records`, and why.
+        problems: faults of the images and captions that `records` omits.
     """
 
     records: list[Record]
@@ -48,10 +48,12 @@ class Reader(Checked, ABC):
 
     Args:
         root: the folder of the data set, or the file that describes it.
+        images: folder of the photos; the usual folders by default.
     """
 
-    def __init__(self, root: str | Path) -> None:
+    def __init__(self, root: str | Path, images: str | Path | None = None) -> None:
         self.root = Path(root)
+        self.images = None if images is None else Path(images)
 
     @classmethod
     @abstractmethod
@@ -71,7 +73,7 @@ class Reader(Checked, ABC):
         """The images of a split that have captions; empty captions are left out.
 
         Raises:
-            InputError: there is no such split, it has no captions, or a file is malformed.
+            InputError: the split is unknown or has no captions, or a file is malformed.
         """
         records = self.contents(split).records
         if not records:
@@ -82,14 +84,14 @@ class Reader(Checked, ABC):
 
     @stage("reading the captions")
     def contents(self, split: str) -> Contents:
-        """The records that `read` returns, and the problems of those that it leaves out.
+        """The records that `read` returns, and the problems of the others.
 
         Raises:
-            InputError: there is no such split, a file is malformed, or an image has too many
+            InputError: the split is unknown, a file is malformed, or an image has too many
                 captions.
         """
         if split not in self.splits:
-            found = ", ".join(self.splits)[:LONGEST] or "none at all"
+            found = ", ".join(self.splits)[:LONGEST] or "none"
             raise InputError(f"{self.root} has no split {split!r}; it has {found}")
         loaded = self._load(split)
         records, problems = [], list(loaded.problems)
@@ -113,12 +115,8 @@ class OneFileReader(Reader):
 
     Args:
         root: the folder that holds the file, or its path.
-        images: folder of the images; found by the reader if none.
+        images: folder of the photos; the usual folders by default.
     """
-
-    def __init__(self, root: str | Path, images: str | Path | None = None) -> None:
-        super().__init__(root)
-        self.images = None if images is None else Path(images)
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -158,7 +156,7 @@ def folder_of(names: Iterable[str], candidates: Iterable[Path], source: Path) ->
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is a file; not for a name that none can have, such as one of 300 letters."""
+    """Whether a file exists; False for impossible names, such as one of 300 letters."""
     try:
         return path.is_file()
     except (OSError, ValueError):

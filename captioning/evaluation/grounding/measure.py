@@ -25,7 +25,7 @@ from captioning.evaluation.grounding.lexicon import Lexicon, Named, categories
 from captioning.evaluation.grounding.looks import GAUSSIAN, MODEL, RANDOM, Areas, Look, gaussian
 from captioning.evaluation.grounding.mentions import ImageMentions
 from captioning.inference.batches import cut, read_ahead
-from captioning.maps import MapError, Reading, word_maps
+from captioning.maps import Captioned, word_maps
 from captioning.progress_bar import ProgressBar
 
 Captions = Mapping[int | str, str]
@@ -42,7 +42,7 @@ def ground(
     map_name: str | None = None,
 ) -> GroundingReport:
     """The report of one map, without deletion and insertion curves; see `ground_maps`."""
-    map_name = map_name or captioner.shown_map
+    map_name = map_name or captioner.default_map
     settings = (lexicon, batch_size, seed, [map_name], False)
     return ground_maps(captioner, records, captions, *settings)[map_name]
 
@@ -57,7 +57,6 @@ def ground_maps(
     maps: Sequence[str] = (),
     curves: bool = True,
     hides_regions: bool = True,
-    needs_all: bool = True,
 ) -> dict[str, GroundingReport]:
     """Test each word that names a category against the objects of that category.
 
@@ -75,10 +74,9 @@ def ground_maps(
         batch_size: captions per batch.
         seed: the seed of the random regions that are hidden.
         maps: names of maps in `captioning.maps`, or of the decoder's attention heads; default: the
-            model's own map.
+            model's default map.
         curves: also compute deletion and insertion curves, of the baselines too.
         hides_regions: compute what needs hidden regions: occlusion drops, and the curves.
-        needs_all: if false, omit maps that the model does not have.
 
     Returns:
         The report of each map by its name, for the same words.
@@ -88,7 +86,7 @@ def ground_maps(
             model does not have a map.
     """
     lexicon = lexicon or Lexicon.of(categories(records))
-    maps = maps or [captioner.shown_map]
+    maps = maps or [captioner.default_map]
     generators = {name: torch.Generator().manual_seed(seed) for name in maps}
     orders = torch.Generator().manual_seed(seed)
     looks: dict[str, list[Look]] = {name: [] for name in maps}
@@ -103,23 +101,16 @@ def ground_maps(
             words += batch.words
             baselines: list[dict[str, Areas]] | None = None
             for name in maps:
-                if name in looks:
-                    began = time.perf_counter()
-                    try:
-                        weights = word_maps(name, batch.reading)
-                    except MapError:
-                        if needs_all:
-                            raise
-                        del looks[name]
-                    else:
-                        seconds[name] += time.perf_counter() - began
-                        found = batch.looks(weights)
-                        if found and hides_regions and batch.is_over_regions(weights):
-                            if curves and baselines is None:
-                                baselines = batch.baselines([each for each, _ in found], orders)
-                            looks[name] += batch.faithful(found, generators[name], baselines)
-                        else:
-                            looks[name] += [look for _, look in found]
+                began = time.perf_counter()
+                weights = word_maps(name, batch.captioned)
+                seconds[name] += time.perf_counter() - began
+                found = batch.looks(weights)
+                if found and hides_regions and batch.is_over_regions(weights):
+                    if curves and baselines is None:
+                        baselines = batch.baselines([each for each, _ in found], orders)
+                    looks[name] += batch.faithful(found, generators[name], baselines)
+                else:
+                    looks[name] += [look for _, look in found]
                 bar.update(len(part))
     return {
         name: GroundingReport(
@@ -153,11 +144,11 @@ class _Batch:
     """Captions that the model reads, and the objects that they name.
 
     Attributes:
-        reading: the captions, padded to the same number for every image.
+        captioned: the images with their captions, padded to the same number for every image.
         images: the mentions of each image.
     """
 
-    reading: Reading
+    captioned: Captioned
     images: Sequence[ImageMentions]
 
     @classmethod
@@ -182,16 +173,12 @@ class _Batch:
         padded = [[*its_captions, *[[]] * (most - len(its_captions))] for its_captions in captions]
         ids = [torch.tensor(captioner.vocabulary.ids(words)) for its in padded for words in its]
         tokens = pad_sequence(ids, batch_first=True, padding_value=PAD).unflatten(0, (-1, most))
-        reading = Reading(
-            captioner.encoder,
-            captioner.decoder,
-            images,
-            captioner.encode(images),
-            tokens.to(captioner.device),
+        captioned = Captioned(
+            captioner.model, images, captioner.fast.encode(images), tokens.to(captioner.device)
         )
         known = frozenset(captioner.vocabulary.words)
         return cls(
-            reading,
+            captioned,
             [
                 ImageMentions.of(record, view, words, lexicon, known)
                 for record, view, words in zip(records, views, generated, strict=True)
@@ -200,19 +187,19 @@ class _Batch:
 
     def is_over_regions(self, weights: Float[Tensor, "B N T rows columns"]) -> bool:
         """Whether maps have a cell per region; not in an ensemble of models with several grids."""
-        return self.reading.annotations.shape[1] == weights[0, 0, 0].numel()
+        return self.captioned.annotations.shape[1] == weights[0, 0, 0].numel()
 
     @property
     def words(self) -> int:
         """The number of words that are read, including EOS."""
-        return int((self.reading.tokens[..., 1:] != PAD).sum())
+        return int((self.captioned.tokens[..., 1:] != PAD).sum())
 
     @property
     def captions(self) -> tuple[Float[Tensor, "C L D"], Tensor]:
         """The annotations and the tokens of each caption."""
-        reading = self.reading
-        repeated = reading.annotations.repeat_interleave(reading.tokens.shape[1], dim=0)
-        return repeated, reading.tokens.flatten(0, 1)
+        tokens = self.captioned.tokens
+        repeated = self.captioned.annotations.repeat_interleave(tokens.shape[1], dim=0)
+        return repeated, tokens.flatten(0, 1)
 
     def looks(self, weights: Float[Tensor, "B N T rows columns"]) -> list[tuple[Phrase, Look]]:
         """A look for each tested mention, with its position among the C captions."""
@@ -235,16 +222,16 @@ class _Batch:
         baselines: Sequence[dict[str, Areas]] | None,
     ) -> list[Look]:
         """The looks with occlusion drops and, given the baselines, with the areas under curves."""
-        decoder, phrases = self.reading.decoder, [phrase for phrase, _ in found]
+        model, phrases = self.captioned.model, [phrase for phrase, _ in found]
         weights = np.stack([look.weights for _, look in found])
-        maps = torch.from_numpy(weights).flatten(1).to(self.reading.annotations)
+        maps = torch.from_numpy(weights).flatten(1).to(self.captioned.annotations)
         drops = occlusion_drops(
-            decoder, *self.captions, phrases, maps, self.reading.grid, generator
+            model, *self.captions, phrases, maps, self.captioned.grid, generator
         )
         looks = [replace(look, drops=each) for (_, look), each in zip(found, drops, strict=True)]
         if baselines is None:
             return looks
-        areas = curve_areas(decoder, *self.captions, phrases, maps[:, None])
+        areas = curve_areas(model, *self.captions, phrases, maps[:, None])
         return [
             replace(look, areas={MODEL: own, **others})
             for look, [own], others in zip(looks, areas, baselines, strict=True)
@@ -255,9 +242,9 @@ class _Batch:
         self, phrases: Sequence[Phrase], generator: torch.Generator
     ) -> list[dict[str, Areas]]:
         """The areas under the curves of the Gaussian, and of regions in random order."""
-        middle = torch.from_numpy(gaussian(self.reading.grid)).flatten()
+        middle = torch.from_numpy(gaussian(self.captioned.grid)).flatten()
         noise = torch.rand(len(phrases), len(middle), generator=generator, dtype=middle.dtype)
         maps = torch.stack([middle.expand_as(noise), noise], dim=1)
-        maps = maps.to(self.reading.annotations.device)
-        found = curve_areas(self.reading.decoder, *self.captions, phrases, maps)
+        maps = maps.to(self.captioned.annotations.device)
+        found = curve_areas(self.captioned.model, *self.captions, phrases, maps)
         return [{GAUSSIAN: centred, RANDOM: at_random} for centred, at_random in found]
