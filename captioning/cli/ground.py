@@ -41,8 +41,8 @@ def add(commands: Commands) -> None:
     )
     add_maps(
         parser,
-        f"which map is tested; several are compared in one table, {ALL}: every map, "
-        f"{HEADS}: every attention head",
+        f"the map to test; several are compared in one table; {HEADS} stands for every attention "
+        f"head, {ALL} for every map",
         (*MAPS, HEADS, ALL),
     )
     parser.add_argument("--wandb", action="store_true", help="log the report to W&B too")
