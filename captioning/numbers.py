@@ -120,9 +120,10 @@ def in_words(hint: Any) -> str | None:
         return _WORDS[hint]
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Annotated and isinstance(bounds := parts[1], Interval):
-        least = f"above {bounds.gt}" if bounds.ge is None else f"from {bounds.ge}"
-        most = f"below {bounds.lt}" if bounds.le is None else f"{bounds.le}"
-        return f"{in_words(parts[0])} {least} to {most}"
+        number, most = in_words(parts[0]), bounds.le
+        if bounds.gt is not None:
+            return f"{number} above {bounds.gt} and at most {most}"
+        return f"{number} from {bounds.ge} to {f'below {bounds.lt}' if most is None else most}"
     if origin in (Union, types.UnionType):
         words = [in_words(part) for part in parts]
         return None if None in words else " or ".join(filter(None, words))

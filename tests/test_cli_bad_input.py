@@ -241,7 +241,7 @@ def test_words_that_are_all_too_rare(training: list[str], capsys: Capture) -> No
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["--checkpoints.monitor", "val/BLEU"], "no 'val/BLEU'; choose from val/BLEU-1, "),
+        (["--checkpoints.monitor", "val/BLEU"], "no score 'val/BLEU'; choose from val/BLEU-1, "),
         (["--trainer.max_epochs", "-1"], "give trainer.max_epochs or trainer.max_steps"),
         (["--trainer.accelerator", "gpu", "--trainer.devices", "9"], "the trainer cannot do this"),
         (["--model.encoder.init_args.backbone", "resnet19"], "unknown backbone 'resnet19'"),
@@ -265,8 +265,8 @@ def test_a_training_that_cannot_be(
         (["--model.decoder.init_args.hiden_dim", "3"], "did you mean 'hidden_dim'?"),
         (["--model.encoder.init_args.zzz", "3"], "Option 'zzz' is not accepted"),
         (["--trainer.max_epoch", "1"], "did you mean 'trainer.max_epochs'?"),
-        (["--data.batch_size", "many"], '"data.batch_size": Expected a int. Got value: many'),
-        (["--trainer.precision", "17"], '"trainer.precision": Does not validate'),
+        (["--data.batch_size", "many"], '"data.batch_size": Input should be a valid integer'),
+        (["--trainer.precision", "17"], '"trainer.precision": Expected a '),
         (["--model.encoder", "captioning.models.Encodr"], "class_path 'captioning.models.Encodr'"),
         (["--data.reader", "Cocoa"], '"data.reader": Expected a dot import path string: Cocoa'),
         (["--config", "no/such.yaml"], "no/such.yaml: no such configuration; check the path"),
@@ -286,10 +286,10 @@ def test_a_misspelt_option_of_a_training(
         ("model: {learnin_rate: 1}", "did you mean 'model.learning_rate'?"),
         ("modle: {learning_rate: 1}", "'modle.learning_rate'"),
         ("model: {decoder: {init_args: {hiden_dim: 3}}}", "did you mean 'hidden_dim'?"),
-        ("data: {size: big}", '"data.size": Expected a int. Got value: big'),
+        ("data: {size: big}", '"data.size": Input should be a valid integer'),
         ("model: [1", "delta.yaml: not YAML"),
-        ("", "delta.yaml: holds no configuration"),
-        ("just words", "delta.yaml: holds no configuration"),
+        ("", "delta.yaml: not a configuration"),
+        ("just words", "delta.yaml: not a configuration"),
     ],
 )
 def test_a_mistake_in_a_configuration(

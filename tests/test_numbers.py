@@ -83,7 +83,7 @@ def test_the_edges_of_a_range_belong_to_it_unless_it_excludes_them() -> None:
 
 def test_a_range_in_words() -> None:
     assert unmet_requirement(BeamWidth | None, 0) == "a whole number from 1 to 1000 or none"
-    assert unmet_requirement(TopP, 0.0) == "a number above 0 to 1"
+    assert unmet_requirement(TopP, 0.0) == "a number above 0 and at most 1"
     assert unmet_requirement(ShareBelowOne, 1) == "a number from 0 to below 1"
 
 

@@ -61,6 +61,11 @@ VERBOSE = (
 )
 """Parts of jsonargparse's and pydantic's messages that say nothing about the input."""
 
+UNKNOWN = (
+    r"(?:Group '([\w.]+)' does not accept option '|unrecognized arguments: --|Option ')([\w.]+)"
+)
+"""The parts of jsonargparse's messages that name an unknown option."""
+
 _load = get_loader("yaml")
 
 
@@ -233,8 +238,8 @@ def one_line(message: str, options: Collection[str], allowed: Collection[str]) -
         return f"{line}; start from a configuration: captioning train --config configs/shapes.yaml"
     if "import" in line.lower():
         return f"{line}; a class of your own needs --import MODULE; see docs/configuration.md"
-    if unknown := re.search(r"(?:unrecognized arguments: --|[Oo]ption ')([\w.]+)", line):
-        name = unknown[1].replace("init_args.", "")
+    if unknown := re.search(UNKNOWN, line):
+        name = ".".join(filter(None, unknown.groups())).replace("init_args.", "")
         last = name.rpartition(".")[2]
         known = {*options, *_arguments_of(allowed)}
         near = get_close_matches(name, known, 1, 0.85) or get_close_matches(last, known, 1)
