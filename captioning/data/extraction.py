@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -108,7 +109,7 @@ def _write(
 
         # All processes do their shards in step, so an unreadable photo in one stops all of them.
         for place in range(math.ceil(len(missing) / count)):
-            done = run_on_all_ranks(lambda place=place: write(place))
+            done = run_on_all_ranks(partial(write, place))
             progress.update(sum(done) - done[process])
 
 
