@@ -11,7 +11,7 @@ import re
 import sys
 from typing import Any
 
-# Controls, direction marks, line separators, and surrogates: bytes of file names that are not UTF-8.
+# Controls, direction marks, line separators, and surrogates (file names that are not UTF-8).
 UNPRINTABLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufff9-\ufffb]"
 )

@@ -1,7 +1,6 @@
-"""Checkpoints that somebody or something has changed: the same captions, or one line."""
+"""Checkpoints that were changed or damaged: the same captions, or an error of one line."""
 
 import copy
-import io
 import json
 import os
 import random
@@ -16,9 +15,7 @@ import torch
 from PIL import Image
 
 from captioning.captioner import Captioner, load
-from captioning.captioner.checkpoint import captioners_tensors
 from captioning.errors import InputError
-from captioning.integrity import checksum
 
 Saved = dict[str, Any]
 Change = Callable[[Saved], object]
@@ -29,16 +26,14 @@ HOSTILE: list[Any] = [None, "x", True, -1, 0, 1.5, float("nan"), float("inf"), 1
 
 
 TRIED = 60
-"""Changes of configs, of all that there are."""
+"""Random changes of the config."""
 
 
 def content(captioner: Captioner) -> Saved:
     """What a training writes of a captioner, and something of its optimizer."""
-    state = {f"captioner.{name}": value for name, value in captioner.state_dict().items()}
-    saved: Saved = {"captioner": captioner.config, "state_dict": state, "epoch": 3}
-    saved["checksum"] = checksum(saved["captioner"], captioners_tensors(saved))
-    saved["optimizer_states"] = [torch.ones(1000)]
-    return saved
+    state = {f"model.{name}": value for name, value in captioner.model.state_dict().items()}
+    config: Saved = {"captioner": captioner.config, "state_dict": state, "epoch": 3}
+    return config | {"optimizer_states": [torch.ones(1000)]}
 
 
 def written(saved: Saved, path: Path) -> Path:
@@ -74,10 +69,11 @@ def assert_same_or_refused(path: Path, expected: tuple[Any, ...]) -> bool:
 
 def config_changes() -> Iterator[tuple[str, Any]]:
     keys = {
-        "encoder": ["class", "backbone", "weights", "grid", "trainable_stages"],
-        "decoder": [
+        "model.encoder": ["class", "backbone", "weights", "grid", "trainable_stages"],
+        "model.adapter": ["class", "annotation_dim", "projection_dim", "smooth"],
+        "model.decoder": [
             *("class", "annotation_dim", "vocab_size", "embedding_dim", "hidden_dim"),
-            *("attention_dim", "attention", "projection_dim", "dropout", "tie_embeddings"),
+            *("attention_dim", "attention", "dropout", "tie_embeddings"),
         ],
         "preprocessing": ["class", "size"],
         "search": ["class", "width", "length_penalty", "max_length", "min_length"],
@@ -93,46 +89,45 @@ def saved(captioner: Captioner) -> Saved:
     return content(captioner)
 
 
-@pytest.mark.parametrize("has_checksum", [True, False], ids=["checksum", "no checksum"])
-def test_a_config_of_other_values_is_refused_or_changes_nothing(
-    saved: Saved, tmp_path: Path, has_checksum: bool
-) -> None:
-    expected = said(written(saved, tmp_path / "whole.ckpt"))
+def test_a_config_of_other_values_is_another_model_or_refused(saved: Saved, tmp_path: Path) -> None:
     refused = 0
     for key, value in random.Random(7).sample(list(config_changes()), TRIED):
-        changed = copy.deepcopy({name: saved[name] for name in ("captioner", "checksum")})
-        changed["state_dict"] = saved["state_dict"]
-        if not has_checksum:
-            del changed["checksum"]
+        changed = {
+            "captioner": copy.deepcopy(saved["captioner"]),
+            "state_dict": saved["state_dict"],
+        }
         *parents, last = key.split(".")
         place = changed["captioner"]
         for name in parents:
             place = place[name]
         place[last] = value
         path = written(changed, tmp_path / "changed.ckpt")
-        if has_checksum:
-            is_same = json.dumps(changed["captioner"]) == json.dumps(saved["captioner"])
-            assert assert_same_or_refused(path, expected) != is_same, (key, value)
-        elif error := complaint(path):  # otherwise it is another sound model
+        if error := complaint(path):
             assert error.startswith(f"{path}: "), (key, value)
             assert "\n" not in error
             refused += 1
-    assert has_checksum or refused > 0.8 * TRIED
+    assert refused > 0.8 * TRIED
 
 
-def test_every_missing_or_strange_part_is_an_error_of_one_line(
-    saved: Saved, tmp_path: Path
-) -> None:
-    for part in ("encoder", "decoder", "vocabulary", "preprocessing", "search"):
+def test_every_missing_part_is_an_error_of_one_line(saved: Saved, tmp_path: Path) -> None:
+    for part in ("model", "vocabulary", "preprocessing", "search", "default_map"):
         changed = copy.deepcopy(saved)
         del changed["captioner"][part]
         with pytest.raises(InputError, match=f"changed.*the model's {part} is missing"):
             load(written(changed, tmp_path / "changed.ckpt"))
-    for key in ("class", "width"):
+    for part in ("encoder", "adapter", "decoder"):
         changed = copy.deepcopy(saved)
-        del changed["captioner"]["search"][key]
-        with pytest.raises(InputError, match=r"changed\.ckpt: "):
+        del changed["captioner"]["model"][part]
+        with pytest.raises(InputError, match=f"changed.*the model's {part} is missing"):
             load(written(changed, tmp_path / "changed.ckpt"))
+
+
+def test_a_checkpoint_of_an_earlier_version_is_refused_in_one_line(
+    saved: Saved, tmp_path: Path
+) -> None:
+    saved["captioner"] |= saved["captioner"].pop("model")
+    with pytest.raises(InputError, match=r"old\.ckpt: written by an earlier version"):
+        load(written(saved, tmp_path / "old.ckpt"))
 
 
 def test_an_unknown_argument_is_named(saved: Saved, tmp_path: Path) -> None:
@@ -142,13 +137,13 @@ def test_an_unknown_argument_is_named(saved: Saved, tmp_path: Path) -> None:
 
 
 def test_a_part_of_another_kind_is_refused(saved: Saved, tmp_path: Path) -> None:
-    saved["captioner"]["decoder"] = saved["captioner"]["search"]
+    saved["captioner"]["model"]["decoder"] = saved["captioner"]["search"]
     with pytest.raises(InputError, match=r"changed\.ckpt: "):
         load(written(saved, tmp_path / "changed.ckpt"))
 
 
 def test_sizes_are_compared_before_memory_is_taken(saved: Saved, tmp_path: Path) -> None:
-    saved["captioner"]["decoder"] |= {"hidden_dim": 16_000, "embedding_dim": 16_000}
+    saved["captioner"]["model"]["decoder"] |= {"hidden_dim": 16_000, "embedding_dim": 16_000}
     with pytest.raises(InputError, match=r"decoder\.\S+ has the shape .*16000"):
         load(written(saved, tmp_path / "changed.ckpt"))
 
@@ -161,14 +156,12 @@ TENSOR_CHANGES: dict[str, Callable[[torch.Tensor], Any]] = {
     "one more": lambda tensor: torch.cat([tensor.reshape(-1), torch.zeros(1)]),
     "nan": lambda tensor: tensor.double() * float("nan"),
     "infinite": lambda tensor: tensor.double() + float("inf"),
-    "half precision": lambda tensor: tensor.half() + 0.3,
     "bytes": lambda tensor: tensor.to(torch.uint8),
     "complex": lambda tensor: tensor.to(torch.complex64),
     "sparse": lambda tensor: (tensor + 1).to_sparse(),
     "no numbers": lambda tensor: tensor.to("meta"),
     "repeated": lambda tensor: torch.zeros(()).expand(tensor.shape),
-    "transposed": lambda tensor: tensor.transpose(0, -1) if tensor.dim() > 1 else tensor + 1,
-    "one changed": lambda tensor: tensor + torch.eye(1)[0, 0] * 1e-3,
+    "transposed": lambda tensor: tensor[None].transpose(0, -1),
 }
 
 
@@ -189,18 +182,18 @@ def test_a_changed_tensor_is_refused(
 def test_a_missing_or_extra_tensor_is_refused(saved: Saved, tmp_path: Path) -> None:
     for name in random.Random(8).sample(sorted(saved["state_dict"]), 8):
         state = {other: value for other, value in saved["state_dict"].items() if other != name}
-        with pytest.raises(InputError, match="has no "):
+        with pytest.raises(InputError, match="lacks "):
             load(written(saved | {"state_dict": state}, tmp_path / "changed.ckpt"))
-    state = saved["state_dict"] | {"captioner.decoder.third": torch.ones(3)}
-    with pytest.raises(InputError, match=r"has 'decoder\.third', which the model has not"):
+    state = saved["state_dict"] | {"model.decoder.third": torch.ones(3)}
+    with pytest.raises(InputError, match=r"unexpected tensor 'decoder\.third'"):
         load(written(saved | {"state_dict": state}, tmp_path / "changed.ckpt"))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-def test_weights_that_are_not_finite_are_refused_whatever_the_checksum(
+def test_weights_that_are_not_finite_are_refused(
     captioner: Captioner, tmp_path: Path, value: float
 ) -> None:
-    for name, parameter in random.Random(9).sample(list(captioner.named_parameters()), 8):
+    for name, parameter in random.Random(9).sample(list(captioner.model.named_parameters()), 8):
         before = parameter.data.clone()
         parameter.data[(-1,) * parameter.dim()] = value
         with pytest.raises(InputError, match=f"{name} holds numbers that are not finite"):
@@ -209,25 +202,22 @@ def test_weights_that_are_not_finite_are_refused_whatever_the_checksum(
 
 
 def test_large_weights_whose_sum_overflows_are_finite(captioner: Captioner, tmp_path: Path) -> None:
-    captioner.decoder.output.bias.data.fill_(3e38)  # type: ignore[union-attr]
+    captioner.model.decoder.output.bias.data.fill_(3e38)  # type: ignore[union-attr]
     load(written(content(captioner), tmp_path / "large.ckpt"))
 
 
 def test_overflow_in_the_model_is_an_error_and_gives_no_caption(
     captioner: Captioner, tmp_path: Path
 ) -> None:
-    for parameter in captioner.decoder.parameters():
+    for parameter in captioner.model.decoder.parameters():
         parameter.data.fill_(3e38)
     with pytest.raises(InputError, match="the model's numbers overflow"):
         load(written(content(captioner), tmp_path / "large.ckpt")).caption([PHOTO])
 
 
-@pytest.mark.parametrize("has_checksum", [True, False], ids=["checksum", "no checksum"])
 def test_a_flipped_byte_anywhere_is_refused_or_changes_nothing(
-    saved: Saved, tmp_path: Path, has_checksum: bool
+    saved: Saved, tmp_path: Path
 ) -> None:
-    if not has_checksum:
-        del saved["checksum"]
     whole = written(saved, tmp_path / "whole.ckpt")
     expected = said(whole)
     data, chance = whole.read_bytes(), random.Random(4)
@@ -244,14 +234,12 @@ def test_a_file_cut_short_anywhere_is_refused(saved: Saved, tmp_path: Path) -> N
     data = written(saved, tmp_path / "whole.ckpt").read_bytes()
     for length in [0, 1, 4, 100, *range(1000, len(data), len(data) // 8), len(data) - 1]:
         (tmp_path / "changed.ckpt").write_bytes(data[:length])
-        with pytest.raises(InputError, match=r"changed\.ckpt: not a checkpoint of captioning"):
+        with pytest.raises(InputError, match=r"changed\.ckpt: "):
             load(tmp_path / "changed.ckpt")
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA])
-def test_a_file_that_is_packed_anew_is_the_same_or_refused(
-    saved: Saved, tmp_path: Path, method: int
-) -> None:
+def test_a_repacked_file_is_the_same_or_refused(saved: Saved, tmp_path: Path, method: int) -> None:
     whole = written(saved, tmp_path / "whole.ckpt")
     path = tmp_path / "packed.ckpt"
     with zipfile.ZipFile(whole) as old, zipfile.ZipFile(path, "w", method) as new:
@@ -261,36 +249,8 @@ def test_a_file_that_is_packed_anew_is_the_same_or_refused(
     assert is_refused == (method != zipfile.ZIP_STORED)
 
 
-def test_exchanged_tensors_of_one_shape_are_refused(saved: Saved, tmp_path: Path) -> None:
-    state = saved["state_dict"]
-    names = [f"captioner.decoder.{name}.weight" for name in ("initial_hidden", "initial_cell")]
-    state[names[0]], state[names[1]] = state[names[1]], state[names[0]]
-    with pytest.raises(InputError, match="its checksum differs"):
-        load(written(saved, tmp_path / "changed.ckpt"))
-
-
-def test_a_checkpoint_of_an_earlier_version_has_no_checksum_and_loads(
-    saved: Saved, tmp_path: Path
-) -> None:
-    expected = said(written(saved, tmp_path / "new.ckpt"))
-    del saved["checksum"]
-    assert said(written(saved, tmp_path / "old.ckpt")) == expected
-
-
-def test_a_checksum_knows_the_order_in_memory(captioner: Captioner) -> None:
-    plain = torch.arange(24.0).reshape(1, 2, 3, 4)
-    last = plain.contiguous(memory_format=torch.channels_last)
-    file = io.BytesIO()
-    torch.save({"plain": plain, "last": last}, file)
-    file.seek(0)
-    again = torch.load(file, weights_only=True)
-    assert checksum({}, {"": plain}) == checksum({}, {"": again["plain"]})
-    assert checksum({}, {"": last}) == checksum({}, {"": again["last"]})
-    assert checksum({}, {"": plain}) != checksum({}, {"": plain.flip(3)})
-
-
 @pytest.mark.parametrize("kind", ["fifo", "device", "folder"])
-def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, kind: str) -> None:
+def test_only_regular_files_are_opened(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "odd.ckpt"
     if kind == "fifo":
         os.mkfifo(path)
@@ -300,12 +260,6 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, kind: str) -
         path.mkdir()
     with pytest.raises(InputError, match=r"odd\.ckpt: .*give a regular file"):
         load(path)
-
-
-def test_a_training_writes_a_checksum_that_fits(checkpoint: Path) -> None:
-    saved = torch.load(checkpoint, weights_only=True)
-    assert saved["checksum"] == checksum(saved["captioner"], captioners_tensors(saved))
-    said(checkpoint)
 
 
 def test_a_score_is_json(saved: Saved, tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ from PIL import Image
 from torch import Tensor
 
 from captioning.captioner import Captioner, load
-from captioning.captioner.ensemble import EnsembleDecoder, ensemble
+from captioning.captioner.ensemble import EnsembleDecoder, JointEncoder, ensemble
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 from captioning.errors import InputError
-from captioning.models import CNNEncoder, Decoder, LSTMDecoder
+from captioning.models import Adapter, CNNEncoder, Decoder, Encoder, LSTMDecoder, Model
 from captioning.search import BeamSearch, Decoded, Greedy, Sampling, Search
 
 GENERATED = [EOS, 4, 5, 6, 7]
@@ -31,18 +31,30 @@ PHOTOS = [
 ]
 
 
-def member(seed: int, annotation_dim: int = 5, hidden_dim: int = 7) -> LSTMDecoder:
-    """A tiny decoder of decided opinions, in double precision."""
+class Given(Encoder):
+    """Stands for an encoder whose annotation vectors the test gives."""
+
+    def __init__(self, annotation_dim: int) -> None:
+        super().__init__()
+        self.annotation_dim = annotation_dim
+
+
+def member(seed: int, annotation_dim: int = 5, hidden_dim: int = 7) -> Model:
+    """A tiny model with confident predictions, in double precision."""
     torch.manual_seed(seed)
     decoder = LSTMDecoder(annotation_dim, 8, 6, hidden_dim, attention_dim=4)
     for parameter in decoder.parameters():
         torch.nn.init.normal_(parameter, std=0.7)
-    return decoder.double().eval()
+    return Model(Given(annotation_dim), Adapter(annotation_dim), decoder.double()).eval()
 
 
-def together(*members: Decoder) -> EnsembleDecoder:
-    """The decoders as an ensemble, all of which look at all regions."""
-    return EnsembleDecoder(members, [ALL] * len(members))
+def together(*members: Model) -> EnsembleDecoder:
+    """The models as an ensemble, all of which look at all regions."""
+    return EnsembleDecoder(members, [ALL] * len(members), [(2, 3)] * len(members))
+
+
+def decoder_of(model: Model | EnsembleDecoder) -> Decoder:
+    return model.decoder if isinstance(model, Model) else model
 
 
 def model(words: Vocabulary, seed: int, side: int = 32, grid: int | None = None) -> Captioner:
@@ -52,19 +64,20 @@ def model(words: Vocabulary, seed: int, side: int = 32, grid: int | None = None)
     decoder = LSTMDecoder(encoder.annotation_dim, len(words), 16, 16 + seed, 16)
     for parameter in decoder.parameters():
         torch.nn.init.normal_(parameter, std=0.7)
-    return Captioner(encoder, decoder, words, Preprocessing(side)).eval()
+    model = Model(encoder, Adapter(encoder.annotation_dim), decoder).eval()
+    return Captioner(model, words, Preprocessing(side))
 
 
 def saved(captioner: Captioner, path: Path) -> Path:
     """A file as `captioning train` writes it, as far as captioning needs it."""
-    state = {f"captioner.{name}": value for name, value in captioner.state_dict().items()}
+    state = {f"model.{name}": value for name, value in captioner.model.state_dict().items()}
     torch.save({"captioner": captioner.config, "state_dict": state}, path)
     return path
 
 
-def searched(search: Search, decoder: Decoder, annotations: Tensor) -> Decoded:
+def searched(search: Search, model: Model | EnsembleDecoder, annotations: Tensor) -> Decoded:
     torch.manual_seed(0)
-    return search(decoder, decoder.remember(annotations))
+    return search(decoder_of(model), model.remember(annotations))
 
 
 def assert_same(first: Decoded, second: Decoded) -> None:
@@ -84,8 +97,8 @@ def test_the_probabilities_of_a_step_are_the_mean_of_the_members(annotations: Te
     members = [member(1), member(2, hidden_dim=3)]
     tokens = torch.tensor([[BOS, 4], [5, 6], [7, 4]])
     steps = []
-    for decoder in (*members, together(*members)):
-        memory = decoder.remember(annotations)
+    for model in (*members, together(*members)):
+        decoder, memory = decoder_of(model), model.remember(annotations)
         steps.append(decoder.step(tokens, decoder.start(memory, 2), memory))
     first, second, both = steps
     torch.testing.assert_close(
@@ -120,7 +133,7 @@ def test_a_wide_beam_finds_the_most_probable_caption_of_the_ensemble(annotations
         [[words for words in itertools.product(GENERATED, repeat=length) if words[0] != EOS]]
     ).expand(3, -1, -1)  # of those that go on after EOS, the same beginning is counted alike
     read = torch.cat([torch.full_like(captions[:, :, :1], BOS), captions[:, :, :-1]], dim=2)
-    means = sum(shares(decoder(annotations, read)[0]) for decoder in members) / 3
+    means = sum(shares(model(annotations, read)[0]) for model in members) / 3
     log_probs = means.gather(3, captions[..., None]).squeeze(3).log()
     ended = (captions == EOS).cumsum(2) - (captions == EOS).long() > 0
     totals, places = log_probs.masked_fill(ended, 0.0).sum(2).max(1)
@@ -138,7 +151,7 @@ def test_members_with_grids_of_their_own_share_the_finest_one() -> None:
     annotations[:, 4:, 3:] = 0
     tokens = torch.tensor([[BOS]])
     steps = []
-    for decoder, vectors in (
+    for model, vectors in (
         (coarse, annotations[:, :4]),
         (fine, annotations[:, 4:, :3]),
         (
@@ -146,7 +159,7 @@ def test_members_with_grids_of_their_own_share_the_finest_one() -> None:
             annotations,
         ),
     ):
-        memory = decoder.remember(vectors)
+        decoder, memory = decoder_of(model), model.remember(vectors)
         steps.append(decoder.step(tokens, decoder.start(memory, 1), memory))
     (a, b), (c, d) = steps[0].weights.view(2, 2).tolist()
     # A third of the grid's side is two thirds of a coarse cell; the middle has a third of each two.
@@ -170,20 +183,22 @@ def test_photos_are_encoded_once_for_all_members_with_the_same_encoder(
 ) -> None:
     members = [model(vocabulary, seed) for seed in (1, 2, 3)]
     for other in members[1:]:
-        other.encoder.load_state_dict(members[0].encoder.state_dict())
+        other.model.encoder.load_state_dict(members[0].model.encoder.state_dict())
     both = ensemble(members, ["a", "b", "c"])
-    assert [part for part in both.modules() if isinstance(part, CNNEncoder)] == [members[0].encoder]
+    encoder = both.model.encoder
+    assert isinstance(encoder, JointEncoder)
+    assert list(encoder.encoders) == [members[0].model.encoder]
     images = torch.stack([both.view(photo).pixels for photo in PHOTOS])
-    assert torch.equal(both.encode(images), members[0].encode(images))
+    assert torch.equal(both.model.encode(images), members[0].model.encode(images))
 
 
 def by_hand(members: Sequence[Captioner], photo: Image.Image) -> tuple[Tensor, Tensor]:
     """Mean probabilities of the first word, and weights, of members with grids of one size."""
     probabilities, weights = [], []
     for captioner in members:
-        memory = captioner.decoder.remember(captioner.encode(captioner.view(photo).pixels[None]))
-        start = captioner.decoder.start(memory, 1)
-        step = captioner.decoder.step(torch.tensor([[BOS]]), start, memory)
+        model = captioner.model
+        memory = model.remember(model.encode(captioner.view(photo).pixels[None]))
+        step = model.decoder.step(torch.tensor([[BOS]]), model.decoder.start(memory, 1), memory)
         probabilities.append(shares(step.logits))
         weights.append(step.weights)
     return torch.stack(probabilities).mean(0), torch.stack(weights).mean(0)
@@ -197,16 +212,17 @@ def test_members_may_have_encoders_of_their_own(
     vocabulary: Vocabulary, others: dict[str, Any]
 ) -> None:
     members = [model(vocabulary, 1), model(vocabulary, 2, **others), model(vocabulary, 3)]
-    members[2].encoder.load_state_dict(members[0].encoder.state_dict())
+    members[2].model.encoder.load_state_dict(members[0].model.encoder.state_dict())
     both = ensemble(members, ["a", "b", "c"])
-    assert sum(isinstance(part, CNNEncoder) for part in both.modules()) == 2
+    assert isinstance(both.model.encoder, JointEncoder)
+    assert len(both.model.encoder.encoders) == 2
     for photo in PHOTOS:
         [caption] = both.caption([photo], Greedy(max_length=1))
         probabilities, weights = by_hand(members, photo)
         best = probabilities[0, 0, 4:].max(0)
         assert caption.words == (vocabulary.words[best.indices],)
         assert caption.probabilities == pytest.approx([best.values.item()], rel=1e-5)
-        torch.testing.assert_close(caption.weights, weights.view(1, 4, 4))
+        torch.testing.assert_close(caption.map(), weights.view(1, 4, 4))
         assert caption.crop == members[0].view(photo).crop
 
 
@@ -221,8 +237,8 @@ def test_a_search_in_bfloat16_keeps_the_weights_in_single_precision(
     rounded = load(paths, bfloat16=True).caption(PHOTOS, Greedy(max_length=1))
     for caption, other in zip(exact, rounded, strict=True):
         assert other.score == pytest.approx(caption.score, rel=0.05)
-        assert not other.weights.equal(caption.weights)
-        torch.testing.assert_close(other.weights.sum((1, 2)), torch.ones(1))
+        assert not other.map().equal(caption.map())
+        torch.testing.assert_close(other.map().sum((1, 2)), torch.ones(1))
 
 
 def test_an_ensemble_searches_as_its_first_member_was_trained_to(
@@ -236,7 +252,7 @@ def test_an_ensemble_searches_as_its_first_member_was_trained_to(
 
 def test_a_list_of_one_checkpoint_is_its_model(vocabulary: Vocabulary, tmp_path: Path) -> None:
     path = saved(model(vocabulary, 1), tmp_path / "1.ckpt")
-    assert isinstance(load([path]).decoder, LSTMDecoder)
+    assert isinstance(load([path]).model.decoder, LSTMDecoder)
 
 
 def test_a_model_with_other_words_is_refused_by_name(
@@ -252,7 +268,7 @@ def test_a_model_with_other_words_is_refused_by_name(
     assert "\n" not in str(error.value)
 
 
-def test_a_member_that_is_no_checkpoint_is_named(vocabulary: Vocabulary, tmp_path: Path) -> None:
+def test_a_missing_member_is_named(vocabulary: Vocabulary, tmp_path: Path) -> None:
     first = saved(model(vocabulary, 1), tmp_path / "1.ckpt")
     with pytest.raises(InputError, match=r"2\.ckpt: no such checkpoint"):
         load([first, tmp_path / "2.ckpt"])
