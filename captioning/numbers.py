@@ -70,7 +70,6 @@ Megabytes = Annotated[int, Interval(ge=1, le=1000)]
 Megapixels = Annotated[int, Interval(ge=1, le=178)]
 Seconds = Annotated[int, Interval(ge=1, le=86_400)]
 Requests = Annotated[int, Interval(ge=1, le=10_000)]
-Connections = Annotated[int, Interval(ge=1, le=65_536)]
 
 
 class Checked:

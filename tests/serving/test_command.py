@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from captioning.cli import main
-from captioning.data.records import Record
+from captioning.serving.demo import MODEL
 
 
 class Process(NamedTuple):
@@ -53,23 +53,23 @@ def serving(
 @pytest.mark.integration
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
 def test_serve_prints_its_address_captions_photos_and_ends_by_a_signal(
-    checkpoint: Path, shapes_records: list[Record], tmp_path: Path, end: int
+    photo: bytes, tmp_path: Path, end: int
 ) -> None:
-    with serving(checkpoint, tmp_path / "stderr", end=end) as server:
+    with serving(MODEL, tmp_path / "stderr", end=end) as server:
         assert server.address.startswith("http://127.0.0.1:")
-        files = {"photo": shapes_records[0].image.read_bytes()}
+        files = {"photo": photo}
         chosen = {"view": "true", "map": "grad-cam"}
         answer = httpx.post(f"{server.address}/caption", files=files, data=chosen, timeout=30)
         idle = socket.create_connection((httpx.URL(server.address).host, _port(server)), 20)
     idle.close()
     assert answer.json()["captions"][0]["words"]
-    assert answer.json()["view"]["captions"][0]["map"] == "grad-cam"
+    assert answer.json()["view"]["captions"][0]["maps"][0]["map"] == "grad-cam"
     assert (tmp_path / "stderr").read_bytes() == b""
 
 
 @pytest.mark.integration
-def test_idle_clients_beyond_the_limit_on_files_give_way(checkpoint: Path, tmp_path: Path) -> None:
-    with serving(checkpoint, tmp_path / "stderr", files=256) as server, ExitStack() as stack:
+def test_idle_clients_beyond_the_limit_on_files_give_way(tmp_path: Path) -> None:
+    with serving(MODEL, tmp_path / "stderr", files=256) as server, ExitStack() as stack:
         for _ in range(400):
             idle = socket.create_connection(("127.0.0.1", _port(server)), timeout=20)
             stack.enter_context(closing(idle))
