@@ -161,7 +161,7 @@ class ValidationGrounding(Checked, pl.Callback):
         chosen = _evenly(records, self.images)
         if not chosen:
             return {}
-        captions: Captions = {}
+        captions: dict[int | str, str] = {}
         photos = [record.image for record in chosen]
         said = captioned(captioner, photos, progress=False)
         for record, (_, caption) in zip(chosen, said, strict=True):
