@@ -15,7 +15,6 @@ from captioning.errors import InputError
 from captioning.evaluation.grounding import Lexicon, categories, ground_maps
 from captioning.evaluation.grounding.estimates import GAINS
 from captioning.evaluation.grounding.looks import IN_BOX, POINTING
-from captioning.evaluation.grounding.measure import Captions
 from captioning.inference.batches import captioned
 from captioning.maps import known_maps
 from captioning.numbers import Checked, TableImages

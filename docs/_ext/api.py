@@ -26,20 +26,25 @@ def signature(found: Any) -> tuple[str, str] | None:
     range, such as `Annotated[int, Range(1, 1000)]`, is shown as its type: the reference of the
     configuration's keys has the range.
     """
-    if not inspect.isclass(found) or not found.__module__.startswith("captioning"):
+    if not inspect.isclass(found) or not _is_ours(found):
         return None
     if hasattr(found, "__dataclass_fields__") or issubclass(found, (tuple, Exception)):
         return None
-    constructor = found.__init__
-    if not getattr(constructor, "__module__", "").startswith("captioning"):
-        return "", ""
+    constructor, maker = (getattr(found, name) for name in ("__init__", "__new__"))
+    if not _is_ours(constructor):
+        return ("", "") if _is_ours(maker) else None
     written = inspect.signature(constructor)
     parameters = [
         each.replace(annotation=without_range(each.annotation))
         for each in list(written.parameters.values())[1:]
     ]
     shown = written.replace(parameters=parameters, return_annotation=inspect.Signature.empty)
-    return stringify_signature(shown, unqualified_typehints=True), ""
+    text = stringify_signature(shown, unqualified_typehints=True)
+    return re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", text), ""
+
+
+def _is_ours(function: Any) -> bool:
+    return (getattr(function, "__module__", None) or "").startswith("captioning")
 
 
 def without_range(hint: Any) -> Any:

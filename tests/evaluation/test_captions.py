@@ -2,7 +2,7 @@ import pytest
 
 from captioning.captioner import Captioner
 from captioning.data.records import Record
-from captioning.evaluation.captions import SplitCaptions, split_captions
+from captioning.evaluation.captions import batches, split_captions
 from captioning.search import Sampling
 
 
@@ -11,8 +11,7 @@ def test_several_processes_have_the_batches_of_one_and_none_twice(
     captioner: Captioner, shapes_records: list[Record], processes: int
 ) -> None:
     def ids(process: int, processes: int) -> list[tuple[int, list[int | str]]]:
-        work = SplitCaptions(captioner, shapes_records, batch_size=2, workers=0)
-        mine = work.batches(process, processes)
+        mine = batches(captioner, shapes_records, 2, 0, process, processes)
         return [(number, [record.image_id for record in batch.records]) for number, batch in mine]
 
     alone = ids(0, 1)
