@@ -63,8 +63,8 @@ def bare_name(full: str) -> str:
 
 def _plain(value: Any) -> Any:
     """An argument as a plain value; a class or a partial of one becomes its name and arguments."""
-    if isinstance(value, partial):  # jsonargparse passes the class as the first argument
-        kind = value.func if isinstance(value.func, type) else value.args[0]
+    if isinstance(value, partial):  # jsonargparse's has the class among its arguments
+        kind = next(part for part in (value.func, *value.args) if isinstance(part, type))
         return {"class_name": full_name(kind), **value.keywords}
     return {"class_name": full_name(value)} if isinstance(value, type) else value
 

@@ -21,12 +21,11 @@ Capture = pytest.CaptureFixture[str]
 DECODERS = {
     "transformer": (
         "captioning.models.TransformerDecoder",
-        *("width=8", "layers=2", "heads=2", "inner_width=16", "region_layers=1"),
+        *("width=8", "layers=2", "heads=2", "inner_width=16"),
     ),
     "heads": (
         "captioning.models.LSTMDecoder",
-        *("attention=captioning.models.MultiHeadAttention", "attention_options={heads: 2}"),
-        *("region_layers=1", "region_heads=4"),
+        *("attention=captioning.models.MultiHeadAttention", "attention.init_args.heads=2"),
     ),
 }
 
