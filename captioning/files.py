@@ -19,10 +19,10 @@ from captioning.errors import InputError, as_input_error
 def written_whole(path: str | Path) -> Iterator[Path]:
     """A temporary path, renamed to `path` when the block ends without an error.
 
-    It lies beside `path`, whose parent folder is made if need be. After an error, `path` is
+    It lies beside `path`, whose parent folder is created if missing. After an error, `path` is
     unchanged. The temporary name has the suffix of `path`, since many writers choose the format by
-    it. If `path` is a symbolic link, its target is replaced; if it is a device or a pipe, such as
-    /dev/stdout, the content is written to it after the block.
+    it. The target of a symbolic link is replaced. Devices and pipes, such as /dev/stdout, receive
+    the content after the block.
 
     Raises:
         InputError: the folder or the file cannot be written to, or `path` is a folder itself.
@@ -52,14 +52,14 @@ def written_whole(path: str | Path) -> Iterator[Path]:
 
 
 def remove_unfinished(path: str | Path) -> None:
-    """Remove temporary files of `path` that killed processes left; nobody may be writing it."""
+    """Remove temporary files of `path` that killed processes left; no process may be writing it."""
     path = Path(path)
     for file in path.parent.glob(glob.escape(_prefix(path)) + "*" + glob.escape(path.suffix)):
         file.unlink(missing_ok=True)
 
 
 def _temporary(path: Path, folder: Path | None) -> Path:
-    """A new file in the folder, which is made if need be; in the system's temporary one if none."""
+    """A new file in the folder, or in the system's temporary folder if None."""
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=folder, prefix=_prefix(path), suffix=path.suffix)
@@ -68,12 +68,12 @@ def _temporary(path: Path, folder: Path | None) -> Path:
 
 
 def _prefix(path: Path) -> str:
-    """The prefix of temporary names, cut so that even the longest file names can have one."""
+    """The prefix of temporary names, short enough for the longest file names."""
     return f".{path.stem[:32]}."
 
 
 def _is_stream(path: Path) -> bool:
-    """Whether `path` must not be replaced: a device, a pipe, or a file that is our output."""
+    """Whether `path` must not be replaced: a device, a pipe, or our standard output."""
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -82,7 +82,7 @@ def _is_stream(path: Path) -> bool:
 
 
 def _descriptor(status: os.stat_result) -> int | None:
-    """The descriptor of our standard output or error, if it is the same file."""
+    """The descriptor of our standard output or error, if it is this file."""
     for descriptor in (1, 2):
         try:
             if os.path.samestat(status, os.fstat(descriptor)):
@@ -106,7 +106,7 @@ def _copy_to_stream(content: Path, stream: Path) -> None:
 
 
 def made_folder(path: str | Path) -> Path:
-    """A writable folder, made if need be.
+    """A writable folder, created if missing.
 
     Raises:
         InputError: the folder cannot be made or written to.

@@ -1,4 +1,4 @@
-"""Text of unknown origin: read, parsed and refused in bounded time and memory."""
+"""Reads and checks text of unknown origin in bounded time and memory."""
 
 import json
 import os
@@ -13,10 +13,10 @@ from typing import Any
 from captioning.errors import InputError
 
 MAX_BYTES = 2 * 1024**3
-"""The most bytes of a data set's file. COCO's largest, instances_train2017.json, has 450 MB."""
+"""The most bytes of a file of a data set. COCO's instances_train2017.json has 450 MB."""
 
 MAX_YAML_BYTES = 2**20
-"""The most characters of a configuration. Those of configs/ have two thousand."""
+"""The most characters of a configuration. Those in configs/ have two thousand."""
 
 MAX_YAML_VALUES = 10_000
 """The most values in a configuration, with aliases expanded."""
@@ -25,7 +25,7 @@ MAX_DEPTH = 100
 """The deepest nesting of a configuration, which needs about ten. Python limits JSON's nesting."""
 
 MAX_DIGITS = 100
-"""The most digits of a whole number: more than any id has, but few enough for a float."""
+"""The most digits of a whole number: more than any id has, few enough for a float."""
 
 _LIMITED = Repr()  # a value may be huge or deeply nested
 _LIMITED.maxlevel, _LIMITED.maxdict = 3, 8
@@ -34,7 +34,7 @@ _KINDS = {dict: "an object", list: "a list", str: "text", int: "a whole number"}
 
 @contextmanager
 def opened(path: str | Path) -> Iterator[BufferedReader]:
-    """A file to read from. Pipes and devices are refused, since they may be endless.
+    """An open file. Pipes and devices are refused, since they may be endless.
 
     Raises:
         InputError: the file is missing or unreadable, or is not a regular file.
@@ -62,10 +62,10 @@ def text_of(path: str | Path, limit: int = MAX_BYTES) -> str:
 
     Args:
         path: a regular file.
-        limit: the most bytes that it may have.
+        limit: the most bytes.
 
     Raises:
-        InputError: the file cannot be read, is no regular file, too large or no UTF-8 text.
+        InputError: the file cannot be read, is not a regular file, is too large, or is not UTF-8.
     """
     with opened(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -86,10 +86,10 @@ def read_json(path: str | Path, limit: int = MAX_BYTES) -> Any:
 
     Args:
         path: a regular file.
-        limit: the most bytes that it may have.
+        limit: the most bytes.
 
     Raises:
-        InputError: the file is missing or unreadable, as by `text_of`, or no JSON, as by `json_of`.
+        InputError: the file cannot be read, as for `text_of`, or is not JSON, as for `json_of`.
     """
     try:
         return json_of(text_of(path, limit))
@@ -192,7 +192,7 @@ def check_keys(value: Any) -> None:
     for part in _parts(value):
         for key in part if isinstance(part, dict) else ():
             if isinstance(key, bool) or not isinstance(key, str | int):
-                raise ValueError(f"the key {key!r} is no text; put it in quotes")
+                raise ValueError(f"the key {key!r} is not text; put it in quotes")
 
 
 def check_numbers(value: Any) -> None:
@@ -230,4 +230,4 @@ def _whole(digits: str) -> int:
 
 
 def _refused(constant: str) -> None:
-    raise ValueError(f"{constant} is no number of JSON")
+    raise ValueError(f"{constant} is not a JSON number")

@@ -161,9 +161,12 @@ def trained(tiny_config: Path, made_once: MadeOnce) -> Trained:
             from captioning.cli import main
 
             given = ["--config", str(tiny_config), "--trainer.default_root_dir", str(folder)]
-            with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(io.StringIO()):
+            with (
+                pytest.MonkeyPatch.context() as patch,
+                contextlib.redirect_stderr(io.StringIO()) as errors,
+            ):
                 patch.setenv("WANDB_MODE", "disabled")
-                assert main(["train", *given, *options]) == 0
+                assert main(["train", *given, *options]) == 0, errors.getvalue()
 
         return made_once(name, train)
 

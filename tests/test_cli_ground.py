@@ -41,21 +41,14 @@ def arguments(checkpoint: Path, data: Path, folder: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def ran(checkpoint: Path, shapes_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    """The command on the six scenes to train on, logging to W&B."""
+    """The command on the six scenes to train on."""
     folder = tmp_path_factory.mktemp("ground")
     words = folder / "words.json"
     words.write_text(json.dumps({"categories": NAMED}))
-    given = [*arguments(checkpoint, shapes_data, folder / "out"), "--words", str(words), "--wandb"]
+    given = [*arguments(checkpoint, shapes_data, folder / "out"), "--words", str(words)]
     printed = io.StringIO()
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        contextlib.redirect_stdout(printed),
-        contextlib.redirect_stderr(io.StringIO()),
-    ):
-        patch.setenv("WANDB_MODE", "offline")
-        patch.delenv("WANDB_DATA_DIR", raising=False)
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
         assert main(given) == 0
-    wandb.teardown()  # its own process writes the log, and has now ended
     return Ran(printed.getvalue().splitlines(), folder / "out")
 
 
@@ -85,26 +78,38 @@ def test_pictures_are_written(ran: Ran, name: str) -> None:
         assert lightest - darkest > 100
 
 
-def test_scores_table_and_pictures_are_in_wandbs_run(ran: Ran) -> None:
-    [log] = ran.folder.glob("wandb/offline-run-*/*.wandb")
+@pytest.mark.integration
+def test_scores_table_and_pictures_are_in_wandbs_run(
+    checkpoint: Path, shapes_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.delenv("WANDB_DATA_DIR", raising=False)
+    words = tmp_path / "words.json"
+    words.write_text(json.dumps({"categories": NAMED}))
+    folder = tmp_path / "out"
+    given = [*arguments(checkpoint, shapes_data, folder), "--words", str(words), "--wandb"]
+    assert main(given) == 0
+    wandb.teardown()  # wait for the process that writes the log
+    report = json.loads((folder / "grounding.json").read_text())
+    [log] = folder.glob("wandb/offline-run-*/*.wandb")
     logged = log.read_bytes()
     assert b"grounding/mass in box" in logged
-    assert repr(ran.report["all"]["mass in box"]["value"]).encode() in logged
-    staged = {path.read_bytes() for path in (ran.folder / "wandb/data/artifacts/staging").iterdir()}
+    assert repr(report["all"]["mass in box"]["value"]).encode() in logged
+    staged = {path.read_bytes() for path in (folder / "wandb/data/artifacts/staging").iterdir()}
     [table] = [json.loads(content) for content in staged if content.startswith(b"{")]
     assert [row[:2] for row in table["data"]] == [
         [name, group["mentions"]]
-        for name, group in [("all", ran.report["all"]), *ran.report["words"].items()]
+        for name, group in [("all", report["all"]), *report["words"].items()]
     ]
     for name in ("scores", "best", "worst"):
-        [kept] = ran.folder.glob(f"wandb/offline-run-*/files/media/images/grounding/{name}_*.png")
-        assert kept.read_bytes() == (ran.folder / f"{name}.png").read_bytes()
+        [kept] = folder.glob(f"wandb/offline-run-*/files/media/images/grounding/{name}_*.png")
+        assert kept.read_bytes() == (folder / f"{name}.png").read_bytes()
 
 
 def test_several_maps_of_given_captions_are_one_table(
     checkpoint: Path, shapes_data: Path, tmp_path: Path, capsys: Capture
 ) -> None:
-    given = [*arguments(checkpoint, shapes_data, tmp_path), "--references"]
+    given = [*arguments(checkpoint, shapes_data, tmp_path), "--references", "--limit", "2"]
     assert main([*given, "--map", "gradient", "--map", "occlusion"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[:3]] == ["map", "gradient", "occlusion"]
@@ -114,10 +119,9 @@ def test_several_maps_of_given_captions_are_one_table(
         assert (report["map"], report["captions"]) == (name, "references")
         assert report["milliseconds"] > 0
         assert {"deletion", "insertion", "insertion, Gaussian"} < report["all"].keys()
-    references = [
-        caption for record in Coco(shapes_data).read("train") for caption in record.captions
-    ]
-    lexicon = Lexicon.of(categories(Coco(shapes_data).read("train")))
+    records = Coco(shapes_data).read("train")
+    references = [caption for record in records[:2] for caption in record.captions]
+    lexicon = Lexicon.of(categories(records))
     named = sum(len(lexicon.mentions(tokenize(caption))) for caption in references)
     report = found["occlusion"]
     assert report["all"]["mentions"] + report["unknown"] == named
@@ -135,6 +139,7 @@ def test_without_a_choice_the_models_own_map_is_tested(
     assert json.loads((tmp_path / "out/grounding.json").read_text())["map"] == "evidence"
 
 
+@pytest.mark.integration
 def test_all_maps_may_be_asked_for_and_an_unknown_one_is_refused(
     checkpoint: Path, shapes_data: Path, tmp_path: Path, capsys: Capture
 ) -> None:

@@ -32,7 +32,7 @@ def run(redirection: str, *arguments: str) -> "subprocess.CompletedProcess[str]"
 @pytest.mark.integration
 @pytest.mark.parametrize("arguments", [["--help"], ["check", "DATA"]], ids=" ".join)
 @pytest.mark.parametrize("redirection", REDIRECTIONS)
-def test_output_that_nobody_can_take_is_one_line(
+def test_unwritable_output_is_one_line(
     arguments: list[str], redirection: str, shapes_data: Path
 ) -> None:
     given = [str(shapes_data) if argument == "DATA" else argument for argument in arguments]

@@ -14,7 +14,7 @@ from captioning.search import Greedy
 
 def test_a_config_holds_what_was_given_and_the_defaults() -> None:
     assert Greedy(7, no_repeat_ngram=3).config == {
-        "class": "captioning.search.greedy.Greedy",
+        "class": "captioning.search.independent.Greedy",
         "max_length": 7,
         "min_length": 1,
         "no_repeat_ngram": 3,

@@ -26,18 +26,6 @@ def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     assert (tmp_path / "page.txt").read_text() == "old"
 
 
-def test_the_temporary_file_has_the_suffix_by_which_writers_choose_a_format(
-    tmp_path: Path,
-) -> None:
-    with written_whole(tmp_path / "picture.png") as temporary:
-        assert temporary.suffix == ".png"
-
-
-def test_missing_folders_are_made(tmp_path: Path) -> None:
-    write_json(tmp_path / "a" / "b" / "value.json", 1)
-    assert read_json(tmp_path / "a" / "b" / "value.json") == 1
-
-
 def test_a_written_file_has_the_permissions_of_any_new_file(tmp_path: Path) -> None:
     write_json(tmp_path / "ours.json", 1)
     (tmp_path / "any.json").touch()
@@ -61,16 +49,6 @@ def test_json_comes_back_as_it_was_written(tmp_path: Path) -> None:
     write_json(tmp_path / "value.json", value)
     assert read_json(tmp_path / "value.json") == value
     assert "café" in (tmp_path / "value.json").read_text(encoding="utf-8")
-
-
-def test_writing_does_not_change_the_umask(tmp_path: Path) -> None:
-    before = os.umask(0o027)
-    try:
-        write_json(tmp_path / "value.json", 1)
-        assert os.umask(0o027) == 0o027
-        assert (tmp_path / "value.json").stat().st_mode & 0o777 == 0o640
-    finally:
-        os.umask(before)
 
 
 def test_a_disk_that_is_full_keeps_the_old_file_and_is_named_in_one_line(

@@ -8,10 +8,10 @@ from captioning.numbers import ProcessCount, ScenePixels, Scenes, Seed, option
 from captioning.terminal import printable
 
 EACH = 1000
-"""Scenes for which another process is worth its start."""
+"""Scenes that justify another process."""
 
 MOST = 64
-"""Processes that may draw."""
+"""The most processes."""
 
 
 def add(commands: Commands) -> None:
@@ -32,7 +32,7 @@ def add(commands: Commands) -> None:
         "--processes",
         type=option(ProcessCount),
         metavar="N",
-        help="how many draw at a time (default: one for each core and each 1,000 scenes)",
+        help="number of drawing processes (default: one for each core and each 1,000 scenes)",
     )
     parser.set_defaults(run=run)
 

@@ -15,6 +15,7 @@ from captioning.progress_bar import ProgressBar
 from captioning.terminal import printable
 
 NAMED = 20  # problems of each kind that a report names; further ones are only counted
+COLUMNS = ("split", "images", "captions", "min / mean / max", "objects")
 
 
 @dataclass(frozen=True)
@@ -23,19 +24,25 @@ class SplitCheck:
 
     Attributes:
         name: name of the split.
-        images: number of images with captions.
-        captions: number of captions that are not empty.
-        captions_per_image: minimum, mean and maximum; zeros for a split without images.
-        objects: number of annotated objects of these images.
+        records: its images with captions.
         problems: the faults.
     """
 
     name: str
-    images: int
-    captions: int
-    captions_per_image: tuple[int, float, int]
-    objects: int
+    records: tuple[Record, ...]
     problems: tuple[Problem, ...]
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        """The split's row in the report."""
+        counts = [len(record.captions) for record in self.records] or [0]
+        return (
+            self.name,
+            str(len(self.records)),
+            str(sum(counts)),
+            f"{min(counts)} / {sum(counts) / len(counts):.1f} / {max(counts)}",
+            str(sum(len(record.objects) for record in self.records)),
+        )
 
 
 @dataclass(frozen=True)
@@ -57,17 +64,12 @@ class Check:
 
     def lines(self) -> list[str]:
         """The report: a table of the splits (captions per image), then the problems by kind."""
-        width = max([5, *(len(split.name) for split in self.splits)])
-        lines = [
-            self.source,
-            f"{'split':{width}}  {'images':>8}  {'captions':>8}  {'min / mean / max':>18}  "
-            f"{'objects':>8}",
-        ]
-        for split in self.splits:
-            least, mean, most = split.captions_per_image
+        rows = [COLUMNS, *(split.row for split in self.splits)]
+        width = max(len(name) for name, *_ in rows)
+        lines = [self.source]
+        for name, images, captions, per_image, objects in rows:
             lines.append(
-                f"{split.name:{width}}  {split.images:>8}  {split.captions:>8}  "
-                f"{f'{least} / {mean:.1f} / {most}':>18}  {split.objects:>8}"
+                f"{name:{width}}  {images:>8}  {captions:>8}  {per_image:>18}  {objects:>8}"
             )
         for split in self.splits:
             for kind in dict.fromkeys(problem.kind for problem in split.problems):
@@ -111,7 +113,7 @@ def check(reader: Reader, progress: bool = True, max_pixels: int = MAX_PIXELS) -
             if first != split:
                 name = f"{record.image} is {image} of {first}"
                 problems.append(Problem("images that are in another split too", name))
-        checks.append(_split_check(split, records, problems))
+        checks.append(SplitCheck(split, tuple(records), tuple(problems)))
     return Check(f"{reader.root} ({type(reader).__name__})", tuple(checks))
 
 
@@ -160,15 +162,3 @@ def _image_check(image: Path, max_pixels: int) -> _ImageCheck:
         while block := file.read(1 << 20):
             digest.update(block)
     return _ImageCheck(digest.hexdigest(), ())
-
-
-def _split_check(name: str, records: list[Record], problems: list[Problem]) -> SplitCheck:
-    counts = [len(record.captions) for record in records] or [0]
-    return SplitCheck(
-        name=name,
-        images=len(records),
-        captions=sum(counts),
-        captions_per_image=(min(counts), sum(counts) / len(counts), max(counts)),
-        objects=sum(len(record.objects) for record in records),
-        problems=tuple(problems),
-    )

@@ -1,9 +1,9 @@
 """Reads photos as upright 8-bit RGB, bounded in megapixels, with errors of one line."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from io import BufferedIOBase, BytesIO
+from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -36,6 +36,8 @@ MOST_MEGAPIXELS = 178.0
 PhotoMegapixels = Annotated[float, Interval(gt=0, le=round(MOST_MEGAPIXELS))]
 
 MAX_PIXELS = int(MEGAPIXELS * 1_000_000)
+
+File = BufferedReader | BytesIO
 
 
 class PhotoSizeError(InputError):
@@ -138,7 +140,7 @@ def read_photo(path: str | Path | Upload, side: int | None, max_pixels: int = MA
 
 
 @contextmanager
-def _opened(path: Path | Upload) -> Iterator[BufferedIOBase]:
+def _opened(path: Path | Upload) -> Iterator[File]:
     if isinstance(path, Upload):
         yield BytesIO(path.data)
     else:
@@ -146,14 +148,14 @@ def _opened(path: Path | Upload) -> Iterator[BufferedIOBase]:
             yield file
 
 
-def _unidentified(file: BufferedIOBase, path: Path | Upload) -> str:
+def _unidentified(file: File, path: Path | Upload) -> str:
     file.seek(0)
     if not file.read(1):
         return f"{path}: empty file (0 bytes); copy or download the photo again"
     return f"{path}: not an image that can be read; convert it to JPEG or PNG"
 
 
-def _decoded(file: BufferedIOBase, path: Path | Upload, side: int | None, max_pixels: int) -> Photo:
+def _decoded(file: File, path: Path | Upload, side: int | None, max_pixels: int) -> Photo:
     allowed: tuple[str, ...] = FORMATS
     remedy = "scale the photo down, or raise max-megapixels"
     if isinstance(path, Upload):
@@ -170,11 +172,10 @@ def _decoded(file: BufferedIOBase, path: Path | Upload, side: int | None, max_pi
     if side is not None:
         image.draft(None, (side, side))
     image.load()
-    try:
+    is_sideways = False
+    with suppress(Exception):  # damaged EXIF data only loses the orientation
         is_sideways = image.getexif().get(ExifTags.Base.Orientation) in SIDEWAYS
-        image = ImageOps.exif_transpose(image)
-    except Exception:  # damaged EXIF data only loses the orientation
-        is_sideways = False
+        ImageOps.exif_transpose(image, in_place=True)
     return Photo(_rgb(image), (height, width) if is_sideways else (width, height))
 
 

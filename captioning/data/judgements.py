@@ -1,9 +1,9 @@
-"""What people think of captions: files of ratings, with the captions that these are about.
+"""People's ratings of captions, from files of Flickr8k or in CSV.
 
-Flickr8k's ratings are those of Hodosh et al., "Framing Image Description as a Ranking Task", 2013,
-https://doi.org/10.1613/jair.3994. How they are compared with scores follows Hessel et al.,
-"CLIPScore: A Reference-free Evaluation Metric for Image Captioning", EMNLP 2021, appendix A,
-https://arxiv.org/abs/2104.08718, and the program that its authors published.
+Flickr8k's ratings are from Hodosh et al., "Framing Image Description as a Ranking Task", 2013,
+https://doi.org/10.1613/jair.3994. They are compared with scores as in Hessel et al., "CLIPScore: A
+Reference-free Evaluation Metric for Image Captioning", EMNLP 2021, appendix A,
+https://arxiv.org/abs/2104.08718, and its authors' program.
 """
 
 import math
@@ -20,13 +20,13 @@ from captioning.errors import InputError
 from captioning.untrusted import short, text_of
 
 MOST_RATINGS = 100_000
-"""The most ratings of a file; every two of them are compared. Flickr8k-CF has those of 48,000 pairs
-(Hessel et al. 2021, section 4.1)."""
+"""Limit on the ratings of a file, since all pairs of ratings are compared. Flickr8k-CF has ratings
+of 48,000 captions (Hessel et al. 2021, section 4.1)."""
 
 EXPERT = ("1", "2", "3", "4")
 REMEDY = (
     "expected image, caption#number and three ratings from 1 to 4 (Flickr8k-Expert), or image, "
-    "caption#number, share of yes, number of yes and of no (Flickr8k-CF), parted by tabs"
+    "caption#number, share of yes, number of yes and of no (Flickr8k-CF), separated by tabs"
 )
 COLUMNS = ("image", "caption", "rating")
 
@@ -36,9 +36,9 @@ class Pair:
     """An image and a caption that people rated.
 
     Attributes:
-        image: its id or file name.
-        caption: its text.
-        ratings: one or several; better captions have higher ones.
+        image: the id or file name of the image.
+        caption: the caption.
+        ratings: one or several; higher is better.
     """
 
     image: str
@@ -48,14 +48,14 @@ class Pair:
 
 @dataclass(frozen=True)
 class Judgements:
-    """Rated captions, and what else people wrote of their images.
+    """Rated captions and the references of their images.
 
     Attributes:
         kind: "Flickr8k-Expert", "Flickr8k-CF" or "CSV".
-        pairs: rated captions.
-        references: the captions of each image that scores may use.
-        left_out: pairs of Flickr8k-Expert whose caption was written of the image itself.
-        not_references: captions of an image that are no references, since they are rated.
+        pairs: the rated captions.
+        references: the reference captions of each image.
+        left_out: the number of omitted pairs of Flickr8k-Expert, whose caption is a reference.
+        not_references: the number of omitted references, which are rated captions of the image.
     """
 
     kind: str
@@ -66,20 +66,20 @@ class Judgements:
 
 
 def read_judgements(ratings: str | Path, references: str | Path) -> Judgements:
-    """Ratings with the captions that they are about.
+    """Read ratings with their captions and references.
 
-    Where people rated a caption of the image itself, it must not be scored by itself. As in Hessel
-    et al. 2021, the pair is left out of Flickr8k-Expert, and the caption is taken from the
-    references of Flickr8k-CF; so it is from those of a CSV file.
+    A rated caption that is also a reference of its image must not be scored against itself. As in
+    Hessel et al. 2021, such pairs of Flickr8k-Expert are omitted; for Flickr8k-CF, and for CSV, the
+    caption is omitted from the references.
 
     Args:
         ratings: a file in the format of Flickr8k-Expert or Flickr8k-CF, or CSV with the columns
             image, caption and rating.
-        references: what people wrote of the images: a file like ``Flickr8k.token.txt`` or the
-            folder that has it, or a JSON file for `read_references`, whose image ids the CSV has.
+        references: a file like ``Flickr8k.token.txt`` or its folder, or a JSON file for
+            `read_references` with the image ids of the CSV file.
 
     Raises:
-        InputError: a file is missing or malformed, or names what the other does not have.
+        InputError: a file is missing or malformed, or the two do not fit each other.
     """
     written = _References.read(references)
     first = text_of(ratings).lstrip().partition("\n")[0]
@@ -100,8 +100,8 @@ def read_judgements(ratings: str | Path, references: str | Path) -> Judgements:
     for image, captions in of_images.items():
         if not captions:
             raise InputError(
-                f"{references}: image {short(image)} has no caption that is not itself rated; "
-                "add references of it, or leave it out of the ratings"
+                f"{references}: all captions of image {short(image)} are rated themselves; "
+                "add other references, or omit the image from the ratings"
             )
     _check_ratings(pairs, ratings)
     return Judgements(
@@ -115,7 +115,7 @@ def read_judgements(ratings: str | Path, references: str | Path) -> Judgements:
 
 @dataclass(frozen=True)
 class _References:
-    """Captions of images, and by their own names where they have any.
+    """The captions of each image, and of each caption name in the format of Flickr8k.
 
     Flickr8k's files differ in what follows the first full stop of an image's name.
     """
@@ -139,7 +139,7 @@ class _References:
             if len(images[image]) > MOST_CAPTIONS:
                 raise InputError(
                     f"{file}: image {short(image)} has more than {MOST_CAPTIONS:,} captions; "
-                    "leave some out"
+                    "omit some"
                 )
         return cls(path, images, named)
 
@@ -155,19 +155,19 @@ class _References:
     def caption(self, name: str, source: str | Path) -> str:
         if self.named is None:
             raise InputError(
-                f"{source}: names captions of {TOKENS}, which {self.path} is not; "
+                f"{source}: refers to captions of {TOKENS}, but {self.path} is another file; "
                 f"give {TOKENS} as the references"
             )
         if name not in self.named:
             raise InputError(
                 f"{source}: no caption {short(name)} in {self.path}; "
-                f"give the {TOKENS} that belongs to it"
+                f"give the {TOKENS} of the same data set"
             )
         return self.named[name]
 
 
 def _flickr8k(path: str | Path, references: _References) -> tuple[str, list[Pair]]:
-    """The name of the file's format, and its pairs; its first line decides which it is."""
+    """The name of the format, which the first line decides, and the pairs."""
     kind = ""
     pairs = []
     for place, values in _lines(path):
@@ -191,16 +191,16 @@ def _lines(path: str | Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def _share(share: str, yes: str, no: str) -> tuple[float] | None:
-    """The share of yes; none if it is not that of the counts."""
+    """The share of yes; None if it does not fit the counts."""
     numbers = [_number(text) for text in (share, yes, no)]
     if not all(0 <= number < math.inf for number in numbers) or numbers[1] + numbers[2] == 0:
         return None
-    told, yeses, noes = numbers
-    return (told,) if abs(told - yeses / (yeses + noes)) < 1e-5 else None
+    given, yeses, noes = numbers
+    return (given,) if abs(given - yeses / (yeses + noes)) < 1e-5 else None
 
 
 def _number(text: str) -> float:
-    """The number; NaN if the text is none."""
+    """The number; NaN if the text is not a number."""
     try:
         return float(text)
     except ValueError:
@@ -208,7 +208,7 @@ def _number(text: str) -> float:
 
 
 def _table(path: str | Path) -> list[Pair]:
-    """The pairs of a CSV file, in which rows of the same caption are ratings of one pair."""
+    """The pairs of a CSV file; rows of the same caption are several ratings of one pair."""
     ratings: dict[tuple[str, str], list[float]] = defaultdict(list)
     for place, entry in csv_entries(path, COLUMNS):
         rating = _number(entry["rating"])
@@ -219,12 +219,12 @@ def _table(path: str | Path) -> list[Pair]:
 
 
 def _check_ratings(pairs: Sequence[Pair], path: str | Path) -> None:
-    """Make sure that there is something to rank.
+    """Check that there is something to rank.
 
     Raises:
-        InputError: there are no ratings, or all are the same.
+        InputError: there are no ratings, or all are equal.
     """
     if not pairs:
-        raise InputError(f"{path}: no ratings; add some of captions that others wrote")
+        raise InputError(f"{path}: no ratings; add ratings of captions that are not references")
     if len({rating for pair in pairs for rating in pair.ratings}) == 1:
-        raise InputError(f"{path}: all ratings are the same, which ranks no caption; add others")
+        raise InputError(f"{path}: all ratings are equal, which does not rank captions; add others")

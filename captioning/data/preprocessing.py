@@ -92,11 +92,11 @@ class Preprocessing(Configurable):
 
     def _view(self, photo: Photo, left: float, top: float, side: float) -> View:
         # The last pixels of a reduced photo may reach beyond it, so its size is not exact.
-        reduction = round(photo.size[0] / photo.image.width)
+        r = round(photo.size[0] / photo.image.width)
         small = photo.image.resize(
             (self.size, self.size),
             Resampling.BILINEAR,
-            box=tuple(edge / reduction for edge in (left, top, left + side, top + side)),
+            box=(left / r, top / r, (left + side) / r, (top + side) / r),
             reducing_gap=3.0,
         )
         pixels = torch.from_numpy(np.array(small)).permute(2, 0, 1).contiguous()

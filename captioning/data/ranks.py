@@ -1,4 +1,4 @@
-"""Collective steps of distributed processes, such as the ranks of DDP."""
+"""Steps that all distributed processes, such as the ranks of DDP, do together."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar

@@ -1,4 +1,4 @@
-"""The records of a data set, the same for every file format."""
+"""Records of a data set, independent of its file format."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,10 +24,10 @@ class ImageObject:
 
 
 class Phrase(NamedTuple):
-    """Words of a caption that somebody has connected with objects.
+    """Words of a caption that the data set links to objects.
 
     Attributes:
-        name: of the objects.
+        name: name of the objects.
         start: index of the first word, as `captioning.data.tokens.tokenize` counts them.
         stop: index after the last word.
     """
@@ -45,9 +45,9 @@ class Record:
         image: path of the photo.
         image_id: the id that the data set uses, and that results files refer to.
         captions: reference captions as written by people, not tokenized.
-        objects: annotated objects, empty where the data set has none.
-        phrases: for each caption, the phrases that name objects; empty where the data set does not
-            tell, so that words have to be looked up.
+        objects: annotated objects; empty if the data set has none.
+        phrases: for each caption, the phrases that name objects; empty if the data set does not
+            link words to objects.
     """
 
     image: Path

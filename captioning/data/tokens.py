@@ -1,13 +1,14 @@
 r"""Tokenizes captions as the Stanford PTB tokenizer does, without Java.
 
-Scores are comparable only under one tokenization, and the COCO caption evaluation (pycocoevalcap
-1.2) uses Stanford's PTBTokenizer 3.4.1, in lower case, and drops punctuation. The rules below
-reproduce that tokenizer; tests hold the two equal on data sets and on made-up captions. Some
-results are surprising and kept for equal scores: brackets are words (`-lrb-`), `?!` and `-----` are
-words though `?` and `--` are not, and pounds are `#`.
+Scores are comparable only under one tokenization. The COCO caption evaluation (pycocoevalcap 1.2)
+uses Stanford's PTBTokenizer 3.4.1 in lower case and drops punctuation. The rules below reproduce
+it; tests compare both on data sets and made-up captions. Some surprising results are kept for equal
+scores: brackets are words (`-lrb-`), `?!` and `-----` are words though `?` and `--` are not, and
+pounds are `#`.
 
-Differences, on purpose or because captions do not need the original behaviour ("there" means
-Stanford's tokenizer):
+Scores always use `tokenize`. A configuration may choose another tokenizer for a model's vocabulary.
+
+Intended differences, in which "there" means Stanford's tokenizer:
 
 - A token that holds a white space (`1 1/2`, `<a href="x">`) is several words of `tokenize`, as it
   is to BLEU and CIDEr. `tokens` leaves it whole, as ROUGE-L sees it; there, so are phone numbers
@@ -162,7 +163,7 @@ TOKEN = re.compile(
 
 
 NO_BREAK_SPACE = "\xa0"
-"""What Stanford's tokenizer writes for a space within a token."""
+"""Stanford's tokenizer writes it for a space within a token."""
 
 PLAIN_SPACES = str.maketrans(" \n", NO_BREAK_SPACE * 2)
 OTHER_SPACES = re.compile(rf"[^\S{NO_BREAK_SPACE}]+")
@@ -193,9 +194,9 @@ def tokenize(caption: str) -> list[str]:
 
 
 def tokens(caption: str) -> list[str]:
-    """The tokens of a caption, of which one may be several words, parted by no-break spaces.
+    """The tokens of a caption; a token may be several words, separated by no-break spaces.
 
-    This is what Stanford's tokenizer makes of a number such as `22 3/4`. `tokenize` splits it.
+    Stanford's tokenizer makes one token of a number such as `22 3/4`, which `tokenize` splits.
     """
     found = []
     for token in TOKEN.findall(caption.translate(TYPED)):
@@ -216,7 +217,7 @@ def words_of(tokens: list[str]) -> list[str]:
 
 
 def _spelt(token: str) -> str:
-    """A token as Stanford writes it; round brackets in smileys are replaced, too."""
+    """A token in Stanford's spelling, which also replaces round brackets in smileys."""
     spelt = SPELLINGS.get(token) or token.lower()
     return spelt.translate(ROUND_BRACKETS) if token[0] in ":;=<>" else spelt
 

@@ -1,4 +1,4 @@
-"""How far scores agree with people: Kendall's rank correlations, with intervals over images.
+"""How well metrics agree with people: Kendall's rank correlations, with intervals over images.
 
 Kendall, "The Treatment of Ties in Ranking Problems", Biometrika 1945, for tau-b; Stuart, "The
 Estimation and Comparison of Strengths of Association in Contingency Tables", 1953, for tau-c.
@@ -21,6 +21,7 @@ from captioning.metrics.scores import (
     Interval,
     PhotoScorer,
     Scorer,
+    percentile_interval,
     resamples,
 )
 from captioning.metrics.words import generated_tokens, scored
@@ -33,8 +34,8 @@ class Tau(NamedTuple):
     """A rank correlation from -1 to 1.
 
     Attributes:
-        value: the correlation; none if all captions have the same score.
-        interval: where it lies if the images are drawn again; none if it has no value there.
+        value: the correlation; None if all captions have the same score.
+        interval: its confidence interval; None if it is undefined in most resamples.
     """
 
     value: float | None
@@ -46,10 +47,10 @@ class Agreement:
     """The rank correlations of scores with ratings.
 
     Attributes:
-        ratings: how many there are.
-        pairs: of an image and a caption that were rated.
-        images: that these are of.
-        taus: by name of the score, tau-b and tau-c.
+        ratings: the number of ratings.
+        pairs: the number of rated pairs of an image and a caption.
+        images: the number of images.
+        taus: tau-b and tau-c of each score by name.
     """
 
     ratings: int
@@ -69,13 +70,13 @@ class Agreement:
         """Compare scores with ratings.
 
         Args:
-            scores: by name, (J,) that of the caption of each rating.
-            ratings: (J,) what people gave.
-            images: (J,) whose captions they are, counted from 0.
-            pairs: how many captions were rated.
-            seed: of the resamples.
+            scores: for each name the score of each rating's caption, (J,).
+            ratings: (J,).
+            images: (J,), the image of each rating, from 0.
+            pairs: the number of rated captions.
+            seed: the seed of the resamples.
         """
-        from scipy.stats import kendalltau  # late: a second, which other commands need not wait
+        from scipy.stats import kendalltau  # takes a second to import
 
         by_image = np.argsort(images, kind="stable")
         people = _ranks(ratings[by_image])
@@ -107,14 +108,14 @@ class Agreement:
     ) -> "Agreement":
         """Score rated captions and compare the scores with the ratings.
 
-        As in Hessel et al. 2021, each rating counts for itself, and its caption is scored once for
-        each rating, which CIDEr's document frequencies notice.
+        As in Hessel et al. 2021, each rating counts separately, and its caption is scored once per
+        rating, which affects CIDEr's document frequencies.
 
         Args:
             judgements: ratings, captions and references.
             scorers: the metrics.
             mean: whether each caption counts once, with the mean of its ratings.
-            photo_scorers: the metrics that look at the photos.
+            photo_scorers: the metrics that need the photos.
 
         Raises:
             InputError: a photo cannot be read.
@@ -147,7 +148,7 @@ class Agreement:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """All of it as plain values."""
+        """The correlations as plain values."""
         return {
             "ratings": self.ratings,
             "pairs": self.pairs,
@@ -164,7 +165,7 @@ class Agreement:
         }
 
     def table(self) -> str:
-        """The correlations with their intervals, a score a line."""
+        """The correlations with their intervals, one score per line."""
         level = f"{LEVEL * 100:.0f} % interval"
         header = ["", *(cell for variant in VARIANTS for cell in (f"tau-{variant}", level))]
         rows = [
@@ -188,20 +189,20 @@ def resampled_taus(
     drawn: NDArray[np.int64],
     block: int = BLOCK,
 ) -> dict[str, NDArray[np.float64]]:
-    """Tau-b and tau-c of resamples, without drawing them one by one.
+    """Tau-b and tau-c of bootstrap resamples, without materializing the resamples.
 
-    What two images' judgements contribute to concordant minus discordant pairs is summed once; a
-    resample has it as often as it has one image times as often as it has the other.
+    The contribution of each pair of images to concordant minus discordant pairs is computed once. A
+    resample contains it (count of one image) * (count of the other) times.
 
     Args:
-        scores: (J,) in any numbers of the same order.
-        ratings: (J,) likewise.
-        images: (J,) ascending, counted from 0.
+        scores: (J,), only their order counts.
+        ratings: (J,), only their order counts.
+        images: (J,), the image of each rating; ascending, from 0.
         drawn: (R, images), how often each resample has each image.
-        block: pairs of judgements in memory at a time; it changes no result.
+        block: pairs of ratings in memory at a time; does not affect the results.
 
     Returns:
-        For "b" and "c" the correlations, (R,); NaN where a resample has no two scores or ratings.
+        For "b" and "c" the correlations, (R,); NaN if all scores or ratings are equal.
     """
     rows = max(1, block // len(images))
     difference = _concordant_minus_discordant(scores, ratings, images, drawn, rows)
@@ -223,9 +224,9 @@ def _concordant_minus_discordant(
     drawn: NDArray[np.int64],
     rows: int,
 ) -> NDArray[np.float64]:
-    """Pairs that scores and ratings order alike minus those that they do not, (R,)."""
+    """The number of concordant pairs minus that of discordant pairs, (R,)."""
     starts = np.flatnonzero(np.diff(images, prepend=-1))
-    counts = drawn[:, images[starts]].astype(np.float32)  # sums of these stay exact, below 2**24
+    counts = drawn[:, images[starts]].astype(np.float32)  # exact: sums stay below 2**24
     total = np.zeros(len(drawn))
     for first in range(0, len(images), rows):
         some = slice(first, first + rows)
@@ -237,7 +238,7 @@ def _concordant_minus_discordant(
 
 
 def _signs(values: NDArray[np.int64], some: slice) -> NDArray[np.int8]:
-    """Whether some values are above (1) or below (-1) each of all, (some, J)."""
+    """The signs of some values minus all values, (some, J)."""
     own = values[some, None]
     return (own > values).astype(np.int8) - (own < values).astype(np.int8)
 
@@ -245,7 +246,7 @@ def _signs(values: NDArray[np.int64], some: slice) -> NDArray[np.int8]:
 def _ties(
     values: NDArray[np.int64], images: NDArray[np.int64], drawn: NDArray[np.int64], rows: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """In each resample the pairs of equal values, and how many different values there are, (R,)."""
+    """The numbers of pairs of equal values, and of distinct values, in each resample, (R,)."""
     order = np.argsort(values, kind="stable")
     starts = np.flatnonzero(np.diff(values[order], prepend=values.min() - 1))
     tied, kinds = [], []
@@ -258,18 +259,15 @@ def _ties(
 
 
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Whole numbers of the same order."""
+    """Integers in the same order."""
     return np.unique(values, return_inverse=True)[1].astype(np.int64).reshape(-1)
 
 
 def _tau(value: float, resampled: NDArray[np.float64]) -> Tau:
     if np.isnan(value):
         return Tau(None, None)
-    tail = 100 * (1 - LEVEL) / 2
     found = resampled[~np.isnan(resampled)]
-    if len(found) < RESAMPLES / 2:
-        return Tau(value, None)
-    return Tau(value, Interval(*np.percentile(found, (tail, 100 - tail)).tolist()))
+    return Tau(value, None if len(found) < RESAMPLES / 2 else percentile_interval(found))
 
 
 def _cells(tau: Tau) -> tuple[str, str]:

@@ -1,6 +1,5 @@
 """A model's captions of the images of a split, computed by one process or several."""
 
-import math
 from collections.abc import Iterator, Sequence
 
 import torch

@@ -1,4 +1,4 @@
-"""Captions many photos, some of which may be unreadable, and prefetches the next batches."""
+"""Captions batches of photos, of which some may be unreadable, and reads the next ones ahead."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +18,7 @@ from captioning.search.search import Search
 from captioning.terminal import printable_json
 
 AHEAD = 2
-"""Batches that are prefetched while one is captioned."""
+"""Batches that are read while one is captioned."""
 
 Key = TypeVar("Key")
 Item = TypeVar("Item")
@@ -32,10 +32,10 @@ def cut(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
 
 
 def seed_batch(seed: int, number: int) -> None:
-    """Seed the random numbers of a batch's search, so that every process draws the same ones.
+    """Seed the search of a batch, so that its captions do not depend on the process.
 
     Args:
-        seed: of the whole work.
+        seed: of the run.
         number: identifies the batch.
     """
     torch.manual_seed(seed * 1_000_003 + number)
@@ -44,14 +44,14 @@ def seed_batch(seed: int, number: int) -> None:
 def read_ahead(
     captioner: Captioner, batches: Iterable[tuple[Key, Sequence[Path]]]
 ) -> Iterator[tuple[Key, Sequence[Path], list[View | InputError]]]:
-    """The batches with a view of each photo, or the error that made it unreadable.
+    """The batches with a view of each photo, or the error of an unreadable one.
 
     Only a few batches are in memory at a time. Threads read the photos, since decoding and resizing
     release the GIL and threads, unlike processes, need not copy the pixels.
 
     Args:
         captioner: makes the views.
-        batches: lists of paths, each with a key of the caller's.
+        batches: lists of paths, each with any key, which is returned.
     """
     readers = ThreadPoolExecutor()
     waiting: deque[tuple[Key, Sequence[Path], list[Future[View | InputError]]]] = deque()

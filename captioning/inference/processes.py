@@ -71,6 +71,7 @@ def results(
         return [compute(0, 1)]
 
     from lightning_fabric import Fabric  # late: its import takes seconds
+    from lightning_fabric.plugins.environments import LightningEnvironment
     from lightning_fabric.strategies import DDPStrategy
 
     logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
@@ -82,10 +83,8 @@ def results(
     )
     parent = os.getppid()
     fabric.launch()
-    if (
-        fabric.local_rank > 0
-        and not fabric.strategy.cluster_environment.creates_processes_externally
-    ):
+    environment = getattr(fabric.strategy, "cluster_environment", None)
+    if fabric.local_rank > 0 and isinstance(environment, LightningEnvironment):
         _end_with(parent)
     captioner.to(fabric.device)
     try:
@@ -98,8 +97,8 @@ def results(
 
 
 def _end_with(parent: int) -> None:
-    """End this process, and leave it to `parent` to report an interrupt, when `parent` ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """End this process when `parent` ends, and silently after an interrupt, which both receive."""
+    signal.signal(signal.SIGINT, lambda *_: os._exit(0))
 
     def watch() -> None:
         while os.getppid() == parent:

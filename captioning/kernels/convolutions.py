@@ -48,6 +48,8 @@ def folded(network: Network) -> Network:
             continue
         for (name, first), (next_name, second) in pairwise(list(parent.named_children())):
             if type(first).__name__ in CONVOLUTIONS and type(second).__name__ in NORMS:
+                assert isinstance(first, nn.Conv2d)
+                assert isinstance(second, nn.BatchNorm2d)
                 setattr(parent, name, fuse_conv_bn_eval(first, second))
                 setattr(parent, next_name, nn.Sequential(*second.children()))
     return fast

@@ -24,7 +24,7 @@ from captioning.kernels.linear import layer, linear
 from captioning.kernels.linear_cross_entropy import linear_cross_entropy
 from captioning.kernels.pointwise import dropout, lstm_cell
 from captioning.kernels.recurrence import Parts, recur
-from captioning.models.attention import masked_softmax
+from captioning.models.attention import ScoredAttention, masked_softmax
 from captioning.models.decoder import Decoder, Memory, State
 from captioning.models.lstm import LSTMDecoder
 
@@ -48,6 +48,7 @@ class PreparedMemory(Memory):
 class FastLSTM(LSTMDecoder):
     """Equals the plain `LSTMDecoder` that it was made of, and shares its layers."""
 
+    attention: ScoredAttention
     kernel: AttentionKernel
 
     @classmethod
@@ -66,13 +67,15 @@ class FastLSTM(LSTMDecoder):
         """Why this kernel does not equal the decoder; None if it does."""
         if type(decoder) is not LSTMDecoder:
             return "only LSTMDecoder itself has one"
-        kind = type(decoder.attention).__name__
-        if attention_kernel(decoder.attention) is None:
+        attention = decoder.attention
+        kind = type(attention).__name__
+        if attention_kernel(attention) is None:
             return f"its attention {kind} has none"
-        if decoder.attention.query.bias is not None:
+        assert isinstance(attention, ScoredAttention)
+        if attention.query.bias is not None:
             return f"the query of its {kind} has a bias"
         for name, module in list(decoder.named_modules())[1:]:
-            if type(module) not in KNOWN_LAYERS and module is not decoder.attention:
+            if type(module) not in KNOWN_LAYERS and module is not attention:
                 return f"its layer {name} is a {type(module).__name__}"
             if (
                 module._forward_hooks
@@ -90,10 +93,10 @@ class FastLSTM(LSTMDecoder):
         found += [self.output_hidden, self.output]
         return [*found, self.output_context] if self.deep_output else found
 
-    def remember(
+    def remember(  # type: ignore[override]
         self, annotations: Float[Tensor, "B L D"], mask: Bool[Tensor, "B L"] | None = None
     ) -> PreparedMemory:
-        """Annotation vectors and their prepared keys."""
+        """Annotation vectors and their prepared keys, which the plain decoder refuses."""
         device = annotations.device.type
         if torch.is_autocast_enabled(device):  # once here, not at every word
             annotations = annotations.to(torch.get_autocast_dtype(device))

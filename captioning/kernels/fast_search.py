@@ -67,9 +67,8 @@ class _FastSearch(Search):
             if 4 * count >= len(ended):
                 done, active = (part.nonzero()[:, 0] for part in (ended, ~ended))
                 left.append((images[done], self.rank(of_images(hypotheses, done))))
-                images, hypotheses, state, memory = (
-                    of_images(part, active) for part in (images, hypotheses, state, memory)
-                )
+                images, memory = images[active], of_images(memory, active)
+                hypotheses, state = of_images(hypotheses, active), of_images(state, active)
         return _in_order([*left, (images, self.rank(hypotheses))])
 
     def _active_log_probs(

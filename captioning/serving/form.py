@@ -161,10 +161,9 @@ class Answer(BaseModel):
     view: dict[str, Any] | None = Field(
         None,
         description="With view=true: the photo as a JPEG (a data URI); crop, the left, top, width "
-        "and height of the part that the model saw, in pixels of the photo; and the captions with "
-        "a map of each word over rows x columns of the crop, one byte per region from the top "
-        "left, as base64; 255 is the word's peak. A caption names its map; further holds the map "
-        "to compare.",
+        "and height of the part that the model saw, in pixels of the photo; and the captions, each "
+        "with its maps. A map has its name, its rows and columns over the crop and, for each word, "
+        "one byte per region from the top left, as base64; 255 is the word's peak.",
     )
 
 

@@ -83,8 +83,9 @@ class Server(EmbeddedServer):
 
     def _init_shared_socket(self) -> None:
         """Listen; Granian would open a socket of its own here."""
-        # Granian closes what it is given.
-        self._shd = SocketHolder(os.dup(self._listening.fileno()), False, BACKLOG)
+        number = os.dup(self._listening.fileno())  # Granian closes what it is given
+        holder = SocketHolder(number, False, BACKLOG)  # type: ignore[call-arg]  # as it unpickles
+        self._shd = holder  # type: ignore[assignment]
 
 
 def serve(
@@ -105,12 +106,13 @@ def serve(
 
 
 async def _until_interrupted(server: Server) -> None:
-    """Serve until a signal comes; a second one ends requests that are still being answered."""
+    """Serve until a signal comes, then finish open requests; a second signal ends them too."""
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
+            signal.signal(number, signal.SIG_DFL)
         server.stop()
 
     with suppress(NotImplementedError):  # Windows, where Ctrl-C raises KeyboardInterrupt

@@ -23,7 +23,7 @@ OUTLINE = 0.008  # width of the darker rim, as a fraction of the picture's side
 SHADOW = 0.3  # share of the background's light that the shadow takes
 SOFTNESS = 0.012  # offset of the shadow and width of its edge, in picture sides
 
-# Each in one stroke, from -1 to 1, and none that could be taken for an object's kind.
+# Each in one stroke, from -1 to 1. Letters that look like an object, such as O, are left out.
 LETTERS = {
     "C": ((1, -0.7), (0.4, -1), (-0.4, -1), (-1, -0.4), (-1, 0.4), (-0.4, 1), (0.4, 1), (1, 0.7)),
     "L": ((-0.6, -1), (-0.6, 1), (0.7, 1)),

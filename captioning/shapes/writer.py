@@ -242,7 +242,7 @@ def _instance(shape: Shape, seen: Bool[np.ndarray, "H W"]) -> dict[str, Any]:
 
     Args:
         shape: the object.
-        seen: the pixels where it can be seen.
+        seen: the visible pixels.
     """
     encoded = run_length.encode(np.asfortranarray(seen, dtype=np.uint8))
     return {

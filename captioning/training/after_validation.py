@@ -15,7 +15,6 @@ from captioning.errors import InputError
 from captioning.evaluation.grounding import Lexicon, categories, ground_maps
 from captioning.evaluation.grounding.estimates import GAINS
 from captioning.evaluation.grounding.looks import IN_BOX, POINTING
-from captioning.evaluation.grounding.measure import Captions
 from captioning.inference.batches import captioned
 from captioning.maps import known_maps
 from captioning.numbers import Checked, TableImages
@@ -161,7 +160,7 @@ class ValidationGrounding(Checked, pl.Callback):
         chosen = _evenly(records, self.images)
         if not chosen:
             return {}
-        captions: Captions = {}
+        captions: dict[int | str, str] = {}
         photos = [record.image for record in chosen]
         said = captioned(captioner, photos, progress=False)
         for record, (_, caption) in zip(chosen, said, strict=True):

@@ -6,7 +6,6 @@ import pytest
 import torch
 from PIL import Image
 from torch import Tensor
-from torch.utils.data import DataLoader
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from captioning.data.dataset import Batch, CaptionDataset, Example, collate
@@ -71,13 +70,6 @@ def test_other_images_are_mirrored_about_half_of_the_time(
 ) -> None:
     data = dataset([record(caption)], augment=True)
     assert 8 <= sum(is_mirrored(data[0, seed].image) for seed in SEEDS) <= 22
-
-
-def test_even_a_caption_that_is_not_chosen_forbids_mirroring(
-    record: Callable[..., Record],
-) -> None:
-    data = dataset([record("a dog", "left")], captions_per_image=1, augment=True)
-    assert not any(is_mirrored(data[0, seed].image) for seed in SEEDS)
 
 
 def test_an_example_depends_on_its_seed_alone(record: Callable[..., Record]) -> None:
@@ -153,24 +145,11 @@ def test_a_pinned_batch_is_a_batch_of_the_same_records(monkeypatch: pytest.Monke
     assert pinned.records == batch.records
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
-def test_a_loader_pins_what_a_gpu_is_waiting_for() -> None:
-    loader = DataLoader([example(1)], collate_fn=collate, pin_memory=True)
-    [batch] = loader
-    assert batch.images.is_pinned()
-    assert batch.tokens.is_pinned()
-    assert batch.to(torch.device("cuda")).images.is_cuda
-
-
 def test_the_length_of_a_record_is_that_of_its_longest_caption(
     record: Callable[..., Record],
 ) -> None:
     data = dataset([record("a b", "a b c d"), record("a"), record(" ".join("abcdefgh"))])
     assert data.lengths == [4, 1, 8]
-
-
-def test_captions_are_no_longer_than_they_may_be(record: Callable[..., Record]) -> None:
-    assert dataset([record("a b c d"), record("a")], max_tokens=3).lengths == [3, 1]
 
 
 def test_an_example_tells_what_part_of_the_photo_it_shows(record: Callable[..., Record]) -> None:
@@ -190,12 +169,6 @@ def test_an_example_tells_what_part_of_the_photo_it_shows(record: Callable[..., 
         assert seen.is_mirrored == is_mirrored(image)
         mirrored.add(seen.is_mirrored)
     assert mirrored == {False, True}
-
-
-def test_without_augmentation_it_is_the_middle(record: Callable[..., Record]) -> None:
-    seen = dataset([record("a dog")], tells_seen=True)[0].seen
-    assert seen == ((5.0, 0.0, 30.0, 30.0), False)
-    assert dataset([record("a dog")])[0].seen is None
 
 
 def test_a_batch_keeps_what_its_images_show(record: Callable[..., Record]) -> None:

@@ -90,8 +90,7 @@ def test_objects_are_left_out_where_they_are_not_wanted(coco: Path) -> None:
     "changes",
     [
         *({"bbox": [1, 2]}, {"bbox": None}, {"category_id": 3}, {"image_id": [1]}),
-        *({"bbox": [1, 2, 3, 10**99]}, {"bbox": [1, 2, 3, 10**399]}, {"bbox": [-(10**9), 2, 3, 4]}),
-        *({"bbox": [float("nan"), 2, 3, 4]}, {"bbox": list(range(100_000))}, {"bbox": [[]] * 4}),
+        *({"bbox": [1, 2, 3, 10**399]}, {"bbox": [float("nan"), 2, 3, 4]}, {"bbox": [[]] * 4}),
     ],
 )
 def test_malformed_instances_are_one_line(coco: Path, changes: dict[str, Any]) -> None:

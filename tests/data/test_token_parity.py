@@ -9,6 +9,8 @@ import pytest
 
 from captioning.data.tokens import tokens
 
+pytestmark = pytest.mark.integration  # starts Java
+
 # What the rules are about, and what captions hold beside words.
 WORDS = """
     a the man A dog cannot gonna Mr. mrs. Dr. St. Ave. U.S. u.s. p.m. etc. vs. No. no. Jan. B. x.

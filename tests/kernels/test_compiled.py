@@ -34,6 +34,7 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     compile_from_now(False)
 
 
+@pytest.mark.integration
 @needs_a_compiler
 def test_functions_are_compiled_while_compiling_is_on(function: Compiled[[Tensor], Tensor]) -> None:
     values = []

@@ -32,7 +32,12 @@ def norms(network: nn.Module) -> list[nn.Module]:
 
 @torch.no_grad()
 @pytest.mark.parametrize(
-    "backbone", [*ONE_OF_EACH_KIND, "timm/tf_efficientnet_lite0", "timm/resnet18"]
+    "backbone",
+    [
+        *ONE_OF_EACH_KIND,
+        "timm/resnet18",
+        pytest.param("timm/tf_efficientnet_lite0", marks=pytest.mark.integration),
+    ],
 )
 def test_a_folded_encoder_gives_the_same_without_batch_norm(backbone: str) -> None:
     if backbone.startswith("timm/"):

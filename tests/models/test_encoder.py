@@ -304,7 +304,6 @@ def test_an_encoder_of_ones_own_is_constant_where_nothing_of_it_is_trained() -> 
     assert frozen.train()(images()).equal(frozen.eval()(images()))  # no dropout: it stays at rest
     assert not trained.train()(images()).equal(trained.eval()(images()))
     assert frozen.completed(frozen(images())).equal(frozen(images()))
-    assert frozen.folded()(images()).equal(frozen(images()))
 
 
 @pytest.mark.parametrize(("network", "side"), [(SmallCNN, 64), (PlainCNN, 256)])

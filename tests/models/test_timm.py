@@ -96,15 +96,6 @@ def test_an_efficientnets_last_blocks_can_be_trained_on_what_the_others_gave(
 
 
 @torch.no_grad()
-def test_folding_keeps_the_activations_that_batch_norms_hold(lite2: tuple[Any, Path]) -> None:
-    encoder = CNNEncoder(f"timm/{LITE2}", str(lite2[1])).eval()
-    fast = encoder.folded()
-    assert not any(isinstance(part, nn.BatchNorm2d) for part in fast.modules())
-    expected = encoder(images())
-    torch.testing.assert_close(fast(images()), expected, rtol=0, atol=5e-3)
-
-
-@torch.no_grad()
 def test_a_transformer_gives_its_patch_tokens_on_the_images_own_grid() -> None:
     torch.manual_seed(0)
     encoder = CNNEncoder(f"timm/{VIT}", weights=None).eval()

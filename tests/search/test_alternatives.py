@@ -2,12 +2,10 @@ import pytest
 import torch
 from PIL import Image
 from torch import Tensor
-from torch.nn import functional as F
 
 from captioning.captioner import Captioner
-from captioning.captioner.ensemble import EnsembleDecoder
-from captioning.data.vocabulary import BOS, EOS, PAD, UNK
-from captioning.models import Decoder, LSTMDecoder
+from captioning.data.vocabulary import BOS, PAD, UNK
+from captioning.models import Decoder
 from captioning.search import BeamSearch, Greedy
 from captioning.search.alternatives import find_alternatives
 
@@ -50,16 +48,6 @@ def test_all_that_can_be_generated_sums_to_one(decoder: Decoder, annotations: Te
     total = own + others.probabilities.sum(3)[real]
     torch.testing.assert_close(total, torch.ones_like(total), rtol=0, atol=1e-6)
     assert others.tokens.shape[3] == 4  # of eight tokens, three are never generated, one stands
-
-
-def test_an_ensemble_has_the_runners_up_of_its_mean(decoder: Decoder, annotations: Tensor) -> None:
-    other = LSTMDecoder(5, 8, 6, 7, 4).double().eval()
-    both = EnsembleDecoder([decoder, other], [slice(None), slice(None)])
-    tokens = torch.tensor([4, 6, EOS, PAD]).expand(3, 1, 4)
-    others = find_alternatives(both, annotations, tokens, 2)
-    mean = sum(stepped(member, annotations, tokens) for member in (decoder, other)) / 2
-    expected = (mean * (1 - F.one_hot(tokens, 8))).topk(2, dim=3).values
-    torch.testing.assert_close(others.probabilities[:, :, :3], expected[:, :, :3])
 
 
 def test_a_caption_has_runners_up_for_each_word_on_request(captioner: Captioner) -> None:

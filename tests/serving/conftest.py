@@ -36,6 +36,7 @@ def ask(captioner: Captioner) -> Iterator[Ask]:
             batch_size: int = 16,
             hosts: AllowedHosts = LOOPBACK,
             maps: tuple[str, ...] = (),
+            captioner: Captioner = captioner,
             **given: int | float,
         ) -> TestClient:
             limits, search = Limits(**given), captioner.search
@@ -88,7 +89,7 @@ def serve(captioner: Captioner) -> Iterator[Serve]:
 def held(captioner: Captioner) -> Iterator[threading.Event]:
     """Holds the model before each batch until the event is set."""
     event = threading.Event()
-    hook = captioner.encoder.register_forward_pre_hook(lambda *_: bool(event.wait()) and None)
+    hook = captioner.fast.encoder.register_forward_pre_hook(lambda *_: bool(event.wait()) and None)
     yield event
     event.set()
     hook.remove()

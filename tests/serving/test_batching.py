@@ -96,7 +96,7 @@ def test_a_failure_of_the_model_fails_its_requests_alone(
     def fail(*_: object) -> None:
         raise RuntimeError("out of memory")
 
-    hook = captioner.encoder.register_forward_pre_hook(fail)
+    hook = captioner.fast.encoder.register_forward_pre_hook(fail)
     answer = client.post("/caption", files={"photo": photo})
     hook.remove()
     assert (answer.status_code, answer.json()["error"]) == (

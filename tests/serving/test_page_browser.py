@@ -96,7 +96,7 @@ def test_a_changed_setting_captions_the_photo_again(page: Any, photo: bytes) -> 
 def test_two_maps_are_shown_side_by_side_and_named(page: Any, photo: bytes) -> None:
     choose(page, "photo.png", photo)
     page.wait_for_selector("canvas")
-    assert "Attention per region" in page.text_content(".legend .note")
+    assert "Attention \u00d7 evidence per region" in page.text_content(".legend .note")
     page.locator(".words button").first.focus()
     page.get_by_role("combobox", name="Map", exact=True).select_option("Grad-CAM")
     page.wait_for_selector(".legend .note:has-text('Grad-CAM per region')")
@@ -132,7 +132,7 @@ def test_a_file_over_the_limit_is_not_sent(page: Any) -> None:
     [
         ("notes.txt", b"no photo", "notes.txt: not an image that can be read"),
         ("empty.png", b"", "empty.png: empty file"),
-        ("bomb.png", bomb(10_000), "bomb.png: 10000 x 10000 pixels are more than the 50 million"),
+        ("bomb.png", bomb(9_000), "bomb.png: 9000 x 9000 pixels are more than the 50 million"),
     ],
 )
 def test_a_file_that_is_not_a_photo_gets_an_error_sentence(

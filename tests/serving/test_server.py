@@ -175,7 +175,7 @@ def test_a_photo_whose_client_has_gone_is_not_captioned(
     serve: Serve, held: threading.Event, captioner: Captioner, photo: bytes
 ) -> None:
     begun = threading.Event()
-    captioner.encoder.register_forward_pre_hook(lambda *_: begun.set(), prepend=True)
+    captioner.fast.encoder.register_forward_pre_hook(lambda *_: begun.set(), prepend=True)
     client = serve()
     with sent(client, upload(photo)) as patient:
         assert begun.wait(20)  # or both photos might be of one batch
@@ -193,7 +193,7 @@ def test_a_fault_is_logged_as_one_line(
     def fail(*_: object) -> None:
         raise RuntimeError("out\nof memory")
 
-    captioner.encoder.register_forward_pre_hook(fail)
+    captioner.fast.encoder.register_forward_pre_hook(fail)
     logged: list[str] = []
     with faults_on_stderr():
         assert serve().post("/caption", files={"photo": photo}).status_code == 500

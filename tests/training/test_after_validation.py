@@ -67,11 +67,6 @@ def test_data_without_boxes_log_none(
     )
 
 
-def test_no_images_are_asked_for_and_none_are_grounded(trained: Train) -> None:
-    folder = trained("run", "--trainer.max_epochs", "1", "--validation_grounding.images", "0")
-    assert "val/CHAIR-s" not in last_row(folder)
-
-
 def test_an_unknown_map_is_refused_before_a_training_begins() -> None:
     with pytest.raises(InputError, match="unknown map 'lime'; choose from attention, "):
         ValidationGrounding(map="lime")

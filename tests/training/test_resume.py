@@ -10,8 +10,11 @@ import pytest
 import torch
 
 from captioning.errors import InputError
-from captioning.training.checkpoints import LastCheckpoint
+from captioning.training.checkpoints import LastCheckpoint, check_resumable
+from captioning.training.configured_training import TrainCLI
 from captioning.training.loggers import keep_steps
+from captioning.training.module import CaptioningModule
+from captioning.training.train_cli import quiet
 from tests.conftest import files_no_larger_than
 from tests.training.conftest import Train, assert_same_training, interrupt_at, saved, with_scores
 
@@ -30,8 +33,12 @@ def logged(folder: Path) -> list[tuple[int, str]]:
 
 @pytest.mark.parametrize(
     ("save_every", "workers"),
-    [("10", "0"), ("0", "0"), pytest.param("0", "1", marks=pytest.mark.integration)],
-    ids=["after epochs", "within epochs", "with a worker"],
+    [
+        ("0", "0"),
+        pytest.param("10", "0", marks=pytest.mark.integration),
+        pytest.param("0", "1", marks=pytest.mark.integration),
+    ],
+    ids=["within epochs", "after epochs", "with a worker"],
 )
 def test_resuming_after_an_interrupt_equals_never_stopping(
     trained: Train, workers: str, save_every: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -82,6 +89,7 @@ train({[*folder, *often]!r})
     assert logged(parts) == logged(whole)
 
 
+@pytest.mark.integration
 def test_an_interrupt_right_after_a_checkpoint_loses_no_row(
     trained: Train, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,31 +172,55 @@ def last(trained: Train) -> Path:
     return trained("run", ONE) / "last.ckpt"
 
 
-def refusal(trained: Train, *options: str) -> str:
+def module(config: Path, *options: str) -> CaptioningModule:
+    """The module of a training with these options, before its first step."""
+    with quiet():
+        made = TrainCLI(["--config", str(config), "--trainer.fast_dev_run=true", *options]).model
+    assert isinstance(made, CaptioningModule)
+    return made
+
+
+def refusal(path: Path, of: CaptioningModule) -> str:
     with pytest.raises(InputError) as error:
-        trained("run", "--resume", TWO, *options)
+        check_resumable(path, of)
     message = str(error.value)
-    assert "last.ckpt: cannot be resumed from (" in message
-    assert "start again with --overwrite" in message
+    assert message.startswith(f"{path}: cannot be resumed from (")
     assert "\n" not in message
     return message
 
 
-def test_a_damaged_checkpoint_is_refused_in_one_line(trained: Train, last: Path) -> None:
+def test_a_damaged_checkpoint_is_refused(trained: Train, last: Path, tiny_config: Path) -> None:
+    ours = module(tiny_config)
+    check_resumable(last, ours)
     whole, content = last.read_bytes(), saved(last.parent)
-    flipped = bytearray(whole)
-    flipped[len(whole) * 2 // 3] ^= 1  # within a tensor
-    for damaged in [b"", b"text", whole[:-1], whole[: len(whole) // 2], bytes(flipped)]:
+    for damaged in [b"", b"text", whole[:-1], whole[: len(whole) // 2]]:
         last.write_bytes(damaged)
-        assert "damaged" in refusal(trained)
+        assert "damaged" in refusal(last, ours)
+    refused = 0
+    for place in range(len(whole) // 21, len(whole), len(whole) // 21):
+        last.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        try:
+            check_resumable(last, ours)
+        except InputError:
+            refused += 1
+        else:  # between two tensors
+            for part in ("state_dict", "optimizer_states"):
+                found = saved(last.parent)[part]
+                torch.testing.assert_close(found, content[part], rtol=0, atol=0)
+    assert refused >= 15
+    last.write_bytes(whole[:-1])
+    with pytest.raises(InputError, match=r"damaged.*start again with --overwrite"):
+        trained("run", "--resume", TWO)
     for key in ("loops", "callbacks", "optimizer_states", "state_dict"):
         torch.save({name: value for name, value in content.items() if name != key}, last)
-        assert "not a checkpoint of a training" in refusal(trained)
+        assert "not a checkpoint of a training" in refusal(last, ours)
     last.unlink()
     os.mkfifo(last)
-    assert "not a regular file" in refusal(trained)
+    assert "not a regular file" in refusal(last, ours)
 
 
-def test_a_checkpoint_of_another_model_is_refused(trained: Train, last: Path) -> None:
-    assert "another model: " in refusal(trained, "--model.decoder.init_args.hidden_dim=9")
-    assert "other parts" in refusal(trained, "--model.encoder.init_args.trainable_stages=0")
+def test_a_checkpoint_of_another_model_is_refused(last: Path, tiny_config: Path) -> None:
+    larger = module(tiny_config, "--model.decoder.init_args.hidden_dim=9")
+    assert "another model: " in refusal(last, larger)
+    frozen = module(tiny_config, "--model.encoder.init_args.trainable_stages=0")
+    assert "other parts" in refusal(last, frozen)

@@ -10,8 +10,9 @@ from captioning.captioner import Captioner, load
 from captioning.cli import main
 from captioning.data.readers import Coco
 from captioning.errors import InputError
+from captioning.training.train_cli import train
 from captioning.training.validation_history import PAGE
-from tests.training.conftest import Train, interrupt_at
+from tests.training.conftest import QUICK, Train, interrupt_at
 
 TWO = ("--validation_page.images", "2", "--trainer.precision", "32")
 
@@ -32,14 +33,22 @@ def losses(page: str) -> list[str]:
     return re.findall(r"<title>epoch (.*?)</title>", card)
 
 
-def test_a_training_without_w_and_b_leaves_a_page_of_its_last_validation(
-    trained: Train, shapes_data: Path
-) -> None:
-    folder = trained("run", *TWO)
-    page = (folder / PAGE).read_text()
+@pytest.fixture(scope="module")
+def run(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a training of three epochs that shows two images."""
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WANDB_MODE", "disabled")
+        place = ["--trainer.default_root_dir", str(folder)]
+        train(["--config", str(tiny_config), *place, *QUICK, *TWO])
+    return folder
+
+
+def test_the_page_shows_the_captions_of_the_last_validation(run: Path, shapes_data: Path) -> None:
+    page = (run / PAGE).read_text()
     assert epochs(page) == ["3", "2", "1"]
     records = Coco(shapes_data).read("val")[::2]
-    latest = load(folder / "last.ckpt").caption([record.image for record in records])
+    latest = load(run / "last.ckpt").caption([record.image for record in records])
     assert [each[0] for each in captions(page)] == [caption.text for caption in latest]
     assert [len(each) for each in captions(page)] == [3, 3]
     for record in records:
@@ -47,10 +56,9 @@ def test_a_training_without_w_and_b_leaves_a_page_of_its_last_validation(
         assert all(reference in page for reference in record.captions)
 
 
-def test_the_page_has_the_scores_and_losses_of_every_epoch(trained: Train) -> None:
-    folder = trained("run", *TWO)
-    page = (folder / PAGE).read_text()
-    rows = [line.split(",") for line in (folder / "csv/metrics.csv").read_text().splitlines()]
+def test_the_page_has_the_scores_and_losses_of_every_epoch(run: Path) -> None:
+    page = (run / PAGE).read_text()
+    rows = [line.split(",") for line in (run / "csv/metrics.csv").read_text().splitlines()]
     column = rows[0].index("val/ROUGE-L")
     logged = [float(row[column]) for row in rows[1:] if row[column]]
     [card] = re.findall(r'name">ROUGE-L<.*?</figure>', page)
@@ -59,6 +67,7 @@ def test_the_page_has_the_scores_and_losses_of_every_epoch(trained: Train) -> No
     assert [loss.partition(":")[0] for loss in losses(page)] == ["1", "2", "3"]
 
 
+@pytest.mark.integration
 def test_a_resumed_training_goes_on_with_the_page(
     trained: Train, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,6 +109,7 @@ def test_images_are_captioned_once_for_w_and_b_and_the_page(
     assert (tmp_path / "run" / PAGE).exists()
 
 
+@pytest.mark.integration
 def test_photos_that_have_gone_are_left_out(
     tiny_config: Path, tmp_path: Path, shapes_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,6 +131,7 @@ def test_photos_that_have_gone_are_left_out(
     assert gone.image.name not in page
 
 
+@pytest.mark.integration
 def test_a_full_disk_leaves_the_earlier_page(
     trained: Train, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,9 @@ SCORES = {
 def example(words: tuple[str, ...] = ("a", "dog"), **changes: Any) -> Example:
     weights = torch.eye(16)[: len(words)].unflatten(1, (4, 4))
     crop = (15.0, 0.0, 60.0, 60.0)
-    caption = Caption(words, (0.5,) * len(words), weights, -1.0, crop, (90, 60))
+    caption = Caption(
+        words, (0.5,) * len(words), -1.0, crop, (90, 60), {"attention": weights}, ("attention",)
+    )
     history = [Told(1.0, "a cat", {"CIDEr": 0.5}), Told(2.0, caption.text, {"CIDEr": 2.5})]
     given: dict[str, Any] = {
         "name": "dog.jpg",
@@ -114,7 +116,11 @@ def test_eight_photos_make_a_page_of_moderate_size() -> None:
     photo = Image.fromarray(noise).resize((90, 60)).resize((640, 480))
     words = tuple("abcdefghijklmnop")
     weights = torch.rand(16, 14, 14)
-    caption = Caption(words, (0.5,) * 16, weights, -1.0, (80.0, 0.0, 480.0, 480.0), (640, 480))
+    caption = Caption(
+        *(words, (0.5,) * 16, -1.0, (80.0, 0.0, 480.0, 480.0), (640, 480)),
+        maps={"attention": weights},
+        shown_maps=("attention",),
+    )
     history = [Told(float(n), caption.text, {"CIDEr": 1.0}) for n in range(50)]
     each = example(photo=photo, caption=caption, history=history)
     assert len(page(*[each] * 8)) < 3_000_000

@@ -21,7 +21,9 @@ MARKUP = "<img src=x onerror=document.title='run'>"
 def example(*words: str) -> Example:
     weights = torch.eye(16)[: len(words)].unflatten(1, (4, 4))
     crop = (15.0, 0.0, 60.0, 60.0)
-    caption = Caption(words, (0.5,) * len(words), weights, -1.0, crop, (90, 60))
+    caption = Caption(
+        words, (0.5,) * len(words), -1.0, crop, (90, 60), {"attention": weights}, ("attention",)
+    )
     history = [Told(n / 2, caption.text, {"BLEU-4": 0.5, "CIDEr": 1.0}) for n in range(1, 12)]
     photo = Image.new("RGB", (90, 60), "grey")
     return Example("a" * 60 + ".jpg", photo, caption, ["a reference of words"] * 5, history)

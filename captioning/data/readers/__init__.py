@@ -28,10 +28,10 @@ def reader_for(root: str | Path, objects: bool = True) -> Reader:
 
     Args:
         root: the folder of a data set.
-        objects: whether to read boxes and masks too, where there are any.
+        objects: whether to read boxes and masks, if there are any.
 
     Raises:
-        InputError: the folder does not exist, or is in no known format.
+        InputError: the folder does not exist or is in an unknown format.
     """
     root = Path(root)
     if not root.exists():
@@ -44,7 +44,7 @@ def reader_for(root: str | Path, objects: bool = True) -> Reader:
         if reader.recognises(root):
             return reader(root)
     raise InputError(
-        f"{root}: not a data set that is understood; expected annotations/captions_*.json (COCO), "
+        f"{root}: unknown layout; expected annotations/captions_*.json (COCO), "
         "dataset_*.json (Karpathy), Flickr8k.token.txt (Flickr8k), Sentences and Annotations "
         "(Flickr30k Entities), or captions.csv or "
         "captions.jsonl with file_name and caption (your own photos)"

@@ -21,8 +21,8 @@ MAX_PIXELS = 1_000_000
 class Coco(Reader):
     """A data set in COCO's layout.
 
-    The captions of a split lie in ``captions_<split><year>.json`` and its images in a folder
-    ``<split><year>``; where ``instances_<split><year>.json`` lies beside it, records have objects.
+    The captions of a split are in ``captions_<split><year>.json`` and its images in a folder
+    ``<split><year>``. Records have objects if there is an ``instances_<split><year>.json``.
     A folder with several releases of one split names them in full (train2014, train2017).
 
     Args:

@@ -26,7 +26,7 @@ MAX_BYTES = 2**20
 
 
 class Flickr30kEntities(Reader):
-    """Flickr30k Entities as it is distributed, the photos in a folder beside its own.
+    """Flickr30k Entities as distributed, with a folder of the photos.
 
     An object's name is its number in the sentences of the image, and a record's `phrases` give the
     places of these numbers. So only references name objects here; captions of a model do not.

@@ -19,10 +19,10 @@ LISTS = {
 
 
 class Flickr8k(Reader):
-    """Flickr8k as it is distributed: its text files, and the photos in a folder beside them.
+    """Flickr8k as distributed: its text files and a folder of the photos.
 
-    The id of an image is its file name without the suffix. Captions of images that belong to no
-    split are skipped without a report, since the original file has some.
+    The id of an image is its file name without the suffix. Captions of images outside all
+    splits are skipped without a report, since the original file has some.
 
     Args:
         root: the folder that holds ``Flickr8k.token.txt``.

@@ -8,7 +8,6 @@ from typing import Any
 
 from captioning.data.readers.reader import OneFileReader, folder_of
 from captioning.data.records import Record
-from captioning.errors import InputError
 from captioning.untrusted import field, read_json
 
 REMEDY = "expected Karpathy's format (images with filename, split and sentences)"
@@ -36,7 +35,7 @@ class Karpathy(OneFileReader):
     @cached_property
     def records(self) -> dict[str, list[Record]]:
         """The records of each split."""
-        file = self._file()
+        file = self._file("dataset_*.json")
         dataset = read_json(file)
         get = partial(field, source=file, remedy=REMEDY)
         images = get(dataset, "images", list)
@@ -49,17 +48,6 @@ class Karpathy(OneFileReader):
                 Record(folder / name, image_id(entry, get), sentences(entry, get))
             )
         return records
-
-    def _file(self) -> Path:
-        if not self.root.is_dir():
-            return self.root
-        found = sorted(self.root.glob("dataset_*.json"))
-        if not found:
-            raise InputError(f"{self.root}: no dataset_*.json here; give the file or its folder")
-        if len(found) > 1:
-            names = ", ".join(file.name for file in found)
-            raise InputError(f"{self.root}: holds {names}; give the path of one of them")
-        return found[0]
 
     def _folders(self, file: Path) -> list[Path]:
         if self.images is not None:

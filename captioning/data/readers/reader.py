@@ -126,6 +126,18 @@ class OneFileReader(Reader):
     def _load(self, split: str) -> Contents:
         return Contents(self.records[split], [])
 
+    def _file(self, *patterns: str) -> Path:
+        """The one file in the folder that matches a pattern; `root` if it is a file itself."""
+        if not self.root.is_dir():
+            return self.root
+        found = sorted(file for pattern in patterns for file in self.root.glob(pattern))
+        if not found:
+            raise InputError(f"{self.root}: no {' or '.join(patterns)} here; give the file's path")
+        if len(found) > 1:
+            names = ", ".join(file.name for file in found)
+            raise InputError(f"{self.root}: holds {names}; give the path of one of them")
+        return found[0]
+
     @cached_property
     @abstractmethod
     def records(self) -> dict[str, list[Record]]:

@@ -21,7 +21,7 @@ Row = tuple[str, str, str | None]  # file name, caption, split
 
 
 class CaptionTable(OneFileReader):
-    """Your own photos, with ``captions.csv`` or ``captions.jsonl`` beside them.
+    """Your own photos with a table, ``captions.csv`` or ``captions.jsonl``.
 
     The table has the columns file_name (relative to the photos' folder) and caption, and a row for
     each caption, so a photo may have several. An optional column split assigns photos to splits;
@@ -50,7 +50,7 @@ class CaptionTable(OneFileReader):
     @cached_property
     def records(self) -> dict[str, list[Record]]:
         """The records of each split: those of the table's column, or train and val without it."""
-        file = self._file()
+        file = self._file(*TABLES)
         folder = file.parent if self.images is None else self.images
         rows = list(_jsonl_rows(file) if file.suffix.lower() == ".jsonl" else _csv_rows(file))
         if not rows:
@@ -63,16 +63,6 @@ class CaptionTable(OneFileReader):
         for (split, name), texts in captions.items():
             records[split].append(Record(folder / name, name, tuple(texts)))
         return records
-
-    def _file(self) -> Path:
-        if not self.root.is_dir():
-            return self.root
-        found = [self.root / name for name in TABLES if (self.root / name).is_file()]
-        if not found:
-            raise InputError(f"{self.root}: no {' or '.join(TABLES)} here; add one")
-        if len(found) > 1:
-            raise InputError(f"{self.root}: holds {' and '.join(TABLES)}; give the path of one")
-        return found[0]
 
     def _validation(self, names: set[str]) -> set[str]:
         """The names whose hash, spread evenly over 0..1, lies below `val_fraction`."""
@@ -120,7 +110,7 @@ def csv_entries(file: str | Path, columns: Sequence[str]) -> Iterator[tuple[str,
         for entry in reader:
             if None in entry or None in entry.values():
                 raise InputError(
-                    f"{file}: line {reader.line_num} has not the {len(found)} values of the "
+                    f"{file}: line {reader.line_num} does not have the {len(found)} values of the "
                     'first line; put a caption with commas in double quotes, "so, for example"'
                 )
             yield f"{file}: line {reader.line_num}", entry

@@ -6,7 +6,7 @@ from captioning.evaluation.captions import batches, split_captions
 from captioning.search import Sampling
 
 
-@pytest.mark.parametrize("processes", [2, 3, 4])
+@pytest.mark.parametrize("processes", [2, 3])
 def test_several_processes_have_the_batches_of_one_and_none_twice(
     captioner: Captioner, shapes_records: list[Record], processes: int
 ) -> None:
