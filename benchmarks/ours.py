@@ -46,6 +46,7 @@ class Ours:
             **{"attention_dim": hidden, "dropout": dropout},
         }
         self.decoder: nn.Module
+        self.parts: tuple[Any, ...]
         self.adapter: nn.Module = nn.Identity()
         if hasattr(models, "Model"):
             self.adapter = models.Adapter(
@@ -54,7 +55,7 @@ class Ours:
             self.decoder = LSTMDecoder(size.width, **widths)
             self.parts = (models.Model(self.encoder, self.adapter, self.decoder),)
         else:
-            projection = {
+            projection: Any = {
                 "projection_dim": size.projection_dim,
                 "annotation_dropout": annotation_dropout,
             }
@@ -103,8 +104,8 @@ class Ours:
         for part in self.parts:
             part.eval()
         vocabulary = Vocabulary([f"word{id}" for id in range(len(SPECIAL), size.vocab_size)])
-        parts: Any = self.parts
-        return Captioner(*parts, vocabulary, Preprocessing(size.pixels), search)
+        parts: Any = (*self.parts, vocabulary, Preprocessing(size.pixels), search)
+        return Captioner(*parts)
 
     def never_end(self) -> None:
         """Make all searches write captions of the same length."""

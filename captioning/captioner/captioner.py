@@ -194,7 +194,7 @@ class Captioner:
                 if name != ATTENTION:
                     of_words[name] = word_maps(name, captioned).float().cpu()
         decoded = Decoded(*(part.cpu() for part in decoded))
-        found = []
+        found: list[list[Caption]] = []
         for b, (photo, view) in enumerate(zip(photos, views, strict=True)):
             found.append([])
             for n in range(decoded.tokens.shape[1]):

@@ -1,6 +1,7 @@
 """Loads captioners: checkpoints of `captioning train`, and files of `captioning export`."""
 
 import json
+import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from captioning.configurable import UnknownClassError
 from captioning.data.images import MEGAPIXELS, pixels_of
 from captioning.errors import InputError
 from captioning.integrity import check_archive, check_tensors
+from captioning.untrusted import opened
 
 KEY = "captioner"
 """Where a checkpoint, or the metadata of an exported file, keeps the captioner's config."""
@@ -86,13 +88,13 @@ def read(path: Path) -> tuple[Any, dict[str, Tensor]]:
     """
     if not path.exists():
         raise InputError(f"{path}: no such checkpoint; `captioning train` writes one")
-    try:
-        with safe_open(path, framework="pt") as file:
-            config = json.loads((file.metadata() or {}).get(KEY, "null"))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError):
+    with opened(path) as file:
+        is_archive = zipfile.is_zipfile(file)
+    if is_archive:
         saved = read_checkpoint(path)
         config, tensors = saved[KEY], model_tensors(saved)
+    else:
+        config, tensors = _read_safetensors(path)
     if not isinstance(config, dict):
         raise InputError(f"{path}: not a model of captioning; give one that `train` wrote")
     if "model" not in config and "decoder" in config:
@@ -100,6 +102,17 @@ def read(path: Path) -> tuple[Any, dict[str, Tensor]]:
             f"{path}: written by an earlier version of captioning; train the model again"
         )
     return config, tensors
+
+
+def _read_safetensors(path: Path) -> tuple[Any, dict[str, Tensor]]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            config = json.loads((file.metadata() or {}).get(KEY, "null"))
+            return config, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError):
+        raise InputError(
+            f"{path}: damaged, or not a model of captioning; give one that `train` wrote"
+        ) from None
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:

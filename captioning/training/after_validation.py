@@ -72,13 +72,21 @@ class ShowsFixedImages(Checked, pl.Callback):
 
     Args:
         images: number of images, evenly spaced in the validation split; 0 shows nothing.
-        maps: maps of each word, by their names in `captioning.maps`; by default the model's own.
-            The first one is shown, the others can be compared with it.
+        maps: maps of each word, by their names in `captioning.maps`; by default the
+            model's default map. The first one is shown, the others can be compared with it.
     """
 
     def __init__(self, images: TableImages = 8, maps: list[str] | None = None) -> None:
         self.images = images
-        self.maps = known_maps(maps) if maps else ()
+        self.maps = tuple(maps or ())
+
+    def setup(self, trainer: pl.Trainer, pl_module: Any, stage: str) -> None:
+        """Check the names of the maps before anything is trained.
+
+        Raises:
+            MapError: the model does not have one of them.
+        """
+        known_maps(self.maps, pl_module.model, pl_module.captioner.default_map)
 
     def fixed_images(self, trainer: pl.Trainer, module: Any) -> list[FixedImage]:
         """The images whose photos exist, with the model's captions.
@@ -129,12 +137,20 @@ class ValidationGrounding(Checked, pl.Callback):
     Args:
         images: number of images, evenly spaced in the validation split; 0 for none.
         map: which map of a word is scored, by its name in `captioning.maps`; by default the
-            model's own.
+            model's default map.
     """
 
     def __init__(self, images: TableImages = 100, map: str | None = None) -> None:
         self.images = images
-        self.maps = () if map is None else known_maps([map])
+        self.maps = () if map is None else (map,)
+
+    def setup(self, trainer: pl.Trainer, pl_module: Any, stage: str) -> None:
+        """Check the name of the map before anything is trained.
+
+        Raises:
+            MapError: the model does not have it.
+        """
+        known_maps(self.maps, pl_module.model, pl_module.captioner.default_map)
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Log the scores, except in the check before training and with `fast_dev_run`.

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytorch_lightning as pl
 import torch
@@ -111,7 +111,7 @@ class CaptioningModule(Checked, pl.LightningModule):
         data: CaptionData = self.trainer.datamodule  # type: ignore[attr-defined]
         data.tells_seen = self.objective.needs_seen
         encoder = self.model.encoder.to(self.trainer.strategy.root_device)
-        data.keep_features(encoder.constant, folded if self.kernels else None)
+        data.keep_features(encoder.constant, cast("Any", folded) if self.kernels else None)
         if self.kernels:
             keep_depthwise_precise(encoder)
 

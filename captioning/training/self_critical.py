@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from captioning.captioner import Captioner
 from captioning.data.dataset import Batch
@@ -73,7 +73,7 @@ class SelfCritical(Objective):
         assert self._reward is not None, "prepare was not called"
         model = captioner.fast
         sampling = accelerate_search(self.sampling) if captioner.kernels else self.sampling
-        writing = captioner.model.adapter, captioner.model.decoder
+        writing: tuple[nn.Module, ...] = captioner.model.adapter, captioner.model.decoder
         training = [part.training for part in writing]
         for part in writing:
             part.eval()

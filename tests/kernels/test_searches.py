@@ -32,7 +32,7 @@ ABLATIONS = {"scalar_gate": False, "deep_output": False, "start_from_mean": Fals
         (BeamSearch(40, max_length=2), {"tie_embeddings": True}, DotProductAttention),
         (Sampling(3, top_k=1), {"query_with_word": True}, DotProductAttention),
     ],
-    ids=str,
+    ids=lambda value: repr(getattr(value, "config", value)),
 )
 def test_captions_and_scores_are_those_of_the_plain_search(
     search: Search, options: dict[str, Any], attention: type[Attention]
