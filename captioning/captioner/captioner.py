@@ -230,10 +230,10 @@ class Captioner:
             InputError: the photo cannot be read, or a word is unknown.
         """
         view = photo if isinstance(photo, View) else self.view(photo)
-        ids = self.vocabulary.encode(text)
+        begin, *ids = self.vocabulary.encode(text)
         if UNK in ids or len(ids) < 2:
             raise InputError(f"{shown(text)}: not made of words that the model knows")
-        tokens = torch.tensor([[[BOS, *ids]]], device=self.device)
+        tokens = torch.tensor([[[begin, *ids]]], device=self.device)
         annotations = self.fast.encode(view.pixels[None].to(self.device))
         logits, weights = self.fast(annotations, tokens[..., :-1])
         log_probs = generable_log_probs(logits)[0, 0].cpu()

@@ -52,7 +52,9 @@ def ensemble(captioners: Sequence[Captioner], names: Sequence[str]) -> Captioner
             )
     # Encoders are equal if their architectures, parameters and preprocessings are.
     keys = [fingerprint(member.model.encoder, member.preprocessing) for member in captioners]
-    distinct = dict(zip(keys, captioners, strict=True))
+    distinct: dict[str, Captioner] = {}
+    for key, captioner in zip(keys, captioners, strict=True):
+        distinct.setdefault(key, captioner)
     encoder, preprocessing = _joint(list(distinct.values()))
     place = {key: number for number, key in enumerate(distinct)}
     regions = [encoder.regions[place[key]] for key in keys]

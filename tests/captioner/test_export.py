@@ -49,5 +49,5 @@ def test_what_is_no_checkpoint_is_refused_and_nothing_is_written(
 ) -> None:
     (tmp_path / "text").write_text("no model")
     assert main(["export", "--model", str(tmp_path / "text"), str(tmp_path / "out")]) == 1
-    assert "text: damaged, or not written by torch.save" in capsys.readouterr().err
+    assert "text: damaged, or not a model of captioning" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

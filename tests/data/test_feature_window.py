@@ -130,7 +130,7 @@ def test_windows_need_features(shapes_data: Path) -> None:
 
 
 def test_the_regions_of_a_window_are_a_square(captioner: Captioner) -> None:
-    width = captioner.encoder.annotation_dim
-    rows, columns = captioner.encoder.grid(32, 32)
+    width = captioner.model.encoder.annotation_dim
+    rows, columns = captioner.model.encoder.grid(32, 32)
     assert grid_of(captioner, torch.empty(1, rows * columns, width)) == (rows, columns)
     assert grid_of(captioner, torch.empty(1, 1, width)) == (1, 1)

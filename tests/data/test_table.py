@@ -98,5 +98,5 @@ def test_a_table_that_is_not_utf_8_says_how_to_save_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fraction", [-0.1, 1.0])
 def test_a_validation_share_out_of_range_is_an_error(tmp_path: Path, fraction: float) -> None:
-    with pytest.raises(InputError, match="val_fraction: give a number of at least 0 and below 1"):
+    with pytest.raises(InputError, match="val_fraction: give a number from 0 to below 1"):
         CaptionTable(tmp_path, val_fraction=fraction)
