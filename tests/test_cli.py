@@ -102,7 +102,7 @@ def test_another_map_is_drawn_and_a_page_compares_several(
     page = (tmp_path / "pages" / "a.html").read_text()
     [shown] = re.findall(r"data-attention-view>(.*?)</script>", page)
     for caption in json.loads(shown)["captions"]:
-        assert [caption["map"], *(other["map"] for other in caption["further"])] == both[1::2]
+        assert [each["map"] for each in caption["maps"]] == both[1::2]
 
 
 @pytest.mark.parametrize(

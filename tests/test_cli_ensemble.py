@@ -29,7 +29,7 @@ def models(checkpoint: Path, tmp_path: Path) -> list[str]:
         paths.append(tmp_path / name / "best.ckpt")
         paths[-1].parent.mkdir()
         save_checkpoint(saved, paths[-1])
-        words = saved["state_dict"]["captioner.decoder.output.bias"]
+        words = saved["state_dict"]["model.decoder.output.bias"]
         words += torch.randn(words.shape, generator=torch.Generator().manual_seed(1))
     return [str(path) for path in paths]
 
@@ -74,7 +74,7 @@ def test_evaluate_writes_beside_the_first_model_and_reads_features_for_all(
     captioner = load(models[0])
     images = [record.image for record in Coco(shapes_data).read("val")]
     feature_cache(
-        tmp_path / "features", captioner.encoder, captioner.preprocessing, images, workers=0
+        tmp_path / "features", captioner.model.encoder, captioner.preprocessing, images, workers=0
     )
     with_features = ["--features", str(tmp_path / "features"), "--out", str(tmp_path / "again")]
     assert main([*evaluate, *with_features]) == 0
@@ -85,7 +85,7 @@ def test_features_cannot_be_of_two_encoders(
     models: list[str], checkpoint: Path, shapes_data: Path, capsys: Capture
 ) -> None:
     saved = torch.load(checkpoint, weights_only=True)
-    saved["state_dict"]["captioner.encoder.mean"] += 1
+    saved["state_dict"]["model.encoder.mean"] += 1
     save_checkpoint(saved, models[1])
     features = [*given(models), "--data", str(shapes_data), "--features", "features"]
     assert main(["evaluate", *features]) == 1

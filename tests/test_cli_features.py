@@ -170,7 +170,7 @@ def test_evaluate_refuses_features_of_something_else_by_name(
 ) -> None:
     checkpoint = torch.load(trained / "best.ckpt", weights_only=True)
     save_checkpoint(checkpoint, tmp_path / "best.ckpt")
-    checkpoint["state_dict"]["captioner.encoder.stages.0.first.0.0.weight"] += 1
+    checkpoint["state_dict"]["model.encoder.stages.0.first.0.0.weight"] += 1
     save_checkpoint(checkpoint, tmp_path / "other.ckpt")
     given = ["--model", str(tmp_path / model), "--data", str(shapes_data), "--split", split]
     line = refusal(["evaluate", *given, "--features", str(trained / "features")], capsys)

@@ -160,7 +160,7 @@ def test_an_unknown_backbone_is_named_with_those_that_are_known() -> None:
 
 
 def test_the_small_backbones_default_weights_are_those_of_the_shipped_model() -> None:
-    encoder, shipped = CNNEncoder("small", "DEFAULT"), load(MODEL).encoder
+    encoder, shipped = CNNEncoder("small", "DEFAULT"), load(MODEL).model.encoder
     assert isinstance(shipped, CNNEncoder)
     assert encoder.is_frozen
     for name, value in shipped.stages.state_dict().items():
@@ -322,7 +322,7 @@ def test_a_cell_of_these_backbones_looks_at_the_middle_of_its_place(
 
 
 def test_the_plain_backbone_comes_without_weights() -> None:
-    with pytest.raises(InputError, match="plain: comes without weights; give a file, or none"):
+    with pytest.raises(InputError, match="plain: has no pretrained weights; give a file, or null"):
         CNNEncoder("plain", "DEFAULT")
 
 

@@ -196,7 +196,7 @@ def test_a_transformer_trains_captions_and_is_grounded(
         ]
     )
     assert best is not None
-    assert load(best).encoder.grid(32, 32) == (2, 2)
+    assert load(best).model.encoder.grid(32, 32) == (2, 2)
     capsys.readouterr()
     photo = str(shapes_records[0].image)
     assert main(["caption", photo, "--model", str(best), "--json"]) == 0

@@ -18,7 +18,7 @@ QUICK = ("--validation_page.images=0", "--validation_grounding.images=0")
 
 
 @pytest.fixture
-def trained(tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Train:
+def train_into(tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Train:
     """Trains into a folder of `tmp_path`, with further options, and returns the folder."""
     monkeypatch.setenv("WANDB_MODE", "disabled")
 

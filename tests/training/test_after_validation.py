@@ -9,7 +9,7 @@ from captioning.data.readers import Coco
 from captioning.errors import InputError
 from captioning.evaluation.grounding import Lexicon, ground
 from captioning.evaluation.grounding.measure import categories
-from captioning.training.after_validation import GROUNDING_SCORES, ValidationGrounding
+from captioning.training.after_validation import GROUNDING_SCORES
 from captioning.training.train_cli import train
 from captioning.training.validation_history import PAGE
 from tests.training.conftest import Train
@@ -30,11 +30,11 @@ def last_row(folder: Path) -> dict[str, str]:
 
 @pytest.mark.integration  # trains until the model names things
 def test_each_validation_logs_what_ground_finds_of_the_same_images(
-    trained: Train, shapes_data: Path
+    train_into: Train, shapes_data: Path
 ) -> None:
     options = ("--validation_grounding.images", "2", "--validation_grounding.map", "gradient")
     options += ("--validation_page.images", "1")
-    folder = trained("run", *FLUENT, *options)
+    folder = train_into("run", *FLUENT, *options)
     captioner = load(folder / "last.ckpt")
     split = Coco(shapes_data).read("val")
     records = split[::2]
@@ -67,6 +67,9 @@ def test_data_without_boxes_log_none(
     )
 
 
-def test_an_unknown_map_is_refused_before_a_training_begins() -> None:
+def test_an_unknown_map_is_refused_before_a_training_begins(
+    tiny_config: Path, tmp_path: Path
+) -> None:
+    folder = ["--trainer.default_root_dir", str(tmp_path / "run")]
     with pytest.raises(InputError, match="unknown map 'lime'; choose from attention, "):
-        ValidationGrounding(map="lime")
+        train(["--config", str(tiny_config), *folder, "--validation_grounding.map", "lime"])

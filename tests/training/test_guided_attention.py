@@ -189,5 +189,5 @@ def test_evidence_learns_where_the_encoders_classes_are(knowing: Captioner, seen
 
 
 def test_an_encoder_without_classes_is_refused(captioner: Captioner, seen: Tensor) -> None:
-    with pytest.raises(InputError, match="the encoder scores no classes: it needs weights"):
+    with pytest.raises(InputError, match="the encoder has no classes: it needs weights"):
         GuidedAttention(classes=0.5)(captioner, seen, BATCH)

@@ -12,8 +12,8 @@ from tests.training.conftest import Train
 
 
 @pytest.mark.parametrize("kernels", ["on", pytest.param("off", marks=pytest.mark.integration)])
-def test_six_scenes_are_learnt_by_heart(trained: Train, shapes_data: Path, kernels: str) -> None:
-    folder = trained(
+def test_six_scenes_are_learnt_by_heart(train_into: Train, shapes_data: Path, kernels: str) -> None:
+    folder = train_into(
         "run",
         *("--kernels", kernels, "--trainer.precision", "32-true"),
         *("--data.val_split", "train", "--data.batch_size", "6", "--data.size", "48"),

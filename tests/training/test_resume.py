@@ -41,19 +41,23 @@ def logged(folder: Path) -> list[tuple[int, str]]:
     ids=["within epochs", "after epochs", "with a worker"],
 )
 def test_resuming_after_an_interrupt_equals_never_stopping(
-    trained: Train, workers: str, save_every: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    train_into: Train,
+    workers: str,
+    save_every: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     options = ("--data.augment", "true", "--data.workers", workers, "--save_every", save_every)
     options += ("--trainer.check_val_every_n_epoch", "2")  # the first validation follows step 5
     before = signal.getsignal(signal.SIGINT)
-    whole = trained("whole", *options)
+    whole = train_into("whole", *options)
     with monkeypatch.context() as patch:
         interrupt_at(4, patch)  # in the middle of the second of three epochs
         with pytest.raises(KeyboardInterrupt, match="--resume"):
-            trained("parts", *options)
+            train_into("parts", *options)
     assert signal.getsignal(signal.SIGINT) is before
     assert saved(tmp_path / "parts")["global_step"] == (4 if save_every == "0" else 3)
-    parts = trained("parts", *options, "--resume")
+    parts = train_into("parts", *options, "--resume")
     assert_same_training(whole, parts)
     assert saved(parts, "best.ckpt")["global_step"] == saved(whole, "best.ckpt")["global_step"]
 
@@ -61,7 +65,7 @@ def test_resuming_after_an_interrupt_equals_never_stopping(
 @pytest.mark.integration
 @pytest.mark.parametrize("save_every", ["10", "0"], ids=["after epochs", "within epochs"])
 def test_resuming_after_a_kill_equals_never_stopping(
-    trained: Train, tiny_config: Path, tmp_path: Path, save_every: str
+    train_into: Train, tiny_config: Path, tmp_path: Path, save_every: str
 ) -> None:
     often = ["--trainer.log_every_n_steps", "1", "--save_every", save_every]
     folder = ["--config", str(tiny_config), "--trainer.default_root_dir", str(tmp_path / "parts")]
@@ -83,7 +87,7 @@ train({[*folder, *often]!r})
 """
     process = subprocess.run([sys.executable, "-c", killed], capture_output=True, check=False)
     assert process.returncode == -signal.SIGKILL, process.stderr
-    whole, parts = trained("whole", *often), trained("parts", *often, "--resume")
+    whole, parts = train_into("whole", *often), train_into("parts", *often, "--resume")
     assert_same_training(whole, parts)
     assert [step for step, _ in logged(whole)] == list(range(9))
     assert logged(parts) == logged(whole)
@@ -91,10 +95,10 @@ train({[*folder, *often]!r})
 
 @pytest.mark.integration
 def test_an_interrupt_right_after_a_checkpoint_loses_no_row(
-    trained: Train, monkeypatch: pytest.MonkeyPatch
+    train_into: Train, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = ("--trainer.log_every_n_steps", "1", "--save_every", "0")
-    whole = trained("whole", *options)
+    whole = train_into("whole", *options)
     save = LastCheckpoint.on_train_batch_end
 
     def save_and_end(self: LastCheckpoint, trainer: Any, *arguments: Any) -> None:
@@ -105,33 +109,33 @@ def test_an_interrupt_right_after_a_checkpoint_loses_no_row(
     with monkeypatch.context() as patch:
         patch.setattr(LastCheckpoint, "on_train_batch_end", save_and_end)
         with pytest.raises(KeyboardInterrupt):
-            trained("parts", *options)
-    parts = trained("parts", *options, "--resume")
+            train_into("parts", *options)
+    parts = train_into("parts", *options, "--resume")
     assert len(logged(whole)) == 9
     assert logged(parts) == logged(whole)
 
 
-def test_a_full_disk_keeps_the_earlier_checkpoints(trained: Train) -> None:
-    folder = trained("run", ONE)
+def test_a_full_disk_keeps_the_earlier_checkpoints(train_into: Train) -> None:
+    folder = train_into("run", ONE)
     before = {name: (folder / name).read_bytes() for name in ("best.ckpt", "last.ckpt")}
     with (
         files_no_larger_than(len(before["last.ckpt"]) // 2),
         pytest.raises(InputError, match=r"\.ckpt: cannot be written"),
     ):
-        trained("run", TWO, "--resume")
+        train_into("run", TWO, "--resume")
     assert {name: (folder / name).read_bytes() for name in before} == before
     (folder / ".last.abcdefgh.ckpt").touch()  # as a kill leaves it
-    trained("run", TWO, "--resume")
+    train_into("run", TWO, "--resume")
     assert not list(folder.glob(".*.ckpt"))
     assert saved(folder)["epoch"] == 1
 
 
 def test_a_moved_run_resumes_with_its_scores_and_its_best_checkpoint(
-    trained: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    train_into: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_scores(monkeypatch, 0.0, 0.3, 0.1, 0.0, 0.2)
-    trained("here", TWO).rename(tmp_path / "there")
-    folder = trained("there", "--resume")
+    train_into("here", TWO).rename(tmp_path / "there")
+    folder = train_into("there", "--resume")
     assert saved(folder)["epoch"] == 2
     assert saved(folder, "best.ckpt")["epoch"] == 0
     for name in ("csv", "csv-2"):
@@ -139,12 +143,12 @@ def test_a_moved_run_resumes_with_its_scores_and_its_best_checkpoint(
 
 
 def test_an_overwritten_run_is_never_resumed_from(
-    trained: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    train_into: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trained("run", ONE)
+    train_into("run", ONE)
     interrupt_at(1, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
-        trained("run", "--overwrite")
+        train_into("run", "--overwrite")
     assert not (tmp_path / "run/last.ckpt").exists()
     assert not (tmp_path / "run/best.ckpt").exists()
 
@@ -168,8 +172,8 @@ def test_a_kill_leaves_whole_rows_of_the_steps_done(
 
 
 @pytest.fixture
-def last(trained: Train) -> Path:
-    return trained("run", ONE) / "last.ckpt"
+def last(train_into: Train) -> Path:
+    return train_into("run", ONE) / "last.ckpt"
 
 
 def module(config: Path, *options: str) -> CaptioningModule:
@@ -189,7 +193,7 @@ def refusal(path: Path, of: CaptioningModule) -> str:
     return message
 
 
-def test_a_damaged_checkpoint_is_refused(trained: Train, last: Path, tiny_config: Path) -> None:
+def test_a_damaged_checkpoint_is_refused(train_into: Train, last: Path, tiny_config: Path) -> None:
     ours = module(tiny_config)
     check_resumable(last, ours)
     whole, content = last.read_bytes(), saved(last.parent)
@@ -210,7 +214,7 @@ def test_a_damaged_checkpoint_is_refused(trained: Train, last: Path, tiny_config
     assert refused >= 15
     last.write_bytes(whole[:-1])
     with pytest.raises(InputError, match=r"damaged.*start again with --overwrite"):
-        trained("run", "--resume", TWO)
+        train_into("run", "--resume", TWO)
     for key in ("loops", "callbacks", "optimizer_states", "state_dict"):
         torch.save({name: value for name, value in content.items() if name != key}, last)
         assert "not a checkpoint of a training" in refusal(last, ours)

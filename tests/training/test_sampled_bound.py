@@ -223,14 +223,14 @@ OPTIONS = (
 
 
 def test_the_baseline_resumes_with_the_training(
-    trained: Train, monkeypatch: pytest.MonkeyPatch
+    train_into: Train, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = trained("whole", *OPTIONS)
+    whole = train_into("whole", *OPTIONS)
     with monkeypatch.context() as patch:
         interrupt_at(4, patch)
         with pytest.raises(KeyboardInterrupt):
-            trained("parts", *OPTIONS, "--save_every", "0")
-    parts = trained("parts", *OPTIONS, "--resume")
+            train_into("parts", *OPTIONS, "--save_every", "0")
+    parts = train_into("parts", *OPTIONS, "--resume")
     assert saved(parts)["state_dict"]["objective.baseline"] < 0
     assert_same_training(whole, parts)
 

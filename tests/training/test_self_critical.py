@@ -202,7 +202,7 @@ def test_steps_raise_the_reward_of_samples(captioner: Captioner) -> None:
     assert sum(rewards[-10:]) > 2 * sum(rewards[:10])
 
 
-def trained(config: Path, initial: Path, folder: Path, *options: str) -> int:
+def train_into(config: Path, initial: Path, folder: Path, *options: str) -> int:
     delta = Path(__file__).parents[2] / "configs" / "self_critical.yaml"
     return main(
         [
@@ -242,7 +242,7 @@ def test_one_delta_goes_on_from_a_checkpoint(
         (("--data.min_count", "4"), "train on the data it was trained on"),
         (
             ("--model.decoder.init_args.hidden_dim", "9"),
-            "its decoder differs in attention.query.weight; give model.decoder as it was trained",
+            "differs in decoder.attention.query.weight; configure model.decoder as it was trained",
         ),
     ],
     ids=["other words", "other sizes"],

@@ -197,10 +197,10 @@ def test_another_tokenizer_is_refused() -> None:
 
 
 @pytest.mark.parametrize("augment", ["true", "false"])
-def test_a_training_follows_the_boxes_of_its_data(trained: Train, augment: str) -> None:
+def test_a_training_follows_the_boxes_of_its_data(train_into: Train, augment: str) -> None:
     objective = ("--model.objective", "captioning.training.SupervisedAttention")
     options = ("--trainer.max_epochs", "2", "--trainer.log_every_n_steps", "1")
-    folder = trained("run", *objective, *options, "--data.augment", augment)
+    folder = train_into("run", *objective, *options, "--data.augment", augment)
     header, *rows = (folder / "csv/metrics.csv").read_text().splitlines()
     column = header.split(",").index("train/boxes")
     told = [float(row.split(",")[column]) for row in rows if row.split(",")[column]]

@@ -59,7 +59,7 @@ def test_a_checkpoint_holds_plain_values_and_all_that_captioning_needs(
     config = saved(run[0], "best.ckpt")["captioner"]
     assert config["vocabulary"]
     assert config["preprocessing"]["size"] == 32
-    assert config["encoder"]["backbone"] == "small"
+    assert config["model"]["encoder"]["backbone"] == "small"
     assert config["search"]["width"] == 2
 
 
@@ -85,10 +85,10 @@ def test_an_earlier_run_is_not_written_over(run: tuple[Path, list[str]], tmp_pat
 
 
 def test_a_training_keeps_its_best_and_its_last_epoch_and_stops_when_there_is_no_hope(
-    trained: Train, monkeypatch: pytest.MonkeyPatch
+    train_into: Train, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_scores(monkeypatch, 0.0, 0.1, 0.3, 0.2, 0.1)
-    folder = trained("run", "--early_stopping.patience", "1", "--trainer.max_epochs", "9")
+    folder = train_into("run", "--early_stopping.patience", "1", "--trainer.max_epochs", "9")
     assert saved(folder, "best.ckpt")["epoch"] == 1
     assert saved(folder)["epoch"] == 2
 
@@ -112,7 +112,7 @@ model:
 
 @pytest.mark.parametrize("stages", [0, 1])
 def test_an_encoder_is_trained_in_its_last_stages_alone_batch_norm_included(
-    stages: int, trained: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stages: int, train_into: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before: dict[str, Any] = {}
     start = CaptioningModule.on_fit_start
@@ -124,7 +124,7 @@ def test_an_encoder_is_trained_in_its_last_stages_alone_batch_norm_included(
 
     monkeypatch.setattr(CaptioningModule, "on_fit_start", on_fit_start)
     (tmp_path / "frozen.yaml").write_text(FROZEN.replace("STAGES", str(stages)))
-    folder = trained("run", "--config", str(tmp_path / "frozen.yaml"), "--trainer.max_epochs=1")
+    folder = train_into("run", "--config", str(tmp_path / "frozen.yaml"), "--trainer.max_epochs=1")
     after = saved(folder)["state_dict"]
     moved = {name for name in before if not torch.equal(before[name], after[name])}
     assert {name.partition("encoder.")[2].split(".")[1] for name in moved} == (
@@ -134,31 +134,31 @@ def test_an_encoder_is_trained_in_its_last_stages_alone_batch_norm_included(
 
 
 def test_features_are_computed_once_and_used_by_the_next_training(
-    trained: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    train_into: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     features = tmp_path / "features"
     frozen = ("--model.encoder.init_args.trainable_stages", "0", "--data.features", str(features))
-    first = trained("a", *frozen)
+    first = train_into("a", *frozen)
     written = (features / "features-00000.npy").stat().st_mtime_ns
-    monkeypatch.setattr("captioning.data.preprocessing.opened", None)  # no photo is read
-    assert_same_training(first, trained("b", *frozen))
+    monkeypatch.setattr("captioning.data.preprocessing.read_photo", None)  # no photo is read
+    assert_same_training(first, train_into("b", *frozen))
     assert (features / "features-00000.npy").stat().st_mtime_ns == written
 
 
 @pytest.mark.integration
 def test_an_epoch_without_validation_shows_no_scores(
-    trained: Train, capsys: pytest.CaptureFixture[str]
+    train_into: Train, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    trained("run", "--trainer.check_val_every_n_epoch", "2")
+    train_into("run", "--trainer.check_val_every_n_epoch", "2")
     _, *epochs, _ = capsys.readouterr().err.splitlines()
     assert ["BLEU" in line for line in epochs] == [False, True, False]
 
 
 def test_a_training_without_loggers_and_progress_may_end_before_its_first_validation(
-    trained: Train, capsys: pytest.CaptureFixture[str]
+    train_into: Train, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ("--trainer.logger", "false", "--trainer.enable_progress_bar", "false")
-    assert saved(trained("run", "--trainer.max_steps", "2", *options))["global_step"] == 2
+    assert saved(train_into("run", "--trainer.max_steps", "2", *options))["global_step"] == 2
     assert capsys.readouterr().err == ""
 
 
@@ -190,10 +190,12 @@ BOARD = """- class_path: WandbLogger
     ["", pytest.param(BOARD, marks=pytest.mark.integration)],
     ids=["alone", "with W&B and DDP"],
 )
-def test_every_listed_class_of_lightning_works(more: str, trained: Train, tmp_path: Path) -> None:
+def test_every_listed_class_of_lightning_works(
+    more: str, train_into: Train, tmp_path: Path
+) -> None:
     delta = tmp_path / "delta.yaml"
     delta.write_text(LISTED.replace("MORE", more).replace("FOLDER", str(tmp_path / "there")))
-    last = saved(trained("run", "--config", str(delta)))
+    last = saved(train_into("run", "--config", str(delta)))
     assert (last["epoch"], last["global_step"]) == (0, 1)  # one step of three batches
     assert (tmp_path / "there" / "epoch=0.ckpt").exists()
     assert (tmp_path / "there" / "logged" / "first" / "metrics.csv").exists()
@@ -202,10 +204,10 @@ def test_every_listed_class_of_lightning_works(more: str, trained: Train, tmp_pa
 
 @pytest.mark.integration
 def test_a_checkpoint_captions_where_there_are_no_training_data(
-    trained: Train, shapes_data: Path, tmp_path: Path
+    train_into: Train, shapes_data: Path, tmp_path: Path
 ) -> None:
     data = shutil.copytree(shapes_data, tmp_path / "data")
-    folder = trained("run", "--data.reader.init_args.root", str(data))
+    folder = train_into("run", "--data.reader.init_args.root", str(data))
     photo = shutil.copy(next((data / "test").iterdir()), tmp_path / "photo.jpg")
     [caption] = load(folder / "best.ckpt").caption([photo])
     shutil.rmtree(data)
@@ -222,5 +224,5 @@ def test_a_checkpoint_captions_where_there_are_no_training_data(
 
 
 @pytest.mark.integration
-def test_a_run_may_lie_in_a_folder_whose_name_is_not_utf8(trained: Train) -> None:
-    assert saved(trained("run \udce9", "--trainer.max_epochs", "1"))["epoch"] == 0
+def test_a_run_may_lie_in_a_folder_whose_name_is_not_utf8(train_into: Train) -> None:
+    assert saved(train_into("run \udce9", "--trainer.max_epochs", "1"))["epoch"] == 0

@@ -69,22 +69,22 @@ def test_the_page_has_the_scores_and_losses_of_every_epoch(run: Path) -> None:
 
 @pytest.mark.integration
 def test_a_resumed_training_goes_on_with_the_page(
-    trained: Train, monkeypatch: pytest.MonkeyPatch
+    train_into: Train, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = (trained("whole", *TWO) / PAGE).read_text()
+    whole = (train_into("whole", *TWO) / PAGE).read_text()
     for step in (4, 7):
         with monkeypatch.context() as patch:
             interrupt_at(step, patch)
             with pytest.raises(KeyboardInterrupt):
-                trained("run", *TWO, "--save_every", "0", "--resume")
-    page = (trained("run", *TWO, "--resume") / PAGE).read_text()
+                train_into("run", *TWO, "--save_every", "0", "--resume")
+    page = (train_into("run", *TWO, "--resume") / PAGE).read_text()
     assert epochs(page) == ["3", "2", "1"]
     assert (captions(page), losses(page)) == (captions(whole), losses(whole))
 
 
-def test_validations_within_an_epoch_have_their_place_on_the_page(trained: Train) -> None:
+def test_validations_within_an_epoch_have_their_place_on_the_page(train_into: Train) -> None:
     options = ("--trainer.val_check_interval", "1", "--trainer.max_epochs", "1")
-    page = (trained("run", *TWO, *options, "--trainer.logger", "false") / PAGE).read_text()
+    page = (train_into("run", *TWO, *options, "--trainer.logger", "false") / PAGE).read_text()
     assert epochs(page) == ["1", "0.67", "0.33"]
 
 
@@ -133,9 +133,9 @@ def test_photos_that_have_gone_are_left_out(
 
 @pytest.mark.integration
 def test_a_full_disk_leaves_the_earlier_page(
-    trained: Train, monkeypatch: pytest.MonkeyPatch
+    train_into: Train, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = trained("run", *TWO, "--trainer.max_epochs", "1")
+    folder = train_into("run", *TWO, "--trainer.max_epochs", "1")
     before = (folder / PAGE).read_text()
 
     write_text = Path.write_text
@@ -148,5 +148,5 @@ def test_a_full_disk_leaves_the_earlier_page(
     with monkeypatch.context() as patch:
         patch.setattr(Path, "write_text", full)
         with pytest.raises(InputError, match=r"validation\.html: cannot be written"):
-            trained("run", *TWO, "--resume")
+            train_into("run", *TWO, "--resume")
     assert (folder / PAGE).read_text() == before
