@@ -114,7 +114,7 @@ def test_an_output_folder_that_cannot_be_written_to_is_reported_before_the_work(
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["--min-length", "30"], "give 0 <= min_length <= max_length"),
+        (["--min-length", "30"], "set 0 <= min_length <= max_length"),
         (["--greedy", "--length-penalty", "1"], "Greedy has no length penalty"),
     ],
     ids=" ".join,

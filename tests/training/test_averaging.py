@@ -78,7 +78,7 @@ def test_an_average_that_keeps_the_start_is_by_hand() -> None:
 def test_what_is_not_trained_stays_the_same_to_the_last_bit(averaged: Any) -> None:
     folder, *_ = averaged
     best = load(folder / "run" / "best.ckpt")
-    FeatureCache(folder / "features").check(best.encoder, best.preprocessing, [])
+    FeatureCache(folder / "features").check(best.model.encoder, best.preprocessing, [])
 
 
 def test_a_checkpoint_holds_the_averaged_weights_and_those_to_go_on_from(averaged: Any) -> None:

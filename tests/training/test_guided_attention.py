@@ -174,17 +174,17 @@ def test_the_classes_count_as_often_as_words(knowing: Captioner, seen: Tensor) -
 
 def test_evidence_learns_where_the_encoders_classes_are(knowing: Captioner, seen: Tensor) -> None:
     objective = GuidedAttention(0.0, 0.0, 0.0, 0.0, classes=1.0)
-    optimizer = torch.optim.Adam(knowing.decoder.parameters(), lr=0.02)
+    optimizer = torch.optim.Adam(knowing.model.decoder.parameters(), lr=0.02)
     for _ in range(120):
         optimizer.zero_grad()
         total, divisor, figures = objective(knowing, seen, BATCH)
         (total / divisor).backward()
         optimizer.step()
     assert figures["classes"] < 0.1  # nats
-    assert knowing.encoder.classes is not None
-    wanted = (seen @ knowing.encoder.classes.weight.T).transpose(1, 2)
+    assert knowing.model.encoder.classes is not None
+    wanted = (seen @ knowing.model.encoder.classes.weight.T).transpose(1, 2)
     words = torch.tensor([4, 5]).expand(2, 1, -1)
-    evidence = knowing.decoder.evidence(knowing.decoder.remember(seen), words).squeeze(1)
+    evidence = knowing.model.decoder.evidence(knowing.model.decoder.remember(seen), words).squeeze(1)
     assert (evidence.argmax(dim=2) == wanted.argmax(dim=2)).all()
 
 

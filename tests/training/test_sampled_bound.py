@@ -135,7 +135,7 @@ def test_the_mean_gradient_of_many_draws_is_that_of_the_bound(
         likelihood, chosen, _ = along(path, captioner, seen)
         exact = exact - gradient(chosen.exp() * likelihood, captioner)
     parameters = captioner.model.decoder.state_dict()
-    captioner_of(captioner, HardAttention).decoder.load_state_dict(parameters)
+    captioner_of(captioner, HardAttention).model.decoder.load_state_dict(parameters)
     count = 20_000
     many = Batch(torch.empty(0), TOKENS.expand(1, count, -1), [])
     torch.manual_seed(0)
@@ -205,7 +205,7 @@ def test_padding_neither_counts_nor_spoils_the_gradient(hard: Captioner, seen: T
 
 
 def test_a_region_without_weight_spoils_no_gradient(hard: Captioner, seen: Tensor) -> None:
-    hard.decoder.attention.energy.weight.data *= 1e4
+    hard.model.decoder.attention.energy.weight.data *= 1e4
     loss = objective(entropy=0.3)(hard, seen, BATCH)
     assert gradient(loss.total, hard).isfinite().all()
 

@@ -223,7 +223,7 @@ def test_one_delta_goes_on_from_a_checkpoint(
     tiny_config: Path, checkpoint: Path, tmp_path: Path
 ) -> None:
     start = torch.load(checkpoint, weights_only=True)["state_dict"]
-    assert trained(tiny_config, checkpoint, tmp_path, "--model.learning_rate", "1e-9") == 0
+    assert train_into(tiny_config, checkpoint, tmp_path, "--model.learning_rate", "1e-9") == 0
     end = torch.load(tmp_path / "best.ckpt", weights_only=True)["state_dict"]
     decoder = [name for name in start if ".decoder." in name]
     assert decoder
@@ -255,7 +255,7 @@ def test_a_checkpoint_of_another_model_is_refused(
     reason: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert trained(tiny_config, checkpoint, tmp_path, *options) == 1
+    assert train_into(tiny_config, checkpoint, tmp_path, *options) == 1
     assert reason in capsys.readouterr().err
 
 
