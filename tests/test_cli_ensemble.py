@@ -24,7 +24,7 @@ def models(checkpoint: Path, tmp_path: Path) -> list[str]:
     """Two models on one frozen encoder, each in a folder of its own."""
     paths = []
     saved = torch.load(checkpoint, weights_only=True)
-    saved["captioner"]["encoder"]["trainable_stages"] = 0
+    saved["captioner"]["model"]["encoder"]["trainable_stages"] = 0
     for name in ("first", "second"):
         paths.append(tmp_path / name / "best.ckpt")
         paths[-1].parent.mkdir()

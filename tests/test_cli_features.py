@@ -182,7 +182,7 @@ def test_evaluate_refuses_features_where_the_whole_encoder_was_trained(
 ) -> None:
     given = ["--model", str(checkpoint), "--data", str(shapes_data)]
     line = refusal(["evaluate", *given, "--features", str(trained / "features")], capsys)
-    assert "whose whole encoder was trained; leave out --features" in line
+    assert "this model trained its whole encoder, so it has no features; omit --features" in line
 
 
 def test_a_partly_trained_encoder_is_trained_and_scored_from_what_its_frozen_stages_gave(

@@ -55,10 +55,14 @@ def ensemble(captioners: Sequence[Captioner], names: Sequence[str]) -> Captioner
     distinct: dict[str, Captioner] = {}
     for key, captioner in zip(keys, captioners, strict=True):
         distinct.setdefault(key, captioner)
-    encoder, preprocessing = _joint(list(distinct.values()))
-    place = {key: number for number, key in enumerate(distinct)}
-    regions = [encoder.regions[place[key]] for key in keys]
-    grids = [encoder.grids[place[key]] for key in keys]
+    encoder, preprocessing = first.model.encoder, first.preprocessing
+    grid = encoder.grid(preprocessing.size, preprocessing.size)
+    regions, grids = [slice(None)] * len(keys), [grid] * len(keys)
+    if len(distinct) > 1:
+        encoder, preprocessing = _joint(list(distinct.values()))
+        place = {key: number for number, key in enumerate(distinct)}
+        regions = [encoder.regions[place[key]] for key in keys]
+        grids = [encoder.grids[place[key]] for key in keys]
     adapter = Adapter(encoder.annotation_dim)
 
     def joined(members: Sequence[Model]) -> Model:

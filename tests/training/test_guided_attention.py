@@ -11,6 +11,7 @@ from captioning.data.records import Record
 from captioning.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from captioning.errors import InputError
 from captioning.maps.evidence_map import SHARPNESS
+from captioning.maps.evidence_map import evidence as evidence_of
 from captioning.models import LSTMDecoder
 from captioning.models.image_classes import Classes
 from captioning.training import CrossEntropy, GuidedAttention
@@ -184,7 +185,7 @@ def test_evidence_learns_where_the_encoders_classes_are(knowing: Captioner, seen
     assert knowing.model.encoder.classes is not None
     wanted = (seen @ knowing.model.encoder.classes.weight.T).transpose(1, 2)
     words = torch.tensor([4, 5]).expand(2, 1, -1)
-    evidence = knowing.model.decoder.evidence(knowing.model.decoder.remember(seen), words).squeeze(1)
+    evidence = evidence_of(knowing.model.decoder, knowing.model.remember(seen), words).squeeze(1)
     assert (evidence.argmax(dim=2) == wanted.argmax(dim=2)).all()
 
 
