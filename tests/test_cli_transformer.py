@@ -146,6 +146,7 @@ def test_all_heads_are_on_the_page_of_a_photo(
     assert [each["map"] for each in shown["maps"]] == ["attention", *heads]
 
 
+@pytest.mark.integration
 def test_it_serves(model: Path, shapes_data: Path, tmp_path: Path) -> None:
     photo = Coco(shapes_data).read("val")[0].image.read_bytes()
     with serving(model, tmp_path / "stderr") as server:
@@ -153,6 +154,7 @@ def test_it_serves(model: Path, shapes_data: Path, tmp_path: Path) -> None:
     assert answer.json()["captions"][0]["words"]
 
 
+@pytest.mark.integration
 def test_self_critical_training_goes_on_from_it(
     model: Path, tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -248,6 +248,7 @@ class Firmest(HardAttention):
 """
 
 
+@pytest.mark.integration
 def test_two_processes_learn_hard_attention_as_one(
     tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -285,6 +286,7 @@ distributed.destroy_process_group()
 """
 
 
+@pytest.mark.integration
 def test_the_baseline_is_the_same_on_all_ranks(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PROGRAM]
     both = [
