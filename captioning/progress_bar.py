@@ -4,7 +4,7 @@
         ...
         bar.update(16)
 
-Where stderr is no terminal, work of less than half a minute prints nothing, longer work lines such
+Where stderr is not a terminal, work of less than half a minute prints nothing, longer work lines such
 as ``features: 31 % (2,170 of 7,000 images, 24.10 images/s, 03:21 left)``.
 """
 

@@ -1,4 +1,4 @@
-"""Sinusoidal positions: what tells a transformer the order of words and the place of regions.
+"""Sinusoidal positions: the order of words and the place of regions, for transformers.
 
 Shapes: T words, L regions (rows x columns of a grid), W width.
 """
@@ -33,7 +33,7 @@ def sinusoids(positions: Float[Tensor, "T"], width: int) -> Float[Tensor, "T W"]
 def grid_sinusoids(
     rows: Float[Tensor, "rows"], columns: Float[Tensor, "columns"], width: int
 ) -> Float[Tensor, "L W"]:
-    """The first half of the width tells the row of a region, the other half its column.
+    """The row of a region in the first half of the width, its column in the second half.
 
     The regions are in reading order (Parmar et al. 2018, section 3.1; Carion et al. 2020).
 
@@ -48,26 +48,26 @@ def grid_sinusoids(
 
 
 def grid_of(regions: int, columns: int | None) -> tuple[int, int]:
-    """Rows and columns of so many regions.
+    """Rows and columns of a grid of this many regions.
 
     Args:
         regions: L.
-        columns: of the grid; none if it is square.
+        columns: of the grid; None if it is square.
 
     Raises:
-        InputError: the regions fill no such grid.
+        InputError: the regions do not form such a grid.
     """
     if columns is None:
         side = math.isqrt(regions)
         if side * side != regions:
             raise InputError(
-                f"{regions} regions are no square grid; give grid_columns, the columns of the "
+                f"{regions} regions do not form a square grid; give grid_columns, the columns of the "
                 "encoder's grid"
             )
         return side, side
     if regions % columns:
         raise InputError(
-            f"grid_columns: {regions} regions are no grid of {columns} columns; give the columns "
+            f"grid_columns: {regions} regions do not form {columns} columns; give the columns "
             "of the encoder's grid"
         )
     return regions // columns, columns

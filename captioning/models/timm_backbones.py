@@ -20,8 +20,8 @@ def timm_backbone(name: str, weights: str | None) -> Backbone:
         weights: ``DEFAULT`` for those that timm downloads, the path of a state dict, or none.
 
     Raises:
-        InputError: timm is not installed or has no such model, or the weights cannot be had or do
-            not fit.
+        InputError: timm is not installed or has no such model, or the weights are missing or do not
+            fit.
     """
     try:
         import timm
