@@ -4,8 +4,8 @@
         ...
         bar.update(16)
 
-Where stderr is not a terminal, work of less than half a minute prints nothing, longer work lines such
-as ``features: 31 % (2,170 of 7,000 images, 24.10 images/s, 03:21 left)``.
+Where stderr is not a terminal, work of less than half a minute prints nothing, longer work lines
+such as ``features: 31 % (2,170 of 7,000 images, 24.10 images/s, 03:21 left)``.
 """
 
 import os

@@ -61,8 +61,8 @@ def grid_of(regions: int, columns: int | None) -> tuple[int, int]:
         side = math.isqrt(regions)
         if side * side != regions:
             raise InputError(
-                f"{regions} regions do not form a square grid; give grid_columns, the columns of the "
-                "encoder's grid"
+                f"{regions} regions do not form a square grid; give grid_columns, the columns of "
+                "the encoder's grid"
             )
         return side, side
     if regions % columns:

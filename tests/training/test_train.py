@@ -181,7 +181,7 @@ trainer:
 
 BOARD = """- class_path: WandbLogger
       init_args: {save_dir: FOLDER, offline: true}
-  strategy: DDPStrategy
+  strategy: {class_path: DDPStrategy}
 """
 
 
