@@ -3,7 +3,7 @@
 Equals `torch.nn.Linear` and its gradients. Two of PyTorch's private operators, which TorchInductor
 uses, make products faster in single precision: oneDNN's, on processors that are not Intel's, where
 MKL avoids AVX-512; and MKL's with a weight packed beforehand, on Intel's (docs/benchmarks.md).
-`fast_library` says which applies; if none, PyTorch's own products run.
+`fast_library` returns the one in use; without it, PyTorch's own products run.
 """
 
 import platform

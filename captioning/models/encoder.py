@@ -47,8 +47,8 @@ class Encoder(Configurable, nn.Module):
     def constant(self) -> "Encoder | FrozenStages | None":
         """The part that training never changes, whose output can be cached; None if all is trained.
 
-        It takes images and has a `config`. By default it is the encoder itself if none of its
-        parameters is trained.
+        It takes images and has a `config`. By default it is the whole encoder if all its parameters
+        are frozen.
         """
         return None if any(p.requires_grad for p in self.parameters()) else self
 
