@@ -166,6 +166,9 @@ def _misfit(path: Path, module: pl.LightningModule) -> str | None:
         [optimizer] = saved["optimizer_states"]
         trained = sum(len(group["params"]) for group in optimizer["param_groups"])
         saved["loops"]["fit_loop"], saved["callbacks"], saved["lr_schedulers"]
+        moments = [value for state in optimizer["state"].values() for value in state.values()]
+        if not all(isinstance(value, torch.Tensor) for value in moments):
+            return "the optimizer's state holds something else than tensors"
     except Exception:  # of a dozen kinds: the file may hold anything
         return "not a checkpoint of a training"
     wanted = {name: value.shape for name, value in module.state_dict().items()}
