@@ -12,7 +12,7 @@ from captioning.cli.model_options import (
     model_and_search,
     processes_of,
 )
-from captioning.cli.options import Commands, add_maps, add_photo_limit
+from captioning.cli.options import add_maps, add_photo_limit
 from captioning.errors import InputError, UsageError
 from captioning.numbers import ShardSize, option
 from captioning.terminal import printable
@@ -26,9 +26,8 @@ RUNNERS_UP = 3
 """How many alternatives a page shows for each word."""
 
 
-def add(commands: Commands) -> None:
-    """Add this command to the parser."""
-    parser = commands.add_parser("caption", help="caption photos with a trained model")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
     parser.add_argument("photos", nargs="*", metavar="PHOTO", help="photos, or folders of photos")
     parser.add_argument("--list", metavar="FILE", help="a file of further photos, one path a line")
     add_model(parser)
@@ -60,7 +59,6 @@ def add(commands: Commands) -> None:
         help=f"photos per file (default: {SHARD_SIZE})",
     )
     add_processes(parser)
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace, most_photos: int = MOST_PHOTOS) -> int:

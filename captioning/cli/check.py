@@ -2,15 +2,13 @@
 
 import argparse
 
-from captioning.cli.options import Commands, add_photo_limit
+from captioning.cli.options import add_photo_limit
 
 
-def add(commands: Commands) -> None:
-    """Add this command to the parser."""
-    parser = commands.add_parser("check", help="look for faults in a data set before training")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
     parser.add_argument("data", metavar="DIR", help="the data set")
     add_photo_limit(parser)
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -2,23 +2,19 @@
 
 import argparse
 
-from captioning.cli.options import Commands, add_maps
+from captioning.cli.options import add_maps
 from captioning.cli.serve import OFFERED
 from captioning.errors import UsageError
 from captioning.numbers import Port, option
 
 
-def add(commands: Commands) -> None:
-    """Add this command to the parser."""
-    parser = commands.add_parser(
-        "demo", help="the web page at once: a small model captions freshly drawn scenes"
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
     parser.add_argument(
         "--port", type=option(Port), default=0, metavar="N", help="default: any free one"
     )
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
     add_maps(parser, OFFERED, default="all, the default map first")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from captioning.cli.model_options import (
     model_and_search,
     processes_of,
 )
-from captioning.cli.options import Commands, add_photo_limit, positive
+from captioning.cli.options import add_photo_limit, positive
 from captioning.errors import InputError
 from captioning.terminal import printable
 
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from captioning.evaluation.grounding import GroundingReport
 
 
-def add(commands: Commands) -> None:
-    """Add this command to the parser."""
-    parser = commands.add_parser("evaluate", help="score a model on a split")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
     parser.add_argument("--data", required=True, metavar="DIR", help="the data set")
     parser.add_argument("--split", default="val", help="the split (default: val)")
     parser.add_argument("--limit", type=positive, metavar="N", help="use only the first N images")
@@ -43,7 +42,6 @@ def add(commands: Commands) -> None:
     add_search(parser)
     add_metrics(parser)
     add_processes(parser)
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -2,16 +2,13 @@
 
 import argparse
 
-from captioning.cli.options import Commands, add_imports
+from captioning.cli.options import add_imports
 from captioning.terminal import printable
 from captioning.user_modules import import_modules
 
 
-def add(commands: Commands) -> None:
-    """Add this command to the parser."""
-    parser = commands.add_parser(
-        "export", help="write a model to share, without the state of its training"
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
     parser.add_argument("--model", required=True, metavar="CHECKPOINT", help="a trained model")
     parser.add_argument("file", metavar="FILE", help="where to write it (safetensors)")
     parser.add_argument(
@@ -20,7 +17,6 @@ def add(commands: Commands) -> None:
         help="half precision: half the size, nearly the same captions",
     )
     add_imports(parser)
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

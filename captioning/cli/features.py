@@ -1,16 +1,6 @@
 """`captioning features`: photos encoded for a training; it takes the options of `train`."""
 
-from captioning.cli.options import Commands
 from captioning.terminal import printable
-
-
-def add(commands: Commands) -> None:
-    """Add this command to the parser."""
-    parser = commands.add_parser(
-        "features",
-        help="encode the photos of a training: captioning features --config configs/flickr8k.yaml",
-    )
-    parser.set_defaults(run=lambda options: run([]))
 
 
 def run(arguments: list[str]) -> int:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from captioning.cli.model_options import add_model, add_search, model_and_search
-from captioning.cli.options import Commands, add_maps, add_photo_limit, positive
+from captioning.cli.options import add_maps, add_photo_limit, positive
 from captioning.errors import InputError
 from captioning.terminal import printable
 
@@ -16,11 +16,8 @@ if TYPE_CHECKING:
 ALL = "all"
 
 
-def add(commands: Commands) -> None:
-    """Add this command to the parser."""
-    parser = commands.add_parser(
-        "ground", help="test maps of words against the boxes and masks of objects"
-    )
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
     parser.add_argument("--data", required=True, metavar="DIR", help="a data set with boxes")
     parser.add_argument("--split", default="val", help="the split (default: val)")
     parser.add_argument("--limit", type=positive, metavar="N", help="use only the first N images")
@@ -47,7 +44,6 @@ def add(commands: Commands) -> None:
     add_model(parser)
     add_photo_limit(parser)
     add_search(parser)
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

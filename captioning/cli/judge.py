@@ -10,12 +10,11 @@ from captioning.cli.metric_options import (
     photos_of,
     scorers_of,
 )
-from captioning.cli.options import Commands, add_imports, add_json, show_report
+from captioning.cli.options import add_imports, add_json, show_report
 
 
-def add(commands: Commands) -> None:
-    """Add this command to the parser."""
-    parser = commands.add_parser("judge", help="compare metrics with people's ratings of captions")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
     parser.add_argument(
         "ratings",
         metavar="RATINGS",
@@ -40,7 +39,6 @@ def add(commands: Commands) -> None:
     parser.add_argument("--plot", metavar="FILE", help="draw the correlations as a PNG file")
     add_imports(parser)
     add_metrics(parser)
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,10 +1,9 @@
 """The parser, and options that commands share whether or not they load a model."""
 
 import argparse
-from typing import NoReturn, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from captioning.data.images import MEGAPIXELS, MOST_MEGAPIXELS, PhotoMegapixels, pixels_of
-from captioning.errors import UsageError
 from captioning.files import write_json
 from captioning.numbers import PositiveCount, option
 from captioning.terminal import printable_json
@@ -20,18 +19,6 @@ class Printable(Protocol):
 
     def table(self) -> str:
         """Lines for a terminal."""
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser that raises errors of one line instead of ending the process."""
-
-    def error(self, message: str) -> NoReturn:
-        """Raise the error that argparse would print before ending the process."""
-        raise UsageError(f"{message}; see {self.prog} --help")
-
-
-Commands = argparse._SubParsersAction
-"""The subparsers that commands add themselves to."""
 
 
 MAPS = "attention, evidence, attention-evidence, gradient, grad-cam, occlusion, standout"

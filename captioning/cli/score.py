@@ -10,13 +10,12 @@ from captioning.cli.metric_options import (
     photos_of,
     scorers_of,
 )
-from captioning.cli.options import Commands, add_imports, add_json, show_report
+from captioning.cli.options import add_imports, add_json, show_report
 from captioning.errors import InputError
 
 
-def add(commands: Commands) -> None:
-    """Add this command to the parser."""
-    parser = commands.add_parser("score", help="score captions in COCO's results format")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
     parser.add_argument(
         "results", metavar="RESULTS", help="JSON: a list of objects with image_id and caption"
     )
@@ -40,7 +39,6 @@ def add(commands: Commands) -> None:
     add_photos(parser)
     add_imports(parser)
     add_metrics(parser)
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

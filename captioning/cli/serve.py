@@ -4,16 +4,15 @@ import argparse
 from pathlib import Path
 
 from captioning.cli.model_options import add_model, add_search, model_and_search
-from captioning.cli.options import Commands, add_maps
+from captioning.cli.options import add_maps
 from captioning.errors import UsageError
 from captioning.numbers import Megabytes, Megapixels, Port, Requests, Seconds, option
 
 OFFERED = "a map of a word that requests may choose; the first is their default"
 
 
-def add(commands: Commands) -> None:
-    """Add this command to the parser."""
-    parser = commands.add_parser("serve", help="a web page and a JSON API for captions")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
     add_model(parser)
     add_search(parser)
     add_maps(parser, OFFERED, default="all, the default map first")
@@ -68,7 +67,6 @@ def add(commands: Commands) -> None:
         metavar="N",
         help="photos that wait or are captioned at a time (default: 64)",
     )
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -3,7 +3,6 @@
 import argparse
 import os
 
-from captioning.cli.options import Commands
 from captioning.numbers import ProcessCount, ScenePixels, Scenes, Seed, option
 from captioning.terminal import printable
 
@@ -14,9 +13,8 @@ MOST = 64
 """The most processes."""
 
 
-def add(commands: Commands) -> None:
-    """Add this command to the parser."""
-    parser = commands.add_parser("shapes", help="draw the data set of simple scenes")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
     parser.add_argument("directory", metavar="DIR", help="where to draw it")
     parser.add_argument("--train", type=option(Scenes), default=6000, help="scenes to train on")
     parser.add_argument("--val", type=option(Scenes), default=500, help="scenes to validate on")
@@ -34,7 +32,6 @@ def add(commands: Commands) -> None:
         metavar="N",
         help="number of drawing processes (default: one for each core and each 1,000 scenes)",
     )
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -12,7 +12,6 @@ import wandb
 import yaml
 from pytorch_lightning.utilities.exceptions import MisconfigurationException
 
-from captioning.allocation import keep_freed_memory
 from captioning.errors import InputError, as_input_error
 from captioning.files import remove_unfinished, written_whole
 from captioning.progress_bar import stage
@@ -56,7 +55,6 @@ def train(arguments: list[str]) -> Path | None:
         InputError: options, data, a photo or a folder are invalid.
         KeyboardInterrupt: interrupted; the message says how to continue.
     """
-    keep_freed_memory()
     with quiet(), as_input_errors():
         cli = TrainCLI(arguments)
         with stage("train", cli.shows_progress):

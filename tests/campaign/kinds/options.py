@@ -9,16 +9,22 @@ Option = dict[str, Any]
 
 def all_options() -> list[Option]:
     """The options of all commands."""
-    from captioning.cli.program import LIGHTNING, _parser
+    from captioning.cli.program import COMMANDS, LIGHTNING
 
-    [commands] = (
-        action for action in _parser()._actions if isinstance(action, argparse._SubParsersAction)
-    )
     found = []
-    for command, parser in commands.choices.items():
-        actions = _lightning_actions(command) if command in LIGHTNING else parser._actions
+    for command in COMMANDS:
+        actions = _lightning_actions(command) if command in LIGHTNING else _actions(command)
         found += [_option(command, action) for action in actions if _is_option(action)]
     return found
+
+
+def _actions(command: str) -> list[argparse.Action]:
+    """The options of a command whose parser is argparse's."""
+    from captioning.cli.program import parser_for
+
+    [commands] = parser_for(command)._subparsers._group_actions  # type: ignore[union-attr]
+    parser: argparse.ArgumentParser = commands.choices[command]  # type: ignore[index, call-overload]
+    return parser._actions
 
 
 def _is_option(action: argparse.Action) -> bool:
