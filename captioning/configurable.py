@@ -10,8 +10,6 @@ from captioning.numbers import Checked, shown
 _KINDS: dict[str, type["Configurable"]] = {}
 """All configurable classes by module and name."""
 
-PACKAGE = "captioning"
-
 
 class UnknownClassError(InputError):
     """A config names an unknown class."""
@@ -32,11 +30,7 @@ class Configurable(Checked):
         _KINDS[full_name(cls)] = cls
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "Configurable":
-        """Store the arguments.
-
-        Raises:
-            InputError: an argument has another type or is out of range.
-        """
+        """Check the arguments, as `Checked` does, and store them."""
         part: Configurable = super().__new__(cls, *args, **kwargs)
         bound = inspect.signature(cls.__init__).bind_partial(part, *args, **kwargs)
         bound.apply_defaults()
@@ -74,14 +68,14 @@ def _kind(name: Any) -> type[Configurable]:
     if isinstance(name, str) and name in _KINDS:
         return _KINDS[name]
     module, _, bare = name.rpartition(".") if isinstance(name, str) else ("", "", "")
-    if _is_ours(module):
-        moved = [
-            kind for full, kind in _KINDS.items() if _is_ours(full) and bare_name(full) == bare
-        ]
+    ours = f"{__package__}."
+    if module.startswith(ours):
+        moved = [kind for full, kind in _KINDS.items() if full.startswith(ours)]
+        moved = [kind for kind in moved if kind.__qualname__ == bare]
         if len(moved) == 1:
             return moved[0]
     remedy = "import the module that defines it before loading"
-    if module and not _is_ours(module):
+    if module and not f"{module}.".startswith(ours):
         remedy = f"give --import {module}, or in Python import {module} before loading"
     raise UnknownClassError(f"the class {shown(name)} is unknown; {remedy}")
 
@@ -93,10 +87,6 @@ def _class_of(value: Any) -> Any:
     kind = _kind(value["class_name"])
     arguments = {name: part for name, part in value.items() if name != "class_name"}
     return partial(kind, **arguments) if arguments else kind
-
-
-def _is_ours(module: str) -> bool:
-    return module.partition(".")[0] == PACKAGE
 
 
 def build(config: Any, **overrides: Any) -> Any:

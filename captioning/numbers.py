@@ -87,15 +87,12 @@ class Checked:
 
 
 def check(name: str, function: Callable[..., Any], given: Mapping[str, Any]) -> None:
-    """Compare the arguments of a call with the function's signature.
+    """Raise InputError if an argument does not fit the function's annotations.
 
     Args:
         name: the function's name in messages.
         function: the function, with annotated parameters.
         given: arguments by parameter name.
-
-    Raises:
-        InputError: an argument has another type or is out of range.
     """
     for parameter, hint in _hints(function).items():
         if parameter in given and (wanted := unmet_requirement(hint, given[parameter])):
@@ -103,14 +100,16 @@ def check(name: str, function: Callable[..., Any], given: Mapping[str, Any]) -> 
 
 
 def unmet_requirement(hint: Any, value: Any) -> str | None:
-    """The expected value in words; None if `value` fits.
-
-    Args:
-        hint: an annotation; only plain ones, as in `in_words`, are checked.
-        value: of any type.
-    """
+    """What `hint` asks for in words, unless `value` fits or the annotation is not a plain one."""
     wanted = in_words(hint)
-    return None if wanted is None or _fits(hint, value) else wanted
+    if wanted is not None:
+        from pydantic import ValidationError  # only here: help must not wait for it
+
+        try:
+            _validator(hint).validate_python(value)
+        except ValidationError:
+            return wanted
+    return None
 
 
 def in_words(hint: Any) -> str | None:
@@ -142,16 +141,6 @@ _WORDS: dict[Any, str] = {
 }
 
 
-def _fits(hint: Any, value: Any) -> bool:
-    from pydantic import ValidationError  # only here: `captioning --help` must not wait for it
-
-    try:
-        _validator(hint).validate_python(value)
-    except ValidationError:
-        return False
-    return True
-
-
 @cache
 def _validator(hint: Any) -> Any:
     from pydantic import ConfigDict, TypeAdapter
@@ -161,7 +150,7 @@ def _validator(hint: Any) -> Any:
 
 @cache
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """The annotations of a function's parameters, ranges included."""
+    """The annotations of a function's named parameters, ranges included."""
     try:
         found = get_type_hints(function, include_extras=True)
     except NameError:  # annotations that only a type checker can resolve
@@ -182,11 +171,7 @@ def shown(value: object) -> str:
 
 
 def option(hint: Any) -> Callable[[str], Any]:
-    """An argparse type that parses and checks a number.
-
-    Args:
-        hint: a number's type and range, such as `BeamWidth`.
-    """
+    """An argparse type that parses a number and checks its range, such as `BeamWidth`."""
     number = get_args(hint)[0]
 
     def read(text: str) -> Any:

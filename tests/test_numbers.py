@@ -1,10 +1,11 @@
 import argparse
 import math
+from importlib import import_module
 from typing import Any
 
 import pytest
 
-from captioning.cli.program import _parser
+from captioning.cli.program import COMMANDS, LIGHTNING, parser_for
 from captioning.data.readers import Coco
 from captioning.errors import InputError, UsageError
 from captioning.models import CNNEncoder, LSTMDecoder
@@ -19,16 +20,14 @@ TAKE_ZERO = {
 
 def numeric_options() -> dict[str, Any]:
     """The type of every option of every command that is read by one."""
-    [commands] = (
-        action for action in _parser()._actions if isinstance(action, argparse._SubParsersAction)
-    )
-    choices: Any = commands.choices
-    return {
-        f"{name} {action.option_strings[0]}": action.type
-        for name, parser in choices.items()
-        for action in parser._actions
-        if action.option_strings and action.type is not None
-    }
+    found = {}
+    for name in COMMANDS.keys() - set(LIGHTNING):
+        parser = argparse.ArgumentParser()
+        import_module(f"captioning.cli.{name}").add_options(parser)
+        for action in parser._actions:
+            if action.option_strings and action.type is not None:
+                found[f"{name} {action.option_strings[0]}"] = action.type
+    return found
 
 
 def test_every_numeric_option_refuses_hostile_numbers() -> None:
@@ -108,4 +107,4 @@ def test_a_value_is_shown_in_one_short_line() -> None:
 
 def test_an_error_of_an_option_ends_with_code_2() -> None:
     with pytest.raises(UsageError, match="--beam: give a whole number from 1 to 1000"):
-        _parser().parse_args(["caption", "--model", "m", "--beam", "1000000"])
+        parser_for("caption").parse_args(["caption", "--model", "m", "--beam", "1000000"])

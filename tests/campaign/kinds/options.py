@@ -1,6 +1,7 @@
 """Every option of every command, as the parsers themselves tell them."""
 
 import argparse
+from importlib import import_module
 from typing import Any, NoReturn
 
 Option = dict[str, Any]
@@ -20,10 +21,8 @@ def all_options() -> list[Option]:
 
 def _actions(command: str) -> list[argparse.Action]:
     """The options of a command whose parser is argparse's."""
-    from captioning.cli.program import parser_for
-
-    [commands] = parser_for(command)._subparsers._group_actions  # type: ignore[union-attr]
-    parser: argparse.ArgumentParser = commands.choices[command]  # type: ignore[index, call-overload]
+    parser = argparse.ArgumentParser()
+    import_module(f"captioning.cli.{command}").add_options(parser)
     return parser._actions
 
 
