@@ -1,6 +1,6 @@
 """Photos in, captions out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -185,14 +185,55 @@ class Captioner:
         if runners_up:
             with self._search_precision(annotations.device):
                 others = find_alternatives(self.fast, annotations, decoded.tokens, runners_up)
-        grid = self.model.encoder.grid(*images.shape[2:])
-        of_words = {ATTENTION: decoded.weights.float().unflatten(3, grid).cpu()}
+        of_words = {}
         if names:
-            tokens = F.pad(decoded.tokens, (1, 0), value=BOS)
-            captioned = Captioned(self.model, images, annotations, tokens)
-            for name in names:
-                if name != ATTENTION:
-                    of_words[name] = word_maps(name, captioned).float().cpu()
+            captioned = Captioned(
+                self.model, images, annotations, F.pad(decoded.tokens, (1, 0), value=BOS)
+            )
+            of_words = {
+                name: word_maps(name, captioned).float().cpu()
+                for name in names
+                if name != ATTENTION  # the search has computed it
+            }
+        return self._captions(photos, views, decoded, of_words, names, others)
+
+    @torch.no_grad()
+    def read(self, photo: Photo, text: str) -> Caption:
+        """The caption with these words, with the probabilities that the model gives them.
+
+        Args:
+            photo: as in `candidates`.
+            text: words of the vocabulary.
+
+        Raises:
+            InputError: the photo cannot be read, or a word is unknown.
+        """
+        view = photo if isinstance(photo, View) else self.view(photo)
+        ids = self.vocabulary.encode(text)  # from BOS to EOS
+        if UNK in ids or len(ids) < 3:
+            raise InputError(f"{shown(text)}: not made of words that the model knows")
+        tokens = torch.tensor([[ids]], device=self.device)
+        annotations = self.fast.encode(view.pixels[None].to(self.device))
+        logits, weights = self.fast(annotations, tokens[..., :-1])
+        written = tokens[..., 1:]
+        log_probs = generable_log_probs(logits).gather(3, written[..., None]).squeeze(3)
+        scores = log_probs.sum(dim=2) / written.shape[2] ** self.search.length_penalty
+        decoded = Decoded(written, log_probs, weights, scores)
+        return self._captions([photo], [view], decoded)[0][0]
+
+    def _captions(
+        self,
+        photos: Sequence[Photo],
+        views: Sequence[View],
+        decoded: Decoded,
+        of_words: Mapping[str, Float[Tensor, "B N T rows columns"]] | None = None,
+        shown_maps: tuple[str, ...] = (),
+        others: Alternatives | None = None,
+    ) -> list[list[Caption]]:
+        """The captions of each photo, with attention and further maps of their words."""
+        grid = self.model.encoder.grid(*views[0].pixels.shape[1:])
+        attention = decoded.weights.float().unflatten(3, grid).cpu()
+        of_words = {ATTENTION: attention, **(of_words or {})}
         decoded = Decoded(*(part.cpu() for part in decoded))
         found: list[list[Caption]] = []
         for b, (photo, view) in enumerate(zip(photos, views, strict=True)):
@@ -210,48 +251,13 @@ class Captioner:
                         crop=view.crop,
                         size=view.size,
                         maps={name: each[b, n, :length] for name, each in of_words.items()},
-                        shown_maps=names or (self.default_map,),
+                        shown_maps=shown_maps or (self.default_map,),
                         runners_up=() if others is None else self._runners_up(others, b, n, length),
                         photo=None if isinstance(photo, View | Upload) else photo,
                         _compute=partial(self._map, view, tokens, length),
                     )
                 )
         return found
-
-    @torch.no_grad()
-    def read(self, photo: Photo, text: str) -> Caption:
-        """The caption with these words, with the probabilities that the model gives them.
-
-        Args:
-            photo: as in `candidates`.
-            text: words of the vocabulary.
-
-        Raises:
-            InputError: the photo cannot be read, or a word is unknown.
-        """
-        view = photo if isinstance(photo, View) else self.view(photo)
-        begin, *ids = self.vocabulary.encode(text)
-        if UNK in ids or len(ids) < 2:
-            raise InputError(f"{shown(text)}: not made of words that the model knows")
-        tokens = torch.tensor([[[begin, *ids]]], device=self.device)
-        annotations = self.fast.encode(view.pixels[None].to(self.device))
-        logits, weights = self.fast(annotations, tokens[..., :-1])
-        log_probs = generable_log_probs(logits)[0, 0].cpu()
-        log_probs = log_probs.gather(1, torch.tensor(ids)[:, None]).squeeze(1)
-        length = len(ids) - 1  # without the end mark
-        grid = self.model.encoder.grid(*view.pixels.shape[1:])
-        score = log_probs.sum() / len(ids) ** self.search.length_penalty
-        return Caption(
-            words=self.vocabulary.decode(ids),
-            probabilities=tuple(log_probs[:length].exp().tolist()),
-            score=score.item(),
-            crop=view.crop,
-            size=view.size,
-            maps={ATTENTION: weights[0, 0, :length].float().unflatten(1, grid).cpu()},
-            shown_maps=(self.default_map,),
-            photo=None if isinstance(photo, View | Upload) else photo,
-            _compute=partial(self._map, view, tokens[0, 0, 1:], length),
-        )
 
     def view(self, photo: str | Path | Upload | Image) -> View:
         """What the model sees of a photo; safe to call from several threads.
