@@ -63,8 +63,8 @@ class Ours:
             self.parts = (self.encoder, self.decoder)
         self.fast: nn.Module | None = None
         self.trained = nn.ModuleList([self.adapter, self.decoder])
-        with suppress(ImportError, AttributeError):  # as trainings and the command line do
-            import_module("captioning.allocation").keep_freed_memory()
+        with suppress(AttributeError):  # as commands do; before, importing the package did
+            import_module("captioning.cli.program").keep_freed_memory()
 
     def to(self, device: torch.device, dtype: torch.dtype = torch.float32) -> "Ours":
         """Move all parameters."""

@@ -62,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if sys.stdout is None:
             raise UsageError("standard output is closed; redirect it to a file or to /dev/null")
         escape_what_cannot_be_encoded()
-        _keep_freed_memory()
+        keep_freed_memory()
         # Pillow's, of odd metadata in photos that it reads all the same.
         warnings.filterwarnings("ignore", module=r"PIL\.")
         return _run(given)
@@ -83,6 +83,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             _print_error(str(as_input_error(error)))
         return 1
+
+
+def keep_freed_memory() -> None:
+    """Let this process keep the memory that it frees, if its allocator is glibc's.
+
+    A training step frees and allocates blocks of some megabytes. By default glibc returns them to
+    the system, which clears every page again: up to 5 % of a step on a CPU.
+    """
+    if platform.libc_ver()[0] == "glibc":
+        glibc = ctypes.CDLL("libc.so.6")
+        glibc.mallopt(TRIM_THRESHOLD, 2**31 - 1)
+        glibc.mallopt(MMAP_THRESHOLD, LARGEST_KEPT)
 
 
 class Parser(argparse.ArgumentParser):
@@ -120,18 +132,6 @@ def _run(arguments: list[str]) -> int:
         raise
     sys.stdout.flush()  # raises here if the disk is full or the reader has gone
     return code
-
-
-def _keep_freed_memory() -> None:
-    """Let this process keep the memory that it frees, if its allocator is glibc's.
-
-    A training step frees and allocates blocks of some megabytes. By default glibc returns them to
-    the system, which clears every page again: up to 5 % of a step on a CPU.
-    """
-    if platform.libc_ver()[0] == "glibc":
-        glibc = ctypes.CDLL("libc.so.6")
-        glibc.mallopt(TRIM_THRESHOLD, 2**31 - 1)
-        glibc.mallopt(MMAP_THRESHOLD, LARGEST_KEPT)
 
 
 def _give_up_output() -> None:
