@@ -3,6 +3,7 @@
 import argparse
 import re
 from functools import cache
+from importlib import import_module
 from typing import Any, NoReturn
 
 from docutils import nodes
@@ -13,15 +14,18 @@ from sphinx.util.docutils import SphinxDirective
 @cache
 def parsers() -> dict[str, argparse.ArgumentParser]:
     """The parser of each command, by the command's name."""
-    from captioning.cli.program import LIGHTNING, _parser
+    from captioning.cli.program import COMMANDS, LIGHTNING
 
-    [commands] = (
-        action for action in _parser()._actions if isinstance(action, argparse._SubParsersAction)
-    )
     return {
-        name: lightning_parser(name) if name in LIGHTNING else parser
-        for name, parser in commands.choices.items()
+        name: lightning_parser(name) if name in LIGHTNING else _argparse_parser(name)
+        for name in COMMANDS
     }
+
+
+def _argparse_parser(command: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"captioning {command}")
+    import_module(f"captioning.cli.{command}").add_options(parser)
+    return parser
 
 
 class _ParserKnownError(Exception):
