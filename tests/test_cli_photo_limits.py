@@ -6,7 +6,7 @@ from PIL import Image
 
 import captioning
 from captioning.cli import caption, main
-from captioning.cli.options import Parser
+from captioning.cli.program import parser_for
 from captioning.data.images import MEGAPIXELS, MOST_MEGAPIXELS, PhotoSizeError
 from captioning.errors import UsageError
 
@@ -97,8 +97,6 @@ def test_a_pipe_that_is_named_like_a_photo_is_one_line(
 
 def test_endless_photos_do_not_fill_the_memory(tmp_path: Path) -> None:
     (tmp_path / "list.txt").write_text("a.jpg\n" * 3)
-    parser = Parser()
-    caption.add(parser.add_subparsers())
     arguments = ["caption", "--list", str(tmp_path / "list.txt"), "--model", "x"]
     with pytest.raises(UsageError, match="more than 2 photos; give --out"):
-        caption.run(parser.parse_args(arguments), most_photos=2)
+        caption.run(parser_for("caption").parse_args(arguments), most_photos=2)
