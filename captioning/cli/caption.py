@@ -12,9 +12,9 @@ from captioning.cli.model_options import (
     model_and_search,
     processes_of,
 )
-from captioning.cli.options import add_maps, add_photo_limit
+from captioning.cli.options import add_maps, add_number, add_photo_limit
 from captioning.errors import InputError, UsageError
-from captioning.numbers import ShardSize, option
+from captioning.numbers import ShardSize
 from captioning.terminal import printable
 
 SHARD_SIZE = 1000
@@ -52,12 +52,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="write JSON lines to files in this folder; existing files are kept",
     )
-    bulk.add_argument(
-        "--shard-size",
-        type=option(ShardSize),
-        metavar="N",
-        help=f"photos per file (default: {SHARD_SIZE})",
-    )
+    add_number(bulk, "--shard-size", ShardSize, f"photos per file (default: {SHARD_SIZE})")
     add_processes(parser)
 
 

@@ -2,17 +2,15 @@
 
 import argparse
 
-from captioning.cli.options import add_maps
+from captioning.cli.options import add_maps, add_number
 from captioning.cli.serve import OFFERED
 from captioning.errors import UsageError
-from captioning.numbers import Port, option
+from captioning.numbers import Port
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
-    parser.add_argument(
-        "--port", type=option(Port), default=0, metavar="N", help="default: any free one"
-    )
+    add_number(parser, "--port", Port, "default: any free one")
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
     add_maps(parser, OFFERED, default="all, the default map first")
 
@@ -29,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
     from captioning.captioner import load
 
     host = "127.0.0.1"
-    with listening_socket(host, options.port) as listening:
+    with listening_socket(host, options.port or 0) as listening:
         captioner, limits = load(MODEL), Limits()
         app = application(
             captioner,

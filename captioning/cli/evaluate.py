@@ -13,7 +13,7 @@ from captioning.cli.model_options import (
     model_and_search,
     processes_of,
 )
-from captioning.cli.options import add_photo_limit, positive
+from captioning.cli.options import add_limit, add_photo_limit
 from captioning.errors import InputError
 from captioning.terminal import printable
 
@@ -28,7 +28,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
     parser.add_argument("--data", required=True, metavar="DIR", help="the data set")
     parser.add_argument("--split", default="val", help="the split (default: val)")
-    parser.add_argument("--limit", type=positive, metavar="N", help="use only the first N images")
+    add_limit(parser)
     parser.add_argument(
         "--out", metavar="DIR", help="the folder of the results (default: beside the model)"
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from captioning.cli.model_options import add_model, add_search, model_and_search
-from captioning.cli.options import add_maps, add_photo_limit, positive
+from captioning.cli.options import add_limit, add_maps, add_photo_limit
 from captioning.errors import InputError
 from captioning.terminal import printable
 
@@ -20,7 +20,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
     parser.add_argument("--data", required=True, metavar="DIR", help="a data set with boxes")
     parser.add_argument("--split", default="val", help="the split (default: val)")
-    parser.add_argument("--limit", type=positive, metavar="N", help="use only the first N images")
+    add_limit(parser)
     parser.add_argument(
         "--words",
         metavar="FILE",

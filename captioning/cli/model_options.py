@@ -4,7 +4,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
-from captioning.cli.options import add_imports
+from captioning.cli.options import add_imports, add_number
 from captioning.data.images import MAX_PIXELS
 from captioning.errors import UsageError
 from captioning.numbers import (
@@ -20,7 +20,6 @@ from captioning.numbers import (
     Temperature,
     TopK,
     TopP,
-    option,
 )
 from captioning.user_modules import import_modules
 
@@ -40,13 +39,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
         metavar="CHECKPOINT",
         help="a trained model; give several for an ensemble, which averages their probabilities",
     )
-    parser.add_argument(
-        "--batch-size",
-        type=option(BatchSize),
-        default=16,
-        metavar="N",
-        help="photos at a time (default: 16)",
-    )
+    add_number(parser, "--batch-size", BatchSize, "photos at a time", 16)
     parser.add_argument(
         "--device", default=None, help="cpu, cuda, mps (default: the fastest available)"
     )
@@ -70,25 +63,17 @@ def add_search(parser: argparse.ArgumentParser) -> None:
         "search", "how words are chosen; defaults to the search in the model's configuration"
     )
     kind = search.add_mutually_exclusive_group()
-    kind.add_argument(
-        "--beam", type=option(BeamWidth), metavar="N", help="beam search of this width"
-    )
+    add_number(kind, "--beam", BeamWidth, "beam search of this width")
     kind.add_argument("--greedy", action="store_true", help="always the most probable word")
     kind.add_argument("--sample", action="store_true", help="sample words by their probability")
-    search.add_argument("--temperature", type=option(Temperature), help="of sampling")
-    search.add_argument("--top-k", type=option(TopK), help="sample from the k best words")
-    search.add_argument(
-        "--top-p", type=option(TopP), help="sample from the best words of this total probability"
-    )
-    search.add_argument(
-        "--length-penalty", type=option(LengthPenalty), help="0 favours short captions, 1 does not"
-    )
-    search.add_argument("--max-length", type=option(MaxLength), help="largest number of words")
-    search.add_argument("--min-length", type=option(MinLength), help="smallest number of words")
-    search.add_argument(
-        "--no-repeat-ngram", type=option(NgramLength), help="never repeat so many words in a row"
-    )
-    search.add_argument("--seed", type=option(Seed), default=0, help="of sampling (default: 0)")
+    add_number(search, "--temperature", Temperature, "of sampling")
+    add_number(search, "--top-k", TopK, "sample from the N best words")
+    add_number(search, "--top-p", TopP, "sample from the best words of this total probability")
+    add_number(search, "--length-penalty", LengthPenalty, "0 favours short captions, 1 does not")
+    add_number(search, "--max-length", MaxLength, "largest number of words")
+    add_number(search, "--min-length", MinLength, "smallest number of words")
+    add_number(search, "--no-repeat-ngram", NgramLength, "never repeat N words in a row")
+    add_number(search, "--seed", Seed, "of sampling", 0)
 
 
 def add_processes(parser: argparse.ArgumentParser) -> None:
@@ -96,20 +81,9 @@ def add_processes(parser: argparse.ArgumentParser) -> None:
     processes = parser.add_argument_group(
         "processes", "number of processes; torchrun and SLURM can start them, too"
     )
-    processes.add_argument(
-        "--devices",
-        type=option(ProcessCount),
-        default=1,
-        metavar="N",
-        help="GPUs, or processes with --device cpu, on each machine (default: 1)",
-    )
-    processes.add_argument(
-        "--num-nodes",
-        type=option(MachineCount),
-        default=1,
-        metavar="N",
-        help="machines (default: 1)",
-    )
+    each = "GPUs, or processes with --device cpu, on each machine"
+    add_number(processes, "--devices", ProcessCount, each, 1)
+    add_number(processes, "--num-nodes", MachineCount, "machines", 1)
 
 
 def processes_of(options: argparse.Namespace) -> "Processes":

@@ -1,7 +1,7 @@
 """The parser, and options that commands share whether or not they load a model."""
 
 import argparse
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from captioning.data.images import MEGAPIXELS, MOST_MEGAPIXELS, PhotoMegapixels, pixels_of
 from captioning.files import write_json
@@ -24,8 +24,25 @@ class Printable(Protocol):
 MAPS = "attention, evidence, attention-evidence, gradient, grad-cam, occlusion, standout"
 """For help texts: the names in `captioning.maps`, which takes seconds to import."""
 
-positive = option(PositiveCount)
-"""A number of at least one, as argparse reads it."""
+
+def add_number(
+    parser: argparse._ActionsContainer,
+    flag: str,
+    kind: Any,
+    meaning: str,
+    default: int | None = None,
+    metavar: str = "N",
+) -> None:
+    """Add an option that takes a number of this type and range, such as `BeamWidth`."""
+    shown = "" if default is None else f" (default: {default})"
+    parser.add_argument(
+        flag, type=option(kind), default=default, metavar=metavar, help=meaning + shown
+    )
+
+
+def add_limit(parser: argparse.ArgumentParser) -> None:
+    """Add the option that limits the number of images."""
+    add_number(parser, "--limit", PositiveCount, "use only the first N images")
 
 
 def megapixels(text: str) -> int:

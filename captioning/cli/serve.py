@@ -4,9 +4,9 @@ import argparse
 from pathlib import Path
 
 from captioning.cli.model_options import add_model, add_search, model_and_search
-from captioning.cli.options import add_maps
+from captioning.cli.options import add_maps, add_number
 from captioning.errors import UsageError
-from captioning.numbers import Megabytes, Megapixels, Port, Requests, Seconds, option
+from captioning.numbers import Megabytes, Megapixels, Port, Requests, Seconds
 
 OFFERED = "a map of a word that requests may choose; the first is their default"
 
@@ -31,42 +31,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "may be given again. With --host 0.0.0.0 this machine's name and all numeric addresses are "
         "allowed too",
     )
-    where.add_argument(
-        "--port",
-        type=option(Port),
-        default=8000,
-        metavar="N",
-        help="0 for any free one (default: 8000)",
-    )
+    add_number(where, "--port", Port, "0 for any free one", 8000)
     limits = parser.add_argument_group("limits", "what is refused")
-    limits.add_argument(
-        "--max-megabytes",
-        type=option(Megabytes),
-        default=20,
-        metavar="N",
-        help="of a photo (default: 20)",
-    )
-    limits.add_argument(
-        "--max-megapixels",
-        type=option(Megapixels),
-        default=50,
-        metavar="N",
-        help="of a photo; decoding takes some 10 MB for each (default: 50)",
-    )
-    limits.add_argument(
-        "--timeout",
-        type=option(Seconds),
-        default=30,
-        metavar="S",
-        help="seconds that a request may take (default: 30)",
-    )
-    limits.add_argument(
-        "--queue",
-        type=option(Requests),
-        default=64,
-        metavar="N",
-        help="photos that wait or are captioned at a time (default: 64)",
-    )
+    add_number(limits, "--max-megabytes", Megabytes, "of a photo", 20)
+    each = "of a photo; decoding takes some 10 MB for each"
+    add_number(limits, "--max-megapixels", Megapixels, each, 50)
+    add_number(limits, "--timeout", Seconds, "seconds that a request may take", 30, "S")
+    add_number(limits, "--queue", Requests, "photos that wait or are captioned at a time", 64)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -3,7 +3,8 @@
 import argparse
 import os
 
-from captioning.numbers import ProcessCount, ScenePixels, Scenes, Seed, option
+from captioning.cli.options import add_number
+from captioning.numbers import ProcessCount, ScenePixels, Scenes, Seed
 from captioning.terminal import printable
 
 EACH = 1000
@@ -16,22 +17,18 @@ MOST = 64
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
     parser.add_argument("directory", metavar="DIR", help="where to draw it")
-    parser.add_argument("--train", type=option(Scenes), default=6000, help="scenes to train on")
-    parser.add_argument("--val", type=option(Scenes), default=500, help="scenes to validate on")
-    parser.add_argument("--test", type=option(Scenes), default=500, help="scenes held out")
-    parser.add_argument("--pixels", type=option(ScenePixels), default=128, help="side of a picture")
+    add_number(parser, "--train", Scenes, "scenes to train on", 6000)
+    add_number(parser, "--val", Scenes, "scenes to validate on", 500)
+    add_number(parser, "--test", Scenes, "scenes held out", 500)
+    add_number(parser, "--pixels", ScenePixels, "side of a picture", 128)
     parser.add_argument(
         "--hard",
         action="store_true",
         help="three to five textured objects, some partly hidden, among clutter",
     )
-    parser.add_argument("--seed", type=option(Seed), default=0)
-    parser.add_argument(
-        "--processes",
-        type=option(ProcessCount),
-        metavar="N",
-        help="number of drawing processes (default: one for each core and each 1,000 scenes)",
-    )
+    add_number(parser, "--seed", Seed, "of what is drawn", 0)
+    each = "number of drawing processes (default: one for each core and each 1,000 scenes)"
+    add_number(parser, "--processes", ProcessCount, each)
 
 
 def run(options: argparse.Namespace) -> int:
