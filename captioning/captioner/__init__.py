@@ -2,7 +2,6 @@
 
 from captioning.captioner.caption import Caption
 from captioning.captioner.captioner import Captioner
-from captioning.captioner.checkpoint import load
-from captioning.captioner.export import export
+from captioning.captioner.checkpoint import export, load
 
 __all__ = ["Caption", "Captioner", "export", "load"]

@@ -1,4 +1,4 @@
-"""Loads captioners: checkpoints of `captioning train`, and files of `captioning export`."""
+"""Loads captioners, from checkpoints of `train` or files of `export`, and exports them."""
 
 import json
 import zipfile
@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
@@ -16,6 +17,7 @@ from captioning.captioner.ensemble import ensemble
 from captioning.configurable import UnknownClassError
 from captioning.data.images import MEGAPIXELS, pixels_of
 from captioning.errors import InputError
+from captioning.files import written_whole
 from captioning.integrity import check_archive, check_tensors
 from captioning.untrusted import opened
 
@@ -143,6 +145,36 @@ def model_tensors(saved: dict[str, Any]) -> dict[str, Any]:
         for name, value in saved["state_dict"].items()
         if isinstance(name, str) and name.startswith(PREFIX)
     }
+
+
+def export(checkpoint: str | Path, path: str | Path, half: bool = False) -> None:
+    """Write the model of a checkpoint to a safetensors file that `load` reads.
+
+    Without the optimizer's state the file has a third of the size, in half precision a sixth. No
+    training can resume from it.
+
+    Args:
+        checkpoint: of `captioning train`.
+        path: where to write the model.
+        half: keep 16 bits of each number. The model computes in single precision all the same.
+
+    Raises:
+        InputError: the checkpoint is missing or damaged, or the file cannot be written.
+    """
+    load(checkpoint)  # refuses a file that is not a captioner's
+    config, tensors = read(Path(checkpoint))
+    kept = {
+        name: (_halved(value) if half else value.clone()).contiguous()
+        for name, value in tensors.items()
+    }
+    with written_whole(path) as temporary:
+        save_file(kept, temporary, metadata={KEY: json.dumps(config)})
+
+
+def _halved(value: Tensor) -> Tensor:
+    """The tensor in half precision; unchanged if it holds integers or exceeds the range."""
+    halved = value.half() if value.is_floating_point() else value
+    return halved if halved.isfinite().all() else value.clone()
 
 
 class _WithoutInitialisation(TorchFunctionMode):
