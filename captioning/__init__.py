@@ -13,6 +13,11 @@ if TYPE_CHECKING:
 __all__ = ["load"]
 
 
+def __dir__() -> list[str]:
+    """The public names, so that completion offers them before they are imported."""
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     """Import `load`, and torch with it, on first use."""
     if name != "load":

@@ -8,6 +8,7 @@ itself. They are wide: they exclude values that cannot work, fill the memory or 
 import argparse
 import inspect
 import types
+from abc import ABC
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -72,15 +73,19 @@ Seconds = Annotated[int, Interval(ge=1, le=86_400)]
 Requests = Annotated[int, Interval(ge=1, le=10_000)]
 
 
-class Checked:
+class Checked(ABC):  # noqa: B024 (subclasses have the abstract methods)
     """A class whose constructor checks its arguments against the types and ranges it declares."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Check the arguments before the constructor runs.
 
         Raises:
-            InputError: an argument has another type or is out of range.
+            InputError: an argument has another type or is out of range, or the class lacks a
+                method.
         """
+        if inspect.isabstract(cls):
+            missing = ", ".join(sorted(cls.__abstractmethods__))
+            raise InputError(f"{cls.__name__}: lacks {missing}; give a class that defines it")
         given = inspect.signature(cls.__init__).bind_partial(None, *args, **kwargs).arguments
         check(cls.__name__, cls.__init__, given)
         return super().__new__(cls)

@@ -1,4 +1,4 @@
-"""Imports users' modules, with decoders, encoders, readers or metrics of their own."""
+"""Imports users' modules, with attentions, decoders, maps, readers or metrics of their own."""
 
 import sys
 from collections.abc import Sequence
@@ -24,6 +24,8 @@ def import_modules(names: Sequence[str]) -> None:
     if names and here not in sys.path:
         sys.path.append(here)  # last, so that no file there shadows an installed module
     for name in names:
+        if name.endswith(".py"):
+            raise UsageError(f"{IMPORT} {name}: give the module's name, {name.removesuffix('.py')}")
         if not all(part.isidentifier() for part in name.split(".")):
             raise UsageError(f"{IMPORT} {name}: not the name of a module, such as my_decoder")
         try:

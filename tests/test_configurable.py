@@ -8,7 +8,7 @@ import torch
 from captioning import search
 from captioning.configurable import Configurable, build
 from captioning.errors import InputError
-from captioning.models import DotProductAttention, LSTMDecoder
+from captioning.models import Attention, DotProductAttention, LSTMDecoder
 from captioning.search import Greedy
 
 
@@ -97,3 +97,11 @@ def test_nothing_but_known_parts_can_be_built(name: str) -> None:
 def test_a_misspelt_argument_names_itself() -> None:
     with pytest.raises(TypeError, match="max_lenght"):
         Greedy(max_lenght=7)  # type: ignore[call-arg]
+
+
+def test_a_class_that_lacks_a_method_is_refused_by_name() -> None:
+    class Unfinished(Attention):
+        pass
+
+    with pytest.raises(InputError, match="Unfinished: lacks "):
+        Unfinished()

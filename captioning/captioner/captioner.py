@@ -16,7 +16,8 @@ from captioning.captioner.caption import Caption, RunnerUp
 from captioning.configurable import build
 from captioning.data.images import Upload
 from captioning.data.preprocessing import Preprocessing, View
-from captioning.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
+from captioning.data.tokens import tokenizer
+from captioning.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from captioning.errors import InputError
 from captioning.kernels import accelerate, accelerate_search, folded, on_by_default
 from captioning.maps import ATTENTION, Captioned, default_map, known_maps, word_maps
@@ -30,7 +31,7 @@ Photo = str | Path | Image | Upload | View
 
 
 class Captioner:
-    """A model with everything that captioning a photo needs besides.
+    """A model with its vocabulary, preprocessing and search: photos in, captions out.
 
     Args:
         model: encoder, adapter and decoder.
@@ -39,7 +40,7 @@ class Captioner:
         search: the default search; beam search if None.
         map_name: the default map of a word, by its name in `captioning.maps`; defaults to the one
             that suits the decoder.
-        kernels: whether to use the fast kernels (`captioning.kernels`); by default unless the
+        kernels: whether to use the fast kernels (`captioning.kernels`); None for true, unless the
             environment sets ``CAPTIONING_KERNELS=off``.
 
     Raises:
@@ -50,7 +51,7 @@ class Captioner:
             kernels.
         bfloat16: whether to search in bfloat16, which is faster on some processors. Annotation
             vectors are always computed in single precision, since bfloat16 would change
-            MobileNetV2's by an eighth.
+            MobileNetV2's by an eighth of their size.
     """
 
     def __init__(
@@ -75,6 +76,12 @@ class Captioner:
         self.kernels = on_by_default() if kernels is None else kernels
         self.fast = accelerate(model) if self.kernels else model
         self.bfloat16 = False
+
+    def __repr__(self) -> str:
+        """The classes of its parts, and the number of its words."""
+        parts = (self.model.encoder, self.model.decoder, self.search)
+        names = ", ".join(type(part).__name__ for part in parts)
+        return f"Captioner({names}, {len(self.vocabulary):,} words)"
 
     @property
     def config(self) -> dict[str, Any]:
@@ -110,17 +117,18 @@ class Captioner:
         )
 
     def to(self, device: str | torch.device) -> "Captioner":
-        """Move the model to a device."""
+        """Move the model to a device; returns the captioner."""
         self.model.to(device)
         self.fast.to(device)
         return self
 
-    def freeze(self) -> None:
+    def freeze(self) -> "Captioner":
         """Prepare a model that will not be trained any more: evaluation mode, faster encoding."""
         self.model.eval().requires_grad_(False)
         if self.kernels:
             encoder = folded(self.model.encoder)
             self.fast = accelerate(Model(encoder, self.model.adapter, self.model.decoder)).eval()
+        return self
 
     @property
     def device(self) -> torch.device:
@@ -209,10 +217,12 @@ class Captioner:
             InputError: the photo cannot be read, or a word is unknown.
         """
         view = photo if isinstance(photo, View) else self.view(photo)
-        ids = self.vocabulary.encode(text)  # from BOS to EOS
-        if UNK in ids or len(ids) < 3:
-            raise InputError(f"{shown(text)}: not made of words that the model knows")
-        tokens = torch.tensor([[ids]], device=self.device)
+        words = tokenizer(self.vocabulary.tokenizer)(text)
+        if unknown := [word for word in words if word not in self.vocabulary.words]:
+            raise InputError(f"{shown(text)}: the model does not know {shown(unknown[0])}")
+        if not words:
+            raise InputError(f"{shown(text)}: no words; give a caption")
+        tokens = torch.tensor([[self.vocabulary.ids(words)]], device=self.device)
         annotations = self.fast.encode(view.pixels[None].to(self.device))
         logits, weights = self.fast(annotations, tokens[..., :-1])
         written = tokens[..., 1:]

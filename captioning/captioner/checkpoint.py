@@ -78,8 +78,7 @@ def _captioner(path: Path, kernels: bool | None) -> Captioner:
     except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
         summary = " ".join(str(error).split())[:200]  # a user's class may raise anything
         raise InputError(f"{path}: a damaged or outdated checkpoint ({summary})") from None
-    captioner.freeze()
-    return captioner
+    return captioner.freeze()
 
 
 def read(path: Path) -> tuple[Any, dict[str, Tensor]]:

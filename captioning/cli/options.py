@@ -71,7 +71,7 @@ def add_imports(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="MODULE",
-        help="a module of yours, whose classes are needed; may be given again",
+        help="a module of yours to import first, with classes, maps or metrics; may be given again",
     )
 
 

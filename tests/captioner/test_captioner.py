@@ -264,7 +264,7 @@ def test_the_users_words_have_the_probabilities_of_a_generated_caption(
     assert read.probabilities == pytest.approx(caption.probabilities, rel=1e-4)
     torch.testing.assert_close(read.map("attention"), caption.map("attention"))
     torch.testing.assert_close(read.map("gradient"), caption.map("gradient"))
-    with pytest.raises(InputError, match="'a purple cow': not made of words that the model knows"):
+    with pytest.raises(InputError, match="'a purple cow': the model does not know 'purple'"):
         captioner.read(PHOTOS[0], "a purple cow")
 
 

@@ -38,6 +38,12 @@ class Given(Encoder):
         super().__init__()
         self.annotation_dim = annotation_dim
 
+    def forward(self, images: Tensor) -> Tensor:
+        return images
+
+    def grid(self, height: int, width: int) -> tuple[int, int]:
+        return height, width
+
 
 def member(seed: int, annotation_dim: int = 5, hidden_dim: int = 7) -> Model:
     """A tiny model with confident predictions, in double precision."""
