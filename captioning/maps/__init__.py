@@ -68,8 +68,12 @@ def word_maps(name: str, captioned: Captioned) -> Maps:
     try:
         if name not in MAPS:
             return head_map(captioned, name)
-        if name != ATTENTION:
-            captioned.check_one_grid()
+        rows, columns = captioned.grid
+        if name != ATTENTION and captioned.annotations.shape[1] != rows * columns:
+            raise InputError(
+                "an ensemble of several encoders has attention only; choose attention, or give "
+                "one model"
+            )
         return MAPS[name](captioned)
     except InputError as error:
         raise MapError(f"map {name}: {error}") from None
@@ -86,6 +90,8 @@ def known_maps(names: Sequence[str], model: Model, default: str) -> tuple[str, .
     Raises:
         MapError: an unknown map, or one that this model cannot give.
     """
+    if not names:
+        return (default,)
     heads = head_names(model.decoder)
     if HEADS in names and not heads:
         raise MapError(f"map {HEADS}: the attention of this model has a single head")
@@ -99,7 +105,7 @@ def known_maps(names: Sequence[str], model: Model, default: str) -> tuple[str, .
             raise MapError(
                 f"map {name}: only an LSTM decoder with deep output has it; choose another map"
             )
-    return tuple(dict.fromkeys(expanded)) or (default,)
+    return tuple(dict.fromkeys(expanded))
 
 
 __all__ = [

@@ -50,19 +50,6 @@ class Captioned:
         """Rows and columns of the attention's regions."""
         return self.model.encoder.grid(self.images.shape[2], self.images.shape[3])
 
-    def check_one_grid(self) -> None:
-        """Check that the annotation vectors are the cells of the attention's grid.
-
-        Raises:
-            InputError: they come from several encoders.
-        """
-        rows, columns = self.grid
-        if self.annotations.shape[1] != rows * columns:
-            raise InputError(
-                "an ensemble of several encoders has attention only; choose attention, or give "
-                "one model"
-            )
-
 
 WordMap: TypeAlias = Callable[[Captioned], Maps]
 """A kind of map. It raises `InputError` if the model cannot give it."""
@@ -74,14 +61,13 @@ def word_log_probs(
     tokens: Int[Tensor, "B N S"],
     mask: Bool[Tensor, "B L"] | None = None,
 ) -> Float[Tensor, "B N T"]:
-    """The log probability of each word given the words before it.
+    """The log probability of each word given the words before it, normalised as in a search.
 
-    As in a search, probabilities are over the words that can be generated. Zero at PAD and at
-    words that cannot be generated, such as unknown ones.
+    Zero at PAD and at words that cannot be generated, such as unknown ones.
 
     Args:
         model: reads the captions.
-        annotations: from the encoder.
+        annotations: by `model.encode`.
         tokens: the captions from BOS to EOS, then PAD.
         mask: True where a region may be attended; None where all may.
     """
@@ -109,10 +95,7 @@ def neighbourhood_mean(
 ) -> Float[Tensor, "B N T L"]:
     """The mean over each region and the regions around it.
 
-    Args:
-        values: of the regions.
-        grid: rows and columns of the regions. Along a side of at most `SIDE` regions, each stands
-            alone.
+    Along a side of at most `SIDE` regions, each stands alone.
     """
     sides = [SIDE if cells > SIDE else 1 for cells in grid]
     means = F.avg_pool2d(
