@@ -26,7 +26,7 @@ from captioning.models.decoder import Decoder, Memory, State, Step
 from captioning.search.beam import BeamSearch, Continuations
 from captioning.search.hypotheses import Hypotheses
 from captioning.search.independent import Greedy, IndependentSearch, Sampling
-from captioning.search.search import NEVER, Decoded, Search, forbid
+from captioning.search.search import NEVER, Decoded, Search
 
 Part = TypeVar("Part")
 
@@ -56,7 +56,7 @@ class _FastSearch(Search):
     def _search(self, decoder: Decoder, memory: Memory, hypotheses: Hypotheses) -> Decoded:
         images = torch.arange(memory.images, device=hypotheses.tokens.device)
         left: list[tuple[Tensor, Decoded]] = []
-        state = decoder.start(memory, hypotheses.captions)
+        state = decoder.start(memory, hypotheses.tokens.shape[1])
         for _ in range(self.max_length):
             step = decoder.step(hypotheses.last, state, memory)
             hypotheses, state = self.extend(hypotheses, step)
@@ -74,10 +74,7 @@ class _FastSearch(Search):
     def _active_log_probs(
         self, step: Step, hypotheses: Hypotheses
     ) -> tuple[ActiveRows, Float[Tensor, "r V"]]:
-        """The active captions' rows and log probabilities, as `log_probs` gives them.
-
-        They overwrite the step's logits.
-        """
+        """The active captions' rows and log probabilities, which overwrite the step's logits."""
         if isinstance(step, ActiveStep):
             rows, logits = step.rows, step.active_logits
         else:
@@ -86,7 +83,7 @@ class _FastSearch(Search):
         scores = logits.to(torch.promote_types(logits.dtype, torch.float32))
         scores.index_fill_(-1, torch.tensor(NEVER, device=scores.device), -inf)
         torch.log_softmax(scores, dim=-1, out=scores)
-        forbid(scores, rows.in_rows(hypotheses.tokens), self.min_length, self.no_repeat_ngram)
+        self.forbid(scores, rows.in_rows(hypotheses.tokens))
         return rows, scores
 
 
@@ -132,7 +129,7 @@ def best_continuations(
 ) -> Continuations:
     """The k continuations of each image's captions with the largest sums of total and score.
 
-    Equals `captioning.search.beam.best_continuations`, several times faster for large vocabularies:
+    Equals what `BeamSearch.continuations` computes, several times faster for large vocabularies:
     the k best words of an image lie in the k blocks of words with the largest maxima.
 
     Args:
