@@ -6,8 +6,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from captioning.errors import InputError
-from captioning.models.backbones import TIMM, Backbone, downloaded, load_weights
-from captioning.models.image_classes import classes_of
+from captioning.models.backbones import TIMM, Backbone, classes_of, downloaded, load_weights
 
 
 def timm_backbone(name: str, weights: str | None) -> Backbone:

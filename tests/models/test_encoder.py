@@ -162,7 +162,7 @@ def test_an_unknown_backbone_is_named_with_those_that_are_known() -> None:
 def test_the_small_backbones_default_weights_are_those_of_the_shipped_model() -> None:
     encoder, shipped = CNNEncoder("small", "DEFAULT"), load(MODEL).model.encoder
     assert isinstance(shipped, CNNEncoder)
-    assert encoder.is_frozen
+    assert encoder.constant is encoder
     for name, value in shipped.stages.state_dict().items():
         torch.testing.assert_close(encoder.stages.state_dict()[name], value, rtol=0, atol=0)
 
