@@ -16,8 +16,7 @@ from captioning.data.vocabulary import PAD
 from captioning.models.attention import check_every_image_has_a_region
 from captioning.models.decoder import Decoder, Memory, State, Step
 from captioning.models.multi_head import KeysValues
-from captioning.models.positions import sinusoids
-from captioning.models.transformer_layers import DecoderLayer
+from captioning.models.transformer_layers import DecoderLayer, sinusoids
 from captioning.numbers import (
     AnnotationWidth,
     Heads,
@@ -105,7 +104,8 @@ class TransformerDecoder(Decoder):
         Raises:
             ValueError: an image has no unmasked region.
         """
-        check_every_image_has_a_region(mask)
+        if mask is not None:
+            check_every_image_has_a_region(mask)
         projected = [layer.cross_attention.project(annotations) for layer in self.layers]
         keys, values = zip(*projected, strict=True)
         return TransformerMemory(annotations, mask, keys, values)

@@ -1,4 +1,4 @@
-"""The layers of a transformer's encoder and decoder (Vaswani et al. 2017, section 3.1).
+"""The parts of a transformer (Vaswani et al. 2017): positions, and layers of encoder and decoder.
 
 Shapes: B rows of a batch or images, N captions per image, T words, S words so far, L regions, H
 heads, W width of the model.
@@ -11,6 +11,23 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from captioning.models.multi_head import KeysValues, MultiHead, causal_mask
+
+LONGEST_WAVE = 10_000.0
+"""The slowest wave repeats after 2 pi times this many positions."""
+
+
+def sinusoids(positions: Float[Tensor, "T"], width: int) -> Float[Tensor, "T W"]:
+    """Sine and cosine of each position, in turn, at falling frequencies.
+
+    PE(p, 2i) = sin(p / 10000^(2i / W)) and PE(p, 2i + 1) = cos(p / 10000^(2i / W)) (section 3.5).
+
+    Args:
+        positions: counted from 0; fractions are positions, too.
+        width: W.
+    """
+    pairs = torch.arange((width + 1) // 2, device=positions.device, dtype=positions.dtype)
+    angles = positions[:, None] * LONGEST_WAVE ** (-2 * pairs / width)
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)[:, :width]
 
 
 class FeedForward(nn.Module):
