@@ -161,7 +161,7 @@ class FastLSTM(LSTMDecoder):
         label_smoothing: float = 0.0,
         caption_weights: Float[Tensor, "B N"] | None = None,
     ) -> tuple[Float[Tensor, ""], Float[Tensor, "B N S-1 L"]]:
-        """Equals `Model.cross_entropy`, without holding all logits; weights are zero at PAD."""
+        """The plain decoder's cross-entropy without holding all logits; weights are zero at PAD."""
         assert isinstance(memory, PreparedMemory)
         targets = tokens[..., 1:]
         words = PackedWords(tokens[..., :-1].masked_fill(targets == PAD, PAD))

@@ -190,9 +190,11 @@ class MultiHeadAttention(Attention):
         mask: Bool[Tensor, "B L"] | None = None,
     ) -> Attended:
         """The mixed contexts of all heads, and the mean of their weights."""
-        check_every_image_has_a_region(mask)
         projected = KeysValues(*keys.chunk(2, dim=2))
-        regions = None if mask is None else mask[:, None]
+        regions = None
+        if mask is not None:
+            check_every_image_has_a_region(mask)
+            regions = mask[:, None]
         context, weights = self.multi_head(query, projected, regions, with_weights=True)
         assert weights is not None
         return Attended(context, weights.mean(dim=1))

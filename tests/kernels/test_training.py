@@ -89,7 +89,7 @@ def test_loss_gradients_and_weights_are_those_of_the_plain_model(
 
     def computed(model: Model) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         memory = model.remember(annotations, mask)
-        loss, weights = model.cross_entropy(memory, tokens, 0.1, caption_weights)
+        loss, weights = model.decoder.cross_entropy(memory, tokens, 0.1, caption_weights)
         total = loss + (weights * direction).sum()
         return loss, weights[real], gradients(total, plain, annotations)
 
@@ -138,7 +138,7 @@ def test_a_step_has_the_gradients_of_the_plain_models(annotations: Tensor) -> No
 def test_a_batch_without_a_word_costs_nothing(annotations: Tensor) -> None:
     nothing = torch.full((IMAGES, 2, 5), PAD)
     fast = accelerate(plain_model())
-    loss, weights = fast.cross_entropy(fast.remember(annotations), nothing)
+    loss, weights = fast.decoder.cross_entropy(fast.remember(annotations), nothing)
     assert loss == 0
     assert weights.shape == (IMAGES, 2, 4, annotations.shape[1])
 
@@ -150,9 +150,9 @@ def test_bfloat16_changes_the_gradients_by_its_rounding_only(
     plain = plain_model(attention=attention).float()
     annotations = annotations.float().requires_grad_()
     fast = accelerate(plain)
-    exact, _ = plain.cross_entropy(plain.remember(annotations), tokens)
+    exact, _ = plain.decoder.cross_entropy(plain.remember(annotations), tokens)
     with torch.autocast("cpu", torch.bfloat16):
-        rounded, _ = fast.cross_entropy(fast.remember(annotations), tokens)
+        rounded, _ = fast.decoder.cross_entropy(fast.remember(annotations), tokens)
     assert_close(rounded, exact, rtol=0.02, atol=0)
     wanted, given = (gradients(loss, plain, annotations) for loss in (exact, rounded))
     assert all(gradient.dtype == torch.float32 for gradient in given.values())
