@@ -9,7 +9,7 @@ the largest number of active captions of an image, b distinct prefixes, V vocabu
 
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int, Shaped
@@ -17,8 +17,6 @@ from torch import Tensor
 
 from captioning.data.vocabulary import PAD
 from captioning.models.decoder import State, Step
-
-Count = TypeVar("Count", int, Tensor)
 
 MULTIPLE = 16
 """Numbers of rows are padded to a multiple of this: libraries prepare matrix products per size, so
@@ -65,7 +63,7 @@ class ActiveRows(NamedTuple):
         if tokens.device.type != "cpu":
             return everything
         ended = tokens.flatten() == PAD
-        count = _padded(len(ended) - int(ended.sum()))
+        count = -(-(len(ended) - int(ended.sum())) // MULTIPLE) * MULTIPLE
         if count >= len(ended):
             return everything
         slots = ended.int().argsort(stable=True)[:count]
@@ -110,7 +108,7 @@ class PackedWords:
         image, rank = order // captions, ranks.flatten()[order]
         longest = int(lengths.max()) if lengths.numel() else 0
         running = (lengths.flatten() > torch.arange(longest)[:, None]).sum(1)
-        counts = _padded(running).clamp(max=len(order)).tolist()
+        counts = (-(-running // MULTIPLE) * MULTIPLE).clamp(max=len(order)).tolist()
         widths = (rank.cummax(0).values + 1).tolist()
         slots = [image[:r] * widths[r - 1] + rank[:r] for r in counts]
         places = [order[:r] * words + word for word, r in enumerate(counts)]
@@ -227,11 +225,6 @@ class SharedPrefixes(NamedTuple):
     def expand(self, prefixes: Float[Tensor, "b X"]) -> Float[Tensor, "r X"]:
         """For each row, the row of its prefix."""
         return prefixes if self.of is None else prefixes.index_select(0, self.of)
-
-
-def _padded(rows: Count) -> Count:
-    """The next multiple of `MULTIPLE`."""
-    return -(-rows // MULTIPLE) * MULTIPLE
 
 
 class _Picked(torch.autograd.Function):

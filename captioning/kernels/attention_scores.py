@@ -15,9 +15,8 @@ numbers per word. Three ideas make them cheap:
 Shapes: B images, N captions per image, L regions, A attention width, b images of a block.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from jaxtyping import Float, Shaped
@@ -34,45 +33,7 @@ BLOCK = 2**18
 """Elements in a block: a megabyte in single precision, which fits the caches of two cores."""
 
 
-class AttentionKernel(ABC):
-    """The fast form of one class of attention."""
-
-    @property
-    def parameters(self) -> Sequence[Tensor]:
-        """The parameters that `scores` uses."""
-        return ()
-
-    def prepare(self, keys: Float[Tensor, "B L A"]) -> Float[Tensor, "B L A"]:
-        """The plain attention's keys in the form that `scores` takes."""
-        return keys
-
-    @abstractmethod
-    def scores(
-        self, queries: Float[Tensor, "B N A"], keys: Float[Tensor, "B L A"]
-    ) -> Float[Tensor, "B N L"]:
-        """The plain attention's scores, from projected queries and prepared keys."""
-
-    @abstractmethod
-    def add_gradients(
-        self,
-        gradient: Float[Tensor, "B N L"],
-        queries: Float[Tensor, "B N A"],
-        keys: Float[Tensor, "B L A"],
-        of_keys: Float[Tensor, "B L A"],
-        of_parameters: Sequence[Tensor],
-    ) -> Float[Tensor, "B N A"]:
-        """The gradient of the queries; adds those of prepared keys and `parameters` in place.
-
-        Args:
-            gradient: of the scores.
-            queries: as `scores` took them.
-            keys: as `scores` took them.
-            of_keys: the sum of the keys' gradients.
-            of_parameters: the sums of the parameters' gradients.
-        """
-
-
-class AdditiveKernel(AttentionKernel):
+class AdditiveKernel:
     """Equals `AdditiveAttention`; v is the weight of its `energy` layer."""
 
     def __init__(self, attention: AdditiveAttention) -> None:
@@ -80,17 +41,17 @@ class AdditiveKernel(AttentionKernel):
 
     @property
     def parameters(self) -> Sequence[Tensor]:
-        """The vector v, (1, A)."""
+        """The vector v, (1, A), which `scores` uses."""
         return [self.attention.energy.weight]
 
     def prepare(self, keys: Float[Tensor, "B L A"]) -> Float[Tensor, "B L A"]:
-        """exp(2 k)."""
+        """The plain attention's keys in the form that `scores` takes: exp(2 k)."""
         return exponential(keys)
 
     def scores(
         self, queries: Float[Tensor, "B N A"], keys: Float[Tensor, "B L A"]
     ) -> Float[Tensor, "B N L"]:
-        """Energies v . tanh(k + q) = sum(v) - 2 sum(v r)."""
+        """Energies v . tanh(k + q) = sum(v) - 2 sum(v r), from projected queries."""
         return _Energies.apply(queries, keys, self.attention.energy.weight)
 
     def add_gradients(
@@ -101,17 +62,23 @@ class AdditiveKernel(AttentionKernel):
         of_keys: Float[Tensor, "B L A"],
         of_parameters: Sequence[Tensor],
     ) -> Float[Tensor, "B N A"]:
-        """With g the gradient of an energy and K = exp(2 k).
+        """The gradient of the queries; adds those of prepared keys and `parameters` in place.
 
         dr/dq = -2 r (1 - r), so the energy's derivative by q is 4 v r (1 - r).
-        dK/dk = 2 K, so its derivative by K is 2 v r (1 - r) / K, and by v it is 1 - 2 r.
+        With K = exp(2 k), dK/dk = 2 K, so by K it is 2 v r (1 - r) / K, and by v it is 1 - 2 r.
         """
         v = self.attention.energy.weight
         return _add_energy_gradients(gradient, queries, keys, v, of_keys, of_parameters[0])
 
 
-class DotProductKernel(AttentionKernel):
+class DotProductKernel:
     """Equals `DotProductAttention`."""
+
+    parameters = ()
+
+    def prepare(self, keys: Float[Tensor, "B L A"]) -> Float[Tensor, "B L A"]:
+        """The keys as they are."""
+        return keys
 
     def scores(
         self, queries: Float[Tensor, "B N A"], keys: Float[Tensor, "B L A"]
@@ -131,6 +98,10 @@ class DotProductKernel(AttentionKernel):
         gradient = (gradient / keys.shape[-1] ** 0.5).to(keys.dtype)
         of_keys.baddbmm_(gradient.transpose(1, 2), queries)
         return gradient @ keys
+
+
+AttentionKernel: TypeAlias = AdditiveKernel | DotProductKernel
+"""The fast form of one class of attention."""
 
 
 def attention_kernel(attention: nn.Module) -> AttentionKernel | None:

@@ -7,8 +7,6 @@ block by block, and large weights are packed.
 Shapes: B images, N captions per image, r active rows, L regions, V vocabulary, k best words.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
 from math import inf
 from typing import TypeVar
@@ -50,25 +48,22 @@ class _FastSearch(Search):
     def __call__(self, decoder: Decoder, memory: Memory) -> Decoded:
         """The captions of every image in memory."""
         hypotheses = self.begin(memory)
-        with _packed_weights(decoder, hypotheses.finished.numel()):
-            return self._search(decoder, memory, hypotheses)
-
-    def _search(self, decoder: Decoder, memory: Memory, hypotheses: Hypotheses) -> Decoded:
         images = torch.arange(memory.images, device=hypotheses.tokens.device)
         left: list[tuple[Tensor, Decoded]] = []
-        state = decoder.start(memory, hypotheses.tokens.shape[1])
-        for _ in range(self.max_length):
-            step = decoder.step(hypotheses.last, state, memory)
-            hypotheses, state = self.extend(hypotheses, step)
-            ended = hypotheses.finished.all(dim=1)
-            count = int(ended.sum())
-            if count == len(ended):
-                break
-            if 4 * count >= len(ended):
-                done, active = (part.nonzero()[:, 0] for part in (ended, ~ended))
-                left.append((images[done], self.rank(of_images(hypotheses, done))))
-                images, memory = images[active], of_images(memory, active)
-                hypotheses, state = of_images(hypotheses, active), of_images(state, active)
+        with packed(_layers_of_a_step(decoder, hypotheses.finished.numel())):
+            state = decoder.start(memory, hypotheses.tokens.shape[1])
+            for _ in range(self.max_length):
+                step = decoder.step(hypotheses.last, state, memory)
+                hypotheses, state = self.extend(hypotheses, step)
+                ended = hypotheses.finished.all(dim=1)
+                count = int(ended.sum())
+                if count == len(ended):
+                    break
+                if 4 * count >= len(ended):
+                    done, active = (part.nonzero()[:, 0] for part in (ended, ~ended))
+                    left.append((images[done], self.rank(of_images(hypotheses, done))))
+                    images, memory = images[active], of_images(memory, active)
+                    hypotheses, state = of_images(hypotheses, active), of_images(state, active)
         return _in_order([*left, (images, self.rank(hypotheses))])
 
     def _active_log_probs(
@@ -164,18 +159,15 @@ def best_continuations(
     )
 
 
-@contextmanager
-def _packed_weights(decoder: nn.Module, captions: int) -> Iterator[None]:
-    """Pack the weights of a decoder, or of the members of an ensemble, if that is worth it."""
-    layers = [
+def _layers_of_a_step(decoder: nn.Module, captions: int) -> list[nn.Linear]:
+    """The layers of a decoder, or of the members of an ensemble, that are worth packing."""
+    return [
         layer
         for module in decoder.modules()
         if isinstance(module, FastLSTM)
         for layer in module.layers_of_a_step
         if captions >= MANY or not layer.weight.requires_grad  # which stay packed
     ]
-    with packed(layers):
-        yield
 
 
 def of_images(part: Part, images: Tensor) -> Part:

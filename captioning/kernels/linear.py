@@ -117,7 +117,7 @@ def fast_library(x: Tensor, weight: Tensor) -> Literal["oneDNN", "MKL"] | None:
     if x.device.type != "cpu" or not x.dtype == weight.dtype == torch.float32 or not x.numel():
         return None
     if is_intels():
-        return "MKL" if _has_mkl() and torch.backends.mkl.is_available() else None
+        return "MKL" if _has_mkl() else None
     return "oneDNN" if _has_onednn() and torch.backends.mkldnn.enabled else None
 
 
