@@ -12,6 +12,8 @@ numbers per word. Three ideas make them cheap:
   writes r to memory.
 - The backward pass recomputes r, so nothing of size B x N x L x A is kept.
 
+In comments, g is the gradient of an energy and K = exp(2 k).
+
 Shapes: B images, N captions per image, L regions, A attention width, b images of a block.
 """
 

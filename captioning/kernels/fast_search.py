@@ -131,7 +131,7 @@ def best_continuations(
         scores: of every next word, for the active captions.
         rows: of the active captions.
         totals: of the captions so far; minus infinity for ended captions.
-        k: number of continuations, at most N V.
+        k: number of continuations.
     """
     vocabulary, device = scores.shape[1], scores.device
     in_blocks = vocabulary - vocabulary % BLOCK

@@ -55,11 +55,7 @@ def available_maps(model: Model) -> tuple[str, ...]:
 
 
 def word_maps(name: str, captioned: Captioned) -> Maps:
-    """The map of every word.
-
-    Args:
-        name: one of `MAPS`, or of the decoder's `head_names`.
-        captioned: images with their captions.
+    """The map of every word, by its name in `MAPS` or one of the decoder's `head_names`.
 
     Raises:
         MapError: an unknown map, or one that this model cannot give.
@@ -80,12 +76,7 @@ def word_maps(name: str, captioned: Captioned) -> Maps:
 
 
 def known_maps(names: Sequence[str], model: Model, default: str) -> tuple[str, ...]:
-    """The names without duplicates, with `HEADS` expanded.
-
-    Args:
-        names: of maps; empty for the default.
-        model: the model to give these maps.
-        default: the map if no name is given.
+    """The names without duplicates, with `HEADS` expanded; the default if there are none.
 
     Raises:
         MapError: an unknown map, or one that this model cannot give.

@@ -31,19 +31,12 @@ class MapError(InputError):
 
 @dataclass(frozen=True)
 class Captioned:
-    """Images, and captions of each that the model reads word by word.
+    """Images, and captions of each that the model reads word by word."""
 
-    Attributes:
-        model: the plain model in evaluation mode.
-        images: pixels.
-        annotations: of the images, by `model.encode`.
-        tokens: the captions from BOS to EOS, then PAD.
-    """
-
-    model: Model
+    model: Model  # plain and in evaluation mode
     images: UInt8[Tensor, "B 3 H W"]
-    annotations: Float[Tensor, "B L D"]
-    tokens: Int[Tensor, "B N S"]
+    annotations: Float[Tensor, "B L D"]  # of the images, by `model.encode`
+    tokens: Int[Tensor, "B N S"]  # from BOS to EOS, then PAD
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -79,10 +72,7 @@ def word_log_probs(
 
 
 def shares(relevance: Float[Tensor, "*B L"], grid: tuple[int, int]) -> Float[Tensor, "*B r c"]:
-    """The positive part of each region's relevance, normalised to sum to one, on the grid.
-
-    A map without a positive part is uniform.
-    """
+    """The positive part of each region's relevance as shares on the grid; uniform if none is."""
     positive = relevance.detach().clamp(min=0)
     total = positive.sum(dim=-1, keepdim=True)
     uniform = torch.full_like(positive, 1 / positive.shape[-1])

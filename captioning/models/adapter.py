@@ -83,10 +83,10 @@ class Adapter(Configurable, nn.Module):
     def forward(
         self, annotations: Float[Tensor, "B L D"], mask: Bool[Tensor, "B L"] | None = None
     ) -> Float[Tensor, "B L W"]:
-        """The adapted annotation vectors.
+        """The adapted annotation vectors, regions in reading order.
 
         Args:
-            annotations: in reading order.
+            annotations: from the encoder.
             mask: True where a region may be seen; None where all may. Hidden regions change no
                 other region's vector.
 
@@ -109,13 +109,9 @@ class Adapter(Configurable, nn.Module):
 def grid_sinusoids(
     grid: tuple[int, int], annotations: Float[Tensor, "B L W"]
 ) -> Float[Tensor, "L W"]:
-    """The row of a region in the first half of the width, its column in the second half.
+    """Positions of the regions: the row in the first half of the width, the column in the second.
 
     Parmar et al. 2018, section 3.1; Carion et al. 2020.
-
-    Args:
-        grid: rows and columns, which make L regions in reading order.
-        annotations: what the positions are to be added to.
     """
     width = annotations.shape[2]
     precision = torch.promote_types(annotations.dtype, torch.float32)
@@ -135,14 +131,6 @@ def neighbourhood_means(
     """The mean of the 3 x 3 annotation vectors around each region, including its own.
 
     Regions beyond the edge of the grid and masked ones are left out.
-
-    Args:
-        annotations: in reading order.
-        mask: True where a region may be seen; None where all may.
-        columns: of the grid; None if it is square.
-
-    Raises:
-        InputError: the regions do not form such a grid.
     """
     grid = grid_of(annotations.shape[1], columns)
     real = annotations.new_ones(annotations.shape[:2])
@@ -157,11 +145,7 @@ def neighbourhood_means(
 
 
 def grid_of(regions: int, columns: int | None) -> tuple[int, int]:
-    """Rows and columns of a grid of this many regions.
-
-    Args:
-        regions: L.
-        columns: of the grid; None if it is square.
+    """Rows and columns of a grid of L regions, which is square if no columns are given.
 
     Raises:
         InputError: the regions do not form such a grid.

@@ -33,16 +33,11 @@ SMALL_WEIGHTS = Path(__file__).with_name("small_cnn.pth")
 
 @dataclass(frozen=True)
 class Classes:
-    """The classes of a backbone's own classifier and its linear layer.
+    """The classes of a backbone's own classifier, by their names in lower case.
 
     If a network applies a linear layer to the mean of its feature map, that layer scores single
     regions as well, and the photo's score is the mean of theirs (class activation mapping, Zhou et
     al. 2016). Checkpoints do not contain these numbers, since captioning does not need them.
-
-    Attributes:
-        names: of each class, in lower case.
-        weight: of the linear layer.
-        bias: of the linear layer.
     """
 
     names: Sequence[Sequence[str]]
@@ -166,7 +161,7 @@ def load_weights(
 
     Args:
         model: the network.
-        name: of the network, for messages.
+        name: for messages.
         weights: ``DEFAULT``, the path of a file, or None to keep the random start.
         download: returns the state dict of ``DEFAULT``.
 
@@ -186,15 +181,7 @@ def load_weights(
 
 
 def downloaded(address: str, download: Callable[[], Any]) -> Any:
-    """The result of `download`.
-
-    Args:
-        address: for messages.
-        download: uses the network.
-
-    Raises:
-        InputError: it fails for any reason.
-    """
+    """The result of `download`; InputError with the address if it fails for any reason."""
     try:
         return download()
     except Exception as error:  # of the network, of the disk, or of a file that is cut short
@@ -208,11 +195,7 @@ def downloaded(address: str, download: Callable[[], Any]) -> Any:
 
 
 def read_weights(path: Path) -> Any:
-    """The content of a file of weights.
-
-    Raises:
-        InputError: it cannot be read, or was not written by `torch.save`.
-    """
+    """The content of a file; InputError if it was not written by `torch.save`."""
     with opened(path) as file:
         if zipfile.is_zipfile(file):  # older versions of torch wrote no archives
             check_archive(path)
@@ -228,13 +211,7 @@ def classes_of(
 ) -> Classes | None:
     """The classes of a network that applies a linear layer to the mean of its feature map.
 
-    None if an image that is scored both ways gets different scores.
-
-    Args:
-        model: computes an image's scores.
-        feature_map: computes its feature map.
-        names: of each class.
-        side: of the image in pixels.
+    None if an image of `side` pixels gets different scores both ways.
     """
     layers = [m for m in model.modules() if isinstance(m, nn.Linear)]
     if not layers or layers[-1].out_features != len(names):

@@ -67,9 +67,6 @@ class Gain(nn.Module):
 
     With small annotation vectors attention stays even for thousands of steps; with large ones it
     becomes sharp early.
-
-    Args:
-        start: the initial factor.
     """
 
     def __init__(self, start: float) -> None:
@@ -82,12 +79,7 @@ class Gain(nn.Module):
 
 
 class Beside(nn.Module):
-    """Concatenates the channels of two parts that see the same input.
-
-    Args:
-        first: computes the first channels.
-        second: computes the last channels, with the same rows and columns.
-    """
+    """Concatenates the channels of two parts that see the same input."""
 
     def __init__(self, first: nn.Module, second: nn.Module) -> None:
         super().__init__()
@@ -103,18 +95,13 @@ class Beside(nn.Module):
 class WhatAndWhere(nn.Module):
     """Annotation vectors of two parts: features around a cell, and the cell's own colour and place.
 
-    An object's shape can be seen at any piece of its outline, its colour anywhere inside. Attention
-    that learns from words alone soon looks at one side of the outline, which is outside the object
-    as often as inside. Here the features spread by one cell, so that the middle of an object has
-    all of them, and start smaller than the colours, which draw the attention into the object.
-
-    Args:
-        channels: of the features.
-        what: initial gain of the features.
-        where: initial gain of colours and coordinates.
+    Attention that learns from words alone soon looks at one side of an object's outline, which is
+    outside the object as often as inside. Here the features spread by one cell, so that the middle
+    of an object has all of them, and start smaller than the colours, which draw the attention into
+    the object.
     """
 
-    def __init__(self, channels: int, what: float, where: float) -> None:
+    def __init__(self, channels: int) -> None:
         super().__init__()
         self.what = nn.Sequential(
             nn.MaxPool2d(3, stride=1, padding=1),
@@ -122,7 +109,7 @@ class WhatAndWhere(nn.Module):
             nn.Conv2d(channels + 2, 128, kernel_size=1),
             nn.ReLU(inplace=True),
             UnitScale(),
-            Gain(what),
+            Gain(1.0),
         )
         self.where = nn.Sequential(
             convolution(COLOURS, 64, kernel_size=1),
@@ -130,7 +117,7 @@ class WhatAndWhere(nn.Module):
             nn.ReLU(inplace=True),
             UnitScale(),
             Coordinates(squares=True),
-            Gain(where),
+            Gain(8.0),
         )
 
     def forward(self, features: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C2 H W"]:
@@ -157,16 +144,12 @@ class SmallCNN(nn.Module):
         )
         self.features = nn.Sequential(
             Beside(outlines, nn.AvgPool2d(8)),
-            WhatAndWhere(128, what=1.0, where=8.0),
+            WhatAndWhere(128),
         )
 
 
 class ResidualBlock(nn.Module):
-    """Two convolutions that add to what they see (He et al. 2016, figure 2).
-
-    Args:
-        channels: of input and output.
-    """
+    """Two convolutions that add to what they see (He et al. 2016, figure 2)."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()

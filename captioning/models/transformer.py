@@ -29,12 +29,7 @@ from captioning.numbers import (
 
 @dataclass(frozen=True)
 class TransformerMemory(Memory):
-    """Annotation vectors with the keys and values of every layer.
-
-    Attributes:
-        keys: of the regions, by layer.
-        values: the same.
-    """
+    """Annotation vectors with the keys and values of every layer."""
 
     keys: tuple[Float[Tensor, "B L W"], ...]
     values: tuple[Float[Tensor, "B L W"], ...]
@@ -113,11 +108,8 @@ class TransformerDecoder(Decoder):
     def start(self, memory: Memory, n: int) -> State:
         """Empty caches."""
         empty = memory.annotations.new_zeros(memory.images, n, 0, self.width)
-        return {
-            f"{number}.{part}": empty
-            for number in range(len(self.layers))
-            for part in KeysValues._fields
-        }
+        numbers = range(len(self.layers))
+        return {f"{number}.{part}": empty for number in numbers for part in KeysValues._fields}
 
     def step(self, tokens: Int[Tensor, "B N"], state: State, memory: Memory) -> Step:
         """Read one word of every caption and score the next."""

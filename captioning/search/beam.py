@@ -19,18 +19,11 @@ from captioning.search.search import Search, generable_log_probs
 
 
 class Continuations(NamedTuple):
-    """The best next words of an image's captions, the best first.
+    """The best next words of an image's captions, the best first."""
 
-    Attributes:
-        totals: log probabilities of the captions with these words.
-        log_probs: log probabilities of the words.
-        captions: for each word, the index of the caption that it continues.
-        words: the words.
-    """
-
-    totals: Float[Tensor, "B k"]
-    log_probs: Float[Tensor, "B k"]
-    captions: Int[Tensor, "B k"]
+    totals: Float[Tensor, "B k"]  # log probabilities of the captions with these words
+    log_probs: Float[Tensor, "B k"]  # of the words
+    captions: Int[Tensor, "B k"]  # index of the caption that each word continues
     words: Int[Tensor, "B k"]
 
 

@@ -93,13 +93,9 @@ class Search(Configurable):
         """The captions with their next word, and the decoder's state for the word after it."""
 
     def forbid(self, log_probs: Float[Tensor, "*B V"], tokens: Int[Tensor, "*B t"]) -> None:
-        """Set the log probabilities of words that the limits forbid to minus infinity, in place.
+        """Set log probabilities of next words that the limits forbid to minus infinity, in place.
 
         If that leaves no word, the caption may end.
-
-        Args:
-            log_probs: of the next word.
-            tokens: the words so far.
         """
         ends_early = tokens.shape[-1] < self.min_length
         if not ends_early and not self.no_repeat_ngram:
