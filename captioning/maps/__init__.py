@@ -81,9 +81,7 @@ def known_maps(names: Sequence[str], model: Model, default: str) -> tuple[str, .
     Raises:
         MapError: an unknown map, or one that this model cannot give.
     """
-    if not names:
-        return (default,)
-    heads = head_names(model.decoder)
+    heads = head_names(model.decoder) if set(names) - set(MAPS) else ()
     if HEADS in names and not heads:
         raise MapError(f"map {HEADS}: the attention of this model has a single head")
     expanded = [
@@ -96,7 +94,7 @@ def known_maps(names: Sequence[str], model: Model, default: str) -> tuple[str, .
             raise MapError(
                 f"map {name}: only an LSTM decoder with deep output has it; choose another map"
             )
-    return tuple(dict.fromkeys(expanded))
+    return tuple(dict.fromkeys(expanded)) or (default,)
 
 
 __all__ = [

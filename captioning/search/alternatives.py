@@ -17,7 +17,7 @@ from captioning.search.search import NEVER, generable_log_probs
 
 
 class Alternatives(NamedTuple):
-    """The most probable other tokens in the place of each token, the best first; undefined at PAD."""
+    """The most probable other tokens in place of each token, best first; undefined at PAD."""
 
     tokens: Int[Tensor, "B N T k"]
     probabilities: Float[Tensor, "B N T k"]
