@@ -18,7 +18,7 @@ Shapes: B images, N captions per image, L regions, A attention width, b images o
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from jaxtyping import Float, Shaped
@@ -54,7 +54,10 @@ class AdditiveKernel:
         self, queries: Float[Tensor, "B N A"], keys: Float[Tensor, "B L A"]
     ) -> Float[Tensor, "B N L"]:
         """Energies v . tanh(k + q) = sum(v) - 2 sum(v r), from projected queries."""
-        return _Energies.apply(queries, keys, self.attention.energy.weight)
+        v = self.attention.energy.weight
+        if torch.is_grad_enabled():  # for autograd; trainings and searches do without
+            return _energies_at_once(queries, keys, v)
+        return _energies(queries, keys, v)
 
     def add_gradients(
         self,
@@ -179,25 +182,6 @@ def _gradients_in_blocks(
 
 
 _add_energy_gradients = Compiled(_gradients_at_once, plainly=_gradients_in_blocks)
-
-
-class _Energies(torch.autograd.Function):
-    """v . tanh(k + q), from queries (B, N, A), exp(2 k), (B, L, A), and v, (1, A)."""
-
-    @staticmethod
-    def forward(ctx: Any, queries: Tensor, keys: Tensor, direction: Tensor) -> Tensor:
-        ctx.save_for_backward(queries, keys, direction)
-        return _energies(queries, keys, direction)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        queries, keys, direction = ctx.saved_tensors
-        of_keys, of_direction = torch.zeros_like(keys), torch.zeros_like(direction)
-        of_queries = _add_energy_gradients(
-            gradient, queries, keys, direction, of_keys, of_direction
-        )
-        return of_queries, of_keys, of_direction
 
 
 def _blocks(

@@ -169,34 +169,33 @@ def test_dropout_keeps_its_share_and_the_mean() -> None:
     assert dropout(kept, 0.3, training=False).equal(kept)
 
 
-def energies(attention: AdditiveAttention, queries: Tensor, keys: Tensor) -> Tensor:
-    kernel = AdditiveKernel(attention)
-    return kernel.scores(queries, kernel.prepare(keys))
-
-
-def test_energies_are_those_of_their_formula_in_many_blocks() -> None:
+def test_energies_and_their_gradients_are_those_of_their_formula_in_many_blocks() -> None:
     width = BLOCK // 64
-    queries, keys = torch.randn(3, 4, width).double(), torch.randn(3, 6, width).double()
     attention = AdditiveAttention(2, 2, width).double()
-    inputs = [queries.requires_grad_(), keys.requires_grad_(), attention.energy.weight]
-    plain = (queries[:, :, None] + keys[:, None]).tanh() @ inputs[2][0]
-    fast = energies(attention, queries, keys)
-    assert_close(fast, plain)
+    v = attention.energy.weight
+    queries = torch.randn(3, 4, width).double().requires_grad_()
+    keys = torch.randn(3, 6, width).double().requires_grad_()
+    plain = (queries[:, :, None] + keys[:, None]).tanh() @ v[0]
     towards = torch.randn_like(plain)
-    for a, b in zip(
-        torch.autograd.grad(fast, inputs, towards),
-        torch.autograd.grad(plain, inputs, towards),
-        strict=True,
-    ):
-        assert_close(a, b)
+    wanted = torch.autograd.grad(plain, [queries, keys, v], towards)
+    kernel = AdditiveKernel(attention)
+    with torch.no_grad():
+        prepared = kernel.prepare(keys)
+        assert_close(kernel.scores(queries, prepared), plain)
+        of_prepared, of_v = torch.zeros_like(keys), torch.zeros_like(v)
+        of_queries = kernel.add_gradients(towards, queries, prepared, of_prepared, [of_v])
+    of_keys = of_prepared * 2 * prepared  # prepared keys are exp(2 k)
+    assert_close((of_queries, of_keys, of_v), wanted)
 
 
+@torch.no_grad()
 def test_huge_queries_and_keys_saturate_the_energies() -> None:
     huge = torch.tensor([[[1e4, -1e4]]])
     attention = AdditiveAttention(2, 2, 2)
     torch.nn.init.constant_(attention.energy.weight, 1.0)
     attention.energy.weight.data[0, 1] = 0.25
-    assert energies(attention, huge, huge).item() == 0.75
+    kernel = AdditiveKernel(attention)
+    assert kernel.scores(huge, kernel.prepare(huge)).item() == 0.75
 
 
 @pytest.mark.parametrize("weighted", [False, True], ids=["all alike", "weighted"])
