@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -64,14 +64,17 @@ class HardAttention(AdditiveAttention):
         if self._draws is None:
             return self.undrawn(soft, annotations)
         weights, expected = soft.weights, self._draws.expected[:, None]
-        drawn = weights.detach().flatten(0, 1).multinomial(1)  # eq. 8
-        regions = drawn.view(*weights.shape[:2], 1)  # (B, N, 1)
+        regions = self.draw(weights)
         tiny = torch.finfo(weights.dtype).tiny
-        log_probs = weights.gather(2, regions).squeeze(2).clamp_min(tiny).log()
+        log_probs = weights.gather(2, regions[..., None]).squeeze(2).clamp_min(tiny).log()
         self._draws.log_probs.append(log_probs.masked_fill(expected, 0.0))
-        one = F.one_hot(regions.squeeze(2), weights.shape[2]).to(weights)
+        one = F.one_hot(regions, weights.shape[2]).to(weights)
         shares = torch.where(expected[..., None], weights, one)
         return Attended(shares.to(annotations.dtype) @ annotations, weights)  # eq. 9
+
+    def draw(self, weights: Float[Tensor, "B N L"]) -> Int[Tensor, "B N"]:
+        """A region for every query, drawn by its weight (eq. 8)."""
+        return weights.detach().flatten(0, 1).multinomial(1).view(weights.shape[:2])
 
     def undrawn(self, soft: Attended, annotations: Float[Tensor, "B L D"]) -> Attended:
         """The result outside `drawing`, from that of soft attention."""
