@@ -88,7 +88,8 @@ class Ours:
         model: Any = self.fast
         if model is None:  # an earlier package, which accelerates decoders at every step
             model = kernels.accelerated(self.decoder)
-        cross_entropy, weights = model.cross_entropy(model.remember(annotations), tokens)
+        by_words = model if hasattr(model, "cross_entropy") else model.decoder
+        cross_entropy, weights = by_words.cross_entropy(model.remember(annotations), tokens)
         real = tokens[..., 1:] != PAD
         return (cross_entropy + doubly_stochastic_penalty(weights, real)) / real.sum()
 

@@ -1,16 +1,9 @@
-"""Replaces the decoder of a model by its kernel.
-
-Shapes: B images, N captions per image, S tokens from BOS to EOS, R regions.
-"""
+"""Replaces the decoder of a model by its kernel."""
 
 import logging
 import os
 
-from jaxtyping import Float, Int
-from torch import Tensor
-
 from captioning.kernels.fast_lstm import FastLSTM
-from captioning.models.decoder import Memory
 from captioning.models.lstm import LSTMDecoder
 from captioning.models.model import Model
 
@@ -40,20 +33,4 @@ def accelerate(model: Model) -> Model:
         log.info("no kernel for class %s: plain PyTorch, because %s", kind, reason)
         return model
     assert isinstance(model.decoder, LSTMDecoder)
-    return AcceleratedModel(model.encoder, model.adapter, FastLSTM.of(model.decoder))
-
-
-class AcceleratedModel(Model):
-    """Equals the `Model` with the plain decoder of its `FastLSTM`."""
-
-    decoder: FastLSTM
-
-    def cross_entropy(
-        self,
-        memory: Memory,
-        tokens: Int[Tensor, "B N S"],
-        label_smoothing: float = 0.0,
-        caption_weights: Float[Tensor, "B N"] | None = None,
-    ) -> tuple[Float[Tensor, ""], Float[Tensor, "B N S-1 R"]]:
-        """Cross-entropy of captions, summed over all words, in nats; and attention weights."""
-        return self.decoder.cross_entropy(memory, tokens, label_smoothing, caption_weights)
+    return Model(model.encoder, model.adapter, FastLSTM.of(model.decoder))

@@ -9,7 +9,7 @@ the largest number of active captions of an image, b distinct prefixes, V vocabu
 
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int, Shaped
@@ -17,8 +17,6 @@ from torch import Tensor
 
 from captioning.data.vocabulary import PAD
 from captioning.models.decoder import State, Step
-
-Count = TypeVar("Count", int, Tensor)
 
 MULTIPLE = 16
 """Numbers of rows are padded to a multiple of this: libraries prepare matrix products per size, so
@@ -29,20 +27,12 @@ WORTHWHILE = 16
 
 
 class ActiveRows(NamedTuple):
-    """The rows of one word, one for each caption that has not ended.
+    """The rows of one word, one for each caption that has not ended."""
 
-    Attributes:
-        here: the slice of these rows in the rows of all words.
-        captions: n.
-        slots: each row's index in the flat (B, n) captions; None if all captions are active and in
-            order.
-        images: B.
-    """
-
-    here: slice
-    captions: int
-    slots: Int[Tensor, "r"] | None
-    images: int
+    here: slice  # in the rows of all words
+    captions: int  # n
+    slots: Int[Tensor, "r"] | None  # in the flat (B, n) captions; None if all are active, in order
+    images: int  # B
 
     @property
     def size(self) -> int:
@@ -58,14 +48,13 @@ class ActiveRows(NamedTuple):
     def of(cls, tokens: Int[Tensor, "B N"]) -> "ActiveRows":
         """The rows of the captions whose last token is not PAD.
 
-        On a GPU these are the rows of all captions: fewer would save little, and the host would
-        wait for their count.
+        On a GPU all rows: fewer would save little, and the host would wait for their count.
         """
         everything = cls.all_of(tokens)
         if tokens.device.type != "cpu":
             return everything
         ended = tokens.flatten() == PAD
-        count = _padded(len(ended) - int(ended.sum()))
+        count = -(-(len(ended) - int(ended.sum())) // MULTIPLE) * MULTIPLE
         if count >= len(ended):
             return everything
         slots = ended.int().argsort(stable=True)[:count]
@@ -90,9 +79,6 @@ class PackedWords:
     Captions are sorted by length, the longest first, across images. At word t the loop reads the
     captions that have a word t, padded to a multiple of `MULTIPLE`; these come first.
 
-    Args:
-        tokens: word ids, PAD after the end of each caption.
-
     Attributes:
         shape: of `tokens`.
         order: the sorted captions, as indices into the flat (B, N), (B N,).
@@ -110,7 +96,7 @@ class PackedWords:
         image, rank = order // captions, ranks.flatten()[order]
         longest = int(lengths.max()) if lengths.numel() else 0
         running = (lengths.flatten() > torch.arange(longest)[:, None]).sum(1)
-        counts = _padded(running).clamp(max=len(order)).tolist()
+        counts = (-(-running // MULTIPLE) * MULTIPLE).clamp(max=len(order)).tolist()
         widths = (rank.cummax(0).values + 1).tolist()
         slots = [image[:r] * widths[r - 1] + rank[:r] for r in counts]
         places = [order[:r] * words + word for word, r in enumerate(counts)]
@@ -145,14 +131,7 @@ class PackedWords:
 
 
 class ActiveStep(Step):
-    """A step with the logits of active captions only.
-
-    Args:
-        rows: the rows of the active captions.
-        active_logits: their logits.
-        weights: attention over regions, of all captions.
-        state: the state after the step.
-    """
+    """A step with the logits of the active captions, which have these rows."""
 
     def __init__(
         self,
@@ -177,16 +156,11 @@ class SharedPrefixes(NamedTuple):
 
     Beams of an image diverge late: several continue the same prefix by different words. What a
     decoder computes before it reads these words is computed once per prefix.
-
-    Attributes:
-        rows: the rows of the prefixes.
-        first: for each prefix, a row that continues it; None if every row has its own prefix.
-        of: for each row, its prefix; None if every row has its own prefix.
     """
 
-    rows: ActiveRows
-    first: Int[Tensor, "b"] | None = None
-    of: Int[Tensor, "r"] | None = None
+    rows: ActiveRows  # of the prefixes
+    first: Int[Tensor, "b"] | None = None  # a row for each prefix; None if each row has its own
+    of: Int[Tensor, "r"] | None = None  # the prefix of each row; None if each row has its own
 
     @classmethod
     def among(
@@ -194,8 +168,7 @@ class SharedPrefixes(NamedTuple):
     ) -> "SharedPrefixes":
         """The prefixes of the active captions.
 
-        Every row gets a prefix of its own if sharing saves little, and on a GPU, where the host
-        would wait for the count.
+        Every row gets a prefix of its own if sharing saves little, and on a GPU.
 
         Args:
             rows: of the active captions.
@@ -227,11 +200,6 @@ class SharedPrefixes(NamedTuple):
     def expand(self, prefixes: Float[Tensor, "b X"]) -> Float[Tensor, "r X"]:
         """For each row, the row of its prefix."""
         return prefixes if self.of is None else prefixes.index_select(0, self.of)
-
-
-def _padded(rows: Count) -> Count:
-    """The next multiple of `MULTIPLE`."""
-    return -(-rows // MULTIPLE) * MULTIPLE
 
 
 class _Picked(torch.autograd.Function):

@@ -12,12 +12,13 @@ numbers per word. Three ideas make them cheap:
   writes r to memory.
 - The backward pass recomputes r, so nothing of size B x N x L x A is kept.
 
+In comments, g is the gradient of an energy and K = exp(2 k).
+
 Shapes: B images, N captions per image, L regions, A attention width, b images of a block.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TypeAlias
 
 import torch
 from jaxtyping import Float, Shaped
@@ -34,25 +35,30 @@ BLOCK = 2**18
 """Elements in a block: a megabyte in single precision, which fits the caches of two cores."""
 
 
-class AttentionKernel(ABC):
-    """The fast form of one class of attention."""
+class AdditiveKernel:
+    """Equals `AdditiveAttention`; v is the weight of its `energy` layer."""
+
+    def __init__(self, attention: AdditiveAttention) -> None:
+        self.attention = attention
 
     @property
     def parameters(self) -> Sequence[Tensor]:
-        """The parameters that `scores` uses."""
-        return ()
+        """The vector v, (1, A), which `scores` uses."""
+        return [self.attention.energy.weight]
 
     def prepare(self, keys: Float[Tensor, "B L A"]) -> Float[Tensor, "B L A"]:
-        """The plain attention's keys in the form that `scores` takes."""
-        return keys
+        """The plain attention's keys in the form that `scores` takes: exp(2 k)."""
+        return exponential(keys)
 
-    @abstractmethod
     def scores(
         self, queries: Float[Tensor, "B N A"], keys: Float[Tensor, "B L A"]
     ) -> Float[Tensor, "B N L"]:
-        """The plain attention's scores, from projected queries and prepared keys."""
+        """Energies v . tanh(k + q) = sum(v) - 2 sum(v r), from projected queries."""
+        v = self.attention.energy.weight
+        if torch.is_grad_enabled():  # for autograd; trainings and searches do without
+            return _energies_at_once(queries, keys, v)
+        return _energies(queries, keys, v)
 
-    @abstractmethod
     def add_gradients(
         self,
         gradient: Float[Tensor, "B N L"],
@@ -63,55 +69,21 @@ class AttentionKernel(ABC):
     ) -> Float[Tensor, "B N A"]:
         """The gradient of the queries; adds those of prepared keys and `parameters` in place.
 
-        Args:
-            gradient: of the scores.
-            queries: as `scores` took them.
-            keys: as `scores` took them.
-            of_keys: the sum of the keys' gradients.
-            of_parameters: the sums of the parameters' gradients.
-        """
-
-
-class AdditiveKernel(AttentionKernel):
-    """Equals `AdditiveAttention`; v is the weight of its `energy` layer."""
-
-    def __init__(self, attention: AdditiveAttention) -> None:
-        self.attention = attention
-
-    @property
-    def parameters(self) -> Sequence[Tensor]:
-        """The vector v, (1, A)."""
-        return [self.attention.energy.weight]
-
-    def prepare(self, keys: Float[Tensor, "B L A"]) -> Float[Tensor, "B L A"]:
-        """exp(2 k)."""
-        return exponential(keys)
-
-    def scores(
-        self, queries: Float[Tensor, "B N A"], keys: Float[Tensor, "B L A"]
-    ) -> Float[Tensor, "B N L"]:
-        """Energies v . tanh(k + q) = sum(v) - 2 sum(v r)."""
-        return _Energies.apply(queries, keys, self.attention.energy.weight)
-
-    def add_gradients(
-        self,
-        gradient: Float[Tensor, "B N L"],
-        queries: Float[Tensor, "B N A"],
-        keys: Float[Tensor, "B L A"],
-        of_keys: Float[Tensor, "B L A"],
-        of_parameters: Sequence[Tensor],
-    ) -> Float[Tensor, "B N A"]:
-        """With g the gradient of an energy and K = exp(2 k).
-
         dr/dq = -2 r (1 - r), so the energy's derivative by q is 4 v r (1 - r).
-        dK/dk = 2 K, so its derivative by K is 2 v r (1 - r) / K, and by v it is 1 - 2 r.
+        With K = exp(2 k), dK/dk = 2 K, so by K it is 2 v r (1 - r) / K, and by v it is 1 - 2 r.
         """
         v = self.attention.energy.weight
         return _add_energy_gradients(gradient, queries, keys, v, of_keys, of_parameters[0])
 
 
-class DotProductKernel(AttentionKernel):
+class DotProductKernel:
     """Equals `DotProductAttention`."""
+
+    parameters = ()
+
+    def prepare(self, keys: Float[Tensor, "B L A"]) -> Float[Tensor, "B L A"]:
+        """The keys as they are."""
+        return keys
 
     def scores(
         self, queries: Float[Tensor, "B N A"], keys: Float[Tensor, "B L A"]
@@ -133,6 +105,10 @@ class DotProductKernel(AttentionKernel):
         return gradient @ keys
 
 
+AttentionKernel: TypeAlias = AdditiveKernel | DotProductKernel
+"""The fast form of one class of attention."""
+
+
 def attention_kernel(attention: nn.Module) -> AttentionKernel | None:
     """The kernel of an attention of exactly this class; None if there is none."""
     if type(attention) is AdditiveAttention:
@@ -145,7 +121,7 @@ def attention_kernel(attention: nn.Module) -> AttentionKernel | None:
 def exponential(x: Float[Tensor, "B X A"]) -> Float[Tensor, "B X A"]:
     """exp(2 x), at least in single precision, also under autocast."""
     precise = x.to(torch.promote_types(x.dtype, torch.float32))
-    return (2 * precise.clamp(-LIMIT, LIMIT)).exp()
+    return precise.clamp(-LIMIT, LIMIT).mul_(2).exp_()  # one copy of the keys, not three
 
 
 def _energies_at_once(queries: Tensor, keys: Tensor, direction: Tensor) -> Tensor:
@@ -206,25 +182,6 @@ def _gradients_in_blocks(
 
 
 _add_energy_gradients = Compiled(_gradients_at_once, plainly=_gradients_in_blocks)
-
-
-class _Energies(torch.autograd.Function):
-    """v . tanh(k + q), from queries (B, N, A), exp(2 k), (B, L, A), and v, (1, A)."""
-
-    @staticmethod
-    def forward(ctx: Any, queries: Tensor, keys: Tensor, direction: Tensor) -> Tensor:
-        ctx.save_for_backward(queries, keys, direction)
-        return _energies(queries, keys, direction)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        queries, keys, direction = ctx.saved_tensors
-        of_keys, of_direction = torch.zeros_like(keys), torch.zeros_like(direction)
-        of_queries = _add_energy_gradients(
-            gradient, queries, keys, direction, of_keys, of_direction
-        )
-        return of_queries, of_keys, of_direction
 
 
 def _blocks(

@@ -9,7 +9,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Callable
-from functools import update_wrapper
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, ParamSpec, TypeVar
 
@@ -25,7 +25,7 @@ CACHE = "TORCHINDUCTOR_CACHE_DIR"
 
 
 class _Job:
-    """The state of the process: whether to compile, and whether a failure has been logged."""
+    """State of the process."""
 
     compiles = False
     has_complained = False
@@ -47,25 +47,25 @@ def _keep_processors_apart() -> None:
         os.environ[CACHE] = str(folder / kind)
 
 
+@dataclass
 class Compiled(Generic[P, R]):
     """A function of tensors, compiled if compiling is on and gradients are off.
 
-    Args:
+    Attributes:
         function: the function.
         plainly: an equal function that is faster without compiling; defaults to `function`.
     """
 
-    def __init__(self, function: Callable[P, R], plainly: Callable[P, R] | None = None) -> None:
-        self.function = function
-        self.plainly = plainly or function
-        self._compiled: Callable[P, R] | None = None
-        self._has_failed = False
-        update_wrapper(self, function)
+    function: Callable[P, R]
+    plainly: Callable[P, R] | None = None
+    _compiled: Callable[P, R] | None = None
+    _has_failed: bool = False
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """The function's result."""
+        plainly = self.plainly or self.function
         if not _Job.compiles or self._has_failed or torch.is_grad_enabled():
-            return self.plainly(*args, **kwargs)
+            return plainly(*args, **kwargs)
         try:
             return self._fast(*args, **kwargs)
         except Exception as error:  # bad input raises again below
@@ -74,7 +74,7 @@ class Compiled(Generic[P, R]):
                 _Job.has_complained = True
                 reason = str(error).strip().partition("\n")[0]
                 log.warning("cannot compile kernels, so they are slower: %s", reason)
-            return self.plainly(*args, **kwargs)
+            return plainly(*args, **kwargs)
 
     @property
     def _fast(self) -> Callable[P, R]:

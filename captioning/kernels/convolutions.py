@@ -33,12 +33,8 @@ def folded(network: Network) -> Network:
 
     In evaluation mode a batch norm multiplies each channel by one number and adds another, which
     the convolution before it can do as well. MobileNetV2 then takes 0.5 to 0.7 of the time on a
-    CPU; folding it takes as long as it saves in three photos. Convolutions are folded only where
-    the order of calls is known (`IN_ORDER`). An activation that belongs to the batch norm (timm's
-    ``BatchNormAct2d``) stays.
-
-    Args:
-        network: is not changed.
+    CPU. Convolutions are folded only where the order of calls is known (`IN_ORDER`); timm's
+    activations stay.
     """
     fast = copy.deepcopy(network).eval()
     for parent in list(fast.modules()):
@@ -72,9 +68,6 @@ def keep_depthwise_precise(network: nn.Module) -> None:
     """Turn the trained depthwise convolutions on a CPU into `PreciseDepthwise`, in place.
 
     Frozen layers and subclasses of `Conv2d` stay as they are.
-
-    Args:
-        network: keeps its parameters and their names.
     """
     for part in network.modules():
         if (

@@ -36,11 +36,7 @@ KNOWN_LAYERS = (nn.Linear, nn.Embedding, nn.Dropout)
 
 @dataclass(frozen=True)
 class PreparedMemory(Memory):
-    """Annotation vectors with their keys as the attention's kernel prepares them.
-
-    Attributes:
-        prepared_keys: the keys.
-    """
+    """Annotation vectors with their keys as the attention's kernel prepares them."""
 
     prepared_keys: Float[Tensor, "B L A"]
 
@@ -161,7 +157,7 @@ class FastLSTM(LSTMDecoder):
         label_smoothing: float = 0.0,
         caption_weights: Float[Tensor, "B N"] | None = None,
     ) -> tuple[Float[Tensor, ""], Float[Tensor, "B N S-1 L"]]:
-        """Equals `Model.cross_entropy`, without holding all logits; weights are zero at PAD."""
+        """The plain decoder's cross-entropy without holding all logits; weights are zero at PAD."""
         assert isinstance(memory, PreparedMemory)
         targets = tokens[..., 1:]
         words = PackedWords(tokens[..., :-1].masked_fill(targets == PAD, PAD))
@@ -185,9 +181,7 @@ class FastLSTM(LSTMDecoder):
     ) -> Float[Tensor, "r G"]:
         """The words' part of the LSTM's gates; a search computes it once per distinct word.
 
-        Args:
-            read: the words.
-            words: their embeddings after dropout, which may differ between equal words.
+        Dropout may give equal words different embeddings, so a training computes it per row.
         """
         if self.dropout.training or read.device.type != "cpu":
             return layer(self.word_gates, words)
@@ -198,10 +192,7 @@ class FastLSTM(LSTMDecoder):
     def _read(
         self, memory: PreparedMemory, words: PackedWords
     ) -> tuple[Float[Tensor, "r m"], Float[Tensor, "r L"]]:
-        """The output layer's input for each real row, and the attention weights.
-
-        Everything outside the recurrence is one product over all words.
-        """
+        """The output layer's input for each real row, and the attention weights."""
         state = self.start(memory, words.shape[1])
         precision = memory.annotations.dtype
         embedded = self._dropout(self.embedding(words.tokens)).to(precision)

@@ -7,8 +7,6 @@ block by block, and large weights are packed.
 Shapes: B images, N captions per image, r active rows, L regions, V vocabulary, k best words.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
 from math import inf
 from typing import TypeVar
@@ -26,7 +24,7 @@ from captioning.models.decoder import Decoder, Memory, State, Step
 from captioning.search.beam import BeamSearch, Continuations
 from captioning.search.hypotheses import Hypotheses
 from captioning.search.independent import Greedy, IndependentSearch, Sampling
-from captioning.search.search import NEVER, Decoded, Search, forbid
+from captioning.search.search import NEVER, Decoded, Search
 
 Part = TypeVar("Part")
 
@@ -50,34 +48,28 @@ class _FastSearch(Search):
     def __call__(self, decoder: Decoder, memory: Memory) -> Decoded:
         """The captions of every image in memory."""
         hypotheses = self.begin(memory)
-        with _packed_weights(decoder, hypotheses.finished.numel()):
-            return self._search(decoder, memory, hypotheses)
-
-    def _search(self, decoder: Decoder, memory: Memory, hypotheses: Hypotheses) -> Decoded:
         images = torch.arange(memory.images, device=hypotheses.tokens.device)
         left: list[tuple[Tensor, Decoded]] = []
-        state = decoder.start(memory, hypotheses.captions)
-        for _ in range(self.max_length):
-            step = decoder.step(hypotheses.last, state, memory)
-            hypotheses, state = self.extend(hypotheses, step)
-            ended = hypotheses.finished.all(dim=1)
-            count = int(ended.sum())
-            if count == len(ended):
-                break
-            if 4 * count >= len(ended):
-                done, active = (part.nonzero()[:, 0] for part in (ended, ~ended))
-                left.append((images[done], self.rank(of_images(hypotheses, done))))
-                images, memory = images[active], of_images(memory, active)
-                hypotheses, state = of_images(hypotheses, active), of_images(state, active)
+        with packed(_layers_of_a_step(decoder, hypotheses.finished.numel())):
+            state = decoder.start(memory, hypotheses.tokens.shape[1])
+            for _ in range(self.max_length):
+                step = decoder.step(hypotheses.last, state, memory)
+                hypotheses, state = self.extend(hypotheses, step)
+                ended = hypotheses.finished.all(dim=1)
+                count = int(ended.sum())
+                if count == len(ended):
+                    break
+                if 4 * count >= len(ended):
+                    done, active = (part.nonzero()[:, 0] for part in (ended, ~ended))
+                    left.append((images[done], self.rank(of_images(hypotheses, done))))
+                    images, memory = images[active], of_images(memory, active)
+                    hypotheses, state = of_images(hypotheses, active), of_images(state, active)
         return _in_order([*left, (images, self.rank(hypotheses))])
 
     def _active_log_probs(
         self, step: Step, hypotheses: Hypotheses
     ) -> tuple[ActiveRows, Float[Tensor, "r V"]]:
-        """The active captions' rows and log probabilities, as `log_probs` gives them.
-
-        They overwrite the step's logits.
-        """
+        """The active captions' rows and log probabilities, which overwrite the step's logits."""
         if isinstance(step, ActiveStep):
             rows, logits = step.rows, step.active_logits
         else:
@@ -86,7 +78,7 @@ class _FastSearch(Search):
         scores = logits.to(torch.promote_types(logits.dtype, torch.float32))
         scores.index_fill_(-1, torch.tensor(NEVER, device=scores.device), -inf)
         torch.log_softmax(scores, dim=-1, out=scores)
-        forbid(scores, rows.in_rows(hypotheses.tokens), self.min_length, self.no_repeat_ngram)
+        self.forbid(scores, rows.in_rows(hypotheses.tokens))
         return rows, scores
 
 
@@ -132,14 +124,14 @@ def best_continuations(
 ) -> Continuations:
     """The k continuations of each image's captions with the largest sums of total and score.
 
-    Equals `captioning.search.beam.best_continuations`, several times faster for large vocabularies:
+    Equals what `BeamSearch.continuations` computes, several times faster for large vocabularies:
     the k best words of an image lie in the k blocks of words with the largest maxima.
 
     Args:
         scores: of every next word, for the active captions.
         rows: of the active captions.
         totals: of the captions so far; minus infinity for ended captions.
-        k: number of continuations, at most N V.
+        k: number of continuations.
     """
     vocabulary, device = scores.shape[1], scores.device
     in_blocks = vocabulary - vocabulary % BLOCK
@@ -167,18 +159,15 @@ def best_continuations(
     )
 
 
-@contextmanager
-def _packed_weights(decoder: nn.Module, captions: int) -> Iterator[None]:
-    """Pack the weights of a decoder, or of the members of an ensemble, if that is worth it."""
-    layers = [
+def _layers_of_a_step(decoder: nn.Module, captions: int) -> list[nn.Linear]:
+    """The layers of a decoder, or of the members of an ensemble, that are worth packing."""
+    return [
         layer
         for module in decoder.modules()
         if isinstance(module, FastLSTM)
         for layer in module.layers_of_a_step
         if captions >= MANY or not layer.weight.requires_grad  # which stay packed
     ]
-    with packed(layers):
-        yield
 
 
 def of_images(part: Part, images: Tensor) -> Part:

@@ -85,12 +85,9 @@ def layer(module: nn.Linear, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
 def packed(modules: Iterable[nn.Linear]) -> Iterator[None]:
     """Pack the weights of layers while the block lasts, where MKL is the faster library.
 
-    Products without gradients then use them. Packed weights take as much memory as the weights.
-    Those of frozen layers are kept after the block, and used until the weight changes in place;
-    others are released, since not every optimizer leaves a trace of its changes.
-
-    Args:
-        modules: layers that do many products.
+    Products without gradients then use them. Those of frozen layers are kept after the block, and
+    used until the weight changes in place; others are released, since not every optimizer leaves a
+    trace of its changes.
     """
     made = []
     for module in modules:
@@ -110,14 +107,11 @@ def packed(modules: Iterable[nn.Linear]) -> Iterator[None]:
 
 
 def fast_library(x: Tensor, weight: Tensor) -> Literal["oneDNN", "MKL"] | None:
-    """The library whose private operators multiply these faster than PyTorch does, if there is one.
-
-    The only place that decides it. The operators exist in most builds of PyTorch for x86.
-    """
+    """The library whose private operators multiply these faster than PyTorch does, if any."""
     if x.device.type != "cpu" or not x.dtype == weight.dtype == torch.float32 or not x.numel():
         return None
     if is_intels():
-        return "MKL" if _has_mkl() and torch.backends.mkl.is_available() else None
+        return "MKL" if _has_mkl() else None
     return "oneDNN" if _has_onednn() and torch.backends.mkldnn.enabled else None
 
 
@@ -136,11 +130,8 @@ def _has_mkl() -> bool:
 def is_intels(cpuinfo: Path = CPUINFO) -> bool:
     """Whether the processor is Intel's.
 
-    Decided by the maker rather than by a measurement, so that all processes of a training, and a
-    resumed training, compute the same numbers.
-
-    Args:
-        cpuinfo: the system's description of its processors.
+    No measurement decides, so that all processes of a training, and a resumed one, compute the same
+    numbers.
     """
     try:
         with cpuinfo.open(encoding="utf-8") as file:
@@ -152,10 +143,8 @@ def is_intels(cpuinfo: Path = CPUINFO) -> bool:
 def multiplies_bfloat16_fast() -> bool:
     """Whether matrix products in bfloat16 are clearly faster than in single precision.
 
-    AMX does, and so does AVX-512 BF16 on AMD's processors, at twice the rate. Intel's AVX-512 BF16
-    without AMX (which virtual machines may hide) reached half the rate (docs/benchmarks.md). If
-    oneDNN must not use these, as with ``ONEDNN_MAX_CPU_ISA=AVX2``, PyTorch's own bfloat16 products
-    take some ten times as long as those in single precision.
+    They are with AMX, and with AVX-512 BF16 on AMD's processors, but not with Intel's AVX-512 BF16
+    without AMX (docs/benchmarks.md), nor if oneDNN must not use these.
     """
     # Private, and missing in some supported versions of PyTorch.
     amx, avx512 = (

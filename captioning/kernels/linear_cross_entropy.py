@@ -37,7 +37,7 @@ def linear_cross_entropy(
         bias: b.
         targets: the words.
         label_smoothing: share of the target's probability spread over the vocabulary.
-        loss_weights: factor of each word's loss; defaults to one.
+        loss_weights: factor of each word's loss.
     """
     with torch.autocast(x.device.type, enabled=False):
         return _LinearCrossEntropy.apply(x, weight, bias, targets, label_smoothing, loss_weights)

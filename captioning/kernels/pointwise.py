@@ -32,30 +32,17 @@ def dropout(x: Float[Tensor, "*B"], p: float, training: bool) -> Float[Tensor, "
 
 
 class Cell(NamedTuple):
-    """The LSTM after one word, with the activations that the backward pass needs.
+    """The LSTM after one word, with the activations that the backward pass needs."""
 
-    Attributes:
-        hidden: the hidden state h.
-        cell: the cell c.
-        gates: sigmoids of the gates i, f, g and o, concatenated.
-        new: tanh of g, the cell's candidate.
-        shown: tanh of the cell.
-    """
-
-    hidden: Float[Tensor, "*B H"]
-    cell: Float[Tensor, "*B H"]
-    gates: Float[Tensor, "*B G"]
-    new: Float[Tensor, "*B H"]
-    shown: Float[Tensor, "*B H"]
+    hidden: Float[Tensor, "*B H"]  # h
+    cell: Float[Tensor, "*B H"]  # c
+    gates: Float[Tensor, "*B G"]  # sigmoids of i, f, g and o, side by side
+    new: Float[Tensor, "*B H"]  # tanh of g
+    shown: Float[Tensor, "*B H"]  # tanh of c
 
 
 def lstm_cell(gates: Float[Tensor, "*B G"], cell: Float[Tensor, "*B H"]) -> Cell:
-    """Equals `captioning.models.lstm.lstm_cell` (Xu et al. 2015, eq. 1-3).
-
-    Args:
-        gates: the pre-activations of i, f, g and o.
-        cell: before the word; the results have its precision.
-    """
+    """Equals `captioning.models.lstm.lstm_cell` (Xu et al. 2015, eq. 1-3)."""
     gates = gates.to(cell.dtype)
     opened = gates.sigmoid()
     i, f, _, o = opened.chunk(4, dim=-1)
@@ -89,9 +76,9 @@ def cell_gradients(
         of_hidden: the hidden state's gradient from everything else.
         carried_c: the cell's gradient from the next word.
         cell: the cell before the word, c'.
-        gates: after their sigmoids, (r, G).
-        new: n = tanh of g.
-        shown: tanh of the cell c.
+        gates: of `Cell`, as the rest.
+        new: n in comments.
+        shown: tanh(c).
     """
     i, f, _, o = gates.chunk(4, dim=-1)
     i_slope, f_slope, _, o_slope = (gates * (1 - gates)).chunk(4, dim=-1)

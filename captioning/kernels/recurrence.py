@@ -38,46 +38,29 @@ from captioning.models.attention import masked_softmax
 class Parts(NamedTuple):
     """The loop's input tensors. Keys and cell have precisions of their own, the rest share one.
 
-    Attributes:
-        word_gates: the words' part of the LSTM's gates, bias included.
-        word_queries: the words' part of the queries; None if queries ignore words.
-        hidden: the hidden state before the first word.
-        cell: the cell before the first word.
-        keys: as the attention's kernel prepares them.
-        values: what contexts are sums of: annotation vectors, or their projections to everything
-            that is linear in a context, W_z a first.
-        query: W_q.
-        gate: W_h.
-        beta: w_b.
-        beta_bias: b_b.
-        context_gate: W_z; None if values are projected.
+    Values are what contexts are sums of: annotation vectors, or their projections to everything
+    that is linear in a context, W_z a first.
     """
 
-    word_gates: Float[Tensor, "R G"]
-    word_queries: Float[Tensor, "R A"] | None
-    hidden: Float[Tensor, "B N H"]
-    cell: Float[Tensor, "B N H"]
-    keys: Float[Tensor, "B L A"]
+    word_gates: Float[Tensor, "R G"]  # the words' part of the gates, bias included
+    word_queries: Float[Tensor, "R A"] | None  # None if queries ignore words
+    hidden: Float[Tensor, "B N H"]  # before the first word
+    cell: Float[Tensor, "B N H"]  # before the first word
+    keys: Float[Tensor, "B L A"]  # as the attention's kernel prepares them
     values: Float[Tensor, "B L D"]
-    query: Float[Tensor, "A H"]
-    gate: Float[Tensor, "G H"]
-    beta: Float[Tensor, "1 H"]
-    beta_bias: Float[Tensor, "1"]
-    context_gate: Float[Tensor, "G D"] | None
+    query: Float[Tensor, "A H"]  # W_q
+    gate: Float[Tensor, "G H"]  # W_h
+    beta: Float[Tensor, "1 H"]  # w_b
+    beta_bias: Float[Tensor, "1"]  # b_b
+    context_gate: Float[Tensor, "G D"] | None  # W_z; None if values are projected
 
 
 class Recurred(NamedTuple):
-    """The loop's output for every row.
+    """The loop's output for every row."""
 
-    Attributes:
-        hidden: h after the word.
-        contexts: z; if values are projected, the columns of its projection after the LSTM's gates.
-        weights: alpha.
-    """
-
-    hidden: Float[Tensor, "R H"]
-    contexts: Float[Tensor, "R D"]
-    weights: Float[Tensor, "R L"]
+    hidden: Float[Tensor, "R H"]  # h after the word
+    contexts: Float[Tensor, "R D"]  # z; of projected values, the columns after the LSTM's gates
+    weights: Float[Tensor, "R L"]  # alpha
 
 
 def recur(

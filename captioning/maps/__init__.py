@@ -55,11 +55,7 @@ def available_maps(model: Model) -> tuple[str, ...]:
 
 
 def word_maps(name: str, captioned: Captioned) -> Maps:
-    """The map of every word.
-
-    Args:
-        name: one of `MAPS`, or of the decoder's `head_names`.
-        captioned: images with their captions.
+    """The map of every word, by its name in `MAPS` or one of the decoder's `head_names`.
 
     Raises:
         MapError: an unknown map, or one that this model cannot give.
@@ -68,25 +64,24 @@ def word_maps(name: str, captioned: Captioned) -> Maps:
     try:
         if name not in MAPS:
             return head_map(captioned, name)
-        if name != ATTENTION:
-            captioned.check_one_grid()
+        rows, columns = captioned.grid
+        if name != ATTENTION and captioned.annotations.shape[1] != rows * columns:
+            raise InputError(
+                "an ensemble of several encoders has attention only; choose attention, or give "
+                "one model"
+            )
         return MAPS[name](captioned)
     except InputError as error:
         raise MapError(f"map {name}: {error}") from None
 
 
 def known_maps(names: Sequence[str], model: Model, default: str) -> tuple[str, ...]:
-    """The names without duplicates, with `HEADS` expanded.
-
-    Args:
-        names: of maps; empty for the default.
-        model: the model to give these maps.
-        default: the map if no name is given.
+    """The names without duplicates, with `HEADS` expanded; the default if there are none.
 
     Raises:
         MapError: an unknown map, or one that this model cannot give.
     """
-    heads = head_names(model.decoder)
+    heads = head_names(model.decoder) if set(names) - set(MAPS) else ()
     if HEADS in names and not heads:
         raise MapError(f"map {HEADS}: the attention of this model has a single head")
     expanded = [

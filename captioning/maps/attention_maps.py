@@ -1,11 +1,9 @@
 """Attention weights as maps: the decoder's own, and those of every layer and head.
 
-Shapes: B images, N captions per image, L regions, T words, H heads, W width of all heads together,
-d width of one head.
+Shapes: B images, N captions per image, L regions, T words, W width of all heads together.
 """
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from captioning.maps.captioned import Captioned, Maps
@@ -37,14 +35,10 @@ def head_names(decoder: Decoder) -> tuple[str, ...]:
 
 @torch.no_grad()
 def head_map(captioned: Captioned, name: str) -> Maps:
-    """The attention weights of a head, or the mean of a layer (Vaswani et al. 2017, eq. 1).
+    """The attention weights of one of the decoder's `head_names` (Vaswani et al. 2017, eq. 1).
 
-    The weights are computed from the queries and keys that pass through the head's attention.
-    Cost: one pass over the caption.
-
-    Args:
-        captioned: images with their captions.
-        name: one of the decoder's `head_names`.
+    Computed from the queries and keys that pass through the attention. Cost: one pass over the
+    caption.
     """
     decoder = captioned.model.decoder
     attention, heads = _heads(decoder)[name]
@@ -63,7 +57,8 @@ def head_map(captioned: Captioned, name: str) -> Maps:
     captions = captioned.tokens.shape[1]
     # All words of a caption at once, or a word at a time: (B, N T, W) either way.
     query = torch.cat([part.unflatten(1, (captions, -1)) for part in queries], dim=2).flatten(1, 2)
-    weights = attention_weights(*(_by_head(part, attention.heads) for part in (query, *keys)))
+    by_head = (part.unflatten(-1, (attention.heads, -1)).transpose(1, 2) for part in (query, *keys))
+    weights = attention_weights(*by_head)
     of_heads = weights[:, heads].mean(dim=1)  # (B, N T, L)
     return of_heads.unflatten(1, (captions, -1)).unflatten(-1, captioned.grid)
 
@@ -88,7 +83,3 @@ def _heads(decoder: Decoder) -> dict[str, tuple[MultiHead, slice]]:
 
 def _single(attention: MultiHead) -> dict[str, slice]:
     return {f"head {head + 1}": slice(head, head + 1) for head in range(attention.heads)}
-
-
-def _by_head(together: Float[Tensor, "B L W"], heads: int) -> Float[Tensor, "B H L d"]:
-    return together.unflatten(-1, (heads, -1)).transpose(1, 2)

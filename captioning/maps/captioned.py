@@ -31,37 +31,17 @@ class MapError(InputError):
 
 @dataclass(frozen=True)
 class Captioned:
-    """Images, and captions of each that the model reads word by word.
+    """Images, and captions of each that the model reads word by word."""
 
-    Attributes:
-        model: the plain model in evaluation mode.
-        images: pixels.
-        annotations: of the images, by `model.encode`.
-        tokens: the captions from BOS to EOS, then PAD.
-    """
-
-    model: Model
+    model: Model  # plain and in evaluation mode
     images: UInt8[Tensor, "B 3 H W"]
-    annotations: Float[Tensor, "B L D"]
-    tokens: Int[Tensor, "B N S"]
+    annotations: Float[Tensor, "B L D"]  # of the images, by `model.encode`
+    tokens: Int[Tensor, "B N S"]  # from BOS to EOS, then PAD
 
     @property
     def grid(self) -> tuple[int, int]:
         """Rows and columns of the attention's regions."""
         return self.model.encoder.grid(self.images.shape[2], self.images.shape[3])
-
-    def check_one_grid(self) -> None:
-        """Check that the annotation vectors are the cells of the attention's grid.
-
-        Raises:
-            InputError: they come from several encoders.
-        """
-        rows, columns = self.grid
-        if self.annotations.shape[1] != rows * columns:
-            raise InputError(
-                "an ensemble of several encoders has attention only; choose attention, or give "
-                "one model"
-            )
 
 
 WordMap: TypeAlias = Callable[[Captioned], Maps]
@@ -74,14 +54,13 @@ def word_log_probs(
     tokens: Int[Tensor, "B N S"],
     mask: Bool[Tensor, "B L"] | None = None,
 ) -> Float[Tensor, "B N T"]:
-    """The log probability of each word given the words before it.
+    """The log probability of each word given the words before it, normalised as in a search.
 
-    As in a search, probabilities are over the words that can be generated. Zero at PAD and at
-    words that cannot be generated, such as unknown ones.
+    Zero at PAD and at words that cannot be generated, such as unknown ones.
 
     Args:
         model: reads the captions.
-        annotations: from the encoder.
+        annotations: by `model.encode`.
         tokens: the captions from BOS to EOS, then PAD.
         mask: True where a region may be attended; None where all may.
     """
@@ -93,10 +72,7 @@ def word_log_probs(
 
 
 def shares(relevance: Float[Tensor, "*B L"], grid: tuple[int, int]) -> Float[Tensor, "*B r c"]:
-    """The positive part of each region's relevance, normalised to sum to one, on the grid.
-
-    A map without a positive part is uniform.
-    """
+    """The positive part of each region's relevance as shares on the grid; uniform if none is."""
     positive = relevance.detach().clamp(min=0)
     total = positive.sum(dim=-1, keepdim=True)
     uniform = torch.full_like(positive, 1 / positive.shape[-1])
@@ -109,10 +85,7 @@ def neighbourhood_mean(
 ) -> Float[Tensor, "B N T L"]:
     """The mean over each region and the regions around it.
 
-    Args:
-        values: of the regions.
-        grid: rows and columns of the regions. Along a side of at most `SIDE` regions, each stands
-            alone.
+    Along a side of at most `SIDE` regions, each stands alone.
     """
     sides = [SIDE if cells > SIDE else 1 for cells in grid]
     means = F.avg_pool2d(

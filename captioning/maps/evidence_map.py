@@ -52,19 +52,11 @@ def has_evidence(decoder: Decoder) -> TypeGuard[LSTMDecoder]:
 def evidence(
     decoder: Decoder, memory: Memory, words: Int[Tensor, "B N T"]
 ) -> Float[Tensor, "B N T L"]:
-    """The part of the deep output that depends on the context: L_o L_z a of each region (eq. 7).
+    """The part of the deep output that depends on the context: L_o L_z a of each region, in nats.
 
     Eq. 7 is linear in the context, so this is what a region would add to the word's logit if the
     context were its vector alone and the gate beta one. The word's row of L_o is taken relative to
     the mean row: what a region adds to all words alike changes no probability.
-
-    Args:
-        decoder: an LSTM decoder with deep output.
-        memory: of the images.
-        words: any words.
-
-    Returns:
-        Nats.
 
     Raises:
         InputError: the decoder has no deep output.
@@ -80,12 +72,7 @@ def evidence(
 def evidence_shares(
     evidence: Float[Tensor, "B N T L"], grid: tuple[int, int]
 ) -> Float[Tensor, "B N T L"]:
-    """The softmax of `SHARPNESS` times the mean evidence around each region.
-
-    Args:
-        evidence: in nats.
-        grid: rows and columns of the regions.
-    """
+    """The softmax of `SHARPNESS` times the mean evidence around each region."""
     return (SHARPNESS * neighbourhood_mean(evidence, grid)).softmax(dim=-1)
 
 

@@ -31,28 +31,19 @@ def gradient_map(captioned: Captioned) -> Maps:
     To first order, what the word's log probability gains per relative growth of the region's
     vector. Cost: one pass over the caption, and one backward pass per word.
     """
-    return _from_gradients(captioned, _gradient_times_input)
+    return _from_gradients(captioned, lambda vectors, gradients: (vectors * gradients).sum(dim=2))
 
 
 def grad_cam(captioned: Captioned) -> Maps:
     """Grad-CAM at the annotation vectors (Selvaraju et al. 2017, eq. 1 and 2).
 
-    Channels are weighted by their mean gradient over regions and summed, positive part. Cost: one
-    pass over the caption, and one backward pass per word.
+    Channels are weighted by their mean gradient over regions and summed, positive part. Cost: as
+    `gradient_map`.
     """
-    return _from_gradients(captioned, _weighted_channels)
-
-
-def _gradient_times_input(
-    vectors: Float[Tensor, "b L D"], gradients: Float[Tensor, "b L D"]
-) -> Float[Tensor, "b L"]:
-    return (vectors * gradients).sum(dim=2)
-
-
-def _weighted_channels(
-    vectors: Float[Tensor, "b L D"], gradients: Float[Tensor, "b L D"]
-) -> Float[Tensor, "b L"]:
-    return torch.einsum("bld,bd->bl", vectors, gradients.mean(dim=1))
+    return _from_gradients(
+        captioned,
+        lambda vectors, gradients: torch.einsum("bld,bd->bl", vectors, gradients.mean(dim=1)),
+    )
 
 
 def _from_gradients(captioned: Captioned, relevance: Relevance) -> Maps:
@@ -74,11 +65,7 @@ def _of_words(
     tokens: Int[Tensor, "b S"],
     relevance: Relevance,
 ) -> Float[Tensor, "b T L"]:
-    """The relevance of each region for each word of one caption per image.
-
-    Raises:
-        InputError: the decoder is not differentiable.
-    """
+    """The relevance of each region for each word of one caption per image."""
     vectors = annotations.detach()
     leaf = vectors.clone().requires_grad_()
     of_words = word_log_probs(model, leaf, tokens[:, None])[:, 0]  # (b, T)

@@ -4,14 +4,16 @@ Shapes: B images, L regions (rows x columns of a grid), D annotation width, W wi
 projection.
 """
 
+import math
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from captioning.configurable import Configurable
-from captioning.models.positions import grid_of, grid_sinusoids
-from captioning.models.transformer_layers import EncoderLayer
+from captioning.errors import InputError
+from captioning.models.transformer_layers import EncoderLayer, sinusoids
 from captioning.numbers import (
     AnnotationWidth,
     Grid,
@@ -81,10 +83,10 @@ class Adapter(Configurable, nn.Module):
     def forward(
         self, annotations: Float[Tensor, "B L D"], mask: Bool[Tensor, "B L"] | None = None
     ) -> Float[Tensor, "B L W"]:
-        """The adapted annotation vectors.
+        """The adapted annotation vectors, regions in reading order.
 
         Args:
-            annotations: in reading order.
+            annotations: from the encoder.
             mask: True where a region may be seen; None where all may. Hidden regions change no
                 other region's vector.
 
@@ -93,7 +95,8 @@ class Adapter(Configurable, nn.Module):
         """
         annotations = self.norm(self.dropout(self.project(annotations)))
         if self.region_layers:
-            annotations = annotations + self._places(annotations)
+            grid = grid_of(annotations.shape[1], self.grid_columns)
+            annotations = annotations + grid_sinusoids(grid, annotations)
             visible = None if mask is None else mask[:, None]
             for layer in self.region_layers:
                 annotations = layer(annotations, visible)
@@ -102,14 +105,22 @@ class Adapter(Configurable, nn.Module):
             annotations = neighbourhood_means(annotations, mask, self.grid_columns)
         return annotations
 
-    def _places(self, annotations: Float[Tensor, "B L W"]) -> Float[Tensor, "L W"]:
-        regions, width = annotations.shape[1:]
-        precision = torch.promote_types(annotations.dtype, torch.float32)
-        rows, columns = (
-            torch.arange(cells, device=annotations.device, dtype=precision)
-            for cells in grid_of(regions, self.grid_columns)
-        )
-        return grid_sinusoids(rows, columns, width).to(annotations.dtype)
+
+def grid_sinusoids(
+    grid: tuple[int, int], annotations: Float[Tensor, "B L W"]
+) -> Float[Tensor, "L W"]:
+    """Positions of the regions: the row in the first half of the width, the column in the second.
+
+    Parmar et al. 2018, section 3.1; Carion et al. 2020.
+    """
+    width = annotations.shape[2]
+    precision = torch.promote_types(annotations.dtype, torch.float32)
+    rows, columns = (
+        torch.arange(cells, device=annotations.device, dtype=precision) for cells in grid
+    )
+    of_rows = sinusoids(rows, width // 2)[:, None].expand(-1, len(columns), -1)
+    of_columns = sinusoids(columns, width - width // 2)[None].expand(len(rows), -1, -1)
+    return torch.cat([of_rows, of_columns], dim=-1).flatten(0, 1).to(annotations.dtype)
 
 
 def neighbourhood_means(
@@ -120,14 +131,6 @@ def neighbourhood_means(
     """The mean of the 3 x 3 annotation vectors around each region, including its own.
 
     Regions beyond the edge of the grid and masked ones are left out.
-
-    Args:
-        annotations: in reading order.
-        mask: True where a region may be seen; None where all may.
-        columns: of the grid; None if it is square.
-
-    Raises:
-        InputError: the regions do not form such a grid.
     """
     grid = grid_of(annotations.shape[1], columns)
     real = annotations.new_ones(annotations.shape[:2])
@@ -139,3 +142,25 @@ def neighbourhood_means(
     )
     means = summed / count.clamp_min(torch.finfo(count.dtype).tiny)
     return means.flatten(2).transpose(1, 2)
+
+
+def grid_of(regions: int, columns: int | None) -> tuple[int, int]:
+    """Rows and columns of a grid of L regions, which is square if no columns are given.
+
+    Raises:
+        InputError: the regions do not form such a grid.
+    """
+    if columns is None:
+        side = math.isqrt(regions)
+        if side * side != regions:
+            raise InputError(
+                f"{regions} regions do not form a square grid; give grid_columns, the columns of "
+                "the encoder's grid"
+            )
+        return side, side
+    if regions % columns:
+        raise InputError(
+            f"grid_columns: {regions} regions do not form {columns} columns; give the columns "
+            "of the encoder's grid"
+        )
+    return regions // columns, columns

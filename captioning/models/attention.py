@@ -92,11 +92,7 @@ class ScoredAttention(Attention):
     ) -> Attended:
         """Weights over regions for every query, and the contexts (Xu et al. 2015, eq. 4-6, 13)."""
         weights = masked_softmax(self.scores(query, keys), mask)
-        return Attended(self.selected(weights).to(annotations.dtype) @ annotations, weights)
-
-    def selected(self, weights: Float[Tensor, "B N L"]) -> Float[Tensor, "B N L"]:
-        """Share of each region in the context: its weight (eq. 13)."""
-        return weights
+        return Attended(weights.to(annotations.dtype) @ annotations, weights)
 
 
 class AdditiveAttention(ScoredAttention):
@@ -129,24 +125,22 @@ class DotProductAttention(ScoredAttention):
 def masked_softmax(
     scores: Float[Tensor, "B N L"], mask: Bool[Tensor, "B L"] | None = None
 ) -> Float[Tensor, "B N L"]:
-    """Softmax over regions (Xu et al. 2015, eq. 5); masked regions weigh exactly zero.
-
-    The result has at least single precision, also under autocast.
+    """Softmax over regions (Xu et al. 2015, eq. 5), in at least single precision.
 
     Args:
         scores: one score per region.
-        mask: True where a region may be attended; None where all may.
+        mask: True where a region may be attended, the others weigh zero; None where all may.
 
     Raises:
         ValueError: an image has no unmasked region.
     """
-    check_every_image_has_a_region(mask)
     if mask is not None:
+        check_every_image_has_a_region(mask)
         scores = scores.masked_fill(~mask[:, None], float("-inf"))
     return scores.softmax(dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
 
 
-def check_every_image_has_a_region(mask: Bool[Tensor, "B L"] | None) -> None:
+def check_every_image_has_a_region(mask: Bool[Tensor, "B L"]) -> None:
     """Raise ValueError if an image has no unmasked region."""
-    if mask is not None and not mask.any(dim=1).all():
+    if not mask.any(dim=1).all():
         raise ValueError("every image needs at least one region that may be attended")

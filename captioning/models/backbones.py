@@ -1,21 +1,23 @@
 """Backbones by name, with their pretrained weights.
 
 The last feature map of a backbone holds the annotation vectors.
+
+Shapes: D annotation width, C classes.
 """
 
 import zipfile
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from captioning.errors import InputError
 from captioning.integrity import check_archive, check_finite
-from captioning.models.image_classes import Classes, classes_of
 from captioning.models.small_networks import PlainCNN, SmallCNN
 from captioning.untrusted import opened
 
@@ -27,6 +29,20 @@ TIMM = "timm/"
 
 SMALL_WEIGHTS = Path(__file__).with_name("small_cnn.pth")
 """Weights of the small backbone, trained by `scripts/demo_model` on drawn scenes."""
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The classes of a backbone's own classifier, by their names in lower case.
+
+    If a network applies a linear layer to the mean of its feature map, that layer scores single
+    regions as well, and the photo's score is the mean of theirs (class activation mapping, Zhou et
+    al. 2016). Checkpoints do not contain these numbers, since captioning does not need them.
+    """
+
+    names: Sequence[Sequence[str]]
+    weight: Float[Tensor, "C D"]
+    bias: Float[Tensor, " C"]
 
 
 @dataclass(frozen=True)
@@ -51,46 +67,25 @@ class Backbone:
     classes: Classes | None = None
 
 
-def _resnet_stages(model: Any) -> list[nn.Module]:
-    stem = nn.Sequential(model.conv1, model.bn1, model.relu, model.maxpool)
-    return [stem, model.layer1, model.layer2, model.layer3, model.layer4]
-
-
-def _vgg_stages(model: Any) -> list[nn.Module]:
-    """Cut before each pooling; the last pooling is left out, as in the paper (14 x 14 of 224)."""
-    stages: list[list[nn.Module]] = [[]]
-    for layer in model.features[:-1]:
-        if isinstance(layer, nn.MaxPool2d):
-            stages.append([])
-        stages[-1].append(layer)
-    return [nn.Sequential(*stage) for stage in stages]
-
-
-def _feature_stages(model: Any) -> list[nn.Module]:
-    return list(model.features)
-
-
-BACKBONES: dict[str, tuple[int, Callable[[Any], list[nn.Module]]]] = {
-    "small": (196, _feature_stages),
-    "plain": (128, _feature_stages),
-    "resnet18": (512, _resnet_stages),
-    "resnet34": (512, _resnet_stages),
-    "resnet50": (2048, _resnet_stages),
-    "resnet101": (2048, _resnet_stages),
-    "resnet152": (2048, _resnet_stages),
-    "vgg16": (512, _vgg_stages),
-    "vgg19": (512, _vgg_stages),
-    "mobilenet_v2": (1280, _feature_stages),
-    "mobilenet_v3_large": (960, _feature_stages),
-    "efficientnet_v2_s": (1280, _feature_stages),
-    "convnext_tiny": (768, _feature_stages),
+BACKBONES = {
+    "small": 196,
+    "plain": 128,
+    "resnet18": 512,
+    "resnet34": 512,
+    "resnet50": 2048,
+    "resnet101": 2048,
+    "resnet152": 2048,
+    "vgg16": 512,
+    "vgg19": 512,
+    "mobilenet_v2": 1280,
+    "mobilenet_v3_large": 960,
+    "efficientnet_v2_s": 1280,
+    "convnext_tiny": 768,
 }
-"""D of each backbone and its division into stages, by torchvision's name. ``small`` is for drawn
-scenes, ``plain`` for small images of any kind."""
+"""D of each backbone by torchvision's name.
 
-
-def _no_weights() -> Any:
-    raise InputError("plain: has no pretrained weights; give a file, or null for a random start")
+``small`` is for drawn scenes, ``plain`` for small images of any kind.
+"""
 
 
 def backbone(name: str, weights: str | None) -> Backbone:
@@ -108,34 +103,55 @@ def backbone(name: str, weights: str | None) -> Backbone:
         from captioning.models.timm_backbones import timm_backbone
 
         return timm_backbone(name.removeprefix(TIMM), weights)
-    if name in ("small", "plain"):
-        own: nn.Module = SmallCNN() if name == "small" else PlainCNN()
-        pretrained = _no_weights if name == "plain" else lambda: read_weights(SMALL_WEIGHTS)
-        load_weights(own, name, weights, pretrained)
-        width, divided = BACKBONES[name]
-        return Backbone(width, divided(own), image_size=None)
     if name not in BACKBONES:
         raise InputError(
             f"unknown backbone {name!r}; choose from {', '.join(BACKBONES)}, or give {TIMM}NAME "
             "for one of timm's"
         )
+    if name in ("small", "plain"):
+        own = SmallCNN() if name == "small" else PlainCNN()
+        load_weights(own, name, weights, lambda: _own_weights(name))
+        return Backbone(BACKBONES[name], list(own.features), image_size=None)
     from torchvision import models  # takes a second to import
 
+    model = models.get_model(name, weights=None)
+    if weights is None:
+        return Backbone(BACKBONES[name], _torchvision_stages(name, model))
+    pretrained = models.get_model_weights(name).DEFAULT
+
     def download() -> Any:
-        default = models.get_model_weights(name).DEFAULT
         return downloaded(
-            default.url, lambda: default.get_state_dict(progress=True, check_hash=True)
+            pretrained.url, lambda: pretrained.get_state_dict(progress=True, check_hash=True)
         )
 
-    model = models.get_model(name, weights=None)
     load_weights(model, name, weights, download)
-    width, divided = BACKBONES[name]
-    stages = divided(model)
-    network = Backbone(width, stages)
-    if weights is None:
-        return network
-    names = [(n.lower(),) for n in models.get_model_weights(name).DEFAULT.meta["categories"]]
-    return replace(network, classes=classes_of(model, nn.Sequential(*stages), names, side=64))
+    stages = _torchvision_stages(name, model)
+    names = [(category.lower(),) for category in pretrained.meta["categories"]]
+    classes = classes_of(model, nn.Sequential(*stages), names, side=64)
+    return Backbone(BACKBONES[name], stages, classes=classes)
+
+
+def _own_weights(name: str) -> Any:
+    if name == "plain":
+        raise InputError(
+            "plain: has no pretrained weights; give a file, or null for a random start"
+        )
+    return read_weights(SMALL_WEIGHTS)
+
+
+def _torchvision_stages(name: str, model: Any) -> list[nn.Module]:
+    if name.startswith("resnet"):
+        stem = nn.Sequential(model.conv1, model.bn1, model.relu, model.maxpool)
+        return [stem, model.layer1, model.layer2, model.layer3, model.layer4]
+    if not name.startswith("vgg"):
+        return list(model.features)
+    # Cut before each pooling. The last one is left out, as in the paper (14 x 14 of 224 pixels).
+    stages: list[list[nn.Module]] = [[]]
+    for layer in model.features[:-1]:
+        if isinstance(layer, nn.MaxPool2d):
+            stages.append([])
+        stages[-1].append(layer)
+    return [nn.Sequential(*stage) for stage in stages]
 
 
 def load_weights(
@@ -145,7 +161,7 @@ def load_weights(
 
     Args:
         model: the network.
-        name: of the network, for messages.
+        name: for messages.
         weights: ``DEFAULT``, the path of a file, or None to keep the random start.
         download: returns the state dict of ``DEFAULT``.
 
@@ -165,15 +181,7 @@ def load_weights(
 
 
 def downloaded(address: str, download: Callable[[], Any]) -> Any:
-    """The result of `download`.
-
-    Args:
-        address: for messages.
-        download: uses the network.
-
-    Raises:
-        InputError: it fails for any reason.
-    """
+    """The result of `download`; InputError with the address if it fails for any reason."""
     try:
         return download()
     except Exception as error:  # of the network, of the disk, or of a file that is cut short
@@ -187,11 +195,7 @@ def downloaded(address: str, download: Callable[[], Any]) -> Any:
 
 
 def read_weights(path: Path) -> Any:
-    """The content of a file of weights.
-
-    Raises:
-        InputError: it cannot be read, or was not written by `torch.save`.
-    """
+    """The content of a file; InputError if it was not written by `torch.save`."""
     with opened(path) as file:
         if zipfile.is_zipfile(file):  # older versions of torch wrote no archives
             check_archive(path)
@@ -200,3 +204,26 @@ def read_weights(path: Path) -> Any:
             return torch.load(file, map_location="cpu", weights_only=True)
         except Exception:  # torch.load raises a dozen kinds for a file that holds no weights
             raise InputError(f"{path}: not a file of weights saved by torch.save") from None
+
+
+def classes_of(
+    model: nn.Module, feature_map: nn.Module, names: Sequence[Sequence[str]], side: int
+) -> Classes | None:
+    """The classes of a network that applies a linear layer to the mean of its feature map.
+
+    None if an image of `side` pixels gets different scores both ways.
+    """
+    layers = [m for m in model.modules() if isinstance(m, nn.Linear)]
+    if not layers or layers[-1].out_features != len(names):
+        return None
+    layer, training = layers[-1], model.training
+    model.eval()
+    image = torch.rand(1, 3, side, side, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        scores, mean = model(image), feature_map(image).mean(dim=(2, 3))
+        agree = mean.shape[1] == layer.in_features and bool(
+            (layer(mean) - scores).abs().max() <= 1e-3 * scores.abs().max()
+        )
+    model.train(training)
+    bias = torch.zeros(len(names)) if layer.bias is None else layer.bias.detach()
+    return Classes(names, layer.weight.detach(), bias) if agree else None

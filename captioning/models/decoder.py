@@ -1,6 +1,7 @@
 """The interface of a decoder, so that training and search work with any of them.
 
-Shapes: B images, N captions per image, L regions, D annotation width, T words, V vocabulary.
+Shapes: B images, N captions per image, L regions, D annotation width, S tokens from BOS to EOS, T
+words, V vocabulary.
 """
 
 from abc import abstractmethod
@@ -11,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from captioning.configurable import Configurable
+from captioning.models.losses import cross_entropy
 from captioning.numbers import AnnotationWidth, VocabularySize
 
 State = dict[str, Tensor]
@@ -102,6 +104,24 @@ class Decoder(Configurable, nn.Module):
             logits.append(step.logits)
             weights.append(step.weights)
         return torch.stack(logits, dim=2), torch.stack(weights, dim=2)
+
+    def cross_entropy(
+        self,
+        memory: Memory,
+        tokens: Int[Tensor, "B N S"],
+        label_smoothing: float = 0.0,
+        caption_weights: Float[Tensor, "B N"] | None = None,
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, "B N S-1 R"]]:
+        """Cross-entropy of captions, summed over all words, in nats; and attention weights.
+
+        Args:
+            memory: of the images.
+            tokens: the captions from BOS to EOS; PAD does not count.
+            label_smoothing: share of a word's probability spread over the vocabulary.
+            caption_weights: factor of each caption's loss; defaults to one.
+        """
+        logits, weights = self.teacher_forcing(memory, tokens[..., :-1])
+        return cross_entropy(logits, tokens[..., 1:], label_smoothing, caption_weights), weights
 
     def forward(
         self,

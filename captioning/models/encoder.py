@@ -13,16 +13,16 @@ from torch import Tensor, nn
 
 from captioning.configurable import Configurable
 from captioning.errors import InputError
+from captioning.models.backbones import Classes
 from captioning.models.backbones import backbone as backbone_of
-from captioning.models.image_classes import Classes
 from captioning.numbers import Grid, TrainableStages
 
 
 class Encoder(Configurable, nn.Module):
     """Turns uint8 images into annotation vectors, one for each region of a grid.
 
-    A subclass sets `annotation_dim` and defines `forward` and `grid`. It normalises images itself.
-    If its constructor has an argument ``weights``, loading a checkpoint passes None for it.
+    A subclass sets `annotation_dim`, defines `forward` and `grid`, and normalises images itself. If
+    its constructor has an argument ``weights``, loading a checkpoint passes None for it.
 
     Attributes:
         annotation_dim: D, width of an annotation vector.
@@ -65,9 +65,9 @@ class Encoder(Configurable, nn.Module):
 class CNNEncoder(Encoder):
     """Annotation vectors from the last feature map of a network.
 
-    Frozen stages get no gradients and stay in evaluation mode, or their batch-norm statistics would
-    drift. Trained stages that start from pretrained weights keep those statistics, too: statistics
-    of a few photos are noise.
+    Frozen stages stay in evaluation mode, or their batch-norm statistics would drift. Trained
+    stages that start from pretrained weights keep those statistics, too: statistics of a few photos
+    are noise.
 
     Args:
         backbone: a name in `BACKBONES`, or ``timm/`` and the name of a network of timm, whose last
@@ -106,9 +106,9 @@ class CNNEncoder(Encoder):
         self.pool = nn.AdaptiveAvgPool2d(grid) if grid else nn.Identity()
         for name, of_images in (("mean", network.mean), ("std", network.std)):
             self.register_buffer(name, torch.tensor(of_images).view(3, 1, 1) * 255)
-        trained = len(self.stages) if trainable_stages < 0 else trainable_stages
-        self.first_trained = max(len(self.stages) - trained, 0)
-        self.frozen.requires_grad_(False)
+        trained = len(self.stages) if trainable_stages == -1 else trainable_stages
+        self.first_trained = len(self.stages) - trained
+        self.stages[: self.first_trained].requires_grad_(False)
         self.keeps_statistics = weights is not None
         self._grids: dict[tuple[int, int], tuple[int, int]] = {}
         self.to(memory_format=torch.channels_last)
@@ -116,26 +116,16 @@ class CNNEncoder(Encoder):
         self.annotation_dim = network.width
 
     @property
-    def frozen(self) -> nn.ModuleList:
-        """The stages that are never trained."""
-        return self.stages[: self.first_trained]
-
-    @property
-    def is_frozen(self) -> bool:
-        """True if no stage is trained."""
-        return self.first_trained == len(self.stages)
-
-    @property
     def constant(self) -> "CNNEncoder | FrozenStages | None":
         """The encoder if it is frozen, its frozen stages if it has some, otherwise None."""
-        if self.is_frozen:
+        if self.first_trained == len(self.stages):
             return self
         return FrozenStages(self) if self.first_trained else None
 
     def train(self, mode: bool = True) -> "CNNEncoder":
         """Switch the trained stages, and only their layers that are not batch norm."""
         nn.Module.train(self, mode)
-        self.frozen.train(False)
+        self.stages[: self.first_trained].eval()
         if self.keeps_statistics:
             for module in self.modules():
                 if isinstance(module, nn.BatchNorm2d):
@@ -144,7 +134,7 @@ class CNNEncoder(Encoder):
 
     def forward(self, images: UInt8[Tensor, "B 3 H W"]) -> Float[Tensor, "B L D"]:
         """Annotation vectors, regions in reading order (row by row)."""
-        features = self._after_trained_stages(feature_map(images, self.mean, self.std, self.frozen))
+        features = self.pool(feature_map(images, self.mean, self.std, self.stages))
         height, width = images.shape[2:]
         self._grids[height, width] = features.shape[2], features.shape[3]
         return features.flatten(2).transpose(1, 2)
@@ -164,17 +154,13 @@ class CNNEncoder(Encoder):
 
     def completed(self, features: Float[Tensor, "B P C"]) -> Float[Tensor, "B L D"]:
         """Annotation vectors from the output of `constant` for square images."""
-        if self.is_frozen:
+        if self.first_trained == len(self.stages):
             return features
         rows = math.isqrt(features.shape[1])  # as channels last, without a copy
         features = features.unflatten(1, (rows, rows)).permute(0, 3, 1, 2)
-        return self._after_trained_stages(features).flatten(2).transpose(1, 2)
-
-    def _after_trained_stages(self, features: Tensor) -> Float[Tensor, "B D rows2 columns2"]:
         for stage in self.stages[self.first_trained :]:
             features = stage(features)
-        pooled: Tensor = self.pool(features)
-        return pooled
+        return self.pool(features).flatten(2).transpose(1, 2)
 
 
 class FrozenStages(nn.Module):
@@ -192,7 +178,7 @@ class FrozenStages(nn.Module):
 
     def __init__(self, encoder: CNNEncoder) -> None:
         super().__init__()
-        self.stages = encoder.frozen
+        self.stages = encoder.stages[: encoder.first_trained]
         self.register_buffer("mean", encoder.mean)
         self.register_buffer("std", encoder.std)
         self.config = {"backbone": encoder.config["backbone"], "stages": len(self.stages)}

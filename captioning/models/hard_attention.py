@@ -1,6 +1,7 @@
 """Hard attention: one region per word (Xu et al. 2015, section 4.1).
 
-Shapes: B images, N captions (queries) per image, L regions.
+Shapes: B images, N captions (queries) per image, L regions, D annotation width, Q query width, A
+attention width.
 """
 
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from captioning.models.attention import AdditiveAttention
+from captioning.models.attention import AdditiveAttention, Attended
 
 
 @dataclass
@@ -51,25 +52,33 @@ class HardAttention(AdditiveAttention):
         finally:
             self._draws = None
 
-    def selected(self, weights: Float[Tensor, "B N L"]) -> Float[Tensor, "B N L"]:
-        """Share of each region in the context: one for the region drawn, or the expectation."""
+    def forward(
+        self,
+        query: Float[Tensor, "B N Q"],
+        keys: Float[Tensor, "B L A"],
+        annotations: Float[Tensor, "B L D"],
+        mask: Bool[Tensor, "B L"] | None = None,
+    ) -> Attended:
+        """Weights over regions for every query, and the contexts (eq. 8-9)."""
+        soft = super().forward(query, keys, annotations, mask)
         if self._draws is None:
-            return self.undrawn(weights)
+            return self.undrawn(soft, annotations)
+        weights, expected = soft.weights, self._draws.expected[:, None]
         regions = self.draw(weights)
         tiny = torch.finfo(weights.dtype).tiny
         log_probs = weights.gather(2, regions[..., None]).squeeze(2).clamp_min(tiny).log()
-        expected = self._draws.expected[:, None]
         self._draws.log_probs.append(log_probs.masked_fill(expected, 0.0))
         one = F.one_hot(regions, weights.shape[2]).to(weights)
-        return torch.where(expected[..., None], weights, one)
-
-    def undrawn(self, weights: Float[Tensor, "B N L"]) -> Float[Tensor, "B N L"]:
-        """Share of each region in the context outside `drawing`."""
-        return weights
+        shares = torch.where(expected[..., None], weights, one)
+        return Attended(shares.to(annotations.dtype) @ annotations, weights)  # eq. 9
 
     def draw(self, weights: Float[Tensor, "B N L"]) -> Int[Tensor, "B N"]:
         """A region for every query, drawn by its weight (eq. 8)."""
         return weights.detach().flatten(0, 1).multinomial(1).view(weights.shape[:2])
+
+    def undrawn(self, soft: Attended, annotations: Float[Tensor, "B L D"]) -> Attended:
+        """The result outside `drawing`, from that of soft attention."""
+        return soft
 
 
 class ArgmaxHardAttention(HardAttention):
@@ -78,6 +87,7 @@ class ArgmaxHardAttention(HardAttention):
     An argmax has no gradient: only `captioning.training.SampledBound` trains this attention.
     """
 
-    def undrawn(self, weights: Float[Tensor, "B N L"]) -> Float[Tensor, "B N L"]:
-        """One for the region with the largest weight, the first one if several are equal."""
-        return F.one_hot(weights.argmax(dim=2), weights.shape[2]).to(weights)
+    def undrawn(self, soft: Attended, annotations: Float[Tensor, "B L D"]) -> Attended:
+        """The annotation vector of the largest weight, the first one if several are equal."""
+        one = F.one_hot(soft.weights.argmax(dim=2), annotations.shape[1])
+        return soft._replace(context=one.to(annotations.dtype) @ annotations)

@@ -43,9 +43,9 @@ def doubly_stochastic_penalty(
     """Penalty on uneven attention over the regions (Xu et al. 2015, eq. 14).
 
     The squared difference between the attention that a region gets over all words and its even
-    share T / L, summed over regions and captions. The paper's target is one instead of the even
-    share. As the weights of a word sum to one, the two differ by a constant that depends on T and L
-    only: the gradient is the paper's, and the penalty of even coverage is zero.
+    share T / L, summed over regions and captions. The paper's target is one. As the weights of a
+    word sum to one, the two penalties differ by a constant: the gradient is the paper's, and even
+    coverage costs nothing.
 
     Args:
         weights: attention over regions for every word.

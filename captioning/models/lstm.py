@@ -19,21 +19,13 @@ from captioning.numbers import AnnotationWidth, ShareBelowOne, VocabularySize, W
 
 @dataclass(frozen=True)
 class LSTMMemory(Memory):
-    """Annotation vectors with their attention keys.
-
-    Attributes:
-        keys: the annotation vectors as projected by the attention.
-    """
+    """Annotation vectors with their attention keys."""
 
     keys: Float[Tensor, "B L A"]
 
 
 class LSTMDecoder(Decoder):
     """An LSTM that attends over the annotation vectors before every word.
-
-    The LSTM reads the last word and the gated context (eq. 1-3), starts from the mean annotation
-    vector, gates the context with a scalar beta per word (section 4.2.1), and a deep output layer
-    scores the next word from word embedding, hidden state and context together (eq. 7).
 
     The defaults are the paper's model. `scalar_gate`, `deep_output` and `start_from_mean` are
     ablations: if false, a part of it is left out.
@@ -48,9 +40,9 @@ class LSTMDecoder(Decoder):
             class, or a `functools.partial` of one with further arguments.
         dropout: of word embeddings and of the deep output.
         tie_embeddings: use one matrix for the words read and the words scored.
-        query_with_word: make the attention's query from the hidden state and the last word. By
-            default it is the hidden state alone (eq. 4), which has not read that word yet. With it,
-            after "a small red" the model can look for a small red object to name its shape.
+        query_with_word: make the attention's query from the hidden state and the last word, so
+            that after "a small red" the model can look for a small red object. By default it is
+            the hidden state alone (eq. 4), which has not read that word yet.
         scalar_gate: gate the context with beta; if false, beta is one.
         deep_output: score words from embedding, hidden state and context; if false, from the hidden
             state alone.
@@ -96,16 +88,13 @@ class LSTMDecoder(Decoder):
             self.output_context = nn.Linear(annotation_dim, embedding_dim, bias=False)  # L_z
         self.output = nn.Linear(embedding_dim, vocab_size)  # L_o
         self.dropout = nn.Dropout(dropout)
-        self._initialise()
-        if tie_embeddings:
-            self.output.weight = self.embedding.weight
-
-    def _initialise(self) -> None:
-        nn.init.normal_(self.embedding.weight, std=self.embedding.embedding_dim**-0.5)
+        nn.init.normal_(self.embedding.weight, std=embedding_dim**-0.5)
         nn.init.zeros_(self.embedding.weight.detach()[PAD])
         nn.init.zeros_(self.word_gates.bias)
         nn.init.ones_(self.word_gates.bias.detach().chunk(4)[1])  # forget gate: remember at first
         nn.init.zeros_(self.output.bias)
+        if tie_embeddings:
+            self.output.weight = self.embedding.weight
 
     def remember(
         self, annotations: Float[Tensor, "B L D"], mask: Bool[Tensor, "B L"] | None = None
@@ -115,7 +104,12 @@ class LSTMDecoder(Decoder):
 
     def start(self, memory: Memory, n: int) -> State:
         """Hidden state and cell from the mean annotation vector (section 3.1.2)."""
-        mean = mean_annotation(memory)
+        vectors, mask = memory.annotations, memory.mask
+        if mask is None:
+            mean = vectors.mean(dim=1, keepdim=True)  # (B, 1, D)
+        else:
+            real = mask[:, :, None].to(vectors.dtype)
+            mean = (vectors * real).sum(1, keepdim=True) / real.sum(1, keepdim=True)
         # At least single precision, also under autocast: the cell is a running sum.
         precision = torch.promote_types(mean.dtype, torch.float32)
         if not self.start_from_mean:
@@ -128,33 +122,23 @@ class LSTMDecoder(Decoder):
 
     def step(self, tokens: Int[Tensor, "B N"], state: State, memory: Memory) -> Step:
         """Read one word of every caption and score the next (eq. 1-7, 13, section 4.2.1)."""
-        word = self.dropout(self.embedding(tokens))  # E y
-        context, weights = self.attend(word, state, memory)
-        logits, state = self.write(word, context, state)
-        return Step(logits, weights, state)
-
-    def attend(
-        self, word: Float[Tensor, "B N m"], state: State, memory: Memory
-    ) -> tuple[Float[Tensor, "B N D"], Float[Tensor, "B N L"]]:
-        """The context for the next word, before the gate, and attention weights (eq. 4-6, 13)."""
         assert isinstance(memory, LSTMMemory)
-        h = state["hidden"]
-        query = torch.cat([h, word], dim=-1) if self.query_with_word else h
-        return self.attention(query, memory.keys, memory.annotations, memory.mask)
+        h, c = state["hidden"], state["cell"]  # (B, N, H)
+        word = self.dropout(self.embedding(tokens))  # E y, (B, N, m)
 
-    def write(
-        self, word: Float[Tensor, "B N m"], context: Float[Tensor, "B N D"], state: State
-    ) -> tuple[Float[Tensor, "B N V"], State]:
-        """The logits of the next word, and the state after the step (eq. 1-3, 7, section 4.2.1)."""
-        h, c = state["hidden"], state["cell"]
+        query = torch.cat([h, word], dim=-1) if self.query_with_word else h
+        context, weights = self.attention(query, memory.keys, memory.annotations, memory.mask)
         if self.scalar_gate:
-            context = self.beta(h).sigmoid() * context  # section 4.2.1
+            context = self.beta(h).sigmoid() * context  # section 4.2.1, (B, N, D)
+
         gates = self.word_gates(word) + self.hidden_gates(h) + self.context_gates(context)
         h, c = lstm_cell(gates, c)  # eq. 1-3
-        deep = self.output_hidden(self.dropout(h))
+
+        deep = self.output_hidden(self.dropout(h))  # (B, N, m)
         if self.deep_output:
             deep = word + deep + self.output_context(context)
-        return self.output(self.dropout(deep)), {"hidden": h, "cell": c}  # eq. 7
+        logits = self.output(self.dropout(deep))  # eq. 7, (B, N, V)
+        return Step(logits, weights, {"hidden": h, "cell": c})
 
 
 def lstm_cell(
@@ -169,11 +153,3 @@ def lstm_cell(
     i, f, g, o = gates.to(cell.dtype).chunk(4, dim=-1)
     cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
     return o.sigmoid() * cell.tanh(), cell
-
-
-def mean_annotation(memory: Memory) -> Float[Tensor, "B 1 D"]:
-    """The mean of each image's annotation vectors that may be attended."""
-    if memory.mask is None:
-        return memory.annotations.mean(dim=1, keepdim=True)
-    real = memory.mask[:, :, None].to(memory.annotations.dtype)
-    return (memory.annotations * real).sum(1, keepdim=True) / real.sum(1, keepdim=True)

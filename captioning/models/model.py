@@ -1,7 +1,7 @@
 """The model: encoder, adapter and decoder.
 
-Shapes: B images, N captions per image, H x W pixels, L regions, D annotation width, S tokens from
-BOS to EOS, T words, V vocabulary.
+Shapes: B images, N captions per image, H x W pixels, L regions, D annotation width, T words, V
+vocabulary.
 """
 
 from typing import Any
@@ -14,7 +14,6 @@ from captioning.errors import InputError
 from captioning.models.adapter import Adapter
 from captioning.models.decoder import Decoder, Memory
 from captioning.models.encoder import Encoder
-from captioning.models.losses import cross_entropy
 
 
 class Model(nn.Module):
@@ -45,7 +44,7 @@ class Model(nn.Module):
 
     @property
     def config(self) -> dict[str, Any]:
-        """Plain values from which `from_config` builds the same model, without parameters."""
+        """What `from_config` builds the same model from, without parameters."""
         return {
             "encoder": self.encoder.config,
             "adapter": self.adapter.config,
@@ -72,11 +71,11 @@ class Model(nn.Module):
         return cls(**parts)
 
     def encode(self, images: Tensor) -> Float[Tensor, "B L D"]:
-        """The encoder's annotation vectors of images, or of their cached features.
+        """The encoder's annotation vectors.
 
         Args:
-            images: uint8 (B, 3, H, W); or floats (B, P, C), the output of the encoder's frozen
-                stages, in any precision.
+            images: uint8 (B, 3, H, W); or floats (B, P, C), cached features from the encoder's
+                frozen stages, in any precision.
         """
         if images.is_floating_point():
             return self.encoder.completed(images.float())
@@ -85,12 +84,7 @@ class Model(nn.Module):
     def remember(
         self, annotations: Float[Tensor, "B L D"], mask: Bool[Tensor, "B L"] | None = None
     ) -> Memory:
-        """Everything that the decoder computes once per image.
-
-        Args:
-            annotations: from `encode`.
-            mask: True where a region may be attended; None where all may.
-        """
+        """Everything that the decoder computes once per image, from what `encode` gives."""
         return self.decoder.remember(self.adapter(annotations, mask), mask)
 
     def forward(
@@ -101,21 +95,3 @@ class Model(nn.Module):
     ) -> tuple[Float[Tensor, "B N T V"], Float[Tensor, "B N T R"]]:
         """Teacher forcing: logits for the word after each of `tokens`, and attention weights."""
         return self.decoder.teacher_forcing(self.remember(annotations, mask), tokens)
-
-    def cross_entropy(
-        self,
-        memory: Memory,
-        tokens: Int[Tensor, "B N S"],
-        label_smoothing: float = 0.0,
-        caption_weights: Float[Tensor, "B N"] | None = None,
-    ) -> tuple[Float[Tensor, ""], Float[Tensor, "B N S-1 R"]]:
-        """Cross-entropy of captions, summed over all words, in nats; and attention weights.
-
-        Args:
-            memory: of the images.
-            tokens: the captions from BOS to EOS; PAD does not count.
-            label_smoothing: share of a word's probability spread over the vocabulary.
-            caption_weights: factor of each caption's loss; defaults to one.
-        """
-        logits, weights = self.decoder.teacher_forcing(memory, tokens[..., :-1])
-        return cross_entropy(logits, tokens[..., 1:], label_smoothing, caption_weights), weights

@@ -49,11 +49,6 @@ def attention_weights(
     """softmax(q k / sqrt(d)) of eq. 1, in at least single precision, also under autocast.
 
     Masked keys weigh exactly zero. If a query may see no key, all its weights are zero.
-
-    Args:
-        queries: projected.
-        keys: projected.
-        mask: True where a query may see a key; None where each sees all.
     """
     scores = queries @ keys.transpose(2, 3) / queries.shape[3] ** 0.5
     precision = torch.promote_types(scores.dtype, torch.float32)
@@ -129,7 +124,7 @@ class MultiHead(nn.Module):
             projected: keys and values from `project`.
             mask: True where a query may see a key; None where each sees all. A query that sees
                 none has the context zero, before the output layer adds its bias.
-            with_weights: whether to return weights; without them PyTorch's fused kernel is used.
+            with_weights: if false, PyTorch's fused kernel is used.
         """
         queries, keys, values = map(self._split, (self.query(query), *projected))
         dropout = self.dropout if self.training else 0.0
@@ -151,8 +146,7 @@ class MultiHeadAttention(Attention):
     """Several scaled dot products at once, for decoders that attend over regions.
 
     The context is not a mean of annotation vectors but of their projections: one mean for each
-    head, mixed by an output layer to the width of an annotation vector. The weights are the mean of
-    all heads'.
+    head, mixed by an output layer to the width of an annotation vector.
 
     Args:
         query_dim: Q, width of a query.
@@ -190,9 +184,11 @@ class MultiHeadAttention(Attention):
         mask: Bool[Tensor, "B L"] | None = None,
     ) -> Attended:
         """The mixed contexts of all heads, and the mean of their weights."""
-        check_every_image_has_a_region(mask)
         projected = KeysValues(*keys.chunk(2, dim=2))
-        regions = None if mask is None else mask[:, None]
+        regions = None
+        if mask is not None:
+            check_every_image_has_a_region(mask)
+            regions = mask[:, None]
         context, weights = self.multi_head(query, projected, regions, with_weights=True)
         assert weights is not None
         return Attended(context, weights.mean(dim=1))

@@ -8,6 +8,20 @@ COLOURS = 3
 """Number of channels for the mean colour of each cell, the last ones between the stages."""
 
 
+def convolution(channels: int, width: int, kernel_size: int, stride: int = 1) -> nn.Sequential:
+    """Convolution, batch norm and ReLU.
+
+    A stride of 2 needs an even kernel to keep each cell centred on its place. Three odd ones would
+    shift the cells up and left by almost half a cell.
+    """
+    padding = (kernel_size - stride) // 2
+    return nn.Sequential(
+        nn.Conv2d(channels, width, kernel_size, stride, padding, bias=False),
+        nn.BatchNorm2d(width),
+        nn.ReLU(inplace=True),
+    )
+
+
 class Coordinates(nn.Module):
     """Adds the row and the column of each cell, from -1 to 1 (CoordConv, Liu et al. 2018).
 
@@ -53,9 +67,6 @@ class Gain(nn.Module):
 
     With small annotation vectors attention stays even for thousands of steps; with large ones it
     becomes sharp early.
-
-    Args:
-        start: the initial factor.
     """
 
     def __init__(self, start: float) -> None:
@@ -68,12 +79,7 @@ class Gain(nn.Module):
 
 
 class Beside(nn.Module):
-    """Concatenates the channels of two parts that see the same input.
-
-    Args:
-        first: computes the first channels.
-        second: computes the last channels, with the same rows and columns.
-    """
+    """Concatenates the channels of two parts that see the same input."""
 
     def __init__(self, first: nn.Module, second: nn.Module) -> None:
         super().__init__()
@@ -89,18 +95,13 @@ class Beside(nn.Module):
 class WhatAndWhere(nn.Module):
     """Annotation vectors of two parts: features around a cell, and the cell's own colour and place.
 
-    An object's shape can be seen at any piece of its outline, its colour anywhere inside. Attention
-    that learns from words alone soon looks at one side of the outline, which is outside the object
-    as often as inside. Here the features spread by one cell, so that the middle of an object has
-    all of them, and start smaller than the colours, which draw the attention into the object.
-
-    Args:
-        channels: of the features.
-        what: initial gain of the features.
-        where: initial gain of colours and coordinates.
+    Attention that learns from words alone soon looks at one side of an object's outline, which is
+    outside the object as often as inside. Here the features spread by one cell, so that the middle
+    of an object has all of them, and start smaller than the colours, which draw the attention into
+    the object.
     """
 
-    def __init__(self, channels: int, what: float, where: float) -> None:
+    def __init__(self, channels: int) -> None:
         super().__init__()
         self.what = nn.Sequential(
             nn.MaxPool2d(3, stride=1, padding=1),
@@ -108,48 +109,21 @@ class WhatAndWhere(nn.Module):
             nn.Conv2d(channels + 2, 128, kernel_size=1),
             nn.ReLU(inplace=True),
             UnitScale(),
-            Gain(what),
+            Gain(1.0),
         )
         self.where = nn.Sequential(
-            _block(COLOURS, 64, kernel_size=1),
+            convolution(COLOURS, 64, kernel_size=1),
             nn.Conv2d(64, 64, kernel_size=1),
             nn.ReLU(inplace=True),
             UnitScale(),
             Coordinates(squares=True),
-            Gain(where),
+            Gain(8.0),
         )
 
     def forward(self, features: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C2 H W"]:
         """Features, colours and coordinates."""
         what, where = features[:, :-COLOURS], features[:, -COLOURS:]
         return torch.cat([self.what(what), self.where(where)], dim=1)
-
-
-def _block(in_channels: int, out_channels: int, kernel_size: int) -> nn.Sequential:
-    return nn.Sequential(
-        nn.Conv2d(in_channels, out_channels, kernel_size, padding=kernel_size // 2, bias=False),
-        nn.BatchNorm2d(out_channels),
-        nn.ReLU(inplace=True),
-    )
-
-
-def _halving_block(in_channels: int, out_channels: int, kernel_size: int) -> nn.Sequential:
-    """Halves rows and columns with an even kernel, which keeps each cell centred on its place.
-
-    Three halvings with odd kernels would shift the cells up and left by almost half a cell.
-    """
-    return nn.Sequential(
-        nn.Conv2d(
-            in_channels,
-            out_channels,
-            kernel_size,
-            stride=2,
-            padding=kernel_size // 2 - 1,
-            bias=False,
-        ),
-        nn.BatchNorm2d(out_channels),
-        nn.ReLU(inplace=True),
-    )
 
 
 class SmallCNN(nn.Module):
@@ -162,38 +136,25 @@ class SmallCNN(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         outlines = nn.Sequential(
-            _halving_block(3, 32, kernel_size=4),
-            _halving_block(32, 64, kernel_size=4),
-            _block(64, 64, kernel_size=3),
-            _halving_block(64, 128, kernel_size=2),
-            _block(128, 128, kernel_size=3),
+            convolution(3, 32, kernel_size=4, stride=2),
+            convolution(32, 64, kernel_size=4, stride=2),
+            convolution(64, 64, kernel_size=3),
+            convolution(64, 128, kernel_size=2, stride=2),
+            convolution(128, 128, kernel_size=3),
         )
         self.features = nn.Sequential(
             Beside(outlines, nn.AvgPool2d(8)),
-            WhatAndWhere(128, what=1.0, where=8.0),
+            WhatAndWhere(128),
         )
 
 
-PLAIN_WIDTHS = (32, 64, 128)
-"""Channels of each stage."""
-
-PLAIN_BLOCKS = (0, 1, 2)
-"""Residual blocks of each stage."""
-
-
 class ResidualBlock(nn.Module):
-    """Two convolutions that add to what they see (He et al. 2016, figure 2).
-
-    Args:
-        channels: of input and output.
-    """
+    """Two convolutions that add to what they see (He et al. 2016, figure 2)."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.residual = nn.Sequential(
-            nn.Conv2d(channels, channels, kernel_size=3, padding=1, bias=False),
-            nn.BatchNorm2d(channels),
-            nn.ReLU(inplace=True),
+            *convolution(channels, channels, kernel_size=3),
             nn.Conv2d(channels, channels, kernel_size=3, padding=1, bias=False),
             nn.BatchNorm2d(channels),
         )
@@ -206,26 +167,17 @@ class ResidualBlock(nn.Module):
 class PlainCNN(nn.Module):
     """Three stages that halve rows and columns: 80 pixels give 10 x 10 annotation vectors.
 
-    An ordinary network for small images of any kind. Each stage is a convolution of stride 2 and
-    residual blocks. The kernels of stride 2 are even, 4 wide: three odd ones would shift the cells
-    up and left by almost half a cell.
+    An ordinary network for small images of any kind.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        stages = []
-        for i, (width, blocks) in enumerate(zip(PLAIN_WIDTHS, PLAIN_BLOCKS, strict=True)):
-            halving = [
-                nn.Conv2d(
-                    PLAIN_WIDTHS[i - 1] if i else 3,
-                    width,
-                    kernel_size=4,
-                    stride=2,
-                    padding=1,
-                    bias=False,
-                ),
-                nn.BatchNorm2d(width),
-                nn.ReLU(inplace=True),
-            ]
-            stages.append(nn.Sequential(*halving, *(ResidualBlock(width) for _ in range(blocks))))
-        self.features = nn.Sequential(*stages)
+        self.features = nn.Sequential(
+            convolution(3, 32, kernel_size=4, stride=2),
+            nn.Sequential(*convolution(32, 64, kernel_size=4, stride=2), ResidualBlock(64)),
+            nn.Sequential(
+                *convolution(64, 128, kernel_size=4, stride=2),
+                ResidualBlock(128),
+                ResidualBlock(128),
+            ),
+        )

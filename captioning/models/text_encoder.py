@@ -30,8 +30,7 @@ class TextEncoder(Configurable, nn.Module):
     """A bi-directional RNN over source words (Bahdanau et al. 2015, section 3.2).
 
     The annotation vector of a word is the forward state, which has read all words up to it, beside
-    the backward state, which has read all words from it on. Sentences of a batch do not see each
-    other's padding.
+    the backward state, which has read all words from it on.
 
     Args:
         vocab_size: V, special tokens included.

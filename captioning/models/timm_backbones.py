@@ -6,18 +6,15 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from captioning.errors import InputError
-from captioning.models.backbones import TIMM, Backbone, downloaded, load_weights
-from captioning.models.image_classes import classes_of
+from captioning.models.backbones import TIMM, Backbone, classes_of, downloaded, load_weights
 
 
 def timm_backbone(name: str, weights: str | None) -> Backbone:
     """A backbone of timm, normalised as timm's own configuration says.
 
-    EfficientNets and their kin have a stage for each block; other networks are a single stage.
-
     Args:
         name: timm's, such as ``tf_efficientnet_lite2`` or ``vit_small_patch16_224.augreg_in1k``.
-        weights: ``DEFAULT`` for those that timm downloads, the path of a state dict, or none.
+        weights: ``DEFAULT`` for those that timm downloads, the path of a state dict, or None.
 
     Raises:
         InputError: timm is not installed or has no such model, or the weights are missing or do not
@@ -82,10 +79,6 @@ class FeatureMap(nn.Module):
 
     Of a vision transformer (Dosovitskiy et al. 2021) these are the patch tokens after the last
     norm, each in its patch's place; class and register tokens are left out.
-
-    Args:
-        model: timm's.
-        name: what an error calls it.
     """
 
     def __init__(self, model: Any, name: str) -> None:
@@ -94,11 +87,7 @@ class FeatureMap(nn.Module):
         self.name = name
 
     def forward(self, images: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B D rows columns"]:
-        """The feature map.
-
-        Raises:
-            InputError: the model is for images of another size.
-        """
+        """The feature map; InputError if the model is for images of another size."""
         try:
             features: Tensor = self.model.forward_features(images)
         except (AssertionError, RuntimeError) as error:  # how timm says that a size does not fit

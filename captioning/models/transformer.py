@@ -16,8 +16,7 @@ from captioning.data.vocabulary import PAD
 from captioning.models.attention import check_every_image_has_a_region
 from captioning.models.decoder import Decoder, Memory, State, Step
 from captioning.models.multi_head import KeysValues
-from captioning.models.positions import sinusoids
-from captioning.models.transformer_layers import DecoderLayer
+from captioning.models.transformer_layers import DecoderLayer, sinusoids
 from captioning.numbers import (
     AnnotationWidth,
     Heads,
@@ -30,12 +29,7 @@ from captioning.numbers import (
 
 @dataclass(frozen=True)
 class TransformerMemory(Memory):
-    """Annotation vectors with the keys and values of every layer.
-
-    Attributes:
-        keys: of the regions, by layer.
-        values: the same.
-    """
+    """Annotation vectors with the keys and values of every layer."""
 
     keys: tuple[Float[Tensor, "B L W"], ...]
     values: tuple[Float[Tensor, "B L W"], ...]
@@ -105,7 +99,8 @@ class TransformerDecoder(Decoder):
         Raises:
             ValueError: an image has no unmasked region.
         """
-        check_every_image_has_a_region(mask)
+        if mask is not None:
+            check_every_image_has_a_region(mask)
         projected = [layer.cross_attention.project(annotations) for layer in self.layers]
         keys, values = zip(*projected, strict=True)
         return TransformerMemory(annotations, mask, keys, values)
@@ -113,11 +108,8 @@ class TransformerDecoder(Decoder):
     def start(self, memory: Memory, n: int) -> State:
         """Empty caches."""
         empty = memory.annotations.new_zeros(memory.images, n, 0, self.width)
-        return {
-            f"{number}.{part}": empty
-            for number in range(len(self.layers))
-            for part in KeysValues._fields
-        }
+        numbers = range(len(self.layers))
+        return {f"{number}.{part}": empty for number in numbers for part in KeysValues._fields}
 
     def step(self, tokens: Int[Tensor, "B N"], state: State, memory: Memory) -> Step:
         """Read one word of every caption and score the next."""

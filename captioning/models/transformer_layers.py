@@ -1,4 +1,4 @@
-"""The layers of a transformer's encoder and decoder (Vaswani et al. 2017, section 3.1).
+"""The parts of a transformer (Vaswani et al. 2017): positions, and layers of encoder and decoder.
 
 Shapes: B rows of a batch or images, N captions per image, T words, S words so far, L regions, H
 heads, W width of the model.
@@ -12,15 +12,22 @@ from torch import Tensor, nn
 
 from captioning.models.multi_head import KeysValues, MultiHead, causal_mask
 
+LONGEST_WAVE = 10_000.0
+"""The slowest wave repeats after 2 pi times this many positions."""
+
+
+def sinusoids(positions: Float[Tensor, "T"], width: int) -> Float[Tensor, "T W"]:
+    """Sine and cosine of each position, in turn, at falling frequencies.
+
+    PE(p, 2i) = sin(p / 10000^(2i / W)) and PE(p, 2i + 1) = cos(p / 10000^(2i / W)) (section 3.5).
+    """
+    pairs = torch.arange((width + 1) // 2, device=positions.device, dtype=positions.dtype)
+    angles = positions[:, None] * LONGEST_WAVE ** (-2 * pairs / width)
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)[:, :width]
+
 
 class FeedForward(nn.Module):
-    """The position-wise network: max(0, x W1 + b1) W2 + b2 (section 3.3, eq. 2).
-
-    Args:
-        width: W.
-        inner_width: of the hidden layer.
-        dropout: of the hidden layer.
-    """
+    """The position-wise network: max(0, x W1 + b1) W2 + b2 (section 3.3, eq. 2)."""
 
     def __init__(self, width: int, inner_width: int, dropout: float = 0.0) -> None:
         super().__init__()
@@ -39,11 +46,8 @@ class FeedForward(nn.Module):
 class Residual(nn.Module):
     """The residual connection around a sub-layer, with layer norm before it or after the sum.
 
-    Args:
-        width: W.
-        dropout: of the sub-layer's output.
-        norm_first: normalise the sub-layer's input (Xiong et al. 2020) instead of the sum, as
-            published. Deep models then train without a warm-up.
+    Published is the norm after the sum. With `norm_first` (Xiong et al. 2020) deep models train
+    without a warm-up.
     """
 
     def __init__(self, width: int, dropout: float, norm_first: bool) -> None:
@@ -65,12 +69,7 @@ class Residual(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention and the position-wise network; equals `torch.nn.TransformerEncoderLayer`.
 
-    Args:
-        width: W.
-        heads: H.
-        inner_width: of the position-wise network.
-        dropout: of weights, hidden layers and the output of each sub-layer.
-        norm_first: layer norm before each sub-layer; if false, after it, as published.
+    The arguments are those of `DecoderLayer`.
     """
 
     def __init__(
@@ -93,17 +92,11 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayerResult(NamedTuple):
-    """The result of a decoder layer.
-
-    Attributes:
-        words: its output.
-        past: keys and values of all words so far.
-        weights: of the attention over regions, by head; None unless requested.
-    """
+    """The result of a decoder layer."""
 
     words: Float[Tensor, "B N T W"]
-    past: KeysValues
-    weights: Float[Tensor, "B H N T L"] | None
+    past: KeysValues  # of all words so far
+    weights: Float[Tensor, "B H N T L"] | None  # over regions; None unless requested
 
 
 class DecoderLayer(nn.Module):

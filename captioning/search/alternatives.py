@@ -17,12 +17,7 @@ from captioning.search.search import NEVER, generable_log_probs
 
 
 class Alternatives(NamedTuple):
-    """The most probable other tokens in the place of each token, the best first.
-
-    Attributes:
-        tokens: the other tokens; undefined at PAD.
-        probabilities: of each, given the image and the tokens before it.
-    """
+    """The most probable other tokens in place of each token, best first; undefined at PAD."""
 
     tokens: Int[Tensor, "B N T k"]
     probabilities: Float[Tensor, "B N T k"]
@@ -41,8 +36,8 @@ def find_alternatives(
 
     Args:
         model: the model that wrote the captions, or a decoder.
-        annotations: the annotation vectors that it takes.
-        tokens: the captions as a search returns them: words and EOS, then PAD.
+        annotations: what it takes.
+        tokens: the captions as a search returns them.
         k: number of alternatives; fewer if the vocabulary is smaller.
     """
     before = F.pad(tokens, (1, -1), value=BOS)

@@ -15,39 +15,16 @@ from captioning.data.vocabulary import EOS, PAD
 from captioning.models.decoder import Memory, State, Step
 from captioning.numbers import BeamWidth, LengthPenalty, MaxLength, MinLength, NgramLength
 from captioning.search.hypotheses import Hypotheses, take_along_captions
-from captioning.search.search import Search
+from captioning.search.search import Search, generable_log_probs
 
 
 class Continuations(NamedTuple):
-    """The best next words of an image's captions, the best first.
+    """The best next words of an image's captions, the best first."""
 
-    Attributes:
-        totals: log probabilities of the captions with these words.
-        log_probs: log probabilities of the words.
-        captions: for each word, the index of the caption that it continues.
-        words: the words.
-    """
-
-    totals: Float[Tensor, "B k"]
-    log_probs: Float[Tensor, "B k"]
-    captions: Int[Tensor, "B k"]
+    totals: Float[Tensor, "B k"]  # log probabilities of the captions with these words
+    log_probs: Float[Tensor, "B k"]  # of the words
+    captions: Int[Tensor, "B k"]  # index of the caption that each word continues
     words: Int[Tensor, "B k"]
-
-
-def best_continuations(
-    log_probs: Float[Tensor, "B N V"], totals: Float[Tensor, "B N"], k: int
-) -> Continuations:
-    """The k next words of each image's captions with the largest sums of total and log probability.
-
-    Args:
-        log_probs: of every next word.
-        totals: log probabilities of the captions so far; minus infinity for those that have ended.
-        k: number of words, at most N V.
-    """
-    vocabulary = log_probs.shape[2]
-    best, places = (totals[:, :, None] + log_probs).flatten(1).topk(k)
-    own = log_probs.flatten(1).gather(1, places)
-    return Continuations(best, own, places // vocabulary, places % vocabulary)
 
 
 class BeamSearch(Search):
@@ -84,9 +61,13 @@ class BeamSearch(Search):
 
     def continuations(self, step: Step, hypotheses: Hypotheses) -> Continuations:
         """The best next words of the captions that have not ended."""
-        log_probs = self.log_probs(step.logits, hypotheses.tokens)
+        log_probs = generable_log_probs(step.logits)
+        self.forbid(log_probs, hypotheses.tokens)
         totals = hypotheses.totals.masked_fill(hypotheses.finished, -inf)
-        return best_continuations(log_probs, totals, self.width)
+        best, places = (totals[:, :, None] + log_probs).flatten(1).topk(self.width)
+        own = log_probs.flatten(1).gather(1, places)
+        vocabulary = log_probs.shape[2]
+        return Continuations(best, own, places // vocabulary, places % vocabulary)
 
     def extend(self, hypotheses: Hypotheses, step: Step) -> tuple[Hypotheses, State]:
         """The best captions of each image, both continued and ended ones."""

@@ -3,7 +3,7 @@
 Shapes: B images, N captions per image, L regions, t words so far.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
@@ -46,11 +46,6 @@ class Hypotheses:
         )
 
     @property
-    def captions(self) -> int:
-        """N."""
-        return self.tokens.shape[1]
-
-    @property
     def last(self) -> Int[Tensor, "B N"]:
         """What the decoder reads next; PAD for ended captions and empty beams."""
         if self.tokens.shape[2]:
@@ -82,22 +77,15 @@ class Hypotheses:
         parents: Int[Tensor, "B N"] | None = None,
     ) -> "Hypotheses":
         """The captions, or those with the indices `parents`, followed by one more token."""
-        before = self if parents is None else self._follow(parents)
+        before = [self.tokens, self.log_probs, self.totals, self.finished]
+        if parents is not None:
+            before = [take_along_captions(part, parents) for part in before]
         return Hypotheses(
-            torch.cat([before.tokens, tokens[:, :, None]], dim=2),
-            torch.cat([before.log_probs, log_probs[:, :, None]], dim=2),
-            before.totals + log_probs,
-            before.finished | (tokens == EOS),
+            torch.cat([before[0], tokens[:, :, None]], dim=2),
+            torch.cat([before[1], log_probs[:, :, None]], dim=2),
+            before[2] + log_probs,
+            before[3] | (tokens == EOS),
             (*self.history, (weights, parents)),
-        )
-
-    def _follow(self, parents: Int[Tensor, "B N"]) -> "Hypotheses":
-        return replace(
-            self,
-            tokens=take_along_captions(self.tokens, parents),
-            log_probs=take_along_captions(self.log_probs, parents),
-            totals=take_along_captions(self.totals, parents),
-            finished=take_along_captions(self.finished, parents),
         )
 
 

@@ -12,7 +12,7 @@ from captioning.data.vocabulary import PAD
 from captioning.models.decoder import Memory, State, Step
 from captioning.numbers import MaxLength, MinLength, NgramLength, Samples, Temperature, TopK, TopP
 from captioning.search.hypotheses import Hypotheses
-from captioning.search.search import Search
+from captioning.search.search import Search, generable_log_probs
 
 
 class IndependentSearch(Search):
@@ -30,7 +30,8 @@ class IndependentSearch(Search):
 
     def extend(self, hypotheses: Hypotheses, step: Step) -> tuple[Hypotheses, State]:
         """Every caption with its next word; PAD if it has ended."""
-        log_probs = self.log_probs(step.logits, hypotheses.tokens)
+        log_probs = generable_log_probs(step.logits)
+        self.forbid(log_probs, hypotheses.tokens)
         words = self.choose(log_probs)
         own = log_probs.gather(2, words[:, :, None]).squeeze(2)
         ended = hypotheses.finished

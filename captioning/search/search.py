@@ -42,8 +42,7 @@ class Decoded(NamedTuple):
 class Search(Configurable):
     """Chooses the words of captions, within limits that hold for every kind of search.
 
-    The tokens in `NEVER` are not generated. A search is called with a decoder and its memory of the
-    images, and returns the captions.
+    The tokens in `NEVER` are not generated, and probabilities are normalised without them.
 
     Args:
         max_length: maximum number of words of a caption.
@@ -77,7 +76,7 @@ class Search(Configurable):
     def __call__(self, decoder: Decoder, memory: Memory) -> Decoded:
         """The captions of every image in memory."""
         hypotheses = self.begin(memory)
-        state = decoder.start(memory, hypotheses.captions)
+        state = decoder.start(memory, hypotheses.tokens.shape[1])
         for _ in range(self.max_length):
             step = decoder.step(hypotheses.last, state, memory)
             hypotheses, state = self.extend(hypotheses, step)
@@ -93,20 +92,21 @@ class Search(Configurable):
     def extend(self, hypotheses: Hypotheses, step: Step) -> tuple[Hypotheses, State]:
         """The captions with their next word, and the decoder's state for the word after it."""
 
-    def log_probs(
-        self, logits: Float[Tensor, "*B V"], tokens: Int[Tensor, "*B t"]
-    ) -> Float[Tensor, "*B V"]:
-        """Log probabilities of the next word; minus infinity where the limits forbid it.
+    def forbid(self, log_probs: Float[Tensor, "*B V"], tokens: Int[Tensor, "*B t"]) -> None:
+        """Set log probabilities of next words that the limits forbid to minus infinity, in place.
 
-        They are normalised over the words that a search can generate, before the limits.
-
-        Args:
-            logits: scores of the next word.
-            tokens: the words so far.
+        If that leaves no word, the caption may end.
         """
-        log_probs = generable_log_probs(logits)
-        forbid(log_probs, tokens, self.min_length, self.no_repeat_ngram)
-        return log_probs
+        ends_early = tokens.shape[-1] < self.min_length
+        if not ends_early and not self.no_repeat_ngram:
+            return
+        end = log_probs[..., EOS].clone()
+        if ends_early:
+            log_probs[..., EOS] = float("-inf")
+        if self.no_repeat_ngram:
+            _forbid_repeats(log_probs, tokens, self.no_repeat_ngram)
+        stuck = log_probs.amax(dim=-1).isneginf()
+        log_probs[..., EOS] = torch.where(stuck, end, log_probs[..., EOS])
 
     def rank(self, hypotheses: Hypotheses) -> Decoded:
         """The captions of each image by their score, the best first."""
@@ -140,31 +140,6 @@ def generable_log_probs(logits: Float[Tensor, "*B V"]) -> Float[Tensor, "*B V"]:
     never = torch.tensor(NEVER, device=logits.device)
     precise = torch.promote_types(logits.dtype, torch.float32)
     return logits.to(precise).index_fill(-1, never, float("-inf")).log_softmax(dim=-1)
-
-
-def forbid(
-    log_probs: Float[Tensor, "*B V"], tokens: Int[Tensor, "*B t"], min_length: int, n: int
-) -> None:
-    """Set the log probabilities of forbidden words to minus infinity, in place.
-
-    If that leaves no word, the caption may end.
-
-    Args:
-        log_probs: of the next word.
-        tokens: the words so far.
-        min_length: minimum number of words of a caption.
-        n: length of the n-grams that may not occur twice; 0 allows all.
-    """
-    ends_early = tokens.shape[-1] < min_length
-    if not ends_early and not n:
-        return
-    end = log_probs[..., EOS].clone()
-    if ends_early:
-        log_probs[..., EOS] = float("-inf")
-    if n:
-        _forbid_repeats(log_probs, tokens, n)
-    stuck = log_probs.amax(dim=-1).isneginf()
-    log_probs[..., EOS] = torch.where(stuck, end, log_probs[..., EOS])
 
 
 def _forbid_repeats(log_probs: Float[Tensor, "*B V"], tokens: Int[Tensor, "*B t"], n: int) -> None:

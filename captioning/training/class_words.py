@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from captioning.data.tokens import plurals
 from captioning.data.vocabulary import Vocabulary
-from captioning.models.image_classes import Classes
+from captioning.models.backbones import Classes
 
 
 class ClassWords:

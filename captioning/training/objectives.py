@@ -134,7 +134,7 @@ class CrossEntropy(Objective):
             tokens: the captions.
         """
         caption_weights = self._caption_weights(captioner.vocabulary, tokens)
-        total, weights = captioner.fast.cross_entropy(
+        total, weights = captioner.fast.decoder.cross_entropy(
             memory, tokens, self.label_smoothing, caption_weights
         )
         real = tokens[..., 1:] != PAD

@@ -98,7 +98,7 @@ def results(precision):
         tokens = torch.randint(4, 30, (images, captions, words))
         tokens *= torch.arange(words) <= lengths[..., None]
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == torch.bfloat16):
-            loss, weights = fast.cross_entropy(fast.remember(annotations), tokens, 0.1)
+            loss, weights = fast.decoder.cross_entropy(fast.remember(annotations), tokens, 0.1)
             loss = loss + weights.square().sum()
         plain.zero_grad()
         loss.backward()

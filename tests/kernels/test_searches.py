@@ -13,7 +13,7 @@ from captioning.kernels.active_rows import ActiveRows
 from captioning.kernels.fast_search import BLOCK, best_continuations, of_images
 from captioning.models import AdditiveAttention, Attention, DotProductAttention
 from captioning.models.decoder import Decoder, Memory, State, Step
-from captioning.search import BeamSearch, Greedy, Sampling, Search, beam
+from captioning.search import BeamSearch, Greedy, Sampling, Search
 from tests.kernels.plain_models import EXACT, plain_model
 
 IMAGES = 20
@@ -100,8 +100,10 @@ def test_the_best_words_are_those_of_the_plain_search(vocabulary: int, ended: in
     totals = torch.randn(images, captions, generator=generator)
     totals = totals.masked_fill(tokens == PAD, -torch.inf)
     found = best_continuations(scores, rows, totals, k)
-    plain = beam.best_continuations(rows.by_image(scores), totals, k)
-    assert found.totals.equal(plain.totals)
-    real = ~plain.totals.isneginf()
-    for part, wanted in zip(found, plain, strict=True):
-        assert part[real].equal(wanted[real])
+    best, places = (totals[:, :, None] + rows.by_image(scores)).flatten(1).topk(k)
+    assert found.totals.equal(best)
+    real = ~best.isneginf()
+    assert found.captions[real].equal((places // vocabulary)[real])
+    assert found.words[real].equal((places % vocabulary)[real])
+    chosen = rows.by_image(scores).flatten(1).gather(1, places)
+    assert found.log_probs[real].equal(chosen[real])

@@ -89,7 +89,7 @@ def test_loss_gradients_and_weights_are_those_of_the_plain_model(
 
     def computed(model: Model) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         memory = model.remember(annotations, mask)
-        loss, weights = model.cross_entropy(memory, tokens, 0.1, caption_weights)
+        loss, weights = model.decoder.cross_entropy(memory, tokens, 0.1, caption_weights)
         total = loss + (weights * direction).sum()
         return loss, weights[real], gradients(total, plain, annotations)
 
@@ -138,7 +138,7 @@ def test_a_step_has_the_gradients_of_the_plain_models(annotations: Tensor) -> No
 def test_a_batch_without_a_word_costs_nothing(annotations: Tensor) -> None:
     nothing = torch.full((IMAGES, 2, 5), PAD)
     fast = accelerate(plain_model())
-    loss, weights = fast.cross_entropy(fast.remember(annotations), nothing)
+    loss, weights = fast.decoder.cross_entropy(fast.remember(annotations), nothing)
     assert loss == 0
     assert weights.shape == (IMAGES, 2, 4, annotations.shape[1])
 
@@ -150,9 +150,9 @@ def test_bfloat16_changes_the_gradients_by_its_rounding_only(
     plain = plain_model(attention=attention).float()
     annotations = annotations.float().requires_grad_()
     fast = accelerate(plain)
-    exact, _ = plain.cross_entropy(plain.remember(annotations), tokens)
+    exact, _ = plain.decoder.cross_entropy(plain.remember(annotations), tokens)
     with torch.autocast("cpu", torch.bfloat16):
-        rounded, _ = fast.cross_entropy(fast.remember(annotations), tokens)
+        rounded, _ = fast.decoder.cross_entropy(fast.remember(annotations), tokens)
     assert_close(rounded, exact, rtol=0.02, atol=0)
     wanted, given = (gradients(loss, plain, annotations) for loss in (exact, rounded))
     assert all(gradient.dtype == torch.float32 for gradient in given.values())
@@ -169,34 +169,33 @@ def test_dropout_keeps_its_share_and_the_mean() -> None:
     assert dropout(kept, 0.3, training=False).equal(kept)
 
 
-def energies(attention: AdditiveAttention, queries: Tensor, keys: Tensor) -> Tensor:
-    kernel = AdditiveKernel(attention)
-    return kernel.scores(queries, kernel.prepare(keys))
-
-
-def test_energies_are_those_of_their_formula_in_many_blocks() -> None:
+def test_energies_and_their_gradients_are_those_of_their_formula_in_many_blocks() -> None:
     width = BLOCK // 64
-    queries, keys = torch.randn(3, 4, width).double(), torch.randn(3, 6, width).double()
     attention = AdditiveAttention(2, 2, width).double()
-    inputs = [queries.requires_grad_(), keys.requires_grad_(), attention.energy.weight]
-    plain = (queries[:, :, None] + keys[:, None]).tanh() @ inputs[2][0]
-    fast = energies(attention, queries, keys)
-    assert_close(fast, plain)
+    v = attention.energy.weight
+    queries = torch.randn(3, 4, width).double().requires_grad_()
+    keys = torch.randn(3, 6, width).double().requires_grad_()
+    plain = (queries[:, :, None] + keys[:, None]).tanh() @ v[0]
     towards = torch.randn_like(plain)
-    for a, b in zip(
-        torch.autograd.grad(fast, inputs, towards),
-        torch.autograd.grad(plain, inputs, towards),
-        strict=True,
-    ):
-        assert_close(a, b)
+    wanted = torch.autograd.grad(plain, [queries, keys, v], towards)
+    kernel = AdditiveKernel(attention)
+    with torch.no_grad():
+        prepared = kernel.prepare(keys)
+        assert_close(kernel.scores(queries, prepared), plain)
+        of_prepared, of_v = torch.zeros_like(keys), torch.zeros_like(v)
+        of_queries = kernel.add_gradients(towards, queries, prepared, of_prepared, [of_v])
+    of_keys = of_prepared * 2 * prepared  # prepared keys are exp(2 k)
+    assert_close((of_queries, of_keys, of_v), wanted)
 
 
+@torch.no_grad()
 def test_huge_queries_and_keys_saturate_the_energies() -> None:
     huge = torch.tensor([[[1e4, -1e4]]])
     attention = AdditiveAttention(2, 2, 2)
     torch.nn.init.constant_(attention.energy.weight, 1.0)
     attention.energy.weight.data[0, 1] = 0.25
-    assert energies(attention, huge, huge).item() == 0.75
+    kernel = AdditiveKernel(attention)
+    assert kernel.scores(huge, kernel.prepare(huge)).item() == 0.75
 
 
 @pytest.mark.parametrize("weighted", [False, True], ids=["all alike", "weighted"])

@@ -10,7 +10,8 @@ from torch.nn import functional as F
 from captioning.configurable import build
 from captioning.errors import InputError
 from captioning.models import Adapter
-from captioning.models.adapter import neighbourhood_means
+from captioning.models.adapter import grid_of, grid_sinusoids, neighbourhood_means
+from captioning.models.transformer_layers import sinusoids
 
 
 def by_hand(annotations: Tensor, seen: Tensor, rows: int, columns: int) -> Tensor:
@@ -112,3 +113,30 @@ def test_its_config_builds_the_same_adapter(options: dict[str, Any]) -> None:
     again.load_state_dict(adapter.state_dict())
     annotations = torch.randn(2, 6, 5)
     assert again(annotations).equal(adapter(annotations))
+
+
+def test_the_two_halves_tell_row_and_column_in_reading_order() -> None:
+    found = grid_sinusoids((2, 3), torch.zeros(1, 6, 9, dtype=torch.double))
+    places = torch.arange(3, dtype=torch.double)
+    assert found.shape == (6, 9)
+    for row in range(2):
+        for column in range(3):
+            expected = torch.cat([sinusoids(places, 4)[row], sinusoids(places, 5)[column]])
+            torch.testing.assert_close(found[3 * row + column], expected)
+
+
+def test_every_region_has_a_place_of_its_own() -> None:
+    found = grid_sinusoids((14, 14), torch.zeros(1, 196, 32))
+    assert torch.cdist(found, found).fill_diagonal_(1.0).min() > 0.1
+
+
+def test_a_grid_is_square_or_has_the_columns_that_were_given() -> None:
+    assert grid_of(49, None) == (7, 7)
+    assert grid_of(12, 4) == (3, 4)
+    assert grid_of(5, 5) == (1, 5)
+
+
+@pytest.mark.parametrize(("regions", "columns"), [(12, None), (12, 5)])
+def test_regions_that_are_no_grid_are_refused(regions: int, columns: int | None) -> None:
+    with pytest.raises(InputError, match="grid_columns"):
+        grid_of(regions, columns)

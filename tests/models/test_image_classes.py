@@ -7,7 +7,7 @@ from torch import nn
 from torchvision import models
 
 from captioning.models import CNNEncoder
-from captioning.models.image_classes import classes_of
+from captioning.models.backbones import classes_of
 
 SIDE = 32
 

@@ -92,7 +92,8 @@ def test_an_efficientnets_last_blocks_can_be_trained_on_what_the_others_gave(
     torch.testing.assert_close(encoder.completed(frozen(square)), whole(square))
     trained = [parameter for parameter in encoder.parameters() if parameter.requires_grad]
     assert trained
-    assert not any(parameter.requires_grad for parameter in encoder.frozen.parameters())
+    frozen = encoder.stages[: encoder.first_trained]
+    assert not any(parameter.requires_grad for parameter in frozen.parameters())
 
 
 @torch.no_grad()

@@ -1,11 +1,13 @@
 """The transformer's layers against PyTorch's, with the same parameters."""
 
+import math
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 from captioning.models.multi_head import KeysValues, causal_mask
-from captioning.models.transformer_layers import DecoderLayer, EncoderLayer
+from captioning.models.transformer_layers import DecoderLayer, EncoderLayer, sinusoids
 from tests.models.test_multi_head import as_ours, exact, numbers
 
 B, T, L, WIDTH, HEADS, INNER = 3, 4, 5, 6, 2, 7
@@ -157,3 +159,27 @@ def test_annotation_vectors_may_have_another_width() -> None:
     layer = with_random_parameters(DecoderLayer(WIDTH, HEADS, INNER, 0.0, True, annotation_dim=9))
     projected = layer.cross_attention.project(numbers(B, L, 9))
     assert layer(numbers(B, 1, T, WIDTH), no_words(1), projected).words.shape == (B, 1, T, WIDTH)
+
+
+def places(count: int) -> Tensor:
+    return torch.arange(count, dtype=torch.double)
+
+
+@pytest.mark.parametrize("width", [1, 6, 7])
+def test_positions_are_the_papers_formula(width: int) -> None:
+    found = sinusoids(places(5), width)
+    assert found.shape == (5, width)
+    for position in range(5):
+        for channel in range(width):
+            wave = math.cos if channel % 2 else math.sin
+            angle = position / 10000 ** (2 * (channel // 2) / width)
+            assert found[position, channel].item() == pytest.approx(wave(angle), abs=1e-12)
+
+
+def test_a_distance_is_the_same_product_everywhere() -> None:
+    found = sinusoids(places(30), 16)
+    products = found @ found.T
+    for distance in range(5):
+        torch.testing.assert_close(
+            products.diagonal(distance), products[0, distance].expand(30 - distance)
+        )

@@ -1,7 +1,7 @@
 import torch
 
 from captioning.data.vocabulary import SPECIAL, Vocabulary
-from captioning.models.image_classes import Classes
+from captioning.models.backbones import Classes
 from captioning.training.class_words import ClassWords
 
 NAMES = [["golden retriever"], ["tabby", "tabby cat"], ["siamese cat"], ["bus"], ["ocarina"]]

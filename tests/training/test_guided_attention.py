@@ -13,7 +13,7 @@ from captioning.errors import InputError
 from captioning.maps.evidence_map import SHARPNESS
 from captioning.maps.evidence_map import evidence as evidence_of
 from captioning.models import LSTMDecoder
-from captioning.models.image_classes import Classes
+from captioning.models.backbones import Classes
 from captioning.training import CrossEntropy, GuidedAttention
 from captioning.training.guided_attention import class_loss, contrast_loss, guide_loss
 

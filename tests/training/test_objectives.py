@@ -46,7 +46,7 @@ def test_the_loss_is_equation_14_per_word(
 def test_label_smoothing_is_the_decoders(captioner: Captioner, seen: Tensor) -> None:
     total, _, _ = CrossEntropy(0.2, 0.0)(captioner, seen, BATCH)
     memory = captioner.model.remember(seen)
-    torch.testing.assert_close(total, captioner.model.cross_entropy(memory, TOKENS, 0.2)[0])
+    torch.testing.assert_close(total, captioner.model.decoder.cross_entropy(memory, TOKENS, 0.2)[0])
 
 
 def test_the_loss_has_no_nan_where_a_caption_is_padding(captioner: Captioner, seen: Tensor) -> None:

@@ -173,7 +173,7 @@ def test_the_loss_is_minus_the_bound(captioner: Captioner, seen: Tensor) -> None
 def test_with_expected_contexts_alone_it_is_soft_attentions_likelihood(
     hard: Captioner, seen: Tensor
 ) -> None:
-    soft, _ = hard.model.cross_entropy(hard.model.remember(seen), TOKENS)
+    soft, _ = hard.model.decoder.cross_entropy(hard.model.remember(seen), TOKENS)
     learnt = objective(expected=1.0)
     total = learnt(hard, seen, BATCH).total
     torch.testing.assert_close(total, soft)
