@@ -45,7 +45,7 @@ class Example(NamedTuple):
         image: uint8 pixels (3, S, S), or half-precision features (L, D) from a cache.
         captions: word ids between BOS and EOS, one tensor per caption.
         record: the record of the image.
-        seen: the part of the photo that the image shows; None if not asked for.
+        seen: the part of the photo that the image shows, if asked for.
     """
 
     image: Tensor
@@ -99,10 +99,10 @@ def collate(examples: Sequence[Example]) -> Batch:
 
 
 def lower_priority(worker: int) -> None:
-    """Lower the priority of a DataLoader's worker below the training; a `worker_init_fn`.
+    """Lower the priority of a DataLoader's worker; a `worker_init_fn`.
 
-    The threads of a training step wait for each other at every layer, so a worker that takes the
-    core of one thread delays them all. On two cores this makes training a third faster.
+    The threads of a step wait for each other, so a worker on the core of one delays them all. On
+    two cores this makes training a third faster.
     """
     os.nice(10)
 
@@ -110,7 +110,7 @@ def lower_priority(worker: int) -> None:
 class CaptionDataset(Dataset[Example]):
     """Images, each read once, with their captions as word ids.
 
-    An index may be (index, seed). The seed then decides the crop, the mirroring and the choice of
+    An index may be (index, seed). The seed decides the crop, the mirroring and the choice of
     captions, so an example does not depend on the process that makes it.
 
     Args:
@@ -118,7 +118,7 @@ class CaptionDataset(Dataset[Example]):
         vocabulary: gives the word ids.
         preprocessing: makes the image.
         captions_per_image: the most captions of one image; a random choice if there are more.
-        max_tokens: the most tokens of a caption, EOS counted; the rest is cut off.
+        max_tokens: the most tokens of a caption, including EOS; longer ones are cut.
         augment: random crops, and mirroring if no caption says left or right.
         features: features to use instead of pixels.
         mirrored: features of the mirrored images, to use half of the time if no caption says left
@@ -151,22 +151,10 @@ class CaptionDataset(Dataset[Example]):
         self.mirrored = mirrored
         self.tells_seen = tells_seen
         self.crop = crop
-        self._crops: dict[int, tuple[float, float, float, float]] = {}
+        self._squares: dict[int, tuple[float, float, float, float]] = {}
 
     def __len__(self) -> int:
         return len(self.records)
-
-    @property
-    def lengths(self) -> list[int]:
-        """Words of each record's longest caption, which decides the padding of its batch.
-
-        Words are separated by spaces here, which is close enough for sorting and a hundred times
-        faster than tokenizing.
-        """
-        return [
-            min(max(len(caption.split()) for caption in record.captions), self.max_tokens)
-            for record in self.records
-        ]
 
     def __getitem__(self, index: int | tuple[int, int]) -> Example:
         """The example of a record.
@@ -177,18 +165,23 @@ class CaptionDataset(Dataset[Example]):
         index, seed = index if isinstance(index, tuple) else (index, 0)
         record = self.records[index]
         generator = torch.Generator().manual_seed(seed)
-        if self.features is None:
-            image, seen = self._image(record, generator)
-        else:
+        seen = None
+        if self.features is not None:
             image, seen = self._feature(index, self.features, generator)
-        return Example(image, self._captions(record, generator), record, seen)
-
-    def _image(self, record: Record, generator: torch.Generator) -> tuple[Tensor, Seen | None]:
-        if self.augment:
-            view = self.preprocessing.augmented(record.image, generator, flip=not sided(record))
         else:
-            view = self.preprocessing(record.image)
-        return view.pixels, Seen(view.crop, view.is_mirrored) if self.tells_seen else None
+            if self.augment:
+                view = self.preprocessing.augmented(record.image, generator, flip=not sided(record))
+            else:
+                view = self.preprocessing(record.image)
+            image = view.pixels
+            seen = Seen(view.crop, view.is_mirrored) if self.tells_seen else None
+        chosen = torch.arange(len(record.captions))
+        if len(chosen) > self.captions_per_image:
+            order = torch.randperm(len(chosen), generator=generator)
+            chosen = order[: self.captions_per_image].sort().values
+        ids = (self.vocabulary.encode(record.captions[i]) for i in chosen.tolist())
+        captions = [torch.tensor(row[: self.max_tokens + 1]) for row in ids]
+        return Example(image, captions, record, seen)
 
     def _feature(
         self, index: int, features: FeatureCache, generator: torch.Generator
@@ -203,30 +196,22 @@ class CaptionDataset(Dataset[Example]):
             image = window.cut(image)
         if not self.tells_seen:
             return image, None
-        if index not in self._crops:
+        if index not in self._squares:
             photo = read_photo(record.image, 1, self.preprocessing.max_pixels)
-            self._crops[index] = middle(photo.size)
-        square = self._crops[index]
+            self._squares[index] = middle(photo.size)
+        square = self._squares[index]
         return image, Seen(window.crop(square, is_mirrored) if window else square, is_mirrored)
-
-    def _captions(self, record: Record, generator: torch.Generator) -> list[Int[Tensor, "T"]]:
-        chosen = torch.arange(len(record.captions))
-        if len(chosen) > self.captions_per_image:
-            order = torch.randperm(len(chosen), generator=generator)
-            chosen = order[: self.captions_per_image].sort().values
-        ids = (self.vocabulary.encode(record.captions[i]) for i in chosen.tolist())
-        return [torch.tensor(row[: self.max_tokens + 1]) for row in ids]
 
 
 class SeededSampler(DistributedSampler):
     """Indices in a new order every epoch, each with a seed for its example's random choices.
 
     Images with captions of similar length share a batch, which keeps padding small. Otherwise the
-    choice of a batch's images and the order of the batches are random.
+    choice of a batch's images and the order of the batches are random. P processes with batches of
+    n images share the batches that one process with batches of P n images would have.
 
     Order and seeds depend on seed and epoch alone, so a resumed training repeats its interrupted
-    epoch. P processes with batches of n images share the batches that one process with batches of
-    P n images would have.
+    epoch.
 
     Args:
         lengths: words of the longest caption of each image.
@@ -263,13 +248,6 @@ class SeededSampler(DistributedSampler):
     def __iter__(self) -> Iterator[tuple[int, int]]:
         generator = torch.Generator().manual_seed(self.seed + self.epoch)
         seeds = torch.randint(2**62, (len(self.lengths),), generator=generator)
-        # Images from the beginning pad the end, so that all processes have equally many.
-        order = islice(cycle(self._order(generator)), self.total_size)
-        first = self.first_index if self.epoch == self.first_epoch else 0
-        mine = islice(order, self.rank + first * self.num_replicas, None, self.num_replicas)
-        return ((index, int(seeds[index])) for index in mine)
-
-    def _order(self, generator: torch.Generator) -> list[int]:
         order = torch.randperm(len(self.lengths), generator=generator)
         # The last batch may be smaller; it stays last, or the batches after it would be shifted.
         whole, rest = order.tensor_split([len(order) // self.batch_size * self.batch_size])
@@ -277,4 +255,8 @@ class SeededSampler(DistributedSampler):
         alike = [pool[self.lengths[pool].argsort(stable=True)] for pool in pools]
         batches = torch.cat(alike).view(-1, self.batch_size)
         batches = batches[torch.randperm(len(batches), generator=generator)]
-        return [*batches.flatten().tolist(), *rest.tolist()]
+        # Images from the beginning pad the end, so that all processes have equally many.
+        padded = islice(cycle([*batches.flatten().tolist(), *rest.tolist()]), self.total_size)
+        first = self.first_index if self.epoch == self.first_epoch else 0
+        mine = islice(padded, self.rank + first * self.num_replicas, None, self.num_replicas)
+        return ((index, int(seeds[index])) for index in mine)

@@ -145,13 +145,6 @@ def test_a_pinned_batch_is_a_batch_of_the_same_records(monkeypatch: pytest.Monke
     assert pinned.records == batch.records
 
 
-def test_the_length_of_a_record_is_that_of_its_longest_caption(
-    record: Callable[..., Record],
-) -> None:
-    data = dataset([record("a b", "a b c d"), record("a"), record(" ".join("abcdefgh"))])
-    assert data.lengths == [4, 1, 8]
-
-
 def test_an_example_tells_what_part_of_the_photo_it_shows(record: Callable[..., Record]) -> None:
     # The photo's left half, 20 of its 40 columns, is red.
     examples = dataset([record("a dog")], augment=True, tells_seen=True)
