@@ -1,11 +1,10 @@
 """Reads photos as upright 8-bit RGB, bounded in megapixels, with errors of one line."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from io import BufferedReader, BytesIO
+from io import BufferedIOBase, BytesIO
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from annotated_types import Interval
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
@@ -36,8 +35,6 @@ MOST_MEGAPIXELS = 178.0
 PhotoMegapixels = Annotated[float, Interval(gt=0, le=round(MOST_MEGAPIXELS))]
 
 MAX_PIXELS = int(MEGAPIXELS * 1_000_000)
-
-File = BufferedReader | BytesIO
 
 
 class PhotoSizeError(InputError):
@@ -75,7 +72,7 @@ class Photo(NamedTuple):
 
 
 def pixels_of(megapixels: PhotoMegapixels) -> int:
-    """A limit in pixels, from the megapixels of an option, a configuration or a call.
+    """A limit in pixels.
 
     Raises:
         InputError: it is not above 0 and at most `MOST_MEGAPIXELS`.
@@ -89,7 +86,6 @@ def read_image(path: str | Path | Upload, max_pixels: int = MAX_PIXELS) -> Image
     """The photo in 8-bit RGB, turned upright by its EXIF orientation, transparency laid on white.
 
     16-bit and floating-point greys are scaled to 0..255. An animation gives its first frame.
-    Threads may call this at the same time.
 
     Args:
         path: the file, or an upload.
@@ -116,14 +112,18 @@ def read_photo(path: str | Path | Upload, side: int | None, max_pixels: int = MA
         InputError: as for `read_image`.
         PhotoSizeError: as for `read_image`.
     """
-    path = path if isinstance(path, Upload) else Path(path)
-    with _opened(path) as file:
+    source: Any = nullcontext(BytesIO(path.data)) if isinstance(path, Upload) else opened(path)
+    with source as file:
         try:
             return _decoded(file, path, side, max_pixels)
         except InputError:
             raise
         except UnidentifiedImageError:
-            raise InputError(_unidentified(file, path)) from None
+            file.seek(0)
+            reason = "not an image that can be read; convert it to JPEG or PNG"
+            if not file.read(1):
+                reason = "empty file (0 bytes); copy or download the photo again"
+            raise InputError(f"{path}: {reason}") from None
         except Image.DecompressionBombError:
             raise PhotoSizeError(f"{path}: too many pixels; scale the photo down") from None
         except MemoryError:
@@ -139,23 +139,9 @@ def read_photo(path: str | Path | Upload, side: int | None, max_pixels: int = MA
             ) from None
 
 
-@contextmanager
-def _opened(path: Path | Upload) -> Iterator[File]:
-    if isinstance(path, Upload):
-        yield BytesIO(path.data)
-    else:
-        with opened(path) as file:
-            yield file
-
-
-def _unidentified(file: File, path: Path | Upload) -> str:
-    file.seek(0)
-    if not file.read(1):
-        return f"{path}: empty file (0 bytes); copy or download the photo again"
-    return f"{path}: not an image that can be read; convert it to JPEG or PNG"
-
-
-def _decoded(file: File, path: Path | Upload, side: int | None, max_pixels: int) -> Photo:
+def _decoded(
+    file: BufferedIOBase, path: str | Path | Upload, side: int | None, max_pixels: int
+) -> Photo:
     allowed: tuple[str, ...] = FORMATS
     remedy = "scale the photo down, or raise max-megapixels"
     if isinstance(path, Upload):
@@ -176,16 +162,12 @@ def _decoded(file: File, path: Path | Upload, side: int | None, max_pixels: int)
     with suppress(Exception):  # damaged EXIF data only loses the orientation
         is_sideways = image.getexif().get(ExifTags.Base.Orientation) in SIDEWAYS
         ImageOps.exif_transpose(image, in_place=True)
-    return Photo(_rgb(image), (height, width) if is_sideways else (width, height))
-
-
-def _rgb(image: Image.Image) -> Image.Image:
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
         image = _grey(image)
     if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-    return image.convert("RGB")
+    return Photo(image.convert("RGB"), (height, width) if is_sideways else (width, height))
 
 
 def _grey(image: Image.Image) -> Image.Image:

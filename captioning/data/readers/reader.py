@@ -1,5 +1,6 @@
 """The interface of readers of data sets."""
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -111,12 +112,7 @@ class Reader(Checked, ABC):
 
 
 class OneFileReader(Reader):
-    """A data set with the captions of all splits in one file.
-
-    Args:
-        root: the folder that holds the file, or its path.
-        images: folder of the photos; the usual folders by default.
-    """
+    """A data set with the captions of all splits in one file."""
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -158,18 +154,13 @@ def folder_of(names: Iterable[str], candidates: Iterable[Path], source: Path) ->
     """
     names, candidates = list(names), list(dict.fromkeys(candidates))
     for folder in candidates:
-        if folder.is_dir() and (not names or any(is_file(folder / name) for name in names)):
+        # A Path raises if a name is too long.
+        if folder.is_dir() and (
+            not names or any(os.path.isfile(folder / name) for name in names)  # noqa: PTH113
+        ):
             return folder
     looked = ", ".join(map(str, candidates))
     raise InputError(
         f"{source}: none of its images is in {looked}; put them there, "
         "or give their folder as images"
     )
-
-
-def is_file(path: Path) -> bool:
-    """Whether a file exists; False for impossible names, such as one of 300 letters."""
-    try:
-        return path.is_file()
-    except (OSError, ValueError):
-        return False
