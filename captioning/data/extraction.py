@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from jaxtyping import UInt8
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 from captioning.data.dataset import lower_priority
 from captioning.data.feature_cache import INDEX, ConstantEncoder, FeatureCache, fingerprint
@@ -38,7 +38,7 @@ def feature_cache(
         images: paths of the photos.
         batch_size: images encoded at a time.
         workers: processes that read photos, for each process that encodes.
-        name: their name in the progress bar.
+        name: of the features in the progress bar.
         faster: returns an encoder with the same output in less time; used if shards are missing.
 
     Raises:
@@ -79,11 +79,12 @@ def _write(
     process, count = process_and_count()
     mine = missing[process::count]
     device = next(encoder.parameters()).device
-    batches = {shard: _cut(cache.rows(shard), batch_size) for shard in mine}
+    batches = {shard: _batches(cache.rows(shard), batch_size) for shard in mine}
     loader = DataLoader(
-        _Photos(cache.images, preprocessing),
+        cache.images,  # type: ignore[arg-type]  # a list is all that it needs
         batch_sampler=[batch for shard in mine for batch in batches[shard]],
         num_workers=workers,
+        collate_fn=partial(_pixels, preprocessing),
         worker_init_fn=lower_priority,
         pin_memory=device.type == "cuda",
     )
@@ -113,19 +114,9 @@ def _write(
             progress.update(sum(done) - done[process])
 
 
-def _cut(rows: Sequence[int], size: int) -> list[list[int]]:
-    return [list(rows[i : i + size]) for i in range(0, len(rows), size)]
+def _batches(rows: range, size: int) -> list[range]:
+    return [rows[first : first + size] for first in range(0, len(rows), size)]
 
 
-class _Photos(Dataset[UInt8[Tensor, "3 S S"]]):
-    """The images of photos, by row."""
-
-    def __init__(self, images: Sequence[Path], preprocessing: Preprocessing) -> None:
-        self.images = images
-        self.preprocessing = preprocessing
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def __getitem__(self, row: int) -> UInt8[Tensor, "3 S S"]:
-        return self.preprocessing(self.images[row]).pixels
+def _pixels(preprocessing: Preprocessing, images: list[Path]) -> UInt8[Tensor, "B 3 S S"]:
+    return torch.stack([preprocessing(image).pixels for image in images])

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from captioning.data.images import MAX_PIXELS, read_image
-from captioning.data.readers import Problem, Reader
+from captioning.data.readers import Contents, Problem, Reader
 from captioning.data.records import Record
 from captioning.errors import InputError
 from captioning.progress_bar import ProgressBar
@@ -20,13 +20,7 @@ COLUMNS = ("split", "images", "captions", "min / mean / max", "objects")
 
 @dataclass(frozen=True)
 class SplitCheck:
-    """The contents and the faults of one split.
-
-    Attributes:
-        name: name of the split.
-        records: its images with captions.
-        problems: the faults.
-    """
+    """The images with captions of one split, and its faults."""
 
     name: str
     records: tuple[Record, ...]
@@ -47,12 +41,7 @@ class SplitCheck:
 
 @dataclass(frozen=True)
 class Check:
-    """The contents and the faults of a data set; `str` gives a readable report.
-
-    Attributes:
-        source: the data set and its format.
-        splits: one check for each split.
-    """
+    """The splits of a data set, whose place and format are `source`; `str` gives a report."""
 
     source: str
     splits: tuple[SplitCheck, ...]
@@ -99,66 +88,50 @@ def check(reader: Reader, progress: bool = True, max_pixels: int = MAX_PIXELS) -
     Raises:
         InputError: the reader cannot list the splits.
     """
-    splits = {split: _contents(reader, split) for split in reader.splits}
-    images = {record.image for records, _ in splits.values() for record in records}
-    image_checks = _image_checks(sorted(images), progress, max_pixels)
+    splits = {}
+    for split in reader.splits:
+        try:
+            splits[split] = reader.contents(split)
+            if not splits[split].records:
+                splits[split].problems.append(Problem("no captions", str(reader.root)))
+        except InputError as error:
+            splits[split] = Contents([], [Problem("cannot be read", str(error))])
+    images = sorted({record.image for contents in splits.values() for record in contents.records})
+    identities, faulty = {}, {}
+    pool = ThreadPoolExecutor(min(8, os.cpu_count() or 1))  # decoding releases the GIL
+    try:
+        with ProgressBar("check", "images", total=len(images), shown=progress) as bar:
+            found = pool.map(partial(_identity_and_fault, max_pixels=max_pixels), images)
+            for image, (identity, fault) in zip(images, found, strict=True):
+                identities[image], faulty[image] = identity, fault
+                bar.update()
+    finally:
+        pool.shutdown(cancel_futures=True)  # an interrupt does not wait for thousands of images
     seen: dict[str, tuple[str, Path]] = {}
     checks = []
-    for split, (records, found) in splits.items():
-        problems = list(found)
-        for record in records:
-            image_check = image_checks[record.image]
-            problems += image_check.problems
-            first, image = seen.setdefault(image_check.identity, (split, record.image))
+    for split, contents in splits.items():
+        problems = list(contents.problems)
+        for record in contents.records:
+            if fault := faulty[record.image]:
+                problems.append(fault)
+            first, image = seen.setdefault(identities[record.image], (split, record.image))
             if first != split:
                 name = f"{record.image} is {image} of {first}"
                 problems.append(Problem("images that are in another split too", name))
-        checks.append(SplitCheck(split, tuple(records), tuple(problems)))
+        checks.append(SplitCheck(split, tuple(contents.records), tuple(problems)))
     return Check(f"{reader.root} ({type(reader).__name__})", tuple(checks))
 
 
-@dataclass(frozen=True)
-class _ImageCheck:
-    """The check of one image file; `identity` is equal for equal images."""
-
-    identity: str
-    problems: tuple[Problem, ...]
-
-
-def _contents(reader: Reader, split: str) -> tuple[list[Record], list[Problem]]:
-    """The records and problems of a split; an unreadable split counts as a problem."""
-    try:
-        contents = reader.contents(split)
-    except InputError as error:
-        return [], [Problem("cannot be read", str(error))]
-    if not contents.records:
-        return [], [*contents.problems, Problem("no captions", str(reader.root))]
-    return contents.records, contents.problems
-
-
-def _image_checks(images: list[Path], progress: bool, max_pixels: int) -> dict[Path, _ImageCheck]:
-    pool = ThreadPoolExecutor(min(8, os.cpu_count() or 1))  # decoding releases the GIL
-    try:
-        image_checks = {}
-        with ProgressBar("check", "images", total=len(images), shown=progress) as bar:
-            found = pool.map(partial(_image_check, max_pixels=max_pixels), images)
-            for image, image_check in zip(images, found, strict=True):
-                image_checks[image] = image_check
-                bar.update()
-        return image_checks
-    finally:
-        pool.shutdown(cancel_futures=True)  # an interrupt does not wait for thousands of images
-
-
-def _image_check(image: Path, max_pixels: int) -> _ImageCheck:
-    if not os.path.exists(image):  # noqa: PTH110 - a Path raises where a name is too long
-        return _ImageCheck(str(image), (Problem("missing image files", str(image)),))
+def _identity_and_fault(image: Path, max_pixels: int) -> tuple[str, Problem | None]:
+    """A text that is the same for equal files, and what is wrong with this one."""
+    if not os.path.exists(image):  # noqa: PTH110 - a Path raises if a name is too long
+        return str(image), Problem("missing image files", str(image))
     try:
         read_image(image, max_pixels)
     except InputError as error:
-        return _ImageCheck(str(image), (Problem("unreadable images", str(error)),))
+        return str(image), Problem("unreadable images", str(error))
     digest = hashlib.sha256()
     with image.open("rb") as file:
         while block := file.read(1 << 20):
             digest.update(block)
-    return _ImageCheck(digest.hexdigest(), ())
+    return digest.hexdigest(), None
