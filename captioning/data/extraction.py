@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from jaxtyping import UInt8
@@ -80,8 +81,9 @@ def _write(
     mine = missing[process::count]
     device = next(encoder.parameters()).device
     batches = {shard: _batches(cache.rows(shard), batch_size) for shard in mine}
-    loader = DataLoader(
-        cache.images,  # type: ignore[arg-type]  # a list is all that it needs
+    photos: Any = cache.images  # a list is all that a DataLoader needs
+    loader: DataLoader[Any] = DataLoader(
+        photos,
         batch_sampler=[batch for shard in mine for batch in batches[shard]],
         num_workers=workers,
         collate_fn=partial(_pixels, preprocessing),
@@ -114,8 +116,8 @@ def _write(
             progress.update(sum(done) - done[process])
 
 
-def _batches(rows: range, size: int) -> list[range]:
-    return [rows[first : first + size] for first in range(0, len(rows), size)]
+def _batches(rows: range, size: int) -> list[list[int]]:
+    return [list(rows[first : first + size]) for first in range(0, len(rows), size)]
 
 
 def _pixels(preprocessing: Preprocessing, images: list[Path]) -> UInt8[Tensor, "B 3 S S"]:

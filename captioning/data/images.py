@@ -2,7 +2,7 @@
 
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from io import BufferedIOBase, BytesIO
+from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -140,7 +140,7 @@ def read_photo(path: str | Path | Upload, side: int | None, max_pixels: int = MA
 
 
 def _decoded(
-    file: BufferedIOBase, path: str | Path | Upload, side: int | None, max_pixels: int
+    file: BufferedReader | BytesIO, path: str | Path | Upload, side: int | None, max_pixels: int
 ) -> Photo:
     allowed: tuple[str, ...] = FORMATS
     remedy = "scale the photo down, or raise max-megapixels"

@@ -31,10 +31,10 @@ Intended differences, in which "there" means Stanford's tokenizer:
 """
 
 import re
-import unicodedata
 from collections.abc import Callable
 from functools import cache
 from typing import Literal
+from unicodedata import category
 
 # The tokens that the COCO caption evaluation drops; brackets are not among them in lower case.
 PUNCTUATION = frozenset("'' ' `` ` . ? ! , : - -- ... ;".split())  # noqa: SIM905
@@ -203,7 +203,10 @@ def tokens(caption: str) -> list[str]:
         if token.isalpha():
             found.append(token.lower())
         elif token:
-            parts = OTHER_SPACES.split(_spelt(token).translate(PLAIN_SPACES))
+            spelt = SPELLINGS.get(token) or token.lower()
+            if token[0] in ":;=<>":  # a smiley
+                spelt = spelt.translate(ROUND_BRACKETS)
+            parts = OTHER_SPACES.split(spelt.translate(PLAIN_SPACES))
             found += [part for part in parts if part.strip() and part not in PUNCTUATION]
     return found
 
@@ -216,27 +219,11 @@ def words_of(tokens: list[str]) -> list[str]:
     return [word for word in words if word not in PUNCTUATION]
 
 
-def _spelt(token: str) -> str:
-    """A token in Stanford's spelling, which also replaces round brackets in smileys."""
-    spelt = SPELLINGS.get(token) or token.lower()
-    return spelt.translate(ROUND_BRACKETS) if token[0] in ":;=<>" else spelt
-
-
 @cache
 def tokenizer(name: TokenizerName) -> Tokenizer:
     """The tokenizer of this name; NLTK is imported only for NLTK's tokenizers."""
     if name == "ptb":
         return tokenize
-    cut = _of_nltk(name)
-
-    def words(caption: str) -> list[str]:
-        tokens = [part for token in cut(caption.translate(TYPED).lower()) for part in token.split()]
-        return [token for token in tokens if any(map(_is_kept, token))]
-
-    return words
-
-
-def _of_nltk(name: TokenizerName) -> Tokenizer:
     from nltk import tokenize as nltk
 
     kinds = {
@@ -244,20 +231,20 @@ def _of_nltk(name: TokenizerName) -> Tokenizer:
         "wordpunct": nltk.WordPunctTokenizer,
         "tweet": nltk.TweetTokenizer,
     }
-    cut: Tokenizer = kinds[name]().tokenize
-    return cut
+    cut = kinds[name]().tokenize
 
+    def words(caption: str) -> list[str]:
+        parts = [part for token in cut(caption.translate(TYPED).lower()) for part in token.split()]
+        return [part for part in parts if any(category(c).startswith(KEPT) for c in part)]
 
-def _is_kept(character: str) -> bool:
-    return unicodedata.category(character).startswith(KEPT)
+    return words
 
 
 def plurals(name: str) -> list[str]:
     """Candidates for the regular plural of a name's last word; a few non-words do no harm.
 
-    WordNet's rules map plurals to lemmas and are applied in reverse. NLTK has them without
-    WordNet's data. Stemming would be no better: it would confuse skis with skiing, officers with
-    offices, and performers with performing.
+    WordNet's rules from plurals to lemmas, in reverse. Stemming would be no better: it would
+    confuse skis with skiing, officers with offices, and performers with performing.
     """
     from nltk.corpus.reader.wordnet import NOUN, WordNetCorpusReader  # takes half a second
 

@@ -1,8 +1,8 @@
 """English captions of scenes, true and unambiguous, and the faults of other captions."""
 
 import re
-from dataclasses import astuple, dataclass
 from itertools import permutations
+from typing import NamedTuple
 
 import numpy as np
 
@@ -104,30 +104,12 @@ def _fill(sentence: str, scene: Scene, rng: np.random.Generator) -> str:
     )
 
 
-@dataclass(frozen=True)
-class _Phrase:
-    """The attributes in a noun phrase; empty strings for those that it omits."""
+class _Statement(NamedTuple):
+    """Phrases of size, colour and kind, empty if not said; relations of phrases; and a number."""
 
-    size: str
-    colour: str
-    kind: str
-
-    def misnames(self, shape: Shape) -> list[str]:
-        said, true = astuple(self), (shape.size, shape.colour, shape.kind)
-        return [
-            f"the {' '.join(true)} is called {word}"
-            for word, fact in zip(said, true, strict=True)
-            if word and word != fact
-        ]
-
-
-@dataclass(frozen=True)
-class _Statement:
-    """Objects, relations as (subject, side, object) by index of their phrases, and a count."""
-
-    phrases: list[_Phrase]
-    relations: list[tuple[int, str, int]]
-    count: int | None = None
+    phrases: list[tuple[str, str, str]]
+    relations: list[tuple[int, str, int]]  # subject, side, object
+    total: int | None = None
 
 
 def faults(caption: str, scene: Scene) -> tuple[str, ...]:
@@ -148,10 +130,10 @@ def faults(caption: str, scene: Scene) -> tuple[str, ...]:
     fewest = min(
         (_mismatches(statement, shapes) for shapes in permutations(scene.shapes, named)), key=len
     )
-    if statement.count not in (None, present):
-        fewest.append(f"counts {statement.count} shapes where there are {present}")
-    if statement.count not in (None, named):
-        fewest.append(f"counts {statement.count} shapes and names {named}")
+    if statement.total not in (None, present):
+        fewest.append(f"counts {statement.total} shapes where there are {present}")
+    if statement.total not in (None, named):
+        fewest.append(f"counts {statement.total} shapes and names {named}")
     return tuple(fewest)
 
 
@@ -159,7 +141,12 @@ def _mismatches(statement: _Statement, shapes: tuple[Shape, ...]) -> list[str]:
     """The faults if the statement's phrases mean these shapes, in this order."""
     found = []
     for phrase, shape in zip(statement.phrases, shapes, strict=True):
-        found += phrase.misnames(shape)
+        true = (shape.size, shape.colour, shape.kind)
+        found += [
+            f"the {' '.join(true)} is called {word}"
+            for word, fact in zip(phrase, true, strict=True)
+            if word and word != fact
+        ]
     for subject, side, other in statement.relations:
         one, two = shapes[subject], shapes[other]
         if relation(one, two) != side:
@@ -173,7 +160,7 @@ def _mismatches(statement: _Statement, shapes: tuple[Shape, ...]) -> list[str]:
 def _read(caption: str) -> _Statement | None:
     """The statement of a caption; None if it fits no pattern."""
     words = " ".join(re.findall(r"\w+", caption.lower()))
-    phrases = [_Phrase(*said) for said in re.findall(_PHRASE, words)]
+    phrases = re.findall(_PHRASE, words)
     sides = [_SIDES[said] for said in re.findall(f"{_BESIDE_IT}|{_BESIDE}", words)]
     others = list(enumerate(sides, start=1))
     if _STATED.fullmatch(words):

@@ -69,8 +69,8 @@ class Flickr30kEntities(Reader):
         records = []
         for name, photo in zip(names, photos, strict=True):
             file = self.root / SENTENCES / f"{name}.txt"
-            lines = filter(str.strip, text_of(file, MAX_BYTES).splitlines())
-            read = [_sentence(line, file) for line in lines]
+            sentences = filter(str.strip, text_of(file, MAX_BYTES).splitlines())
+            read = [_sentence(sentence, file) for sentence in sentences]
             file = self.root / ANNOTATIONS / f"{name}.xml"
             objects = tuple(_boxes(file)) if self.objects else ()
             captions = tuple(caption for caption, _ in read)
