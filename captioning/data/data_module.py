@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import pytorch_lightning as pl
@@ -52,30 +52,25 @@ class CaptionData(Checked, pl.LightningDataModule):
         features: folder of the features that the encoder's frozen stages compute; the first
             training, or `captioning features`, writes them. Null encodes the images every epoch.
         mirror: with `features`, train on mirrored images half of the time if no caption says left
-            or right; their features double time and space.
-        crop: with `features`, train on random squares of this many cells per side of the last
-            frozen stage; null trains on all cells.
+            or right; takes twice the time and space of the features.
+        crop: with `features`, train on random squares of this many cells per side.
         similar_lengths: batch images whose captions have similar lengths, for less padding. Random
             batches teach more if a caption's length depends on the content of its image.
         workers: processes that read images.
-        limit: use only the first images of each split, up to this number; null uses all.
+        limit: use only the first images of each split, up to this number.
         train_split: the split to train on.
         val_split: the split to validate on.
         seed: of the order of the images and of the augmentation.
         max_megapixels: larger photos are refused; at most 178.
-        tokenizer: splits captions into the words that the model learns: ptb, which the scores
-            use, or NLTK's treebank, wordpunct or tweet; see `captioning.data.tokens`.
+        tokenizer: ptb, which the scores use, or NLTK's treebank, wordpunct or tweet.
 
     Raises:
         InputError: a number is out of its range, a split is missing or empty, or `features`,
             `augment`, `mirror` and `crop` exclude each other.
-
-    Attributes:
-        tells_seen: whether training batches include the part of its photo that each image shows;
-            set by the training if the objective needs it.
     """
 
     tells_seen = False
+    """Whether training batches include the part of its photo that each image shows."""
 
     def __init__(
         self,
@@ -167,8 +162,7 @@ class CaptionData(Checked, pl.LightningDataModule):
             faster: returns an encoder with the same output in less time.
 
         Raises:
-            InputError: the whole encoder is trained, the folder holds something else, or a photo
-                cannot be read.
+            InputError: the whole encoder is trained, or as for `feature_cache`.
         """
         if not self.features or self._cache is not None:
             return
@@ -177,10 +171,9 @@ class CaptionData(Checked, pl.LightningDataModule):
                 "features are computed once, but all of the encoder is trained; set data.features "
                 "to null or model.encoder.init_args.trainable_stages to a smaller number"
             )
+        cached = partial(feature_cache, encoder=encoder, workers=self.workers, faster=faster)
         images = [record.image for record in (*self.train_records, *self.val_records)]
-        self._cache = feature_cache(
-            self.features, encoder, self.preprocessing, images, workers=self.workers, faster=faster
-        )
+        self._cache = cached(self.features, preprocessing=self.preprocessing, images=images)
         side = math.isqrt(self._cache.cells)
         if self.crop and side**2 != self._cache.cells:
             raise InputError("data.crop cuts squares of square feature maps; set it to null")
@@ -192,14 +185,11 @@ class CaptionData(Checked, pl.LightningDataModule):
         if self.mirror and images:
             mirrored = MirroredPreprocessing(self.preprocessing.size)
             mirrored.max_pixels = self.preprocessing.max_pixels
-            self._mirrored = feature_cache(
+            self._mirrored = cached(
                 f"{self.features}-mirrored",
-                encoder,
-                mirrored,
-                images,
-                workers=self.workers,
+                preprocessing=mirrored,
+                images=images,
                 name="mirrored features",
-                faster=faster,
             )
 
     def state_dict(self) -> dict[str, int]:

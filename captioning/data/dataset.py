@@ -20,21 +20,13 @@ from captioning.data.records import Record
 from captioning.data.vocabulary import PAD, Vocabulary
 
 SIDED = re.compile(r"\b(left|right)", re.IGNORECASE)
-"""Prefixes of words that mirroring the image makes wrong: left, right-hand, ..."""
-
-POOL = 32
-"""Batches per pool; a pool's images are sorted by caption length and cut into batches."""
+POOL = 32  # batches; a pool's images are sorted by caption length and cut into batches
 
 
 class Seen(NamedTuple):
-    """The part of a photo that an image shows.
+    """The part of a photo that an image shows, and whether left and right are exchanged."""
 
-    Attributes:
-        crop: left, top, width and height, in pixels of the photo.
-        is_mirrored: whether left and right are exchanged.
-    """
-
-    crop: tuple[float, float, float, float]
+    crop: tuple[float, float, float, float]  # left, top, width and height, in pixels of the photo
     is_mirrored: bool
 
 
@@ -43,7 +35,7 @@ class Example(NamedTuple):
 
     Attributes:
         image: uint8 pixels (3, S, S), or half-precision features (L, D) from a cache.
-        captions: word ids between BOS and EOS, one tensor per caption.
+        captions: word ids between BOS and EOS.
         record: the record of the image.
         seen: the part of the photo that the image shows, if asked for.
     """
@@ -59,8 +51,7 @@ class Batch(NamedTuple):
 
     Attributes:
         images: uint8 pixels (B, 3, S, S), or features (B, L, D) from a cache.
-        tokens: word ids from BOS to EOS, PAD after; an image with fewer than N captions has rows
-            of PAD.
+        tokens: word ids from BOS to EOS, then PAD; rows of PAD for missing captions.
         records: the records of the images.
         seen: the part of its photo that each image shows; empty if not asked for.
     """
@@ -113,19 +104,21 @@ class CaptionDataset(Dataset[Example]):
     An index may be (index, seed). The seed decides the crop, the mirroring and the choice of
     captions, so an example does not depend on the process that makes it.
 
+    The options are those of `CaptionData`; of more captions than `captions_per_image` a random
+    choice is taken.
+
     Args:
         records: the images.
         vocabulary: gives the word ids.
         preprocessing: makes the image.
-        captions_per_image: the most captions of one image; a random choice if there are more.
-        max_tokens: the most tokens of a caption, including EOS; longer ones are cut.
-        augment: random crops, and mirroring if no caption says left or right.
+        captions_per_image: the most captions of one image.
+        max_tokens: the most tokens of a caption, including EOS.
+        augment: random crops and mirroring.
         features: features to use instead of pixels.
-        mirrored: features of the mirrored images, to use half of the time if no caption says left
-            or right.
+        mirrored: features of the mirrored images, to use half of the time.
         tells_seen: whether examples include the part of the photo that they show. With features,
             each photo is read once for its size.
-        crop: rows, and columns, of a random square of the features' cells; None uses all cells.
+        crop: side of a random square of the features' cells; None uses all cells.
     """
 
     def __init__(
@@ -206,12 +199,10 @@ class CaptionDataset(Dataset[Example]):
 class SeededSampler(DistributedSampler):
     """Indices in a new order every epoch, each with a seed for its example's random choices.
 
-    Images with captions of similar length share a batch, which keeps padding small. Otherwise the
-    choice of a batch's images and the order of the batches are random. P processes with batches of
-    n images share the batches that one process with batches of P n images would have.
-
-    Order and seeds depend on seed and epoch alone, so a resumed training repeats its interrupted
-    epoch.
+    Images with captions of similar length share a batch; otherwise the order is random. P processes
+    with batches of n images share the batches that one process with batches of P n images would
+    have. Order and seeds depend on seed and epoch alone, so a resumed training repeats its
+    interrupted epoch.
 
     Args:
         lengths: words of the longest caption of each image.
@@ -219,8 +210,8 @@ class SeededSampler(DistributedSampler):
         processes: number of processes that share the images.
         process: rank of this process.
         seed: of order and seeds.
-        first_epoch: number of the first epoch when a training resumes. Lightning calls `set_epoch`
-            for it only after workers have begun to read its images.
+        first_epoch: the epoch in which a training resumes. Lightning calls `set_epoch` for it only
+            after workers have begun to read its images.
         first_index: number of indices of the first epoch that were used before.
     """
 

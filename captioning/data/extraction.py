@@ -43,8 +43,7 @@ def feature_cache(
         faster: returns an encoder with the same output in less time; used if shards are missing.
 
     Raises:
-        InputError: the folder holds features of another encoder, other weights, another
-            preprocessing or other images, or something else; or a photo cannot be read.
+        InputError: the folder holds something else, or a photo cannot be read.
     """
     folder, images = Path(folder), list(dict.fromkeys(images))
 

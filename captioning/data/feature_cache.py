@@ -9,8 +9,7 @@ A folder of features holds
     features-00000.npy    a shard: the features of the first photos, float16 (rows, L, D)
     features-00001.npy    ...
 
-The index is written first. Each shard is written beside its place and renamed, so a shard whose
-file exists is done.
+The index is written first. Shards are written atomically, so a shard whose file exists is done.
 """
 
 import hashlib
@@ -35,11 +34,8 @@ from captioning.untrusted import read_json
 INDEX = "index.json"
 REMEDY = "remove it or give another place for the features"
 
-MOST_SHARDS = 256
-"""All shards stay open while features are read, and a process may open about 1,000 files."""
-
-FEWEST_ROWS = 64
-"""Of a shard. A killed process loses the shard that it was computing."""
+MOST_SHARDS = 256  # all stay open, and a process may open about 1,000 files
+FEWEST_ROWS = 64  # of a shard, which a killed process loses
 
 
 @runtime_checkable
@@ -63,14 +59,13 @@ class ConstantEncoder(Protocol):
 class FeatureCache:
     """Half-precision features (L, D) by image, memory-mapped from a folder.
 
+    `images` are the paths of the photos, in the order of the rows.
+
     Args:
         folder: where `captioning.data.extraction.feature_cache` wrote them.
 
     Raises:
         InputError: the folder holds something else.
-
-    Attributes:
-        images: paths of the photos, in the order of the rows.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -130,8 +125,7 @@ class FeatureCache:
     ) -> None:
         """Check that these are the features of `images`, and perhaps of more, by this encoder.
 
-        A photo has changed if its file has another size in bytes. A missing photo is no error:
-        features can be used without the photos.
+        A photo has changed if its file has another size. The photos themselves may be missing.
 
         Raises:
             InputError: they are of another encoder, other weights, another preprocessing or other
@@ -163,11 +157,7 @@ class FeatureCache:
         return [shard for shard, path in enumerate(self._paths) if not path.exists()]
 
     def write(self, shard: int, features: Float16[Tensor, "rows L D"]) -> None:
-        """Write a shard, whole or not at all.
-
-        Raises:
-            InputError: it cannot be written.
-        """
+        """Write a shard atomically."""
         with written_whole(self._paths[shard]) as path, path.open("wb") as file:
             np.save(file, features.numpy())
 
@@ -192,50 +182,37 @@ class FeatureCache:
 class FeatureWindow(NamedTuple):
     """A square part of a square feature map, as a random crop of the photo.
 
-    Shapes: P cells of the map, p those of the window, C channels.
-
-    Attributes:
-        side: rows, and columns, of the window.
-        top: the first row of the map that is in the window.
-        left: the first column.
-        whole: rows, and columns, of the map.
+    Sides are in cells. Shapes: P cells of the map, p those of the window, C channels.
     """
 
     side: int
     top: int
     left: int
-    whole: int
+    whole: int  # side of the map
 
     @classmethod
     def random(cls, side: int, cells: int, generator: torch.Generator) -> "FeatureWindow":
-        """A random window of this side, at most that of the map, of a map of P square cells."""
+        """A random window of a map of P `cells`."""
         whole = math.isqrt(cells)
         top, left = torch.randint(whole - side + 1, (2,), generator=generator).tolist()
         return cls(side, top, left, whole)
 
     def cut(self, features: Float16[Tensor, "P C"]) -> Float16[Tensor, "p C"]:
-        """The cells in the window, in reading order."""
+        """The cells in the window."""
         rows = features.unflatten(0, (self.whole, self.whole))[self.top : self.top + self.side]
         return rows[:, self.left : self.left + self.side].flatten(0, 1)
 
     def crop(
         self, square: tuple[float, float, float, float], is_mirrored: bool
     ) -> tuple[float, float, float, float]:
-        """The part of the photo that the window shows: left, top, width and height in pixels.
+        """The part of the photo that the window shows, if the map shows this `square`.
 
-        Args:
-            square: the part that the whole map shows, likewise.
-            is_mirrored: whether the map is of the mirrored square.
+        Both are left, top, width and height in pixels; the map may be of the mirrored square.
         """
         left, top, width, height = square
         column = self.whole - self.side - self.left if is_mirrored else self.left
-        cell = width / self.whole, height / self.whole
-        return (
-            left + column * cell[0],
-            top + self.top * cell[1],
-            self.side * cell[0],
-            self.side * cell[1],
-        )
+        across, down = width / self.whole, height / self.whole
+        return left + column * across, top + self.top * down, self.side * across, self.side * down
 
 
 def fingerprint(encoder: ConstantEncoder, preprocessing: Preprocessing) -> str:
@@ -252,7 +229,6 @@ def fingerprint(encoder: ConstantEncoder, preprocessing: Preprocessing) -> str:
 
 
 def _place(path: Path) -> str:
-    """The absolute path, as text."""
     return os.path.normpath(path.absolute())
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from captioning.data.images import MAX_PIXELS, read_image
 from captioning.data.readers import Contents, Problem, Reader
-from captioning.data.records import Record
 from captioning.errors import InputError
 from captioning.progress_bar import ProgressBar
 from captioning.terminal import printable
@@ -19,55 +18,45 @@ COLUMNS = ("split", "images", "captions", "min / mean / max", "objects")
 
 
 @dataclass(frozen=True)
-class SplitCheck:
-    """The images with captions of one split, and its faults."""
-
-    name: str
-    records: tuple[Record, ...]
-    problems: tuple[Problem, ...]
-
-    @property
-    def row(self) -> tuple[str, ...]:
-        """The split's row in the report."""
-        counts = [len(record.captions) for record in self.records] or [0]
-        return (
-            self.name,
-            str(len(self.records)),
-            str(sum(counts)),
-            f"{min(counts)} / {sum(counts) / len(counts):.1f} / {max(counts)}",
-            str(sum(len(record.objects) for record in self.records)),
-        )
-
-
-@dataclass(frozen=True)
 class Check:
-    """The splits of a data set, whose place and format are `source`; `str` gives a report."""
+    """What the splits of a data set hold, faults included; `str` gives a readable report."""
 
-    source: str
-    splits: tuple[SplitCheck, ...]
+    source: str  # the data set and its format
+    splits: dict[str, Contents]
 
     @property
     def ok(self) -> bool:
         """Whether no split has problems."""
-        return not any(split.problems for split in self.splits)
+        return not any(split.problems for split in self.splits.values())
+
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """For each split the values of `COLUMNS`; the fourth is of the captions per image."""
+        rows = []
+        for name, split in self.splits.items():
+            counts = [len(record.captions) for record in split.records] or [0]
+            per_image = f"{min(counts)} / {sum(counts) / len(counts):.1f} / {max(counts)}"
+            objects = sum(len(record.objects) for record in split.records)
+            rows.append((name, *map(str, (len(split.records), sum(counts), per_image, objects))))
+        return rows
 
     def lines(self) -> list[str]:
-        """The report: a table of the splits (captions per image), then the problems by kind."""
-        rows = [COLUMNS, *(split.row for split in self.splits)]
+        """The report: a table of the splits, then the problems by kind."""
+        rows = [COLUMNS, *self.rows]
         width = max(len(name) for name, *_ in rows)
         lines = [self.source]
         for name, images, captions, per_image, objects in rows:
             lines.append(
                 f"{name:{width}}  {images:>8}  {captions:>8}  {per_image:>18}  {objects:>8}"
             )
-        for split in self.splits:
-            for kind in dict.fromkeys(problem.kind for problem in split.problems):
-                names = [problem.name for problem in split.problems if problem.kind == kind]
-                lines.append(f"{split.name}: {kind} ({len(names)})")
+        for split, contents in self.splits.items():
+            for kind in dict.fromkeys(problem.kind for problem in contents.problems):
+                names = [problem.name for problem in contents.problems if problem.kind == kind]
+                lines.append(f"{split}: {kind} ({len(names)})")
                 lines += [f"  {name}" for name in names[:NAMED]]
                 if len(names) > NAMED:
                     lines.append(f"  and {len(names) - NAMED} more")
-        count = sum(len(split.problems) for split in self.splits)
+        count = sum(len(split.problems) for split in self.splits.values())
         lines.append("No problems found" if self.ok else f"Problems found: {count}")
         return [printable(line) for line in lines]
 
@@ -108,18 +97,15 @@ def check(reader: Reader, progress: bool = True, max_pixels: int = MAX_PIXELS) -
     finally:
         pool.shutdown(cancel_futures=True)  # an interrupt does not wait for thousands of images
     seen: dict[str, tuple[str, Path]] = {}
-    checks = []
     for split, contents in splits.items():
-        problems = list(contents.problems)
         for record in contents.records:
             if fault := faulty[record.image]:
-                problems.append(fault)
+                contents.problems.append(fault)
             first, image = seen.setdefault(identities[record.image], (split, record.image))
             if first != split:
                 name = f"{record.image} is {image} of {first}"
-                problems.append(Problem("images that are in another split too", name))
-        checks.append(SplitCheck(split, tuple(contents.records), tuple(problems)))
-    return Check(f"{reader.root} ({type(reader).__name__})", tuple(checks))
+                contents.problems.append(Problem("images that are in another split too", name))
+    return Check(f"{reader.root} ({type(reader).__name__})", splits)
 
 
 def _identity_and_fault(image: Path, max_pixels: int) -> tuple[str, Problem | None]:

@@ -18,22 +18,14 @@ IMAGE_SUFFIXES = frozenset(f".{name}" for name in SUFFIXES)
 
 UPLOAD_FORMATS = ("JPEG", "PNG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
 FORMATS = (*UPLOAD_FORMATS, "AVIF", "DIB", "JPEG2000")
-"""Pillow's names of the formats that are read, and HEIF if its plugin is registered.
+"""The formats that are read, besides HEIF if its plugin is registered. Pillow would run a program
+on others, such as EPS."""
 
-Pillow would run a program on others, such as EPS.
-"""
+SIDEWAYS = (5, 6, 7, 8)  # EXIF's orientations that swap width and height
 
-SIDEWAYS = (5, 6, 7, 8)
-"""EXIF's orientations that swap width and height."""
-
-MEGAPIXELS = 100.0
-"""The default limit of a photo in megapixels; most cameras stay below it."""
-
-MOST_MEGAPIXELS = 178.0
-"""The largest limit: Pillow's own against decompression bombs."""
-
+MEGAPIXELS = 100.0  # the default limit of a photo; most cameras stay below it
+MOST_MEGAPIXELS = 178.0  # the largest limit: Pillow's own against decompression bombs
 PhotoMegapixels = Annotated[float, Interval(gt=0, le=round(MOST_MEGAPIXELS))]
-
 MAX_PIXELS = int(MEGAPIXELS * 1_000_000)
 
 
@@ -43,16 +35,10 @@ class PhotoSizeError(InputError):
 
 @dataclass(frozen=True)
 class Upload:
-    """A photo in memory, from an untrusted client.
+    """A photo in memory, from an untrusted client."""
 
-    Attributes:
-        name: its name in errors.
-        data: the bytes of its file.
-        max_pixels: the most pixels.
-    """
-
-    name: str
-    data: bytes
+    name: str  # in errors
+    data: bytes  # of the file
     max_pixels: int
 
     def __str__(self) -> str:
@@ -60,15 +46,10 @@ class Upload:
 
 
 class Photo(NamedTuple):
-    """A decoded photo, which may have fewer pixels than its file.
+    """A decoded photo, which may have fewer pixels than its file."""
 
-    Attributes:
-        image: in RGB, upright.
-        size: width and height of the upright photo, in pixels of the file.
-    """
-
-    image: Image.Image
-    size: tuple[int, int]
+    image: Image.Image  # in RGB, upright
+    size: tuple[int, int]  # width and height of the upright photo, in pixels of the file
 
 
 def pixels_of(megapixels: PhotoMegapixels) -> int:
@@ -104,13 +85,9 @@ def read_photo(path: str | Path | Upload, side: int | None, max_pixels: int = MA
     libjpeg-turbo decodes these much faster than the whole photo, by leaving out high frequencies.
 
     Args:
-        path: the file, or an upload.
+        path: as for `read_image`, like `max_pixels` and the errors.
         side: the reduction keeps width and height at or above this; None decodes all pixels.
-        max_pixels: as for `read_image`.
-
-    Raises:
-        InputError: as for `read_image`.
-        PhotoSizeError: as for `read_image`.
+        max_pixels: see there.
     """
     source: Any = nullcontext(BytesIO(path.data)) if isinstance(path, Upload) else opened(path)
     with source as file:

@@ -1,9 +1,7 @@
 """People's ratings of captions, from files of Flickr8k or in CSV.
 
-Flickr8k's ratings are from Hodosh et al., "Framing Image Description as a Ranking Task", 2013,
-https://doi.org/10.1613/jair.3994. They are compared with scores as in Hessel et al., "CLIPScore: A
-Reference-free Evaluation Metric for Image Captioning", EMNLP 2021, appendix A,
-https://arxiv.org/abs/2104.08718, and its authors' program.
+Flickr8k's ratings are from Hodosh et al. 2013, https://doi.org/10.1613/jair.3994, and used as in
+Hessel et al. 2021, "CLIPScore", appendix A, https://arxiv.org/abs/2104.08718, and their program.
 """
 
 import math
@@ -18,9 +16,7 @@ from captioning.data.results import read_references
 from captioning.errors import InputError
 from captioning.untrusted import short, text_of
 
-MOST_RATINGS = 100_000
-"""Limit on the ratings of a file, since all pairs of ratings are compared. Flickr8k-CF has ratings
-of 48,000 captions (Hessel et al. 2021, section 4.1)."""
+MOST_RATINGS = 100_000  # all pairs are compared; Flickr8k-CF has ratings of 48,000 captions
 
 EXPERT = ("1", "2", "3", "4")
 REMEDY = (
@@ -32,15 +28,9 @@ COLUMNS = ("image", "caption", "rating")
 
 @dataclass(frozen=True)
 class Pair:
-    """An image and a caption that people rated.
+    """A caption of an image that people rated; higher is better."""
 
-    Attributes:
-        image: its id or file name.
-        caption: the caption.
-        ratings: one or several; higher is better.
-    """
-
-    image: str
+    image: str  # its id or file name
     caption: str
     ratings: tuple[float, ...]
 

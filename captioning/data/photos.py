@@ -7,8 +7,7 @@ from pathlib import Path
 from captioning.data.images import IMAGE_SUFFIXES
 from captioning.errors import InputError
 
-LONGEST_LINE = 65_536
-"""The most bytes of a line of a list; no system has longer paths."""
+LONGEST_LINE = 65_536  # bytes of a list's line; no system has longer paths
 
 
 def find_photos(paths: Iterable[str | Path], listed: str | Path | None = None) -> Iterator[Path]:

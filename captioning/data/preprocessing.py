@@ -27,7 +27,7 @@ class View(NamedTuple):
 
     Attributes:
         pixels: the image at the encoder's size.
-        crop: left, top, width and height, in pixels of the photo, of the part that is seen.
+        crop: the part of the photo: left, top, width and height in its pixels.
         size: width and height of the photo in pixels.
         is_mirrored: whether left and right are exchanged.
     """
@@ -57,15 +57,11 @@ class Preprocessing(Configurable):
 
     Args:
         size: S, side of the square in pixels.
-
-    Attributes:
-        max_pixels: larger photos are refused. Not an argument, since the image does not depend on
-            it and so it does not belong in features and checkpoints.
     """
 
     def __init__(self, size: ImageSize = 224) -> None:
         self.size = size
-        self.max_pixels = MAX_PIXELS
+        self.max_pixels = MAX_PIXELS  # no argument, since those are stored in checkpoints
 
     def __call__(self, photo: str | Path | Upload | Image, place: Place = middle) -> View:
         """A square of the photo.

@@ -12,8 +12,7 @@ from captioning.data.records import MOST_CAPTIONS
 from captioning.errors import InputError
 from captioning.untrusted import field, read_json, short
 
-MAX_RESULTS_BYTES = 256 * 1024**2
-"""The most bytes of a results file. Captions for all of COCO's 164,000 photos take 15 MB."""
+MAX_RESULTS_BYTES = 256 * 1024**2  # captions of all of COCO's photos take 15 MB
 
 RESULTS_REMEDY = "expected COCO's results format (a list of objects with image_id and caption)"
 REFERENCES_REMEDY = (
@@ -122,11 +121,7 @@ def named_photos(
 
 
 def check_photos(photos: Mapping[Any, Path]) -> None:
-    """Check that every photo exists.
-
-    Raises:
-        InputError: one is missing.
-    """
+    """Raise if a photo is missing."""
     missing = [path for path in photos.values() if not os.path.isfile(path)]  # noqa: PTH113
     if missing:
         raise InputError(

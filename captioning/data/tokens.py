@@ -8,26 +8,19 @@ pounds are `#`.
 
 Scores always use `tokenize`. A configuration may choose another tokenizer for a model's vocabulary.
 
-Intended differences, in which "there" means Stanford's tokenizer:
+Intended differences:
 
 - A token that holds a white space (`1 1/2`, `<a href="x">`) is several words of `tokenize`, as it
-  is to BLEU and CIDEr. `tokens` leaves it whole, as ROUGE-L sees it; there, so are phone numbers
-  with spaces.
-- `<unk>` and the other special tokens of the vocabulary are three words, so that a caption cannot
-  contain one of them; there, they are tags like `<b>`.
-- Line breaks other than `\n` (`\r`, U+2028, ...) split words; there, they shift all later captions.
-- A full stop that ends a caption does not depend on the next caption; there, `B.` ends otherwise
-  before one that begins with `The`, and `no.` before one that begins with a number. This is an
-  accident of tokenizing all captions as one text: of COCO's 5,000 validation images it changes the
-  CIDEr of one by 0.0038, whose captions end in `12th Ave S` and `S Lane St.`.
-- A typographic apostrophe is a typed one; there, one before `s`, `d` or `m` always begins a token,
-  so that `'sup` is `'s up`, and one after a capital stays typographic.
-- Typographic quotes are always dropped; there, two that touch are a word.
-- Area codes in brackets, as in `(555) 123-4567`, are not one word with their brackets.
-- In scripts other than Latin, rare signs may be dropped, and letters newer than Unicode 6.0 stay;
-  there, the signs are words and the letters are dropped.
-- Apostrophes in French and in mixed case (`c'est`, `don'T`), and text that captions do not have,
-  such as a smiley within an address, may be split elsewhere.
+  is to BLEU and CIDEr. `tokens` leaves it whole, as ROUGE-L sees it.
+- `<unk>` and the other special tokens of the vocabulary are three words, not tags like `<b>`, so
+  that a caption cannot contain one of them.
+- Line breaks other than `\n` (`\r`, U+2028, ...) split words, instead of shifting later captions.
+- A full stop that ends a caption does not depend on the next caption. Of COCO's 5,000 validation
+  images this changes the CIDEr of one by 0.0038.
+- A typographic apostrophe is a typed one, and typographic quotes are always dropped.
+- Phone numbers with spaces, area codes in brackets, rare signs of other scripts than Latin, letters
+  newer than Unicode 6.0, apostrophes in French and in mixed case (`c'est`, `don'T`), and text that
+  captions do not have, such as a smiley within an address, may be split elsewhere.
 """
 
 import re
@@ -162,8 +155,7 @@ TOKEN = re.compile(
 )
 
 
-NO_BREAK_SPACE = "\xa0"
-"""Stanford's tokenizer writes it for a space within a token."""
+NO_BREAK_SPACE = "\xa0"  # Stanford's tokenizer writes it for a space within a token
 
 PLAIN_SPACES = str.maketrans(" \n", NO_BREAK_SPACE * 2)
 OTHER_SPACES = re.compile(rf"[^\S{NO_BREAK_SPACE}]+")
@@ -180,8 +172,7 @@ TokenizerName = Literal["ptb", "treebank", "wordpunct", "tweet"]
 - tweet: words as people type them: `don't`, `#sunset`, emoji and smileys that have letters.
 """
 
-KEPT = ("L", "M", "N", "Sc", "Sm", "So")
-"""A token needs a character of these Unicode categories, not just punctuation or accents."""
+KEPT = ("L", "M", "N", "Sc", "Sm", "So")  # Unicode categories; a token needs a character of one
 
 
 def tokenize(caption: str) -> list[str]:

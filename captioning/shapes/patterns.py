@@ -59,15 +59,9 @@ def textured(
     width: int,
     pixels: int,
 ) -> Float[np.ndarray, "h w 3"]:
-    """The surface with its texture, each channel 0 to 1.
+    """A window of `width` columns at `left` and `top` of a picture, with a texture.
 
-    Args:
-        surface: colour of each row, (rows, 1, 3).
-        texture: the texture.
-        left: the window's first column in the picture.
-        top: its first row.
-        width: its columns.
-        pixels: side of the picture.
+    `surface` is the colour of each row, (rows, 1, 3), and `pixels` the side of the picture.
     """
     across = _places(left, width, pixels)[None, :]
     down = _places(top, len(surface), pixels)[:, None]

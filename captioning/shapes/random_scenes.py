@@ -33,23 +33,12 @@ EASY_JITTER = 0.06
 HARD_RADIUS = {"small": 0.085, "large": 0.17}
 HARD_JITTER = 0.2
 
-MOST = 5
-"""The most objects of a hard scene; the fewest are three."""
-
-NEAREST = 0.75
-"""The smallest distance of two centres, in sums of their radii; below 1 one may hide the other."""
-
-VISIBLE = 0.6
-"""The smallest visible share of an object."""
-
-SIGHT = 64
-"""Pixels along a picture's side at which that share is counted, for pictures of any size."""
-
-TEXTURED = 0.7
-"""The share of objects with a texture."""
-
-COLOURFUL = 0.6
-"""The share of marks in an object's colour."""
+MOST = 5  # objects of a hard scene; there are at least three
+NEAREST = 0.75  # distance of two centres, in sums of their radii; below 1 one may hide the other
+VISIBLE = 0.6  # smallest visible share of an object
+SIGHT = 64  # pixels along a side at which that share is counted, for pictures of any size
+TEXTURED = 0.7  # share of objects with a texture
+COLOURFUL = 0.6  # share of marks in an object's colour
 
 
 def random_scene(rng: np.random.Generator) -> Scene:

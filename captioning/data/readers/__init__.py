@@ -36,13 +36,12 @@ def reader_for(root: str | Path, objects: bool = True) -> Reader:
     root = Path(root)
     if not root.exists():
         raise InputError(f"{root}: no such folder; check the path")
-    for annotated in (Coco, Flickr30kEntities):
-        if annotated.recognises(root):
-            return annotated(root, objects=objects)
-    readers: tuple[type[Reader], ...] = (Flickr8k, Karpathy, CaptionTable)
-    for reader in readers:
-        if reader.recognises(root):
-            return reader(root)
+    for kind in (Coco, Flickr30kEntities, Flickr8k, Karpathy, CaptionTable):
+        if kind.recognises(root):
+            reader: Reader = kind(root)
+            if isinstance(reader, Coco | Flickr30kEntities):
+                reader.objects = objects
+            return reader
     raise InputError(
         f"{root}: unknown layout; expected annotations/captions_*.json (COCO), "
         "dataset_*.json (Karpathy), Flickr8k.token.txt (Flickr8k), Sentences and Annotations "

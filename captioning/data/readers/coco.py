@@ -13,8 +13,7 @@ from captioning.untrusted import field, read_json, short
 CAPTIONS_REMEDY = "expected COCO's captions format (images with id, annotations with caption)"
 INSTANCES_REMEDY = "expected COCO's instances format (annotations with bbox and category_id)"
 
-MAX_PIXELS = 1_000_000
-"""The largest coordinate of a box; no side of a photo that can be decoded is longer."""
+MAX_PIXELS = 1_000_000  # of a box's edges; no photo that can be decoded has a longer side
 
 
 class Coco(Reader):

@@ -18,11 +18,9 @@ from captioning.untrusted import text_of
 SENTENCES, ANNOTATIONS = "Sentences", "Annotations"
 FOLDERS = ("flickr30k-images", "flickr30k_images", "images", "Images")
 
-PHRASE = re.compile(r"\[/EN#(\d+)((?:/[^\s/\]]+)+) ([^\[\]]+)\]")
-"""A phrase in a sentence: ``[/EN#3/people A man]``."""
+PHRASE = re.compile(r"\[/EN#(\d+)((?:/[^\s/\]]+)+) ([^\[\]]+)\]")  # [/EN#3/people A man]
 
-MAX_BYTES = 2**20
-"""The most bytes of one image's sentences or boxes. The data set's have a few thousand."""
+MAX_BYTES = 2**20  # of one image's sentences or boxes, which have a few thousand
 
 
 class Flickr30kEntities(Reader):

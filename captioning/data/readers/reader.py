@@ -14,31 +14,20 @@ from captioning.progress_bar import stage
 
 SPLITS = ("train", "val", "test")
 
-LONGEST = 200
-"""The most characters of a list of splits in a message; a broken file may have thousands."""
+LONGEST = 200  # characters of a message's list of splits; a broken file may have thousands
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A fault of a data set.
+    """A fault of a data set."""
 
-    Attributes:
-        kind: its heading in a report, in the plural ("empty captions").
-        name: the faulty image or caption.
-    """
-
-    kind: str
-    name: str
+    kind: str  # its heading in a report, in the plural: "empty captions"
+    name: str  # of the faulty image or caption
 
 
 @dataclass(frozen=True)
 class Contents:
-    """The contents of one split.
-
-    Attributes:
-        records: images with their captions.
-        problems: faults of the images and captions that `records` omits.
-    """
+    """The images of one split with their captions, and the faults of others that are omitted."""
 
     records: list[Record]
     problems: list[Problem]
