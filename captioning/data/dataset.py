@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import cycle, islice
 from typing import NamedTuple
 
@@ -98,53 +99,25 @@ def lower_priority(worker: int) -> None:
     os.nice(10)
 
 
+@dataclass(eq=False)
 class CaptionDataset(Dataset[Example]):
-    """Images, each read once, with their captions as word ids.
+    """Images, each read once, with their captions as word ids; the options are `CaptionData`'s.
 
     An index may be (index, seed). The seed decides the crop, the mirroring and the choice of
     captions, so an example does not depend on the process that makes it.
-
-    The options are those of `CaptionData`; of more captions than `captions_per_image` a random
-    choice is taken.
-
-    Args:
-        records: the images.
-        vocabulary: gives the word ids.
-        preprocessing: makes the image.
-        captions_per_image: the most captions of one image.
-        max_tokens: the most tokens of a caption, including EOS.
-        augment: random crops and mirroring.
-        features: features to use instead of pixels.
-        mirrored: features of the mirrored images, to use half of the time.
-        tells_seen: whether examples include the part of the photo that they show. With features,
-            each photo is read once for its size.
-        crop: side of a random square of the features' cells; None uses all cells.
     """
 
-    def __init__(
-        self,
-        records: Sequence[Record],
-        vocabulary: Vocabulary,
-        preprocessing: Preprocessing,
-        captions_per_image: int = 5,
-        max_tokens: int = 50,
-        augment: bool = False,
-        features: FeatureCache | None = None,
-        mirrored: FeatureCache | None = None,
-        tells_seen: bool = False,
-        crop: int | None = None,
-    ) -> None:
-        self.records = records
-        self.vocabulary = vocabulary
-        self.preprocessing = preprocessing
-        self.captions_per_image = captions_per_image
-        self.max_tokens = max_tokens
-        self.augment = augment
-        self.features = features
-        self.mirrored = mirrored
-        self.tells_seen = tells_seen
-        self.crop = crop
-        self._squares: dict[int, tuple[float, float, float, float]] = {}
+    records: Sequence[Record]
+    vocabulary: Vocabulary
+    preprocessing: Preprocessing
+    captions_per_image: int = 5  # a random choice of more captions
+    max_tokens: int = 50  # including EOS
+    augment: bool = False
+    features: FeatureCache | None = None  # instead of pixels
+    mirrored: FeatureCache | None = None  # of the mirrored images, for half of the time
+    tells_seen: bool = False  # with features, this reads each photo once for its size
+    crop: int | None = None
+    _squares: dict[int, tuple[float, float, float, float]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.records)

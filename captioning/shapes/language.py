@@ -1,6 +1,7 @@
 """English captions of scenes, true and unambiguous, and the faults of other captions."""
 
 import re
+from collections import Counter
 from itertools import permutations
 from typing import NamedTuple
 
@@ -53,8 +54,7 @@ def captions(scene: Scene, rng: np.random.Generator) -> tuple[str, ...]:
     lists the objects; the others state relations, unless the scene has no clear one.
     """
     lists, relations = rng.permutation(LISTS), rng.permutation(RELATIONS)
-    pairs = [(one, other) for one in scene.shapes for other in scene.shapes if one is not other]
-    related = any(relation(one, other, CLEAR) for one, other in pairs)
+    related = any(relation(*pair, CLEAR) for pair in permutations(scene.shapes, 2))
     found: list[str] = []
     while len(found) < CAPTIONS:
         sentence = (lists[0], *relations)[len(found)] if related else rng.choice(lists)
@@ -64,35 +64,24 @@ def captions(scene: Scene, rng: np.random.Generator) -> tuple[str, ...]:
     return tuple(found[i] for i in rng.permutation(CAPTIONS))
 
 
-def name(shape: Shape, scene: Scene, sized: bool) -> str:
-    """A noun phrase for one object; `sized` adds its size even if it is unique without."""
-    alike = [
-        other for other in scene.shapes if (other.colour, other.kind) == (shape.colour, shape.kind)
-    ]
-    words = f"{shape.colour} {shape.kind}"
-    if sized or len(alike) > 1:
-        words = f"{shape.size} {words}"
-    return f"{'an' if words[0] in 'aeiou' else 'a'} {words}"
-
-
 def _fill(sentence: str, scene: Scene, rng: np.random.Generator) -> str:
     """The template with random objects of the scene filled in."""
-    sized = bool(rng.integers(2))
+    are_sized = bool(rng.integers(2))
     shapes = [scene.shapes[i] for i in rng.permutation(len(scene.shapes))]
-    names = {shape: name(shape, scene, sized) for shape in shapes}
+    alike = Counter((shape.colour, shape.kind) for shape in shapes)
+    names = {}
+    for shape in shapes:
+        is_sized = are_sized or alike[shape.colour, shape.kind] > 1
+        words = f"{shape.size} {shape.colour}" if is_sized else shape.colour
+        names[shape] = f"{'an' if words[0] in 'aeiou' else 'a'} {words} {shape.kind}"
     listed = list(names.values())
     if sentence in LISTS:
         everything = " and ".join([", ".join(listed[:-1]), listed[-1]])
         return sentence.format(all=everything, number=NUMBERS[len(shapes)])
 
-    sides = {
-        (one, other): side
-        for one in shapes
-        for other in shapes
-        if (side := relation(one, other, CLEAR)) is not None
-    }
-    subject = next(one for one, _ in sides)
-    others = [(names[other], side) for (one, other), side in sides.items() if one is subject]
+    pairs = [(*pair, relation(*pair, CLEAR)) for pair in permutations(shapes, 2)]
+    subject = next(one for one, _, side in pairs if side)
+    others = [(names[other], side) for one, other, side in pairs if side and one is subject]
     others = others[: rng.integers(1, len(others) + 1)]
     beside = [f"{BESIDE[side]} {other}" for other, side in others]
     company = [f"{other} {BESIDE_IT[OPPOSITE[side]]}" for other, side in others]
