@@ -32,35 +32,24 @@ class Seen(NamedTuple):
 
 
 class Example(NamedTuple):
-    """One image with its captions.
+    """One image with its captions."""
 
-    Attributes:
-        image: uint8 pixels (3, S, S), or half-precision features (L, D) from a cache.
-        captions: word ids between BOS and EOS.
-        record: the record of the image.
-        seen: the part of the photo that the image shows, if asked for.
-    """
-
-    image: Tensor
-    captions: list[Int[Tensor, "T"]]
+    image: Tensor  # uint8 pixels (3, S, S), or half-precision features (L, D)
+    captions: list[Int[Tensor, "T"]]  # word ids between BOS and EOS
     record: Record
-    seen: Seen | None = None
+    seen: Seen | None = None  # if asked for
 
 
 class Batch(NamedTuple):
     """B images with up to N captions of up to T words each.
 
-    Attributes:
-        images: uint8 pixels (B, 3, S, S), or features (B, L, D) from a cache.
-        tokens: word ids from BOS to EOS, then PAD; rows of PAD for missing captions.
-        records: the records of the images.
-        seen: the part of its photo that each image shows; empty if not asked for.
+    An image with fewer than N captions has rows of PAD.
     """
 
-    images: Tensor
-    tokens: Int[Tensor, "B N T"]
+    images: Tensor  # uint8 pixels (B, 3, S, S), or half-precision features (B, L, D)
+    tokens: Int[Tensor, "B N T"]  # word ids from BOS to EOS, then PAD
     records: list[Record]
-    seen: Sequence[Seen] = ()
+    seen: Sequence[Seen] = ()  # empty if not asked for
 
     def to(self, device: torch.device) -> "Batch":
         """The batch with its tensors on `device`."""

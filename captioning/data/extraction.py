@@ -34,7 +34,7 @@ def feature_cache(
 
     Args:
         folder: where the features are, or will be written.
-        encoder: the `constant` part of an Encoder; uint8 images (B, 3, S, S) -> (B, L, D).
+        encoder: the `constant` part of an Encoder.
         preprocessing: how a photo becomes an image.
         images: paths of the photos.
         batch_size: images encoded at a time.

@@ -68,11 +68,7 @@ def check(reader: Reader, progress: bool = True, max_pixels: int = MAX_PIXELS) -
     """Read every split and decode every image of it.
 
     An image counts as being in two splits if both name the same file, or files of equal bytes.
-
-    Args:
-        reader: the data set.
-        progress: whether to report progress on stderr.
-        max_pixels: images with more pixels count as unreadable.
+    Images of more than `max_pixels` count as unreadable.
 
     Raises:
         InputError: the reader cannot list the splits.

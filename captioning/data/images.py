@@ -53,11 +53,7 @@ class Photo(NamedTuple):
 
 
 def pixels_of(megapixels: PhotoMegapixels) -> int:
-    """A limit in pixels.
-
-    Raises:
-        InputError: it is not above 0 and at most `MOST_MEGAPIXELS`.
-    """
+    """A limit in pixels; raises if it is not above 0 and at most `MOST_MEGAPIXELS`."""
     if wanted := unmet_requirement(PhotoMegapixels, megapixels):
         raise InputError(f"max_megapixels: give {wanted}, not {shown(megapixels)}")
     return int(megapixels * 1_000_000)
@@ -82,12 +78,7 @@ def read_image(path: str | Path | Upload, max_pixels: int = MAX_PIXELS) -> Image
 def read_photo(path: str | Path | Upload, side: int | None, max_pixels: int = MAX_PIXELS) -> Photo:
     """The photo as `read_image` gives it, with large JPEGs at 1/2, 1/4 or 1/8 of their size.
 
-    libjpeg-turbo decodes these much faster than the whole photo, by leaving out high frequencies.
-
-    Args:
-        path: as for `read_image`, like `max_pixels` and the errors.
-        side: the reduction keeps width and height at or above this; None decodes all pixels.
-        max_pixels: see there.
+    These decode much faster. Width and height stay at or above `side`; None decodes all pixels.
     """
     source: Any = nullcontext(BytesIO(path.data)) if isinstance(path, Upload) else opened(path)
     with source as file:

@@ -37,21 +37,13 @@ class Pair:
 
 @dataclass(frozen=True)
 class Judgements:
-    """Rated captions and the references of their images.
+    """Rated captions and the references of their images."""
 
-    Attributes:
-        kind: "Flickr8k-Expert", "Flickr8k-CF" or "CSV".
-        pairs: the rated captions.
-        references: the reference captions of each image.
-        left_out: omitted pairs of Flickr8k-Expert, whose caption is a reference.
-        not_references: omitted references, which are rated captions of the image.
-    """
-
-    kind: str
+    kind: str  # "Flickr8k-Expert", "Flickr8k-CF" or "CSV"
     pairs: tuple[Pair, ...]
-    references: dict[str, tuple[str, ...]]
-    left_out: int = 0
-    not_references: int = 0
+    references: dict[str, tuple[str, ...]]  # of each image
+    left_out: int = 0  # omitted pairs of Flickr8k-Expert, whose caption is a reference
+    not_references: int = 0  # omitted references, which are rated captions of the image
 
 
 def read_judgements(ratings: str | Path, references: str | Path) -> Judgements:

@@ -47,11 +47,9 @@ def read_results(path: str | Path) -> dict[int | str, str]:
 
 
 def read_references(path: str | Path) -> dict[int | str, tuple[str, ...]]:
-    """The reference captions by image id; empty ones are left out.
+    """The reference captions by image id, of all splits; empty ones are left out.
 
-    Args:
-        path: a file of COCO's annotations, or in the format of Karpathy's ``dataset_coco.json``
-            (all splits are read).
+    The file holds COCO's annotations, or is in the format of Karpathy's ``dataset_coco.json``.
 
     Raises:
         InputError: the file is missing or malformed, or has no captions or too many of one image.

@@ -105,10 +105,9 @@ def faults(caption: str, scene: Scene) -> tuple[str, ...]:
     """The faults of a caption of a scene, in words; empty if everything that it states is right.
 
     A caption is right if its phrases can be assigned to different objects of the scene so that
-    every attribute and every relation fits; otherwise the faults are those of the best assignment.
-    Centres decide a relation: an object is to the left of another if it lies further to the left of
-    it than above or below. Case and punctuation do not matter. A caption that is not a statement
-    about shapes is a fault.
+    every attribute and every `relation` fits; otherwise the faults are those of the best
+    assignment. Case and punctuation do not matter. A caption that is not a statement about shapes
+    is a fault.
     """
     statement = _read(caption)
     if statement is None:

@@ -32,9 +32,7 @@ QUALITY = 92  # of the JPEG files
 CHUNK = 50  # scenes that a process draws before it asks for more
 ROOM = 1_000_000  # ids of each split, so that an id depends on no split's length
 
-SCENES = TypeAdapter(dict[int, Scene])
-"""Reads scenes from JSON's values and writes them, without values that are defaults."""
-
+SCENES = TypeAdapter(dict[int, Scene])  # converts scenes from and to JSON's values
 Drawn = tuple[int, Scene, tuple[str, ...]]  # image id, scene, captions
 
 
@@ -53,11 +51,9 @@ def write_shapes(
 
     ``directory`` then holds ``train/``, ``val/`` and ``test/`` with the pictures, and under
     ``annotations/`` for each split ``captions_*.json`` and ``instances_*.json`` in COCO's schema
-    and ``scenes_*.json`` with the scenes themselves. The same arguments give the same bytes. A
-    scene depends on its seed, split and number alone, not on how many are drawn.
-
-    The annotations are written last, in one step, so an interrupted run is never taken for a data
-    set; repeating the same call completes it.
+    and ``scenes_*.json`` with the scenes themselves. A scene depends on its seed, split and number
+    alone. The annotations are written last, in one step, so an interrupted run is never taken for a
+    data set; repeating the same call completes it.
 
     Args:
         directory: the folder, created if missing.
@@ -67,9 +63,8 @@ def write_shapes(
         pixels: side of the square pictures.
         seed: of the scenes.
         progress: report progress on stderr.
-        processes: how many draw at a time; the data set does not depend on it.
-        hard: more objects, some of them partly hidden, with textures, among clutter
-            (`random_hard_scene`).
+        processes: how many draw at a time.
+        hard: draw `random_hard_scene` instead of `random_scene`.
 
     Raises:
         InputError: the directory holds something else, or cannot be written to, or a number is out
@@ -145,11 +140,7 @@ def _file_name(image_id: int) -> str:
 
 
 def _claim(directory: Path, settings: dict[str, int]) -> None:
-    """Prepare the directory, without annotations.
-
-    Raises:
-        InputError: it holds something else.
-    """
+    """Prepare the directory, without annotations, or refuse one that holds something else."""
     path = directory / SETTINGS
     remedy = "choose a new folder or delete this one first"
     if directory.is_dir():

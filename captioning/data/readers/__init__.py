@@ -26,9 +26,7 @@ __all__ = [
 def reader_for(root: str | Path, objects: bool = True) -> Reader:
     """The reader of the data set at `root`, chosen by its file names.
 
-    Args:
-        root: the folder of a data set.
-        objects: whether to read boxes and masks, if there are any.
+    It reads boxes and masks only if `objects`.
 
     Raises:
         InputError: the folder does not exist or is in an unknown format.

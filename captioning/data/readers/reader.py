@@ -77,8 +77,7 @@ class Reader(Checked, ABC):
         """The records that `read` returns, and the problems of the others.
 
         Raises:
-            InputError: the split is unknown, a file is malformed, or an image has too many
-                captions.
+            InputError: as `read`, but a split may be empty.
         """
         if split not in self.splits:
             found = ", ".join(self.splits)[:LONGEST] or "none"
@@ -103,6 +102,11 @@ class Reader(Checked, ABC):
 class OneFileReader(Reader):
     """A data set with the captions of all splits in one file."""
 
+    @cached_property
+    @abstractmethod
+    def records(self) -> dict[str, list[Record]]:
+        """The records of each split; cached, since a large file takes seconds to parse."""
+
     @property
     def splits(self) -> tuple[str, ...]:
         """The splits that the file names."""
@@ -122,11 +126,6 @@ class OneFileReader(Reader):
             names = ", ".join(file.name for file in found)
             raise InputError(f"{self.root}: holds {names}; give the path of one of them")
         return found[0]
-
-    @cached_property
-    @abstractmethod
-    def records(self) -> dict[str, list[Record]]:
-        """The records of each split; cached, since a large file takes seconds to parse."""
 
 
 def in_order(splits: Iterable[str]) -> tuple[str, ...]:
