@@ -1,5 +1,6 @@
 """Records as examples, examples as batches, and the order of the training images."""
 
+import math
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -14,7 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 from torch.utils.data.distributed import DistributedSampler
 
-from captioning.data.feature_cache import FeatureCache, FeatureWindow
+from captioning.data.feature_cache import FeatureCache
 from captioning.data.images import read_photo
 from captioning.data.preprocessing import Preprocessing, middle
 from captioning.data.records import Record
@@ -141,21 +142,29 @@ class CaptionDataset(Dataset[Example]):
     def _feature(
         self, index: int, features: FeatureCache, generator: torch.Generator
     ) -> tuple[Tensor, Seen | None]:
+        """The features of an image, or of a random square of their cells."""
         record, is_mirrored = self.records[index], False
         if self.mirrored is not None and not sided(record):
             is_mirrored = bool(torch.rand((), generator=generator) < 0.5)
             features = self.mirrored if is_mirrored else features
-        image, window = features[record.image], None
-        if self.crop is not None:
-            window = FeatureWindow.random(self.crop, len(image), generator)
-            image = window.cut(image)
+        image = features[record.image]
+        if side := self.crop:
+            whole = math.isqrt(len(image))
+            row, column = torch.randint(whole - side + 1, (2,), generator=generator).tolist()
+            cells = image.unflatten(0, (whole, whole))[row : row + side, column : column + side]
+            image = cells.flatten(0, 1)
         if not self.tells_seen:
             return image, None
         if index not in self._squares:
             photo = read_photo(record.image, 1, self.preprocessing.max_pixels)
             self._squares[index] = middle(photo.size)
         square = self._squares[index]
-        return image, Seen(window.crop(square, is_mirrored) if window else square, is_mirrored)
+        if side:
+            left, top, pixels, _ = square
+            cell = pixels / whole
+            column = whole - side - column if is_mirrored else column
+            square = left + column * cell, top + row * cell, side * cell, side * cell
+        return image, Seen(square, is_mirrored)
 
 
 class SeededSampler(DistributedSampler):

@@ -18,7 +18,7 @@ import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -177,42 +177,6 @@ class FeatureCache:
                     f"{path}: damaged; remove it, and `captioning features` writes it"
                 ) from None
         return found
-
-
-class FeatureWindow(NamedTuple):
-    """A square part of a square feature map, as a random crop of the photo.
-
-    Sides are in cells. Shapes: P cells of the map, p those of the window, C channels.
-    """
-
-    side: int
-    top: int
-    left: int
-    whole: int  # side of the map
-
-    @classmethod
-    def random(cls, side: int, cells: int, generator: torch.Generator) -> "FeatureWindow":
-        """A random window of a map of P `cells`."""
-        whole = math.isqrt(cells)
-        top, left = torch.randint(whole - side + 1, (2,), generator=generator).tolist()
-        return cls(side, top, left, whole)
-
-    def cut(self, features: Float16[Tensor, "P C"]) -> Float16[Tensor, "p C"]:
-        """The cells in the window."""
-        rows = features.unflatten(0, (self.whole, self.whole))[self.top : self.top + self.side]
-        return rows[:, self.left : self.left + self.side].flatten(0, 1)
-
-    def crop(
-        self, square: tuple[float, float, float, float], is_mirrored: bool
-    ) -> tuple[float, float, float, float]:
-        """The part of the photo that the window shows, if the map shows this `square`.
-
-        Both are left, top, width and height in pixels; the map may be of the mirrored square.
-        """
-        left, top, width, height = square
-        column = self.whole - self.side - self.left if is_mirrored else self.left
-        across, down = width / self.whole, height / self.whole
-        return left + column * across, top + self.top * down, self.side * across, self.side * down
 
 
 def fingerprint(encoder: ConstantEncoder, preprocessing: Preprocessing) -> str:

@@ -49,7 +49,13 @@ def random_scene(rng: np.random.Generator) -> Scene:
         if len(set(attributes)) < count:
             continue
         radii = _radii(attributes, EASY_RADIUS, EASY_JITTER, rng)
-        centres = _centres(radii, _easy_fits, rng)
+        centres = _centres(
+            radii,
+            lambda apart, radii: (
+                (np.hypot(*apart.T) > radii + GAP) & (apart.max(1) > CLEAR * apart.min(1))
+            ),
+            rng,
+        )
         if centres is not None:
             break
     shapes = tuple(
@@ -79,7 +85,7 @@ def random_hard_scene(rng: np.random.Generator) -> Scene:
         if len(set(attributes)) < count or alike < count - 1:
             continue
         radii = _radii(attributes, HARD_RADIUS, HARD_JITTER, rng)
-        centres = _centres(radii, _hard_fits, rng)
+        centres = _centres(radii, lambda apart, radii: np.hypot(*apart.T) > NEAREST * radii, rng)
         if centres is None:
             continue
         shapes = tuple(
@@ -141,15 +147,6 @@ def _centres(
     for one, other in combinations(range(len(radii)), 2):
         good &= fits(np.abs(tries[:, one] - tries[:, other]), radii[one] + radii[other])
     return tries[good.argmax()] if good.any() else None
-
-
-def _easy_fits(apart: np.ndarray, radii: float) -> np.ndarray:
-    is_clear = apart.max(1) > CLEAR * apart.min(1)
-    return is_clear & (np.hypot(*apart.T) > radii + GAP)
-
-
-def _hard_fits(apart: np.ndarray, radii: float) -> np.ndarray:
-    return np.hypot(*apart.T) > NEAREST * radii
 
 
 def _background(
