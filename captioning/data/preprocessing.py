@@ -63,16 +63,18 @@ class Preprocessing(Configurable):
         self.size = size
         self.max_pixels = MAX_PIXELS  # no argument, since those are stored in checkpoints
 
-    def __call__(self, photo: str | Path | Upload | Image, place: Place = middle) -> View:
-        """A square of the photo.
+    def __call__(self, photo: str | Path | Upload | Image) -> View:
+        """The largest square in the middle of the photo.
 
         Args:
             photo: a path, an upload, or an image as `read_image` gives it.
-            place: chooses the square by the photo's size; by default the largest in the middle.
 
         Raises:
             InputError: the photo cannot be read.
         """
+        return self._view(photo, middle)
+
+    def _view(self, photo: str | Path | Upload | Image, place: Place) -> View:
         if isinstance(photo, Image):
             image, size = photo, photo.size
         else:
@@ -101,13 +103,13 @@ class Preprocessing(Configurable):
             side = min(size) * MARGIN
             return right * (size[0] - side), down * (size[1] - side), side, side
 
-        view = self(photo, anywhere)
+        view = self._view(photo, anywhere)
         return view.mirrored() if flip and mirror < 0.5 else view
 
 
 class MirroredPreprocessing(Preprocessing):
     """The same square, mirrored left to right; for training."""
 
-    def __call__(self, photo: str | Path | Upload | Image, place: Place = middle) -> View:
+    def __call__(self, photo: str | Path | Upload | Image) -> View:
         """As `Preprocessing`, with left and right exchanged."""
-        return super().__call__(photo, place).mirrored()
+        return super().__call__(photo).mirrored()
