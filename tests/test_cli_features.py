@@ -35,7 +35,7 @@ def frozen_config(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.fixture(scope="session")
-def trained(frozen_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def frozen(frozen_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run with best.ckpt and features; not to be changed by a test."""
     folder = tmp_path_factory.mktemp("trained")
     with pytest.MonkeyPatch.context() as patch:
@@ -58,11 +58,11 @@ def refusal(arguments: list[str], capsys: Capture, code: int = 1) -> str:
 
 
 def test_features_are_those_that_a_training_computes(
-    frozen_config: Path, trained: Path, tmp_path: Path, capsys: Capture
+    frozen_config: Path, frozen: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     assert main(command(frozen_config, tmp_path / "features")) == 0
     assert capsys.readouterr().out == f"{tmp_path / 'features'}\n"
-    ours, theirs = (folder / "features" / SHARD for folder in (tmp_path, trained))
+    ours, theirs = (folder / "features" / SHARD for folder in (tmp_path, frozen))
     assert ours.read_bytes() == theirs.read_bytes()
 
 
@@ -119,11 +119,11 @@ def test_features_of_an_encoder_that_is_trained_from_its_first_stage_on_are_refu
 
 
 def test_features_of_another_encoder_are_refused_by_name(
-    frozen_config: Path, trained: Path, capsys: Capture
+    frozen_config: Path, frozen: Path, capsys: Capture
 ) -> None:
-    other = command(frozen_config, trained / "features", "--seed_everything", "1")
+    other = command(frozen_config, frozen / "features", "--seed_everything", "1")
     line = refusal(other, capsys)
-    assert f"{trained / 'features'}: made by another encoder" in line
+    assert f"{frozen / 'features'}: made by another encoder" in line
 
 
 def evaluation(
@@ -140,12 +140,12 @@ def evaluation(
 
 
 def test_scores_from_features_are_those_from_photos(
-    trained: Path, shapes_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    frozen: Path, shapes_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = trained / "best.ckpt"
+    model = frozen / "best.ckpt"
     captions, scores = evaluation(model, shapes_data, tmp_path / "photos")
     monkeypatch.setattr("captioning.data.preprocessing.read_photo", None)  # no photo is read
-    features = ("--features", str(trained / "features"))
+    features = ("--features", str(frozen / "features"))
     same_captions, same_scores = evaluation(model, shapes_data, tmp_path / "features", *features)
     assert same_captions == captions
     assert same_scores == pytest.approx(scores)
@@ -160,7 +160,7 @@ def test_scores_from_features_are_those_from_photos(
     ],
 )
 def test_evaluate_refuses_features_of_something_else_by_name(
-    trained: Path,
+    frozen: Path,
     shapes_data: Path,
     tmp_path: Path,
     split: str,
@@ -168,20 +168,20 @@ def test_evaluate_refuses_features_of_something_else_by_name(
     expected: str,
     capsys: Capture,
 ) -> None:
-    checkpoint = torch.load(trained / "best.ckpt", weights_only=True)
+    checkpoint = torch.load(frozen / "best.ckpt", weights_only=True)
     save_checkpoint(checkpoint, tmp_path / "best.ckpt")
     checkpoint["state_dict"]["model.encoder.stages.0.first.0.0.weight"] += 1
     save_checkpoint(checkpoint, tmp_path / "other.ckpt")
     given = ["--model", str(tmp_path / model), "--data", str(shapes_data), "--split", split]
-    line = refusal(["evaluate", *given, "--features", str(trained / "features")], capsys)
-    assert f"{trained / 'features'}: {expected}" in line
+    line = refusal(["evaluate", *given, "--features", str(frozen / "features")], capsys)
+    assert f"{frozen / 'features'}: {expected}" in line
 
 
 def test_evaluate_refuses_features_where_the_whole_encoder_was_trained(
-    checkpoint: Path, trained: Path, shapes_data: Path, capsys: Capture
+    checkpoint: Path, frozen: Path, shapes_data: Path, capsys: Capture
 ) -> None:
     given = ["--model", str(checkpoint), "--data", str(shapes_data)]
-    line = refusal(["evaluate", *given, "--features", str(trained / "features")], capsys)
+    line = refusal(["evaluate", *given, "--features", str(frozen / "features")], capsys)
     assert "this model trained its whole encoder, so it has no features; omit --features" in line
 
 

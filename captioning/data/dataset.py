@@ -1,8 +1,10 @@
 """Records as examples, examples as batches, and the order of the training images."""
 
+import math
 import os
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import cycle, islice
 from typing import NamedTuple
 
@@ -13,62 +15,42 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 from torch.utils.data.distributed import DistributedSampler
 
-from captioning.data.feature_cache import FeatureCache, FeatureWindow
+from captioning.data.feature_cache import FeatureCache
 from captioning.data.images import read_photo
 from captioning.data.preprocessing import Preprocessing, middle
 from captioning.data.records import Record
 from captioning.data.vocabulary import PAD, Vocabulary
 
 SIDED = re.compile(r"\b(left|right)", re.IGNORECASE)
-"""Prefixes of words that mirroring the image makes wrong: left, right-hand, ..."""
-
-POOL = 32
-"""Batches per pool; a pool's images are sorted by caption length and cut into batches."""
+POOL = 32  # batches; a pool's images are sorted by caption length and cut into batches
 
 
 class Seen(NamedTuple):
-    """The part of a photo that an image shows.
+    """The part of a photo that an image shows, and whether left and right are exchanged."""
 
-    Attributes:
-        crop: left, top, width and height, in pixels of the photo.
-        is_mirrored: whether left and right are exchanged.
-    """
-
-    crop: tuple[float, float, float, float]
+    crop: tuple[float, float, float, float]  # left, top, width and height, in pixels of the photo
     is_mirrored: bool
 
 
 class Example(NamedTuple):
-    """One image with its captions.
+    """One image with its captions."""
 
-    Attributes:
-        image: uint8 pixels (3, S, S), or half-precision features (L, D) from a cache.
-        captions: word ids between BOS and EOS, one tensor per caption.
-        record: the record of the image.
-        seen: the part of the photo that the image shows; None if not asked for.
-    """
-
-    image: Tensor
-    captions: list[Int[Tensor, "T"]]
+    image: Tensor  # uint8 pixels (3, S, S), or half-precision features (L, D)
+    captions: list[Int[Tensor, "T"]]  # word ids between BOS and EOS
     record: Record
-    seen: Seen | None = None
+    seen: Seen | None = None  # if asked for
 
 
 class Batch(NamedTuple):
     """B images with up to N captions of up to T words each.
 
-    Attributes:
-        images: uint8 pixels (B, 3, S, S), or features (B, L, D) from a cache.
-        tokens: word ids from BOS to EOS, PAD after; an image with fewer than N captions has rows
-            of PAD.
-        records: the records of the images.
-        seen: the part of its photo that each image shows; empty if not asked for.
+    An image with fewer than N captions has rows of PAD.
     """
 
-    images: Tensor
-    tokens: Int[Tensor, "B N T"]
+    images: Tensor  # uint8 pixels (B, 3, S, S), or half-precision features (B, L, D)
+    tokens: Int[Tensor, "B N T"]  # word ids from BOS to EOS, then PAD
     records: list[Record]
-    seen: Sequence[Seen] = ()
+    seen: Sequence[Seen] = ()  # empty if not asked for
 
     def to(self, device: torch.device) -> "Batch":
         """The batch with its tensors on `device`."""
@@ -99,74 +81,36 @@ def collate(examples: Sequence[Example]) -> Batch:
 
 
 def lower_priority(worker: int) -> None:
-    """Lower the priority of a DataLoader's worker below the training; a `worker_init_fn`.
+    """Lower the priority of a DataLoader's worker; a `worker_init_fn`.
 
-    The threads of a training step wait for each other at every layer, so a worker that takes the
-    core of one thread delays them all. On two cores this makes training a third faster.
+    The threads of a step wait for each other, so a worker on the core of one delays them all. On
+    two cores this makes training a third faster.
     """
     os.nice(10)
 
 
+@dataclass(eq=False)
 class CaptionDataset(Dataset[Example]):
-    """Images, each read once, with their captions as word ids.
+    """Images, each read once, with their captions as word ids; the options are `CaptionData`'s.
 
-    An index may be (index, seed). The seed then decides the crop, the mirroring and the choice of
+    An index may be (index, seed). The seed decides the crop, the mirroring and the choice of
     captions, so an example does not depend on the process that makes it.
-
-    Args:
-        records: the images.
-        vocabulary: gives the word ids.
-        preprocessing: makes the image.
-        captions_per_image: the most captions of one image; a random choice if there are more.
-        max_tokens: the most tokens of a caption, EOS counted; the rest is cut off.
-        augment: random crops, and mirroring if no caption says left or right.
-        features: features to use instead of pixels.
-        mirrored: features of the mirrored images, to use half of the time if no caption says left
-            or right.
-        tells_seen: whether examples include the part of the photo that they show. With features,
-            each photo is read once for its size.
-        crop: rows, and columns, of a random square of the features' cells; None uses all cells.
     """
 
-    def __init__(
-        self,
-        records: Sequence[Record],
-        vocabulary: Vocabulary,
-        preprocessing: Preprocessing,
-        captions_per_image: int = 5,
-        max_tokens: int = 50,
-        augment: bool = False,
-        features: FeatureCache | None = None,
-        mirrored: FeatureCache | None = None,
-        tells_seen: bool = False,
-        crop: int | None = None,
-    ) -> None:
-        self.records = records
-        self.vocabulary = vocabulary
-        self.preprocessing = preprocessing
-        self.captions_per_image = captions_per_image
-        self.max_tokens = max_tokens
-        self.augment = augment
-        self.features = features
-        self.mirrored = mirrored
-        self.tells_seen = tells_seen
-        self.crop = crop
-        self._crops: dict[int, tuple[float, float, float, float]] = {}
+    records: Sequence[Record]
+    vocabulary: Vocabulary
+    preprocessing: Preprocessing
+    captions_per_image: int = 5  # a random choice of more captions
+    max_tokens: int = 50  # including EOS
+    augment: bool = False
+    features: FeatureCache | None = None  # instead of pixels
+    mirrored: FeatureCache | None = None  # of the mirrored images, for half of the time
+    tells_seen: bool = False  # with features, this reads each photo once for its size
+    crop: int | None = None
+    _squares: dict[int, tuple[float, float, float, float]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.records)
-
-    @property
-    def lengths(self) -> list[int]:
-        """Words of each record's longest caption, which decides the padding of its batch.
-
-        Words are separated by spaces here, which is close enough for sorting and a hundred times
-        faster than tokenizing.
-        """
-        return [
-            min(max(len(caption.split()) for caption in record.captions), self.max_tokens)
-            for record in self.records
-        ]
 
     def __getitem__(self, index: int | tuple[int, int]) -> Example:
         """The example of a record.
@@ -177,56 +121,59 @@ class CaptionDataset(Dataset[Example]):
         index, seed = index if isinstance(index, tuple) else (index, 0)
         record = self.records[index]
         generator = torch.Generator().manual_seed(seed)
-        if self.features is None:
-            image, seen = self._image(record, generator)
-        else:
+        seen = None
+        if self.features is not None:
             image, seen = self._feature(index, self.features, generator)
-        return Example(image, self._captions(record, generator), record, seen)
-
-    def _image(self, record: Record, generator: torch.Generator) -> tuple[Tensor, Seen | None]:
-        if self.augment:
-            view = self.preprocessing.augmented(record.image, generator, flip=not sided(record))
         else:
-            view = self.preprocessing(record.image)
-        return view.pixels, Seen(view.crop, view.is_mirrored) if self.tells_seen else None
-
-    def _feature(
-        self, index: int, features: FeatureCache, generator: torch.Generator
-    ) -> tuple[Tensor, Seen | None]:
-        record, is_mirrored = self.records[index], False
-        if self.mirrored is not None and not sided(record):
-            is_mirrored = bool(torch.rand((), generator=generator) < 0.5)
-            features = self.mirrored if is_mirrored else features
-        image, window = features[record.image], None
-        if self.crop is not None:
-            window = FeatureWindow.random(self.crop, len(image), generator)
-            image = window.cut(image)
-        if not self.tells_seen:
-            return image, None
-        if index not in self._crops:
-            photo = read_photo(record.image, 1, self.preprocessing.max_pixels)
-            self._crops[index] = middle(photo.size)
-        square = self._crops[index]
-        return image, Seen(window.crop(square, is_mirrored) if window else square, is_mirrored)
-
-    def _captions(self, record: Record, generator: torch.Generator) -> list[Int[Tensor, "T"]]:
+            if self.augment:
+                view = self.preprocessing.augmented(record.image, generator, flip=not sided(record))
+            else:
+                view = self.preprocessing(record.image)
+            image = view.pixels
+            seen = Seen(view.crop, view.is_mirrored) if self.tells_seen else None
         chosen = torch.arange(len(record.captions))
         if len(chosen) > self.captions_per_image:
             order = torch.randperm(len(chosen), generator=generator)
             chosen = order[: self.captions_per_image].sort().values
         ids = (self.vocabulary.encode(record.captions[i]) for i in chosen.tolist())
-        return [torch.tensor(row[: self.max_tokens + 1]) for row in ids]
+        captions = [torch.tensor(row[: self.max_tokens + 1]) for row in ids]
+        return Example(image, captions, record, seen)
+
+    def _feature(
+        self, index: int, features: FeatureCache, generator: torch.Generator
+    ) -> tuple[Tensor, Seen | None]:
+        """The features of an image, or of a random square of their cells."""
+        record, is_mirrored = self.records[index], False
+        if self.mirrored is not None and not sided(record):
+            is_mirrored = bool(torch.rand((), generator=generator) < 0.5)
+            features = self.mirrored if is_mirrored else features
+        image = features[record.image]
+        if side := self.crop:
+            whole = math.isqrt(len(image))
+            row, column = torch.randint(whole - side + 1, (2,), generator=generator).tolist()
+            cells = image.unflatten(0, (whole, whole))[row : row + side, column : column + side]
+            image = cells.flatten(0, 1)
+        if not self.tells_seen:
+            return image, None
+        if index not in self._squares:
+            photo = read_photo(record.image, 1, self.preprocessing.max_pixels)
+            self._squares[index] = middle(photo.size)
+        square = self._squares[index]
+        if side:
+            left, top, pixels, _ = square
+            cell = pixels / whole
+            column = whole - side - column if is_mirrored else column
+            square = left + column * cell, top + row * cell, side * cell, side * cell
+        return image, Seen(square, is_mirrored)
 
 
 class SeededSampler(DistributedSampler):
     """Indices in a new order every epoch, each with a seed for its example's random choices.
 
-    Images with captions of similar length share a batch, which keeps padding small. Otherwise the
-    choice of a batch's images and the order of the batches are random.
-
-    Order and seeds depend on seed and epoch alone, so a resumed training repeats its interrupted
-    epoch. P processes with batches of n images share the batches that one process with batches of
-    P n images would have.
+    Images with captions of similar length share a batch; otherwise the order is random. P processes
+    with batches of n images share the batches that one process with batches of P n images would
+    have. Order and seeds depend on seed and epoch alone, so a resumed training repeats its
+    interrupted epoch.
 
     Args:
         lengths: words of the longest caption of each image.
@@ -234,8 +181,8 @@ class SeededSampler(DistributedSampler):
         processes: number of processes that share the images.
         process: rank of this process.
         seed: of order and seeds.
-        first_epoch: number of the first epoch when a training resumes. Lightning calls `set_epoch`
-            for it only after workers have begun to read its images.
+        first_epoch: the epoch in which a training resumes. Lightning calls `set_epoch` for it only
+            after workers have begun to read its images.
         first_index: number of indices of the first epoch that were used before.
     """
 
@@ -263,13 +210,6 @@ class SeededSampler(DistributedSampler):
     def __iter__(self) -> Iterator[tuple[int, int]]:
         generator = torch.Generator().manual_seed(self.seed + self.epoch)
         seeds = torch.randint(2**62, (len(self.lengths),), generator=generator)
-        # Images from the beginning pad the end, so that all processes have equally many.
-        order = islice(cycle(self._order(generator)), self.total_size)
-        first = self.first_index if self.epoch == self.first_epoch else 0
-        mine = islice(order, self.rank + first * self.num_replicas, None, self.num_replicas)
-        return ((index, int(seeds[index])) for index in mine)
-
-    def _order(self, generator: torch.Generator) -> list[int]:
         order = torch.randperm(len(self.lengths), generator=generator)
         # The last batch may be smaller; it stays last, or the batches after it would be shifted.
         whole, rest = order.tensor_split([len(order) // self.batch_size * self.batch_size])
@@ -277,4 +217,8 @@ class SeededSampler(DistributedSampler):
         alike = [pool[self.lengths[pool].argsort(stable=True)] for pool in pools]
         batches = torch.cat(alike).view(-1, self.batch_size)
         batches = batches[torch.randperm(len(batches), generator=generator)]
-        return [*batches.flatten().tolist(), *rest.tolist()]
+        # Images from the beginning pad the end, so that all processes have equally many.
+        padded = islice(cycle([*batches.flatten().tolist(), *rest.tolist()]), self.total_size)
+        first = self.first_index if self.epoch == self.first_epoch else 0
+        mine = islice(padded, self.rank + first * self.num_replicas, None, self.num_replicas)
+        return ((index, int(seeds[index])) for index in mine)

@@ -4,11 +4,12 @@ import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from jaxtyping import UInt8
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader
 
 from captioning.data.dataset import lower_priority
 from captioning.data.feature_cache import INDEX, ConstantEncoder, FeatureCache, fingerprint
@@ -33,17 +34,16 @@ def feature_cache(
 
     Args:
         folder: where the features are, or will be written.
-        encoder: the `constant` part of an Encoder; uint8 images (B, 3, S, S) -> (B, L, D).
+        encoder: the `constant` part of an Encoder.
         preprocessing: how a photo becomes an image.
         images: paths of the photos.
         batch_size: images encoded at a time.
         workers: processes that read photos, for each process that encodes.
-        name: their name in the progress bar.
+        name: of the features in the progress bar.
         faster: returns an encoder with the same output in less time; used if shards are missing.
 
     Raises:
-        InputError: the folder holds features of another encoder, other weights, another
-            preprocessing or other images, or something else; or a photo cannot be read.
+        InputError: the folder holds something else, or a photo cannot be read.
     """
     folder, images = Path(folder), list(dict.fromkeys(images))
 
@@ -79,11 +79,13 @@ def _write(
     process, count = process_and_count()
     mine = missing[process::count]
     device = next(encoder.parameters()).device
-    batches = {shard: _cut(cache.rows(shard), batch_size) for shard in mine}
-    loader = DataLoader(
-        _Photos(cache.images, preprocessing),
+    batches = {shard: _batches(cache.rows(shard), batch_size) for shard in mine}
+    photos: Any = cache.images  # a list is all that a DataLoader needs
+    loader: DataLoader[Any] = DataLoader(
+        photos,
         batch_sampler=[batch for shard in mine for batch in batches[shard]],
         num_workers=workers,
+        collate_fn=partial(_pixels, preprocessing),
         worker_init_fn=lower_priority,
         pin_memory=device.type == "cuda",
     )
@@ -113,19 +115,9 @@ def _write(
             progress.update(sum(done) - done[process])
 
 
-def _cut(rows: Sequence[int], size: int) -> list[list[int]]:
-    return [list(rows[i : i + size]) for i in range(0, len(rows), size)]
+def _batches(rows: range, size: int) -> list[list[int]]:
+    return [list(rows[first : first + size]) for first in range(0, len(rows), size)]
 
 
-class _Photos(Dataset[UInt8[Tensor, "3 S S"]]):
-    """The images of photos, by row."""
-
-    def __init__(self, images: Sequence[Path], preprocessing: Preprocessing) -> None:
-        self.images = images
-        self.preprocessing = preprocessing
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def __getitem__(self, row: int) -> UInt8[Tensor, "3 S S"]:
-        return self.preprocessing(self.images[row]).pixels
+def _pixels(preprocessing: Preprocessing, images: list[Path]) -> UInt8[Tensor, "B 3 S S"]:
+    return torch.stack([preprocessing(image).pixels for image in images])

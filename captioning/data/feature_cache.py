@@ -9,8 +9,7 @@ A folder of features holds
     features-00000.npy    a shard: the features of the first photos, float16 (rows, L, D)
     features-00001.npy    ...
 
-The index is written first. Each shard is written beside its place and renamed, so a shard whose
-file exists is done.
+The index is written first. Shards are written atomically, so a shard whose file exists is done.
 """
 
 import hashlib
@@ -19,7 +18,7 @@ import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -35,11 +34,8 @@ from captioning.untrusted import read_json
 INDEX = "index.json"
 REMEDY = "remove it or give another place for the features"
 
-MOST_SHARDS = 256
-"""All shards stay open while features are read, and a process may open about 1,000 files."""
-
-FEWEST_ROWS = 64
-"""Of a shard. A killed process loses the shard that it was computing."""
+MOST_SHARDS = 256  # all stay open, and a process may open about 1,000 files
+FEWEST_ROWS = 64  # of a shard, which a killed process loses
 
 
 @runtime_checkable
@@ -48,7 +44,7 @@ class ConstantEncoder(Protocol):
 
     @property
     def config(self) -> dict[str, Any]:
-        """The settings that decide its output, besides its parameters."""
+        """The settings that decide its output, apart from its parameters."""
 
     def __call__(self, images: Tensor) -> Tensor:
         """Features (B, L, D) of uint8 images (B, 3, S, S)."""
@@ -63,14 +59,13 @@ class ConstantEncoder(Protocol):
 class FeatureCache:
     """Half-precision features (L, D) by image, memory-mapped from a folder.
 
+    `images` are the paths of the photos, in the order of the rows.
+
     Args:
         folder: where `captioning.data.extraction.feature_cache` wrote them.
 
     Raises:
         InputError: the folder holds something else.
-
-    Attributes:
-        images: paths of the photos, in the order of the rows.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -89,6 +84,8 @@ class FeatureCache:
         self.images = [Path(os.path.normpath(f"{root}/{image}")) for image in sizes]
         self._rows = {str(image): row for row, image in enumerate(self.images)}
         self._sizes = list(sizes.values())
+        count = math.ceil(len(self.images) / self._shard_rows)
+        self._paths = [self.folder / f"features-{shard:05d}.npy" for shard in range(count)]
 
     @classmethod
     def begin(cls, folder: Path, fingerprint: str, images: Sequence[Path]) -> "FeatureCache":
@@ -123,22 +120,12 @@ class FeatureCache:
         """L, the regions of an image or the cells of the last frozen stage."""
         return self._shards[0].shape[1] if self._shards else 0
 
-    def is_stale(self, image: Path) -> bool:
-        """Whether the photo's file has another size in bytes than the one that was encoded.
-
-        A missing file is not stale: features can be used without the photos.
-        """
-        return _size(image) not in (None, self._sizes[self._rows[_place(image)]])
-
     def check(
         self, encoder: ConstantEncoder, preprocessing: Preprocessing, images: Sequence[Path]
     ) -> None:
-        """Check that these are the features of `images` by this encoder.
+        """Check that these are the features of `images`, and perhaps of more, by this encoder.
 
-        Args:
-            encoder: the `constant` part of an Encoder.
-            preprocessing: how a photo becomes an image.
-            images: paths of photos; the folder may hold features of more.
+        A photo has changed if its file has another size. The photos themselves may be missing.
 
         Raises:
             InputError: they are of another encoder, other weights, another preprocessing or other
@@ -149,14 +136,13 @@ class FeatureCache:
                 f"{self.folder}: made by another encoder, other weights or another image size; "
                 f"{REMEDY}"
             )
-        missing = [image for image in images if image not in self]
-        if missing:
+        if missing := [image for image in images if image not in self]:
             raise InputError(
                 f"{self.folder}: has no features of {missing[0]} and {len(missing) - 1} more; "
                 f"{REMEDY}"
             )
-        stale = [image for image in images if self.is_stale(image)]
-        if stale:
+        sizes = ((image, self._sizes[self._rows[_place(image)]]) for image in images)
+        if stale := [image for image, size in sizes if _size(image) not in (None, size)]:
             raise InputError(
                 f"{self.folder}: {stale[0]} and {len(stale) - 1} more have changed since; {REMEDY}"
             )
@@ -168,16 +154,11 @@ class FeatureCache:
 
     def missing_shards(self) -> list[int]:
         """The shards that are still to be written."""
-        count = math.ceil(len(self.images) / self._shard_rows)
-        return [shard for shard in range(count) if not self._path(shard).exists()]
+        return [shard for shard, path in enumerate(self._paths) if not path.exists()]
 
     def write(self, shard: int, features: Float16[Tensor, "rows L D"]) -> None:
-        """Write a shard, whole or not at all.
-
-        Raises:
-            InputError: it cannot be written.
-        """
-        with written_whole(self._path(shard)) as path, path.open("wb") as file:
+        """Write a shard atomically."""
+        with written_whole(self._paths[shard]) as path, path.open("wb") as file:
             np.save(file, features.numpy())
 
     @cached_property
@@ -187,94 +168,31 @@ class FeatureCache:
                 f"{self.folder}: {len(missing)} files of features are missing; "
                 "`captioning features` writes them"
             )
-        count = math.ceil(len(self.images) / self._shard_rows)
         found = []
-        for shard in range(count):
+        for path in self._paths:
             try:
-                found.append(np.load(self._path(shard), mmap_mode="r"))
+                found.append(np.load(path, mmap_mode="r"))
             except (ValueError, EOFError):
                 raise InputError(
-                    f"{self._path(shard)}: damaged; remove it, and `captioning features` writes it"
+                    f"{path}: damaged; remove it, and `captioning features` writes it"
                 ) from None
         return found
-
-    def _path(self, shard: int) -> Path:
-        return self.folder / f"features-{shard:05d}.npy"
-
-
-class FeatureWindow(NamedTuple):
-    """A square part of a square feature map, as a random crop of the photo.
-
-    Shapes: P cells of the map, p those of the window, C channels.
-
-    Attributes:
-        side: rows, and columns, of the window.
-        top: the first row of the map that is in the window.
-        left: the first column.
-        whole: rows, and columns, of the map.
-    """
-
-    side: int
-    top: int
-    left: int
-    whole: int
-
-    @classmethod
-    def random(cls, side: int, cells: int, generator: torch.Generator) -> "FeatureWindow":
-        """Any window of this side, all equally likely.
-
-        Args:
-            side: at most that of the map.
-            cells: P, a square number.
-            generator: draws the place.
-        """
-        whole = math.isqrt(cells)
-        top, left = torch.randint(whole - side + 1, (2,), generator=generator).tolist()
-        return cls(side, top, left, whole)
-
-    def cut(self, features: Float16[Tensor, "P C"]) -> Float16[Tensor, "p C"]:
-        """The cells in the window, in reading order."""
-        rows = features.unflatten(0, (self.whole, self.whole))[self.top : self.top + self.side]
-        return rows[:, self.left : self.left + self.side].flatten(0, 1)
-
-    def crop(
-        self, square: tuple[float, float, float, float], is_mirrored: bool
-    ) -> tuple[float, float, float, float]:
-        """The part of the photo that the window shows: left, top, width and height in pixels.
-
-        Args:
-            square: the part that the whole map shows, likewise.
-            is_mirrored: whether the map is of the mirrored square.
-        """
-        left, top, width, height = square
-        column = self.whole - self.side - self.left if is_mirrored else self.left
-        cell = width / self.whole, height / self.whole
-        return (
-            left + column * cell[0],
-            top + self.top * cell[1],
-            self.side * cell[0],
-            self.side * cell[1],
-        )
 
 
 def fingerprint(encoder: ConstantEncoder, preprocessing: Preprocessing) -> str:
     """A hash of the encoder's architecture and parameters and of the preprocessing."""
     digest = hashlib.sha256()
-    digest.update(repr(sorted(_described(encoder.config | {"weights": None}).items())).encode())
-    digest.update(repr(sorted(_described(preprocessing.config).items())).encode())
+    for config in (encoder.config | {"weights": None}, preprocessing.config):
+        # Without the module, so that a class that moves keeps its features.
+        named = {"class": bare_name(config["class"])} if "class" in config else {}
+        digest.update(repr(sorted((config | named).items())).encode())
     for name, value in sorted(encoder.state_dict().items()):
         digest.update(name.encode())
         digest.update(value.cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
 
 
-def _described(config: dict[str, Any]) -> dict[str, Any]:
-    """A config with the bare name of its class, so that a class that moves keeps its features."""
-    return config | {"class": bare_name(config["class"])} if "class" in config else config
-
-
 def _place(path: Path) -> str:
-    """The absolute path, as text."""
     return os.path.normpath(path.absolute())
 
 

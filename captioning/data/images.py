@@ -1,11 +1,10 @@
 """Reads photos as upright 8-bit RGB, bounded in megapixels, with errors of one line."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from io import BufferedReader, BytesIO
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from annotated_types import Interval
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
@@ -19,25 +18,15 @@ IMAGE_SUFFIXES = frozenset(f".{name}" for name in SUFFIXES)
 
 UPLOAD_FORMATS = ("JPEG", "PNG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
 FORMATS = (*UPLOAD_FORMATS, "AVIF", "DIB", "JPEG2000")
-"""Pillow's names of the formats that are read, and HEIF if its plugin is registered.
+"""The formats that are read, besides HEIF if its plugin is registered. Pillow would run a program
+on others, such as EPS."""
 
-Pillow would run a program on others, such as EPS.
-"""
+SIDEWAYS = (5, 6, 7, 8)  # EXIF's orientations that swap width and height
 
-SIDEWAYS = (5, 6, 7, 8)
-"""EXIF's orientations that swap width and height."""
-
-MEGAPIXELS = 100.0
-"""The default limit of a photo in megapixels; most cameras stay below it."""
-
-MOST_MEGAPIXELS = 178.0
-"""The largest limit: Pillow's own against decompression bombs."""
-
+MEGAPIXELS = 100.0  # the default limit of a photo; most cameras stay below it
+MOST_MEGAPIXELS = 178.0  # the largest limit: Pillow's own against decompression bombs
 PhotoMegapixels = Annotated[float, Interval(gt=0, le=round(MOST_MEGAPIXELS))]
-
 MAX_PIXELS = int(MEGAPIXELS * 1_000_000)
-
-File = BufferedReader | BytesIO
 
 
 class PhotoSizeError(InputError):
@@ -46,16 +35,10 @@ class PhotoSizeError(InputError):
 
 @dataclass(frozen=True)
 class Upload:
-    """A photo in memory, from an untrusted client.
+    """A photo in memory, from an untrusted client."""
 
-    Attributes:
-        name: its name in errors.
-        data: the bytes of its file.
-        max_pixels: the most pixels.
-    """
-
-    name: str
-    data: bytes
+    name: str  # in errors
+    data: bytes  # of the file
     max_pixels: int
 
     def __str__(self) -> str:
@@ -63,23 +46,14 @@ class Upload:
 
 
 class Photo(NamedTuple):
-    """A decoded photo, which may have fewer pixels than its file.
+    """A decoded photo, which may have fewer pixels than its file."""
 
-    Attributes:
-        image: in RGB, upright.
-        size: width and height of the upright photo, in pixels of the file.
-    """
-
-    image: Image.Image
-    size: tuple[int, int]
+    image: Image.Image  # in RGB, upright
+    size: tuple[int, int]  # width and height of the upright photo, in pixels of the file
 
 
 def pixels_of(megapixels: PhotoMegapixels) -> int:
-    """A limit in pixels, from the megapixels of an option, a configuration or a call.
-
-    Raises:
-        InputError: it is not above 0 and at most `MOST_MEGAPIXELS`.
-    """
+    """A limit in pixels; raises if it is not above 0 and at most `MOST_MEGAPIXELS`."""
     if wanted := unmet_requirement(PhotoMegapixels, megapixels):
         raise InputError(f"max_megapixels: give {wanted}, not {shown(megapixels)}")
     return int(megapixels * 1_000_000)
@@ -89,7 +63,6 @@ def read_image(path: str | Path | Upload, max_pixels: int = MAX_PIXELS) -> Image
     """The photo in 8-bit RGB, turned upright by its EXIF orientation, transparency laid on white.
 
     16-bit and floating-point greys are scaled to 0..255. An animation gives its first frame.
-    Threads may call this at the same time.
 
     Args:
         path: the file, or an upload.
@@ -105,25 +78,20 @@ def read_image(path: str | Path | Upload, max_pixels: int = MAX_PIXELS) -> Image
 def read_photo(path: str | Path | Upload, side: int | None, max_pixels: int = MAX_PIXELS) -> Photo:
     """The photo as `read_image` gives it, with large JPEGs at 1/2, 1/4 or 1/8 of their size.
 
-    libjpeg-turbo decodes these much faster than the whole photo, by leaving out high frequencies.
-
-    Args:
-        path: the file, or an upload.
-        side: the reduction keeps width and height at or above this; None decodes all pixels.
-        max_pixels: as for `read_image`.
-
-    Raises:
-        InputError: as for `read_image`.
-        PhotoSizeError: as for `read_image`.
+    These decode much faster. Width and height stay at or above `side`; None decodes all pixels.
     """
-    path = path if isinstance(path, Upload) else Path(path)
-    with _opened(path) as file:
+    source: Any = nullcontext(BytesIO(path.data)) if isinstance(path, Upload) else opened(path)
+    with source as file:
         try:
             return _decoded(file, path, side, max_pixels)
         except InputError:
             raise
         except UnidentifiedImageError:
-            raise InputError(_unidentified(file, path)) from None
+            file.seek(0)
+            reason = "not an image that can be read; convert it to JPEG or PNG"
+            if not file.read(1):
+                reason = "empty file (0 bytes); copy or download the photo again"
+            raise InputError(f"{path}: {reason}") from None
         except Image.DecompressionBombError:
             raise PhotoSizeError(f"{path}: too many pixels; scale the photo down") from None
         except MemoryError:
@@ -139,23 +107,9 @@ def read_photo(path: str | Path | Upload, side: int | None, max_pixels: int = MA
             ) from None
 
 
-@contextmanager
-def _opened(path: Path | Upload) -> Iterator[File]:
-    if isinstance(path, Upload):
-        yield BytesIO(path.data)
-    else:
-        with opened(path) as file:
-            yield file
-
-
-def _unidentified(file: File, path: Path | Upload) -> str:
-    file.seek(0)
-    if not file.read(1):
-        return f"{path}: empty file (0 bytes); copy or download the photo again"
-    return f"{path}: not an image that can be read; convert it to JPEG or PNG"
-
-
-def _decoded(file: File, path: Path | Upload, side: int | None, max_pixels: int) -> Photo:
+def _decoded(
+    file: BufferedReader | BytesIO, path: str | Path | Upload, side: int | None, max_pixels: int
+) -> Photo:
     allowed: tuple[str, ...] = FORMATS
     remedy = "scale the photo down, or raise max-megapixels"
     if isinstance(path, Upload):
@@ -176,16 +130,12 @@ def _decoded(file: File, path: Path | Upload, side: int | None, max_pixels: int)
     with suppress(Exception):  # damaged EXIF data only loses the orientation
         is_sideways = image.getexif().get(ExifTags.Base.Orientation) in SIDEWAYS
         ImageOps.exif_transpose(image, in_place=True)
-    return Photo(_rgb(image), (height, width) if is_sideways else (width, height))
-
-
-def _rgb(image: Image.Image) -> Image.Image:
     if image.mode in ("I", "F") or image.mode.startswith("I;16"):
         image = _grey(image)
     if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-    return image.convert("RGB")
+    return Photo(image.convert("RGB"), (height, width) if is_sideways else (width, height))
 
 
 def _grey(image: Image.Image) -> Image.Image:

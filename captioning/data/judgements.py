@@ -1,14 +1,11 @@
 """People's ratings of captions, from files of Flickr8k or in CSV.
 
-Flickr8k's ratings are from Hodosh et al., "Framing Image Description as a Ranking Task", 2013,
-https://doi.org/10.1613/jair.3994. They are compared with scores as in Hessel et al., "CLIPScore: A
-Reference-free Evaluation Metric for Image Captioning", EMNLP 2021, appendix A,
-https://arxiv.org/abs/2104.08718, and its authors' program.
+Flickr8k's ratings are from Hodosh et al. 2013, https://doi.org/10.1613/jair.3994, and used as in
+Hessel et al. 2021, "CLIPScore", appendix A, https://arxiv.org/abs/2104.08718, and their program.
 """
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,9 +16,7 @@ from captioning.data.results import read_references
 from captioning.errors import InputError
 from captioning.untrusted import short, text_of
 
-MOST_RATINGS = 100_000
-"""Limit on the ratings of a file, since all pairs of ratings are compared. Flickr8k-CF has ratings
-of 48,000 captions (Hessel et al. 2021, section 4.1)."""
+MOST_RATINGS = 100_000  # all pairs are compared; Flickr8k-CF has ratings of 48,000 captions
 
 EXPERT = ("1", "2", "3", "4")
 REMEDY = (
@@ -33,36 +28,22 @@ COLUMNS = ("image", "caption", "rating")
 
 @dataclass(frozen=True)
 class Pair:
-    """An image and a caption that people rated.
+    """A caption of an image that people rated; higher is better."""
 
-    Attributes:
-        image: the id or file name of the image.
-        caption: the caption.
-        ratings: one or several; higher is better.
-    """
-
-    image: str
+    image: str  # its id or file name
     caption: str
     ratings: tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class Judgements:
-    """Rated captions and the references of their images.
+    """Rated captions and the references of their images."""
 
-    Attributes:
-        kind: "Flickr8k-Expert", "Flickr8k-CF" or "CSV".
-        pairs: the rated captions.
-        references: the reference captions of each image.
-        left_out: the number of omitted pairs of Flickr8k-Expert, whose caption is a reference.
-        not_references: the number of omitted references, which are rated captions of the image.
-    """
-
-    kind: str
+    kind: str  # "Flickr8k-Expert", "Flickr8k-CF" or "CSV"
     pairs: tuple[Pair, ...]
-    references: dict[str, tuple[str, ...]]
-    left_out: int = 0
-    not_references: int = 0
+    references: dict[str, tuple[str, ...]]  # of each image
+    left_out: int = 0  # omitted pairs of Flickr8k-Expert, whose caption is a reference
+    not_references: int = 0  # omitted references, which are rated captions of the image
 
 
 def read_judgements(ratings: str | Path, references: str | Path) -> Judgements:
@@ -81,19 +62,26 @@ def read_judgements(ratings: str | Path, references: str | Path) -> Judgements:
     Raises:
         InputError: a file is missing or malformed, or the two do not fit each other.
     """
-    written = _References.read(references)
-    first = text_of(ratings).lstrip().partition("\n")[0]
-    kind, pairs = _flickr8k(ratings, written) if "\t" in first else ("CSV", _table(ratings))
-    if sum(len(pair.ratings) for pair in pairs) > MOST_RATINGS:
+    written, named = _references(Path(references))
+    is_csv = "\t" not in text_of(ratings).lstrip().partition("\n")[0]
+    kind, rated = ("CSV", _table(ratings)) if is_csv else _flickr8k(ratings, references, named)
+    if sum(len(pair.ratings) for pair in rated) > MOST_RATINGS:
         raise InputError(f"{ratings}: more than {MOST_RATINGS:,} ratings; give fewer of them")
-    of_images = {pair.image: list(written.of(pair.image, ratings)) for pair in pairs}
-    given = len(pairs)
-    not_references = 0
+    of_images = {}
+    for pair in rated:
+        image = pair.image.partition(".")[0] if named else pair.image
+        if image not in written:
+            raise InputError(
+                f"{ratings}: image {short(pair.image)} has no caption in {references}; "
+                "give the references of the same images"
+            )
+        of_images[pair.image] = list(written[image])
+    pairs, not_references = rated, 0
     if kind == "Flickr8k-Expert":
-        pairs = [pair for pair in pairs if pair.caption not in of_images[pair.image]]
+        pairs = [pair for pair in rated if pair.caption not in of_images[pair.image]]
         of_images = {pair.image: of_images[pair.image] for pair in pairs}
     else:
-        for pair in pairs:
+        for pair in rated:
             if pair.caption in of_images[pair.image]:
                 of_images[pair.image].remove(pair.caption)
                 not_references += 1
@@ -103,128 +91,96 @@ def read_judgements(ratings: str | Path, references: str | Path) -> Judgements:
                 f"{references}: all captions of image {short(image)} are rated themselves; "
                 "add other references, or omit the image from the ratings"
             )
-    _check_ratings(pairs, ratings)
+    if not pairs:
+        raise InputError(f"{ratings}: no ratings; add ratings of captions that are not references")
+    if len({rating for pair in pairs for rating in pair.ratings}) == 1:
+        raise InputError(
+            f"{ratings}: all ratings are equal, which does not rank captions; add others"
+        )
     return Judgements(
         kind,
         tuple(pairs),
         {image: tuple(captions) for image, captions in of_images.items()},
-        given - len(pairs) if kind == "Flickr8k-Expert" else 0,
-        not_references,
+        left_out=len(rated) - len(pairs),
+        not_references=not_references,
     )
 
 
-@dataclass(frozen=True)
-class _References:
+def _references(path: Path) -> tuple[dict[str, list[str]], dict[str, str]]:
     """The captions of each image, and of each caption name in the format of Flickr8k.
 
     Flickr8k's files differ in what follows the first full stop of an image's name.
     """
-
-    path: str | Path
-    images: dict[str, list[str]]
-    named: dict[str, str] | None
-
-    @classmethod
-    def read(cls, path: str | Path) -> "_References":
-        file = Path(path) / TOKENS if Path(path).is_dir() else Path(path)
-        if file.suffix.lower() != ".txt":
-            found = read_references(path)
-            return cls(path, {str(image): list(texts) for image, texts in found.items()}, None)
-        named = dict(numbered_captions(file))
-        images: dict[str, list[str]] = defaultdict(list)
-        for name, caption in named.items():
-            image = name.rpartition("#")[0].partition(".")[0]
-            if caption:
-                images[image].append(caption)
-            if len(images[image]) > MOST_CAPTIONS:
-                raise InputError(
-                    f"{file}: image {short(image)} has more than {MOST_CAPTIONS:,} captions; "
-                    "omit some"
-                )
-        return cls(path, images, named)
-
-    def of(self, image: str, source: str | Path) -> list[str]:
-        key = image if self.named is None else image.partition(".")[0]
-        if key not in self.images:
+    file = path / TOKENS if path.is_dir() else path
+    if file.suffix.lower() != ".txt":
+        found = read_references(path)
+        return {str(image): list(captions) for image, captions in found.items()}, {}
+    named = dict(numbered_captions(file))
+    images: dict[str, list[str]] = defaultdict(list)
+    for name, caption in named.items():
+        image = name.rpartition("#")[0].partition(".")[0]
+        if caption:
+            images[image].append(caption)
+        if len(images[image]) > MOST_CAPTIONS:
             raise InputError(
-                f"{source}: image {short(image)} has no caption in {self.path}; "
-                "give the references of the same images"
+                f"{file}: image {short(image)} has more than {MOST_CAPTIONS:,} captions; omit some"
             )
-        return self.images[key]
-
-    def caption(self, name: str, source: str | Path) -> str:
-        if self.named is None:
-            raise InputError(
-                f"{source}: refers to captions of {TOKENS}, but {self.path} is another file; "
-                f"give {TOKENS} as the references"
-            )
-        if name not in self.named:
-            raise InputError(
-                f"{source}: no caption {short(name)} in {self.path}; "
-                f"give the {TOKENS} of the same data set"
-            )
-        return self.named[name]
+    return images, named
 
 
-def _flickr8k(path: str | Path, references: _References) -> tuple[str, list[Pair]]:
+def _flickr8k(
+    path: str | Path, references: str | Path, named: dict[str, str]
+) -> tuple[str, list[Pair]]:
     """The name of the format, which the first line decides, and the pairs."""
-    kind = ""
-    pairs = []
-    for place, values in _lines(path):
+    if not named:
+        raise InputError(
+            f"{path}: refers to captions of {TOKENS}, but {references} is another file; "
+            f"give {TOKENS} as the references"
+        )
+    kind, pairs = "", []
+    for number, line in enumerate(text_of(path).split("\n"), start=1):
+        values = line.strip().split("\t")
+        if not line.strip():
+            continue
+        if len(values) != 5:
+            raise InputError(f"{path}: line {number} is {short(line)}; {REMEDY}")
         image, name, *ratings = values
         is_expert = all(rating in EXPERT for rating in ratings)
         kind = kind or ("Flickr8k-Expert" if is_expert else "Flickr8k-CF")
         found = tuple(map(float, ratings)) if is_expert else _share(*ratings)
         if found is None or is_expert != (kind == "Flickr8k-Expert"):
-            raise InputError(f"{place} has the ratings {short(', '.join(ratings))}; {REMEDY}")
-        pairs.append(Pair(image, references.caption(name, place), found))
+            raise InputError(
+                f"{path}: line {number} has the ratings {short(', '.join(ratings))}; {REMEDY}"
+            )
+        if name not in named:
+            raise InputError(
+                f"{path}: line {number}: no caption {short(name)} in {references}; "
+                f"give the {TOKENS} of the same data set"
+            )
+        pairs.append(Pair(image, named[name], found))
     return kind, pairs
 
 
-def _lines(path: str | Path) -> Iterator[tuple[str, list[str]]]:
-    for number, line in enumerate(text_of(path).split("\n"), start=1):
-        values = line.strip().split("\t")
-        if len(values) == 5:
-            yield f"{path}: line {number}", values
-        elif line.strip():
-            raise InputError(f"{path}: line {number} is {short(line)}; {REMEDY}")
-
-
-def _share(share: str, yes: str, no: str) -> tuple[float] | None:
-    """The share of yes; None if it does not fit the counts."""
-    numbers = [_number(text) for text in (share, yes, no)]
-    if not all(0 <= number < math.inf for number in numbers) or numbers[1] + numbers[2] == 0:
-        return None
-    given, yeses, noes = numbers
-    return (given,) if abs(given - yeses / (yeses + noes)) < 1e-5 else None
-
-
-def _number(text: str) -> float:
-    """The number; NaN if the text is not a number."""
+def _share(*ratings: str) -> tuple[float] | None:
+    """The share of yes; None if it does not fit the counts of yes and no."""
     try:
-        return float(text)
+        share, yes, no = map(float, ratings)
     except ValueError:
-        return math.nan
+        return None
+    if not 0 <= yes < math.inf or not 0 <= no < math.inf or yes + no == 0:
+        return None
+    return (share,) if abs(share - yes / (yes + no)) < 1e-5 else None
 
 
 def _table(path: str | Path) -> list[Pair]:
     """The pairs of a CSV file; rows of the same caption are several ratings of one pair."""
     ratings: dict[tuple[str, str], list[float]] = defaultdict(list)
     for place, entry in csv_entries(path, COLUMNS):
-        rating = _number(entry["rating"])
+        try:
+            rating = float(entry["rating"])
+        except ValueError:
+            rating = math.nan
         if not math.isfinite(rating):
             raise InputError(f"{place}: the rating is {short(entry['rating'])}; give a number")
         ratings[entry["image"].strip(), entry["caption"].strip()].append(rating)
     return [Pair(image, caption, tuple(found)) for (image, caption), found in ratings.items()]
-
-
-def _check_ratings(pairs: Sequence[Pair], path: str | Path) -> None:
-    """Check that there is something to rank.
-
-    Raises:
-        InputError: there are no ratings, or all are equal.
-    """
-    if not pairs:
-        raise InputError(f"{path}: no ratings; add ratings of captions that are not references")
-    if len({rating for pair in pairs for rating in pair.ratings}) == 1:
-        raise InputError(f"{path}: all ratings are equal, which does not rank captions; add others")

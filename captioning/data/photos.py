@@ -7,8 +7,7 @@ from pathlib import Path
 from captioning.data.images import IMAGE_SUFFIXES
 from captioning.errors import InputError
 
-LONGEST_LINE = 65_536
-"""The most bytes of a line of a list; no system has longer paths."""
+LONGEST_LINE = 65_536  # bytes of a list's line; no system has longer paths
 
 
 def find_photos(paths: Iterable[str | Path], listed: str | Path | None = None) -> Iterator[Path]:
@@ -42,25 +41,19 @@ def find_photos(paths: Iterable[str | Path], listed: str | Path | None = None) -
 def _photos_below(folder: Path) -> Iterator[Path]:
     try:
         with os.scandir(folder) as entries:
-            found = sorted(filter(_is_wanted, entries), key=lambda entry: entry.name)
+            found = sorted(entries, key=lambda entry: entry.name)
         for entry in found:
+            if entry.name.startswith("."):  # as macOS's "._photo.jpg", which is not an image
+                continue
             path = folder / entry.name
             if entry.is_dir(follow_symlinks=False):
                 yield from _photos_below(path)
-            elif entry.is_file():
+            elif path.suffix.lower() in IMAGE_SUFFIXES and entry.is_file():
                 yield path
     except OSError as error:
         raise InputError(
             f"{folder}: cannot be read ({error.strerror}); check the folder's permissions"
         ) from None
-
-
-def _is_wanted(entry: os.DirEntry[str]) -> bool:
-    # macOS leaves a "._photo.jpg", which is not an image, beside each photo on foreign disks.
-    if entry.name.startswith("."):
-        return False
-    _, suffix = os.path.splitext(entry.name)  # noqa: PTH122 - a Path for every name is slow
-    return suffix.lower() in IMAGE_SUFFIXES or entry.is_dir(follow_symlinks=False)
 
 
 def _photos_of_list(file: Path) -> Iterator[Path]:

@@ -1,6 +1,7 @@
 """How a photo becomes the image that the encoder sees, in training and afterwards."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,11 +12,14 @@ from PIL.Image import Image, Resampling
 from torch import Tensor
 
 from captioning.configurable import Configurable
-from captioning.data.images import MAX_PIXELS, Photo, Upload, read_photo
+from captioning.data.images import MAX_PIXELS, Upload, read_photo
 from captioning.numbers import ImageSize
 
 MARGIN = 7 / 8
 """Range of the side of a random crop, as a fraction of the photo's short side (augmentation)."""
+
+Place = Callable[[tuple[int, int]], tuple[float, float, float, float]]
+"""Left, top, width and height of a square, in pixels of a photo of this width and height."""
 
 
 class View(NamedTuple):
@@ -23,7 +27,7 @@ class View(NamedTuple):
 
     Attributes:
         pixels: the image at the encoder's size.
-        crop: left, top, width and height, in pixels of the photo, of the part that is seen.
+        crop: the part of the photo: left, top, width and height in its pixels.
         size: width and height of the photo in pixels.
         is_mirrored: whether left and right are exchanged.
     """
@@ -32,6 +36,10 @@ class View(NamedTuple):
     crop: tuple[float, float, float, float]
     size: tuple[int, int]
     is_mirrored: bool = False
+
+    def mirrored(self) -> "View":
+        """The view with left and right exchanged."""
+        return self._replace(pixels=self.pixels.flip(-1), is_mirrored=not self.is_mirrored)
 
 
 def middle(size: tuple[int, int]) -> tuple[float, float, float, float]:
@@ -49,15 +57,11 @@ class Preprocessing(Configurable):
 
     Args:
         size: S, side of the square in pixels.
-
-    Attributes:
-        max_pixels: larger photos are refused. Not an argument, since the image does not depend on
-            it and so it does not belong in features and checkpoints.
     """
 
     def __init__(self, size: ImageSize = 224) -> None:
         self.size = size
-        self.max_pixels = MAX_PIXELS
+        self.max_pixels = MAX_PIXELS  # no argument, since those are stored in checkpoints
 
     def __call__(self, photo: str | Path | Upload | Image) -> View:
         """The largest square in the middle of the photo.
@@ -68,9 +72,24 @@ class Preprocessing(Configurable):
         Raises:
             InputError: the photo cannot be read.
         """
-        read = self._read(photo)
-        left, top, side, _ = middle(read.size)
-        return self._view(read, left, top, side)
+        return self._view(photo, middle)
+
+    def _view(self, photo: str | Path | Upload | Image, place: Place) -> View:
+        if isinstance(photo, Image):
+            image, size = photo, photo.size
+        else:
+            image, size = read_photo(photo, math.ceil(2 * self.size / MARGIN), self.max_pixels)
+        left, top, side, _ = crop = place(size)
+        # The last pixels of a reduced photo may reach beyond it, so its size is not exact.
+        r = round(size[0] / image.width)
+        small = image.resize(
+            (self.size, self.size),
+            Resampling.BILINEAR,
+            box=(left / r, top / r, (left + side) / r, (top + side) / r),
+            reducing_gap=3.0,
+        )
+        pixels = torch.from_numpy(np.array(small)).permute(2, 0, 1).contiguous()
+        return View(pixels, crop, size)
 
     def augmented(self, photo: str | Path | Image, generator: torch.Generator, flip: bool) -> View:
         """A random crop, with `flip` mirrored half of the time; for training.
@@ -78,46 +97,19 @@ class Preprocessing(Configurable):
         Raises:
             InputError: the photo cannot be read.
         """
-        read = self._read(photo)
-        width, height = read.size
-        side = min(width, height) * MARGIN
         right, down, mirror = torch.rand(3, generator=generator).tolist()
-        view = self._view(read, right * (width - side), down * (height - side), side)
-        return _mirrored(view) if flip and mirror < 0.5 else view
 
-    def _read(self, photo: str | Path | Upload | Image) -> Photo:
-        if isinstance(photo, Image):
-            return Photo(photo, photo.size)
-        return read_photo(photo, math.ceil(2 * self.size / MARGIN), self.max_pixels)
+        def anywhere(size: tuple[int, int]) -> tuple[float, float, float, float]:
+            side = min(size) * MARGIN
+            return right * (size[0] - side), down * (size[1] - side), side, side
 
-    def _view(self, photo: Photo, left: float, top: float, side: float) -> View:
-        # The last pixels of a reduced photo may reach beyond it, so its size is not exact.
-        r = round(photo.size[0] / photo.image.width)
-        small = photo.image.resize(
-            (self.size, self.size),
-            Resampling.BILINEAR,
-            box=(left / r, top / r, (left + side) / r, (top + side) / r),
-            reducing_gap=3.0,
-        )
-        pixels = torch.from_numpy(np.array(small)).permute(2, 0, 1).contiguous()
-        return View(pixels, (left, top, side, side), photo.size)
+        view = self._view(photo, anywhere)
+        return view.mirrored() if flip and mirror < 0.5 else view
 
 
 class MirroredPreprocessing(Preprocessing):
-    """The same square, mirrored left to right; for training.
-
-    Args:
-        size: S, side of the square in pixels.
-    """
+    """The same square, mirrored left to right; for training."""
 
     def __call__(self, photo: str | Path | Upload | Image) -> View:
-        """The largest square in the middle of the photo, mirrored.
-
-        Raises:
-            InputError: the photo cannot be read.
-        """
-        return _mirrored(super().__call__(photo))
-
-
-def _mirrored(view: View) -> View:
-    return view._replace(pixels=view.pixels.flip(-1), is_mirrored=True)
+        """As `Preprocessing`, with left and right exchanged."""
+        return super().__call__(photo).mirrored()

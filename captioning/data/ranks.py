@@ -19,12 +19,9 @@ def process_and_count() -> tuple[int, int]:
 
 
 def run_on_all_ranks(step: Callable[[], Result]) -> list[Result]:
-    """Run a step on every rank, wait for all, and gather the results of all, in rank order.
+    """The picklable results of a step that every rank runs, in rank order.
 
     A failure on one rank raises on all, so that no rank waits for one that has stopped.
-
-    Args:
-        step: the step; its result must be picklable.
 
     Raises:
         InputError: the step failed on another rank, for this reason.

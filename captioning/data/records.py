@@ -24,17 +24,11 @@ class ImageObject:
 
 
 class Phrase(NamedTuple):
-    """Words of a caption that the data set links to objects.
+    """Words of a caption, as `tokenize` counts them, that the data set links to objects."""
 
-    Attributes:
-        name: name of the objects.
-        start: index of the first word, as `captioning.data.tokens.tokenize` counts them.
-        stop: index after the last word.
-    """
-
-    name: str
+    name: str  # of the objects
     start: int
-    stop: int
+    stop: int  # after the last word
 
 
 @dataclass(frozen=True)
@@ -43,11 +37,10 @@ class Record:
 
     Attributes:
         image: path of the photo.
-        image_id: the id that the data set uses, and that results files refer to.
-        captions: reference captions as written by people, not tokenized.
+        image_id: the data set's id, which results files refer to.
+        captions: reference captions as written by people.
         objects: annotated objects; empty if the data set has none.
-        phrases: for each caption, the phrases that name objects; empty if the data set does not
-            link words to objects.
+        phrases: for each caption, the phrases that name objects; empty if the data set has none.
     """
 
     image: Path

@@ -1,5 +1,6 @@
 """Results and references in JSON files, and where the photos of their images lie."""
 
+import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import partial
@@ -7,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from captioning.data.readers import karpathy
-from captioning.data.readers.reader import is_file
 from captioning.data.records import MOST_CAPTIONS
 from captioning.errors import InputError
 from captioning.untrusted import field, read_json, short
 
-MAX_RESULTS_BYTES = 256 * 1024**2
-"""The most bytes of a results file. Captions for all of COCO's 164,000 photos take 15 MB."""
+MAX_RESULTS_BYTES = 256 * 1024**2  # captions of all of COCO's photos take 15 MB
 
 RESULTS_REMEDY = "expected COCO's results format (a list of objects with image_id and caption)"
 REFERENCES_REMEDY = (
@@ -48,11 +47,9 @@ def read_results(path: str | Path) -> dict[int | str, str]:
 
 
 def read_references(path: str | Path) -> dict[int | str, tuple[str, ...]]:
-    """The reference captions by image id; empty ones are left out.
+    """The reference captions by image id, of all splits; empty ones are left out.
 
-    Args:
-        path: a file of COCO's annotations, or in the format of Karpathy's ``dataset_coco.json``
-            (all splits are read).
+    The file holds COCO's annotations, or is in the format of Karpathy's ``dataset_coco.json``.
 
     Raises:
         InputError: the file is missing or malformed, or has no captions or too many of one image.
@@ -66,9 +63,10 @@ def read_references(path: str | Path) -> dict[int | str, tuple[str, ...]]:
     else:
         for entry in get(dataset, "annotations", list):
             references[get(entry, "image_id", int, str)].append(get(entry, "caption", str))
-    kept = {image: tuple(filter(str.strip, texts)) for image, texts in references.items()}
-    kept = {image: captions for image, captions in kept.items() if captions}
-    for image, captions in kept.items():
+    kept = {}
+    for image, texts in references.items():
+        if captions := tuple(filter(str.strip, texts)):
+            kept[image] = captions
         if len(captions) > MOST_CAPTIONS:
             raise InputError(
                 f"{path}: image {short(image)} has more than {MOST_CAPTIONS:,} captions; "
@@ -96,29 +94,33 @@ def named_photos(
     if not Path(folder).is_dir():
         raise InputError(f"{folder}: no such folder; give the folder of the photos")
     if Path(references).is_dir() or Path(references).suffix.lower() == ".txt":
-        names = {str(image): _with_suffix(str(image)) for image in images}
+        names = {str(i): str(i) if "." in str(i) else f"{i}.jpg" for i in images}
     else:
-        names = _names(references)
+        dataset = read_json(references)
+        get = partial(field, source=references, remedy=NAMES_REMEDY)
+        names = {}
+        for entry in get(dataset, "images", list):
+            if _is_karpathys(dataset):
+                image, name = karpathy.image_id(entry, get), karpathy.photo_name(entry, get)
+            else:
+                image, name = get(entry, "id", int, str), get(entry, "file_name", str)
+            names[str(image)] = name
     photos: dict[int | str, Path] = {}
     for image in images:
         if str(image) not in names:
             raise InputError(
                 f"{references}: no photo of image {short(image)} is named; {NAMES_REMEDY}"
             )
-        name = names[str(image)]
         # Karpathy's names include the folder of the split, in which not everybody keeps the photos.
-        inside = Path(folder) / name
-        photos[image] = inside if is_file(inside) else Path(folder) / Path(name).name
+        inside = Path(folder) / names[str(image)]
+        is_inside = os.path.isfile(inside)  # noqa: PTH113 - a Path raises if a name is too long
+        photos[image] = inside if is_inside else Path(folder) / inside.name
     return photos
 
 
 def check_photos(photos: Mapping[Any, Path]) -> None:
-    """Check that every photo exists.
-
-    Raises:
-        InputError: one is missing.
-    """
-    missing = [path for path in photos.values() if not is_file(path)]
+    """Raise if a photo is missing."""
+    missing = [path for path in photos.values() if not os.path.isfile(path)]  # noqa: PTH113
     if missing:
         raise InputError(
             f"{missing[0]}: no such photo ({len(missing):,} of {len(photos):,} are missing); "
@@ -126,21 +128,5 @@ def check_photos(photos: Mapping[Any, Path]) -> None:
         )
 
 
-def _names(path: str | Path) -> dict[str, str]:
-    """The name of each photo by image id."""
-    dataset = read_json(path)
-    get = partial(field, source=path, remedy=NAMES_REMEDY)
-    entries = get(dataset, "images", list)
-    if _is_karpathys(dataset):
-        return {
-            str(karpathy.image_id(entry, get)): karpathy.photo_name(entry, get) for entry in entries
-        }
-    return {str(get(entry, "id", int, str)): get(entry, "file_name", str) for entry in entries}
-
-
 def _is_karpathys(dataset: Any) -> bool:
     return isinstance(dataset, dict) and "annotations" not in dataset
-
-
-def _with_suffix(image: str) -> str:
-    return image if "." in image else f"{image}.jpg"

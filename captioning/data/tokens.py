@@ -8,33 +8,26 @@ pounds are `#`.
 
 Scores always use `tokenize`. A configuration may choose another tokenizer for a model's vocabulary.
 
-Intended differences, in which "there" means Stanford's tokenizer:
+Intended differences:
 
 - A token that holds a white space (`1 1/2`, `<a href="x">`) is several words of `tokenize`, as it
-  is to BLEU and CIDEr. `tokens` leaves it whole, as ROUGE-L sees it; there, so are phone numbers
-  with spaces.
-- `<unk>` and the other special tokens of the vocabulary are three words, so that a caption cannot
-  contain one of them; there, they are tags like `<b>`.
-- Line breaks other than `\n` (`\r`, U+2028, ...) split words; there, they shift all later captions.
-- A full stop that ends a caption does not depend on the next caption; there, `B.` ends otherwise
-  before one that begins with `The`, and `no.` before one that begins with a number. This is an
-  accident of tokenizing all captions as one text: of COCO's 5,000 validation images it changes the
-  CIDEr of one by 0.0038, whose captions end in `12th Ave S` and `S Lane St.`.
-- A typographic apostrophe is a typed one; there, one before `s`, `d` or `m` always begins a token,
-  so that `'sup` is `'s up`, and one after a capital stays typographic.
-- Typographic quotes are always dropped; there, two that touch are a word.
-- Area codes in brackets, as in `(555) 123-4567`, are not one word with their brackets.
-- In scripts other than Latin, rare signs may be dropped, and letters newer than Unicode 6.0 stay;
-  there, the signs are words and the letters are dropped.
-- Apostrophes in French and in mixed case (`c'est`, `don'T`), and text that captions do not have,
-  such as a smiley within an address, may be split elsewhere.
+  is to BLEU and CIDEr. `tokens` leaves it whole, as ROUGE-L sees it.
+- `<unk>` and the other special tokens of the vocabulary are three words, not tags like `<b>`, so
+  that a caption cannot contain one of them.
+- Line breaks other than `\n` (`\r`, U+2028, ...) split words, instead of shifting later captions.
+- A full stop that ends a caption does not depend on the next caption. Of COCO's 5,000 validation
+  images this changes the CIDEr of one by 0.0038.
+- A typographic apostrophe is a typed one, and typographic quotes are always dropped.
+- Phone numbers with spaces, area codes in brackets, rare signs of other scripts than Latin, letters
+  newer than Unicode 6.0, apostrophes in French and in mixed case (`c'est`, `don'T`), and text that
+  captions do not have, such as a smiley within an address, may be split elsewhere.
 """
 
 import re
-import unicodedata
 from collections.abc import Callable
 from functools import cache
 from typing import Literal
+from unicodedata import category
 
 # The tokens that the COCO caption evaluation drops; brackets are not among them in lower case.
 PUNCTUATION = frozenset("'' ' `` ` . ? ! , : - -- ... ;".split())  # noqa: SIM905
@@ -162,8 +155,7 @@ TOKEN = re.compile(
 )
 
 
-NO_BREAK_SPACE = "\xa0"
-"""Stanford's tokenizer writes it for a space within a token."""
+NO_BREAK_SPACE = "\xa0"  # Stanford's tokenizer writes it for a space within a token
 
 PLAIN_SPACES = str.maketrans(" \n", NO_BREAK_SPACE * 2)
 OTHER_SPACES = re.compile(rf"[^\S{NO_BREAK_SPACE}]+")
@@ -180,8 +172,7 @@ TokenizerName = Literal["ptb", "treebank", "wordpunct", "tweet"]
 - tweet: words as people type them: `don't`, `#sunset`, emoji and smileys that have letters.
 """
 
-KEPT = ("L", "M", "N", "Sc", "Sm", "So")
-"""A token needs a character of these Unicode categories, not just punctuation or accents."""
+KEPT = ("L", "M", "N", "Sc", "Sm", "So")  # Unicode categories; a token needs a character of one
 
 
 def tokenize(caption: str) -> list[str]:
@@ -203,7 +194,10 @@ def tokens(caption: str) -> list[str]:
         if token.isalpha():
             found.append(token.lower())
         elif token:
-            parts = OTHER_SPACES.split(_spelt(token).translate(PLAIN_SPACES))
+            spelt = SPELLINGS.get(token) or token.lower()
+            if token[0] in ":;=<>":  # a smiley
+                spelt = spelt.translate(ROUND_BRACKETS)
+            parts = OTHER_SPACES.split(spelt.translate(PLAIN_SPACES))
             found += [part for part in parts if part.strip() and part not in PUNCTUATION]
     return found
 
@@ -216,27 +210,11 @@ def words_of(tokens: list[str]) -> list[str]:
     return [word for word in words if word not in PUNCTUATION]
 
 
-def _spelt(token: str) -> str:
-    """A token in Stanford's spelling, which also replaces round brackets in smileys."""
-    spelt = SPELLINGS.get(token) or token.lower()
-    return spelt.translate(ROUND_BRACKETS) if token[0] in ":;=<>" else spelt
-
-
 @cache
 def tokenizer(name: TokenizerName) -> Tokenizer:
     """The tokenizer of this name; NLTK is imported only for NLTK's tokenizers."""
     if name == "ptb":
         return tokenize
-    cut = _of_nltk(name)
-
-    def words(caption: str) -> list[str]:
-        tokens = [part for token in cut(caption.translate(TYPED).lower()) for part in token.split()]
-        return [token for token in tokens if any(map(_is_kept, token))]
-
-    return words
-
-
-def _of_nltk(name: TokenizerName) -> Tokenizer:
     from nltk import tokenize as nltk
 
     kinds = {
@@ -244,20 +222,20 @@ def _of_nltk(name: TokenizerName) -> Tokenizer:
         "wordpunct": nltk.WordPunctTokenizer,
         "tweet": nltk.TweetTokenizer,
     }
-    cut: Tokenizer = kinds[name]().tokenize
-    return cut
+    cut = kinds[name]().tokenize
 
+    def words(caption: str) -> list[str]:
+        parts = [part for token in cut(caption.translate(TYPED).lower()) for part in token.split()]
+        return [part for part in parts if any(category(c).startswith(KEPT) for c in part)]
 
-def _is_kept(character: str) -> bool:
-    return unicodedata.category(character).startswith(KEPT)
+    return words
 
 
 def plurals(name: str) -> list[str]:
     """Candidates for the regular plural of a name's last word; a few non-words do no harm.
 
-    WordNet's rules map plurals to lemmas and are applied in reverse. NLTK has them without
-    WordNet's data. Stemming would be no better: it would confuse skis with skiing, officers with
-    offices, and performers with performing.
+    WordNet's rules from plurals to lemmas, in reverse. Stemming would be no better: it would
+    confuse skis with skiing, officers with offices, and performers with performing.
     """
     from nltk.corpus.reader.wordnet import NOUN, WordNetCorpusReader  # takes half a second
 

@@ -10,13 +10,11 @@ SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>")
 
 
 class Vocabulary:
-    """The words that a model knows, each with an id.
-
-    The first four ids are the special tokens PAD, BOS, EOS and UNK; `words` excludes them.
+    """The words that a model knows, each with an id; the first four ids are special tokens.
 
     Args:
-        words: the words in the order of their ids, the first one getting id 4.
-        tokenizer: the tokenizer that splits captions into these words.
+        words: the other words in the order of their ids, from 4.
+        tokenizer: splits captions into these words.
     """
 
     def __init__(self, words: Sequence[str], tokenizer: TokenizerName = "ptb") -> None:

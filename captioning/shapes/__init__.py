@@ -3,14 +3,7 @@
 from captioning.shapes.drawing import box, mask, picture, visible_masks
 from captioning.shapes.language import captions, faults
 from captioning.shapes.random_scenes import random_hard_scene, random_scene
-from captioning.shapes.scene import (
-    Background,
-    Mark,
-    Scene,
-    Shape,
-    Texture,
-    relation,
-)
+from captioning.shapes.scene import Background, Mark, Scene, Shape, Texture, relation
 from captioning.shapes.writer import read_scenes, write_shapes
 
 __all__ = [

@@ -66,11 +66,7 @@ def visible_masks(scene: Scene, pixels: int) -> list[Bool[np.ndarray, "H W"]]:
 
 def mask(shape: Shape, pixels: int) -> Bool[np.ndarray, "H W"]:
     """Which pixels the object covers by half or more, if nothing hides it."""
-    coverage, left, top = _coverage(shape, pixels, rim=0.0)
-    covered = np.zeros((pixels, pixels), dtype=bool)
-    height, width = coverage.shape
-    covered[top : top + height, left : left + width] = coverage >= 0.5
-    return covered
+    return _half_covered(*_coverage(shape, pixels, rim=0.0), pixels)
 
 
 def box(covered: Bool[np.ndarray, "H W"]) -> tuple[int, int, int, int]:
@@ -102,9 +98,9 @@ def _corners(shape: Shape) -> Float[np.ndarray, "corners 2"]:
 
 
 def _coverage(shape: Shape, pixels: int, rim: float) -> tuple[Float[np.ndarray, "h w"], int, int]:
-    """The share of each pixel that the object covers, 0 to 1, in a window around it.
+    """The share of each pixel that the object without its rim covers, in a window around it.
 
-    Returns the window's coverage and its left and top pixel. `rim` pixels are cut off all around.
+    Returns the window's coverage, 0 to 1, and its left and top pixel. `rim` is in pixels.
     """
     room = math.ceil((shape.radius + 4 * SOFTNESS) * pixels) + 1  # the shadow needs room as well
     left, top = round(shape.x * pixels) - room, round(shape.y * pixels) - room
@@ -158,7 +154,12 @@ def _lay(canvas: Float[np.ndarray, "H W 3"], mark: Mark) -> None:
 
 def mark_mask(mark: Mark, pixels: int) -> Bool[np.ndarray, "H W"]:
     """Which pixels the mark covers by half or more."""
-    coverage, left, top = _mark_coverage(mark, pixels)
+    return _half_covered(*_mark_coverage(mark, pixels), pixels)
+
+
+def _half_covered(
+    coverage: Float[np.ndarray, "h w"], left: int, top: int, pixels: int
+) -> Bool[np.ndarray, "H W"]:
     covered = np.zeros((pixels, pixels), dtype=bool)
     height, width = coverage.shape
     covered[top : top + height, left : left + width] = coverage >= 0.5

@@ -1,8 +1,9 @@
 """English captions of scenes, true and unambiguous, and the faults of other captions."""
 
 import re
-from dataclasses import astuple, dataclass
+from collections import Counter
 from itertools import permutations
+from typing import NamedTuple
 
 import numpy as np
 
@@ -53,8 +54,7 @@ def captions(scene: Scene, rng: np.random.Generator) -> tuple[str, ...]:
     lists the objects; the others state relations, unless the scene has no clear one.
     """
     lists, relations = rng.permutation(LISTS), rng.permutation(RELATIONS)
-    pairs = [(one, other) for one in scene.shapes for other in scene.shapes if one is not other]
-    related = any(relation(one, other, CLEAR) for one, other in pairs)
+    related = any(relation(*pair, CLEAR) for pair in permutations(scene.shapes, 2))
     found: list[str] = []
     while len(found) < CAPTIONS:
         sentence = (lists[0], *relations)[len(found)] if related else rng.choice(lists)
@@ -64,35 +64,24 @@ def captions(scene: Scene, rng: np.random.Generator) -> tuple[str, ...]:
     return tuple(found[i] for i in rng.permutation(CAPTIONS))
 
 
-def name(shape: Shape, scene: Scene, sized: bool) -> str:
-    """A noun phrase for one object; `sized` adds its size even if it is unique without."""
-    alike = [
-        other for other in scene.shapes if (other.colour, other.kind) == (shape.colour, shape.kind)
-    ]
-    words = f"{shape.colour} {shape.kind}"
-    if sized or len(alike) > 1:
-        words = f"{shape.size} {words}"
-    return f"{'an' if words[0] in 'aeiou' else 'a'} {words}"
-
-
 def _fill(sentence: str, scene: Scene, rng: np.random.Generator) -> str:
     """The template with random objects of the scene filled in."""
-    sized = bool(rng.integers(2))
+    are_sized = bool(rng.integers(2))
     shapes = [scene.shapes[i] for i in rng.permutation(len(scene.shapes))]
-    names = {shape: name(shape, scene, sized) for shape in shapes}
+    alike = Counter((shape.colour, shape.kind) for shape in shapes)
+    names = {}
+    for shape in shapes:
+        is_sized = are_sized or alike[shape.colour, shape.kind] > 1
+        words = f"{shape.size} {shape.colour}" if is_sized else shape.colour
+        names[shape] = f"{'an' if words[0] in 'aeiou' else 'a'} {words} {shape.kind}"
     listed = list(names.values())
     if sentence in LISTS:
         everything = " and ".join([", ".join(listed[:-1]), listed[-1]])
         return sentence.format(all=everything, number=NUMBERS[len(shapes)])
 
-    sides = {
-        (one, other): side
-        for one in shapes
-        for other in shapes
-        if (side := relation(one, other, CLEAR)) is not None
-    }
-    subject = next(one for one, _ in sides)
-    others = [(names[other], side) for (one, other), side in sides.items() if one is subject]
+    pairs = [(*pair, relation(*pair, CLEAR)) for pair in permutations(shapes, 2)]
+    subject = next(one for one, _, side in pairs if side)
+    others = [(names[other], side) for one, other, side in pairs if side and one is subject]
     others = others[: rng.integers(1, len(others) + 1)]
     beside = [f"{BESIDE[side]} {other}" for other, side in others]
     company = [f"{other} {BESIDE_IT[OPPOSITE[side]]}" for other, side in others]
@@ -104,40 +93,21 @@ def _fill(sentence: str, scene: Scene, rng: np.random.Generator) -> str:
     )
 
 
-@dataclass(frozen=True)
-class _Phrase:
-    """The attributes in a noun phrase; empty strings for those that it omits."""
+class _Statement(NamedTuple):
+    """Phrases of size, colour and kind, empty if not said; relations of phrases; and a number."""
 
-    size: str
-    colour: str
-    kind: str
-
-    def misnames(self, shape: Shape) -> list[str]:
-        said, true = astuple(self), (shape.size, shape.colour, shape.kind)
-        return [
-            f"the {' '.join(true)} is called {word}"
-            for word, fact in zip(said, true, strict=True)
-            if word and word != fact
-        ]
-
-
-@dataclass(frozen=True)
-class _Statement:
-    """Objects, relations as (subject, side, object) by index of their phrases, and a count."""
-
-    phrases: list[_Phrase]
-    relations: list[tuple[int, str, int]]
-    count: int | None = None
+    phrases: list[tuple[str, str, str]]
+    relations: list[tuple[int, str, int]]  # subject, side, object
+    total: int | None = None
 
 
 def faults(caption: str, scene: Scene) -> tuple[str, ...]:
     """The faults of a caption of a scene, in words; empty if everything that it states is right.
 
     A caption is right if its phrases can be assigned to different objects of the scene so that
-    every attribute and every relation fits; otherwise the faults are those of the best assignment.
-    Centres decide a relation: an object is to the left of another if it lies further to the left of
-    it than above or below. Case and punctuation do not matter. A caption that is not a statement
-    about shapes is a fault.
+    every attribute and every `relation` fits; otherwise the faults are those of the best
+    assignment. Case and punctuation do not matter. A caption that is not a statement about shapes
+    is a fault.
     """
     statement = _read(caption)
     if statement is None:
@@ -148,10 +118,10 @@ def faults(caption: str, scene: Scene) -> tuple[str, ...]:
     fewest = min(
         (_mismatches(statement, shapes) for shapes in permutations(scene.shapes, named)), key=len
     )
-    if statement.count not in (None, present):
-        fewest.append(f"counts {statement.count} shapes where there are {present}")
-    if statement.count not in (None, named):
-        fewest.append(f"counts {statement.count} shapes and names {named}")
+    if statement.total not in (None, present):
+        fewest.append(f"counts {statement.total} shapes where there are {present}")
+    if statement.total not in (None, named):
+        fewest.append(f"counts {statement.total} shapes and names {named}")
     return tuple(fewest)
 
 
@@ -159,7 +129,12 @@ def _mismatches(statement: _Statement, shapes: tuple[Shape, ...]) -> list[str]:
     """The faults if the statement's phrases mean these shapes, in this order."""
     found = []
     for phrase, shape in zip(statement.phrases, shapes, strict=True):
-        found += phrase.misnames(shape)
+        true = (shape.size, shape.colour, shape.kind)
+        found += [
+            f"the {' '.join(true)} is called {word}"
+            for word, fact in zip(phrase, true, strict=True)
+            if word and word != fact
+        ]
     for subject, side, other in statement.relations:
         one, two = shapes[subject], shapes[other]
         if relation(one, two) != side:
@@ -173,7 +148,7 @@ def _mismatches(statement: _Statement, shapes: tuple[Shape, ...]) -> list[str]:
 def _read(caption: str) -> _Statement | None:
     """The statement of a caption; None if it fits no pattern."""
     words = " ".join(re.findall(r"\w+", caption.lower()))
-    phrases = [_Phrase(*said) for said in re.findall(_PHRASE, words)]
+    phrases = re.findall(_PHRASE, words)
     sides = [_SIDES[said] for said in re.findall(f"{_BESIDE_IT}|{_BESIDE}", words)]
     others = list(enumerate(sides, start=1))
     if _STATED.fullmatch(words):

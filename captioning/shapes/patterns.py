@@ -59,21 +59,13 @@ def textured(
     width: int,
     pixels: int,
 ) -> Float[np.ndarray, "h w 3"]:
-    """The surface with its texture, each channel 0 to 1.
+    """A window of `width` columns at `left` and `top` of a picture, with a texture.
 
-    Args:
-        surface: colour of each row, (rows, 1, 3).
-        texture: the texture.
-        left: the window's first column in the picture.
-        top: its first row.
-        width: its columns.
-        pixels: side of the picture.
+    `surface` is the colour of each row, (rows, 1, 3), and `pixels` the side of the picture.
     """
-    across = (np.arange(left, left + width, dtype=np.float32) + 0.5) / pixels - 0.5
-    down = (np.arange(top, top + len(surface), dtype=np.float32) + 0.5) / pixels - 0.5
-    share = pattern_share(
-        texture.pattern, across[None], down[:, None], texture.angle, texture.waves, texture.seed
-    )
+    across = _places(left, width, pixels)[None, :]
+    down = _places(top, len(surface), pixels)[:, None]
+    share = pattern_share(texture.pattern, across, down, texture.angle, texture.waves, texture.seed)
     towards = 1.0 if texture.shade > 0 else 0.0
     return surface + (abs(texture.shade) * share)[..., None] * (np.float32(towards) - surface)
 
@@ -82,16 +74,15 @@ def backdrop(background: Background, pixels: int) -> Float[np.ndarray, "H W 3"]:
     """The background as a square picture, each channel about 0 to 1."""
     first = np.array(background.first, dtype=np.float32)
     second = np.array(background.second, dtype=np.float32)
-    return first + _blend(background, pixels)[..., None] * (second - first)
+    return first + _share(background, pixels)[..., None] * (second - first)
 
 
-def _blend(background: Background, pixels: int) -> Float[np.ndarray, "H W"]:
+def _share(background: Background, pixels: int) -> Float[np.ndarray, "H W"]:
     """The share of the second colour at each pixel, 0 to 1."""
     rng = np.random.default_rng(background.seed)
-    place = (np.arange(pixels, dtype=np.float32) + 0.5) / pixels - 0.5
-    across, down = place[None, :], place[:, None]
-    along = across * np.float32(math.cos(background.angle))
-    along = along + down * np.float32(math.sin(background.angle))
+    across, down = _places(0, pixels, pixels)[None, :], _places(0, pixels, pixels)[:, None]
+    cosine, sine = np.float32(math.cos(background.angle)), np.float32(math.sin(background.angle))
+    along = across * cosine + down * sine
     match background.pattern:
         case "gradient":
             return along / np.float32(math.sqrt(2)) + np.float32(0.5)
@@ -110,6 +101,11 @@ def _blend(background: Background, pixels: int) -> Float[np.ndarray, "H W"]:
         case pattern:
             wanted = float(rng.uniform(4, 10))
             return pattern_share(pattern, across, down, background.angle, wanted, background.seed)
+
+
+def _places(first: int, count: int, pixels: int) -> Float[np.ndarray, "count"]:
+    """The distances of columns or rows from the picture's middle, in picture sides."""
+    return (np.arange(first, first + count, dtype=np.float32) + 0.5) / pixels - 0.5
 
 
 def _edged(wave: Float[np.ndarray, "H W"]) -> Float[np.ndarray, "H W"]:

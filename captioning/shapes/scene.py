@@ -13,102 +13,60 @@ CLEAR = 1.5  # smallest ratio of the two axes' distances at which captions state
 
 @dataclass(frozen=True)
 class Texture:
-    """A lighter or darker pattern on an object.
+    """A lighter or darker pattern on an object."""
 
-    Args:
-        pattern: one of `captioning.shapes.patterns.PATTERNS`.
-        shade: how much lighter or darker, from -1 (black) to 1 (white).
-        waves: repeats of the pattern along the picture's side.
-        angle: its direction in radians.
-        seed: of its noise.
-    """
-
-    pattern: str
-    shade: float
-    waves: float
-    angle: float
-    seed: int
+    pattern: str  # one of `captioning.shapes.patterns.PATTERNS`
+    shade: float  # from -1 (black) to 1 (white)
+    waves: float  # repeats of the pattern along the picture's side
+    angle: float  # its direction in radians
+    seed: int  # of its noise
 
 
 @dataclass(frozen=True)
 class Shape:
-    """One object.
+    """One object. Places are in picture sides from the left upper corner."""
 
-    Args:
-        kind: one of `KINDS`.
-        colour: one of `COLOURS`.
-        size: one of `SIZES`.
-        x: centre, as a fraction of the picture's width from its left edge.
-        y: centre, as a fraction of the picture's height from its top edge.
-        radius: of the circle around the object, as a fraction of the picture's side.
-        angle: clockwise tilt in radians.
-        texture: its pattern; None for a plain object.
-    """
-
-    kind: str
-    colour: str
-    size: str
-    x: float
+    kind: str  # one of `KINDS`
+    colour: str  # one of `COLOURS`
+    size: str  # one of `SIZES`
+    x: float  # of its centre
     y: float
-    radius: float
-    angle: float = 0.0
+    radius: float  # of the circle around it, in picture sides
+    angle: float = 0.0  # clockwise tilt in radians
     texture: Texture | None = None
 
 
 @dataclass(frozen=True)
 class Background:
-    """Two muted colours in a pattern, behind the objects.
+    """Two muted colours, RGB from 0 to 1, in a pattern behind the objects."""
 
-    Args:
-        pattern: one of `BACKDROPS` or of `captioning.shapes.patterns.PATTERNS`.
-        first: RGB, each 0 to 1.
-        second: RGB, each 0 to 1; a flat background does not use it.
-        angle: direction of a gradient or of stripes, in radians.
-        seed: of the noise of clouds and of the place of a glow.
-    """
-
-    pattern: str
+    pattern: str  # one of `BACKDROPS` or of `captioning.shapes.patterns.PATTERNS`
     first: tuple[float, float, float]
-    second: tuple[float, float, float]
-    angle: float
-    seed: int
+    second: tuple[float, float, float]  # not in a flat background
+    angle: float  # direction of a gradient or of stripes, in radians
+    seed: int  # of the noise of clouds and of the place of a glow
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A piece of clutter, which captions do not mention.
+    """A piece of clutter, which captions do not mention. Places and lengths as in `Shape`."""
 
-    Args:
-        kind: one of `MARKS`.
-        colour: RGB, each 0 to 1.
-        x: centre, as a fraction of the picture's width from its left edge.
-        y: centre, as a fraction of the picture's height from its top edge.
-        reach: from the centre to its ends, as a fraction of the picture's side.
-        width: of its stroke, as a fraction of the picture's side; 0 for a blob.
-        angle: clockwise turn in radians.
-        seed: of its form.
-        in_front: whether it covers the objects; otherwise they cover it.
-    """
-
-    kind: str
-    colour: tuple[float, float, float]
-    x: float
+    kind: str  # one of `MARKS`
+    colour: tuple[float, float, float]  # RGB, each 0 to 1
+    x: float  # of its centre
     y: float
-    reach: float
-    width: float
-    angle: float
-    seed: int
-    in_front: bool
+    reach: float  # from the centre to its ends
+    width: float  # of its stroke; 0 for a blob
+    angle: float  # clockwise turn in radians
+    seed: int  # of its form
+    in_front: bool  # whether it covers the objects; otherwise they cover it
 
 
 @dataclass(frozen=True)
 class Scene:
     """Objects on a background; no two of them share kind, colour and size.
 
-    Args:
-        shapes: the objects; a later one covers earlier ones.
-        background: the background.
-        clutter: marks; a later one covers earlier ones.
+    Later objects cover earlier ones, and later marks earlier marks.
     """
 
     shapes: tuple[Shape, ...]

@@ -3,11 +3,10 @@
 import multiprocessing
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
-from dataclasses import asdict
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 from jaxtyping import Bool
 from PIL import Image
 from pycocotools import mask as run_length
+from pydantic import TypeAdapter, ValidationError
 
 from captioning.errors import InputError, as_input_error
 from captioning.files import write_json
@@ -24,13 +24,16 @@ from captioning.progress_bar import ProgressBar
 from captioning.shapes.drawing import box, picture, visible_masks
 from captioning.shapes.language import captions
 from captioning.shapes.random_scenes import random_hard_scene, random_scene
-from captioning.shapes.scene import KINDS, Background, Mark, Scene, Shape, Texture
+from captioning.shapes.scene import KINDS, Scene, Shape
 from captioning.untrusted import read_json
 
 SETTINGS = "shapes.json"
 QUALITY = 92  # of the JPEG files
 CHUNK = 50  # scenes that a process draws before it asks for more
 ROOM = 1_000_000  # ids of each split, so that an id depends on no split's length
+
+SCENES = TypeAdapter(dict[int, Scene])  # converts scenes from and to JSON's values
+Drawn = tuple[int, Scene, tuple[str, ...]]  # image id, scene, captions
 
 
 def write_shapes(
@@ -48,11 +51,9 @@ def write_shapes(
 
     ``directory`` then holds ``train/``, ``val/`` and ``test/`` with the pictures, and under
     ``annotations/`` for each split ``captions_*.json`` and ``instances_*.json`` in COCO's schema
-    and ``scenes_*.json`` with the scenes themselves. The same arguments give the same bytes. A
-    scene depends on its seed, split and number alone, not on how many are drawn.
-
-    The annotations are written atomically after all pictures, so an interrupted run is never taken
-    for a data set; repeating the same call completes it.
+    and ``scenes_*.json`` with the scenes themselves. A scene depends on its seed, split and number
+    alone. The annotations are written last, in one step, so an interrupted run is never taken for a
+    data set; repeating the same call completes it.
 
     Args:
         directory: the folder, created if missing.
@@ -62,9 +63,8 @@ def write_shapes(
         pixels: side of the square pictures.
         seed: of the scenes.
         progress: report progress on stderr.
-        processes: how many draw at a time; the data set does not depend on it.
-        hard: more objects, some of them partly hidden, with textures, among clutter
-            (`random_hard_scene`).
+        processes: how many draw at a time.
+        hard: draw `random_hard_scene` instead of `random_scene`.
 
     Raises:
         InputError: the directory holds something else, or cannot be written to, or a number is out
@@ -77,25 +77,33 @@ def write_shapes(
     if hard:
         settings["hard"] = True
     _claim(directory, settings)
-
+    total = sum(counts.values())
     try:
         with (
-            ProgressBar(
-                "shapes", "scenes", total=sum(counts.values()), leave=True, shown=progress
-            ) as bar,
-            _mapping(processes) as mapped,
+            ExitStack() as stack,
+            ProgressBar("shapes", "scenes", total, leave=True, shown=progress) as bar,
         ):
+            mapped: Callable[..., Iterable[Any]] = map
+            if processes > 1:
+                pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"))
+                # An interrupt does not wait for thousands of scenes.
+                stack.callback(pool.shutdown, cancel_futures=True)
+                mapped = partial(pool.map, chunksize=CHUNK)
             files: dict[str, Any] = {}
             for number, (split, count) in enumerate(counts.items()):
                 folder = directory / split
                 folder.mkdir(exist_ok=True)
                 drawn = []
-                draw = partial(_draw, folder, pixels, seed, number, hard)
-                for scene in mapped(draw, range(count)):
+                for scene in mapped(partial(_draw, folder, settings, number), range(count)):
                     drawn.append(scene)
                     bar.update()
                 files |= _tables(split, drawn, settings)
-        _write_annotations(directory, files)
+        # All annotation files become visible together in one rename.
+        with tempfile.TemporaryDirectory(dir=directory, prefix=".annotations.") as temporary:
+            whole = Path(temporary) / "annotations"
+            for name, value in files.items():
+                write_json(whole / name, value)
+            whole.rename(directory / "annotations")
     except OSError as error:
         raise as_input_error(error, directory, "cannot be written") from None
     except BrokenProcessPool:
@@ -104,36 +112,12 @@ def write_shapes(
         ) from None
 
 
-@contextmanager
-def _mapping(processes: int) -> Iterator[Callable[..., Iterable[Any]]]:
-    """`map`, or the same by several processes, whose results come in the same order."""
-    if processes == 1:
-        yield map
-        return
-    pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"))
-    try:
-        yield partial(pool.map, chunksize=CHUNK)
-    finally:
-        pool.shutdown(cancel_futures=True)  # an interrupt does not wait for thousands of scenes
-
-
-def _draw(
-    folder: Path, pixels: int, seed: int, split: int, hard: bool, index: int
-) -> tuple[int, Scene, tuple[str, ...]]:
-    """Write a scene's picture; its id, the scene and its captions.
-
-    Args:
-        folder: of its split.
-        pixels: side of the picture.
-        seed: of all scenes.
-        split: number of the split.
-        hard: whether it is a hard one.
-        index: number of the scene within the split.
-    """
-    rng = np.random.default_rng([seed, split, index])
-    scene = random_hard_scene(rng) if hard else random_scene(rng)
+def _draw(folder: Path, settings: dict[str, int], split: int, index: int) -> Drawn:
+    """Write the picture of a scene, whose split and place in it are numbers."""
+    rng = np.random.default_rng([settings["seed"], split, index])
+    scene = random_hard_scene(rng) if settings.get("hard") else random_scene(rng)
     image_id = split * ROOM + index + 1
-    image = Image.fromarray(picture(scene, pixels))
+    image = Image.fromarray(picture(scene, settings["pixels"]))
     image.save(folder / _file_name(image_id), quality=QUALITY, subsampling=0)
     return image_id, scene, captions(scene, rng)
 
@@ -146,34 +130,9 @@ def read_scenes(directory: str | Path, split: str) -> dict[int, Scene]:
     """
     path = Path(directory) / "annotations" / f"scenes_{split}.json"
     try:
-        return {int(image_id): _scene(stored) for image_id, stored in read_json(path).items()}
-    except (AttributeError, KeyError, TypeError, ValueError):
+        return SCENES.validate_python(read_json(path))
+    except ValidationError:
         raise InputError(f"{path}: holds no scenes; draw them again: captioning shapes") from None
-
-
-def _scene(stored: dict[str, Any]) -> Scene:
-    """The scene from the dicts and lists of `dataclasses.asdict` and JSON."""
-    background = stored["background"]
-    colours = {field: tuple(background[field]) for field in ("first", "second")}
-    shapes = tuple(
-        Shape(**{**shape, "texture": Texture(**shape["texture"]) if "texture" in shape else None})
-        for shape in stored["shapes"]
-    )
-    clutter = tuple(
-        Mark(**{**mark, "colour": tuple(mark["colour"])}) for mark in stored.get("clutter", ())
-    )
-    return Scene(shapes, Background(**{**background, **colours}), clutter)
-
-
-def _stored(scene: Scene) -> dict[str, Any]:
-    """The scene as `_scene` reads it, without empty values."""
-    stored = asdict(scene)
-    for shape in stored["shapes"]:
-        if shape["texture"] is None:
-            del shape["texture"]
-    if not stored["clutter"]:
-        del stored["clutter"]
-    return stored
 
 
 def _file_name(image_id: int) -> str:
@@ -194,56 +153,38 @@ def _claim(directory: Path, settings: dict[str, int]) -> None:
     shutil.rmtree(directory / "annotations", ignore_errors=True)
 
 
-def _write_annotations(directory: Path, files: dict[str, Any]) -> None:
-    """Write all annotation files, which become visible together in one rename."""
-    with tempfile.TemporaryDirectory(dir=directory, prefix=".annotations.") as temporary:
-        whole = Path(temporary) / "annotations"
-        for name, value in files.items():
-            write_json(whole / name, value)
-        whole.rename(directory / "annotations")
-
-
-def _tables(
-    split: str, drawn: list[tuple[int, Scene, tuple[str, ...]]], settings: dict[str, int]
-) -> dict[str, Any]:
+def _tables(split: str, drawn: list[Drawn], settings: dict[str, int]) -> dict[str, Any]:
     """The annotation files of a split by name: COCO's captions and instances, and the scenes."""
     pixels = settings["pixels"]
-    info = {"description": "shapes: scenes of plain objects", "version": "1", **settings}
-    images = [
-        {"id": image_id, "file_name": _file_name(image_id), "width": pixels, "height": pixels}
-        for image_id, _, _ in drawn
-    ]
-    shared = {"info": info, "licenses": [], "images": images}
-    sentences = [
-        {"id": 10 * image_id + number, "image_id": image_id, "caption": caption}
-        for image_id, _, texts in drawn
-        for number, caption in enumerate(texts)
-    ]
-    instances = [
-        {"id": 10 * image_id + number, "image_id": image_id, **_instance(shape, seen)}
-        for image_id, scene, _ in drawn
-        for number, (shape, seen) in enumerate(
-            zip(scene.shapes, visible_masks(scene, pixels), strict=True)
-        )
-    ]
+    images, sentences, instances = [], [], []
+    for image_id, scene, texts in drawn:
+        name = _file_name(image_id)
+        images.append({"id": image_id, "file_name": name, "width": pixels, "height": pixels})
+        for number, caption in enumerate(texts):
+            place = {"id": 10 * image_id + number, "image_id": image_id}
+            sentences.append({**place, "caption": caption})
+        for number, seen in enumerate(visible_masks(scene, pixels)):
+            place = {"id": 10 * image_id + number, "image_id": image_id}
+            instances.append({**place, **_instance(scene.shapes[number], seen)})
+    shared = {
+        "info": {"description": "shapes: scenes of plain objects", "version": "1", **settings},
+        "licenses": [],
+        "images": images,
+    }
     categories = [
         {"id": number, "name": kind, "supercategory": "shape"}
         for number, kind in enumerate(KINDS, start=1)
     ]
+    scenes = {image_id: scene for image_id, scene, _ in drawn}
     return {
         f"captions_{split}.json": {**shared, "annotations": sentences},
         f"instances_{split}.json": {**shared, "annotations": instances, "categories": categories},
-        f"scenes_{split}.json": {image_id: _stored(scene) for image_id, scene, _ in drawn},
+        f"scenes_{split}.json": SCENES.dump_python(scenes, exclude_defaults=True),
     }
 
 
 def _instance(shape: Shape, seen: Bool[np.ndarray, "H W"]) -> dict[str, Any]:
-    """One object as COCO writes it, with its colour and size as attributes.
-
-    Args:
-        shape: the object.
-        seen: the visible pixels.
-    """
+    """One object, of which these pixels can be seen, as COCO writes it."""
     encoded = run_length.encode(np.asfortranarray(seen, dtype=np.uint8))
     return {
         "category_id": KINDS.index(shape.kind) + 1,

@@ -88,14 +88,6 @@ def test_without_augmentation_training_sees_what_inference_sees(
         assert data[index, index].image.equal(seen)
 
 
-def test_captions_are_ids_between_bos_and_eos(record: Callable[..., Record]) -> None:
-    data = dataset([record("a dog", "a cat runs")])
-    assert [caption.tolist() for caption in data[0].captions] == [
-        data.vocabulary.encode("a dog"),
-        data.vocabulary.encode("a cat runs"),
-    ]
-
-
 def test_of_too_many_captions_others_are_taken_each_time(record: Callable[..., Record]) -> None:
     data = dataset([record(*"abcde")], captions_per_image=2)
     chosen = [tuple(caption[1].item() for caption in data[0, seed].captions) for seed in SEEDS]
@@ -143,13 +135,6 @@ def test_a_pinned_batch_is_a_batch_of_the_same_records(monkeypatch: pytest.Monke
     assert pinned.images is not batch.images
     assert pinned.tokens.equal(batch.tokens)
     assert pinned.records == batch.records
-
-
-def test_the_length_of_a_record_is_that_of_its_longest_caption(
-    record: Callable[..., Record],
-) -> None:
-    data = dataset([record("a b", "a b c d"), record("a"), record(" ".join("abcdefgh"))])
-    assert data.lengths == [4, 1, 8]
 
 
 def test_an_example_tells_what_part_of_the_photo_it_shows(record: Callable[..., Record]) -> None:

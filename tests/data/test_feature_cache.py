@@ -83,13 +83,6 @@ def test_features_of_another_encoder_are_refused(photos: list[Path], folder: Pat
         cached(folder, photos, encoder(seed=1))
 
 
-def test_features_of_another_grid_are_refused(photos: list[Path], folder: Path) -> None:
-    cached(folder, photos)
-    torch.manual_seed(0)
-    with pytest.raises(InputError, match="features: made by another encoder"):
-        cached(folder, photos, CNNEncoder("small", weights=None, grid=2))
-
-
 def test_features_of_another_image_size_are_refused(photos: list[Path], folder: Path) -> None:
     cached(folder, photos)
     with pytest.raises(InputError, match=r"features: .*another image size"):

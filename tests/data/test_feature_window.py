@@ -11,7 +11,7 @@ from captioning.cli import main
 from captioning.data.data_module import CaptionData
 from captioning.data.dataset import CaptionDataset
 from captioning.data.extraction import feature_cache
-from captioning.data.feature_cache import FeatureCache, FeatureWindow
+from captioning.data.feature_cache import FeatureCache
 from captioning.data.preprocessing import MirroredPreprocessing, Preprocessing
 from captioning.data.readers import Coco
 from captioning.data.records import Record
@@ -21,25 +21,6 @@ from captioning.models import CNNEncoder
 from captioning.training.objectives import grid_of
 
 SEEDS = range(40)
-
-
-def test_a_window_is_a_square_of_the_map() -> None:
-    features = torch.arange(16, dtype=torch.half)[:, None]  # 4 x 4
-    window = FeatureWindow(side=2, top=1, left=2, whole=4)
-    assert window.cut(features).flatten().tolist() == [6, 7, 10, 11]
-
-
-def test_a_window_shows_its_part_of_the_photo() -> None:
-    window = FeatureWindow(side=2, top=1, left=2, whole=4)
-    assert window.crop((10.0, 0.0, 80.0, 80.0), False) == (50, 20, 40, 40)
-    assert window.crop((10.0, 0.0, 80.0, 80.0), True) == (10, 20, 40, 40)
-
-
-def test_every_window_is_drawn() -> None:
-    generator = torch.Generator().manual_seed(0)
-    drawn = [FeatureWindow.random(3, 16, generator) for _ in range(100)]
-    assert {(window.top, window.left) for window in drawn} == {(0, 0), (0, 1), (1, 0), (1, 1)}
-    assert FeatureWindow.random(4, 16, generator) == (4, 0, 0, 4)
 
 
 @pytest.fixture
@@ -76,9 +57,10 @@ def test_a_training_sees_windows_and_where_they_are(
         assert seen.crop[2:] == (width * side / 4, height * side / 4)
         column, row = ((seen.crop[0] - left) / width * 4, (seen.crop[1] - top) / height * 4)
         column = 4 - side - column if seen.is_mirrored else column
-        window = FeatureWindow(side, round(row), round(column), 4)
-        assert features.equal(window.cut(caches[seen.is_mirrored][image]))
-        places.add((window.top, window.left, seen.is_mirrored))
+        row, column = round(row), round(column)
+        whole = caches[seen.is_mirrored][image].unflatten(0, (4, 4))
+        assert features.equal(whole[row : row + side, column : column + side].flatten(0, 1))
+        places.add((row, column, seen.is_mirrored))
     assert len(places) == 8
     assert data[0, 1].image.equal(data[0, 1].image)
 

@@ -36,7 +36,7 @@ def coco(tmp_path: Path) -> Path:
 def problems(result: Check) -> dict[str, list[str]]:
     """The names of the problems by kind."""
     found: dict[str, list[str]] = {}
-    for split in result.splits:
+    for split in result.splits.values():
         for problem in split.problems:
             found.setdefault(problem.kind, []).append(problem.name)
     return found
@@ -44,10 +44,11 @@ def problems(result: Check) -> dict[str, list[str]]:
 
 def test_a_sound_data_set_is_counted_and_ok(coco: Path) -> None:
     result = check(Coco(coco), progress=False)
-    train, val = result.splits
     assert result.ok
-    assert train.row == ("train", "2", "4", "1 / 2.0 / 3", "0")
-    assert val.row == ("val", "1", "1", "1 / 1.0 / 1", "0")
+    assert result.rows == [
+        ("train", "2", "4", "1 / 2.0 / 3", "0"),
+        ("val", "1", "1", "1 / 1.0 / 1", "0"),
+    ]
     assert str(result).endswith("No problems found")
 
 
@@ -74,7 +75,7 @@ def test_empty_captions_and_images_without_captions_are_named(coco: Path) -> Non
         "empty captions": [three, four],
         "images without captions": [four, five],
     }
-    assert len(result.splits[1].records) == 1
+    assert len(result.splits["val"].records) == 1
 
 
 def test_captions_of_unknown_images_are_named(coco: Path) -> None:
@@ -99,7 +100,7 @@ def test_a_copy_of_a_photo_in_another_split_is_named(coco: Path) -> None:
 def test_a_split_that_cannot_be_read_does_not_hide_the_others(coco: Path) -> None:
     (coco / "annotations/captions_val.json").write_text('{"images"')
     result = check(Coco(coco), progress=False)
-    assert len(result.splits[0].records) == 2
+    assert len(result.splits["train"].records) == 2
     [message] = problems(result)["cannot be read"]
     assert "captions_val.json" in message
 
@@ -119,4 +120,4 @@ def test_the_report_names_the_first_of_many_problems_and_counts_the_others(coco:
 def test_real_coco_data_is_sound(shared_data: Path) -> None:
     result = check(reader_for(shared_data / "coco-mini"), progress=False)
     assert result.ok
-    assert [split.row[-1] for split in result.splits] == ["558", "181"]
+    assert [objects for *_, objects in result.rows] == ["558", "181"]

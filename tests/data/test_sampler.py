@@ -26,10 +26,6 @@ def batches(size: int = 8, **options: Any) -> list[list[int]]:
     return [order[first : first + size] for first in range(0, len(order), size)]
 
 
-def test_the_order_of_an_epoch_repeats_itself_in_a_new_process() -> None:
-    assert sampled() == sampled()
-
-
 def test_the_order_does_not_depend_on_what_else_was_drawn_at_random() -> None:
     first = sampled()
     torch.rand(7)

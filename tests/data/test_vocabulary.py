@@ -35,14 +35,9 @@ def test_no_word_shares_an_id_with_a_special_token() -> None:
     assert ids == set(range(4, len(vocabulary)))
 
 
-def test_decoding_ends_at_the_first_eos() -> None:
+def test_decoding_ends_at_the_first_eos_and_skips_padding() -> None:
     vocabulary = Vocabulary(["a", "dog"])
-    assert vocabulary.decode([BOS, 4, EOS, 5]) == ("a",)
-
-
-def test_padding_is_not_decoded() -> None:
-    vocabulary = Vocabulary(["a", "dog"])
-    assert vocabulary.decode([4, 5, PAD, PAD]) == ("a", "dog")
+    assert vocabulary.decode([BOS, 4, PAD, EOS, 5]) == ("a",)
 
 
 def test_vocabularies_of_the_same_words_are_equal() -> None:

@@ -26,9 +26,7 @@ __all__ = [
 def reader_for(root: str | Path, objects: bool = True) -> Reader:
     """The reader of the data set at `root`, chosen by its file names.
 
-    Args:
-        root: the folder of a data set.
-        objects: whether to read boxes and masks, if there are any.
+    It reads boxes and masks only if `objects`.
 
     Raises:
         InputError: the folder does not exist or is in an unknown format.
@@ -36,13 +34,12 @@ def reader_for(root: str | Path, objects: bool = True) -> Reader:
     root = Path(root)
     if not root.exists():
         raise InputError(f"{root}: no such folder; check the path")
-    for annotated in (Coco, Flickr30kEntities):
-        if annotated.recognises(root):
-            return annotated(root, objects=objects)
-    readers: tuple[type[Reader], ...] = (Flickr8k, Karpathy, CaptionTable)
-    for reader in readers:
-        if reader.recognises(root):
-            return reader(root)
+    for kind in (Coco, Flickr30kEntities, Flickr8k, Karpathy, CaptionTable):
+        if kind.recognises(root):
+            reader: Reader = kind(root)
+            if isinstance(reader, Coco | Flickr30kEntities):
+                reader.objects = objects
+            return reader
     raise InputError(
         f"{root}: unknown layout; expected annotations/captions_*.json (COCO), "
         "dataset_*.json (Karpathy), Flickr8k.token.txt (Flickr8k), Sentences and Annotations "

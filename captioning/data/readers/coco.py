@@ -3,7 +3,6 @@
 from collections import defaultdict
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
 
 from captioning.data.readers.reader import Contents, Problem, Reader, folder_of, in_order
 from captioning.data.records import ImageObject, Record
@@ -14,8 +13,7 @@ from captioning.untrusted import field, read_json, short
 CAPTIONS_REMEDY = "expected COCO's captions format (images with id, annotations with caption)"
 INSTANCES_REMEDY = "expected COCO's instances format (annotations with bbox and category_id)"
 
-MAX_PIXELS = 1_000_000
-"""The largest coordinate of a box; longer than any side of a photo that can be decoded."""
+MAX_PIXELS = 1_000_000  # of a box's edges; no photo that can be decoded has a longer side
 
 
 class Coco(Reader):
@@ -55,29 +53,31 @@ class Coco(Reader):
     @property
     def splits(self) -> tuple[str, ...]:
         """The splits that have a ``captions_*.json``."""
-        return in_order(self._files)
+        return in_order(self._releases)
 
     @cached_property
-    def _files(self) -> dict[str, Path]:
-        """The captions file of each split."""
+    def _releases(self) -> dict[str, str]:
+        """The release of each split, such as train2017 for train."""
         pattern = "captions_*.json" if self.year is None else f"captions_*{self.year}.json"
-        releases = defaultdict(list)
+        found = defaultdict(list)
         for file in sorted(self.annotations.glob(pattern)):
-            releases[_release(file).rstrip("0123456789") or _release(file)].append(file)
-        if not releases:
+            release = file.stem.removeprefix("captions_")
+            found[release.rstrip("0123456789") or release].append(release)
+        if not found:
             raise InputError(f"{self.annotations}: no {pattern} here; give the folder that has it")
         return {
-            split if len(files) == 1 else _release(file): file
-            for split, files in releases.items()
-            for file in files
+            split if len(releases) == 1 else release: release
+            for split, releases in found.items()
+            for release in releases
         }
 
     def _load(self, split: str) -> Contents:
-        file = self._files[split]
+        release = self._releases[split]
+        file = self.annotations / f"captions_{release}.json"
         get = partial(field, source=file, remedy=CAPTIONS_REMEDY)
+        dataset = read_json(file)
         names: dict[int | str, str] = {}
         problems = []
-        dataset = read_json(file)
         for entry in get(dataset, "images", list):
             image_id = get(entry, "id", int, str)
             if image_id in names:
@@ -92,26 +92,16 @@ class Coco(Reader):
             else:
                 name = f"image id {image_id} in {file.name}"
                 problems.append(Problem("captions of images that are not listed", name))
-        folder = folder_of(names.values(), self._folders(split, file), source=file)
-        instances = file.with_name(f"instances_{_release(file)}.json")
+        bases = [self.root, self.root / "images"] if self.images is None else [self.images]
+        folders = [base / name for base in bases for name in (release, split)]
+        folder = folder_of(names.values(), [*folders, *reversed(bases)], source=file)
+        instances = self.annotations / f"instances_{release}.json"
         objects = _objects(instances) if self.objects and instances.exists() else {}
         records = [
             Record(folder / name, image_id, tuple(captions[image_id]), objects.get(image_id, ()))
             for image_id, name in names.items()
         ]
         return Contents(records, problems)
-
-    def _folders(self, split: str, file: Path) -> list[Path]:
-        base = self.root if self.images is None else self.images
-        folders = [base / _release(file), base / split]
-        if self.images is None:
-            folders += [base / "images" / _release(file), base / "images" / split, base / "images"]
-        return [*folders, base]
-
-
-def _release(file: Path) -> str:
-    """``train2017`` of ``captions_train2017.json``."""
-    return file.stem.removeprefix("captions_")
 
 
 def _objects(file: Path) -> dict[int | str, tuple[ImageObject, ...]]:
@@ -124,7 +114,10 @@ def _objects(file: Path) -> dict[int | str, tuple[ImageObject, ...]]:
     objects: dict[int | str, list[ImageObject]] = defaultdict(list)
     for entry in get(dataset, "annotations", list):
         box = get(entry, "bbox", list)
-        if len(box) != 4 or not all(map(_is_place, box)):
+        # Comparing refuses NaN, and a number of 400 digits has no float.
+        if len(box) != 4 or not all(
+            isinstance(edge, int | float) and abs(edge) <= MAX_PIXELS for edge in box
+        ):
             raise InputError(
                 f"{file}: bbox {short(box)} is not left, top, width, height in pixels; "
                 f"{INSTANCES_REMEDY}"
@@ -138,8 +131,3 @@ def _objects(file: Path) -> dict[int | str, tuple[ImageObject, ...]]:
         )
         objects[get(entry, "image_id", int, str)].append(found)
     return {image_id: tuple(found) for image_id, found in objects.items()}
-
-
-def _is_place(value: Any) -> bool:
-    """Whether it is a valid coordinate; NaN and a number of 400 digits are not."""
-    return isinstance(value, int | float) and -MAX_PIXELS <= value <= MAX_PIXELS

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
-from captioning.data.readers.reader import SPLITS, Contents, Reader, folder_of, in_order
+from captioning.data.readers.reader import SPLITS, Contents, Reader, folder_of
 from captioning.data.records import ImageObject, Phrase, Record
 from captioning.data.tokens import tokenize
 from captioning.errors import InputError
@@ -18,11 +18,9 @@ from captioning.untrusted import text_of
 SENTENCES, ANNOTATIONS = "Sentences", "Annotations"
 FOLDERS = ("flickr30k-images", "flickr30k_images", "images", "Images")
 
-PHRASE = re.compile(r"\[/EN#(\d+)((?:/[^\s/\]]+)+) ([^\[\]]+)\]")
-"""A phrase in a sentence: ``[/EN#3/people A man]``."""
+PHRASE = re.compile(r"\[/EN#(\d+)((?:/[^\s/\]]+)+) ([^\[\]]+)\]")  # [/EN#3/people A man]
 
-MAX_BYTES = 2**20
-"""The most bytes of one image's sentences or boxes. The data set's have a few thousand."""
+MAX_BYTES = 2**20  # of one image's sentences or boxes, which have a few thousand
 
 
 class Flickr30kEntities(Reader):
@@ -52,7 +50,7 @@ class Flickr30kEntities(Reader):
     @property
     def splits(self) -> tuple[str, ...]:
         """The splits that have a list of images."""
-        found = in_order(split for split in SPLITS if (self.root / f"{split}.txt").is_file())
+        found = tuple(split for split in SPLITS if (self.root / f"{split}.txt").is_file())
         if not found:
             raise InputError(
                 f"{self.root}: no list of images; put train.txt, val.txt or test.txt there"
@@ -63,24 +61,20 @@ class Flickr30kEntities(Reader):
         file = self.root / f"{split}.txt"
         lines = map(str.strip, text_of(file).splitlines())
         names = list(dict.fromkeys(filter(None, lines)))
-        usual = [self.root / folder for folder in FOLDERS]
         photos = [f"{name}.jpg" for name in names]
+        usual = [self.root / folder for folder in FOLDERS]
         folder = folder_of(photos, usual if self.images is None else [self.images], source=file)
-        return Contents([self._record(name, folder) for name in names], [])
-
-    def _record(self, name: str, folder: Path) -> Record:
-        file = self.root / SENTENCES / f"{name}.txt"
-        lines = filter(str.strip, text_of(file, MAX_BYTES).splitlines())
-        read = [_sentence(line, file) for line in lines]
-        file = self.root / ANNOTATIONS / f"{name}.xml"
-        objects = tuple(_boxes(file)) if self.objects else ()
-        return Record(
-            folder / f"{name}.jpg",
-            name,
-            tuple(caption for caption, _ in read),
-            objects,
-            tuple(phrases for _, phrases in read),
-        )
+        records = []
+        for name, photo in zip(names, photos, strict=True):
+            file = self.root / SENTENCES / f"{name}.txt"
+            sentences = filter(str.strip, text_of(file, MAX_BYTES).splitlines())
+            read = [_sentence(sentence, file) for sentence in sentences]
+            file = self.root / ANNOTATIONS / f"{name}.xml"
+            objects = tuple(_boxes(file)) if self.objects else ()
+            captions = tuple(caption for caption, _ in read)
+            phrases = tuple(phrases for _, phrases in read)
+            records.append(Record(folder / photo, name, captions, objects, phrases))
+        return Contents(records, [])
 
 
 def _sentence(line: str, file: Path) -> tuple[str, tuple[Phrase, ...]]:
@@ -103,11 +97,7 @@ def _sentence(line: str, file: Path) -> tuple[str, tuple[Phrase, ...]]:
 
 
 def _boxes(file: Path) -> Iterator[ImageObject]:
-    """The boxes of an image, one for each phrase that a box belongs to.
-
-    Raises:
-        InputError: the file cannot be read, or is malformed.
-    """
+    """The boxes of an image, one for each phrase that a box belongs to."""
     text = text_of(file, MAX_BYTES)
     if "<!" in text.replace("<!--", ""):
         raise InputError(f"{file}: has a document type; give the data set's own files")
@@ -119,7 +109,14 @@ def _boxes(file: Path) -> Iterator[ImageObject]:
         box = thing.find("bndbox")
         if box is None:
             continue  # a scene, or something without a clear outline
-        edges = [_number(box, edge, file) for edge in ("xmin", "ymin", "xmax", "ymax")]
+        edges = []
+        for edge in ("xmin", "ymin", "xmax", "ymax"):
+            number = (box.findtext(edge) or "").strip()
+            if not re.fullmatch(r"-?\d{1,6}", number):
+                raise InputError(
+                    f"{file}: {edge} of a box is {number[:40]!r}; expected a number of pixels"
+                )
+            edges.append(int(number))
         left, top, right, bottom = edges
         if right < left or bottom < top:
             raise InputError(f"{file}: a box ends before it begins: {edges}; correct it")
@@ -129,10 +126,3 @@ def _boxes(file: Path) -> Iterator[ImageObject]:
                 (name.text or "").strip(),
                 (left - 1.0, top - 1.0, right - left + 1.0, bottom - top + 1.0),
             )
-
-
-def _number(box: ElementTree.Element, edge: str, file: Path) -> int:
-    text = (box.findtext(edge) or "").strip()
-    if not re.fullmatch(r"-?\d{1,6}", text):
-        raise InputError(f"{file}: {edge} of a box is {text[:40]!r}; expected a number of pixels")
-    return int(text)

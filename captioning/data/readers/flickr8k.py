@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
-from captioning.data.readers.reader import Contents, Reader, folder_of, in_order
+from captioning.data.readers.reader import Contents, Reader, folder_of
 from captioning.data.records import Record
 from captioning.errors import InputError
 from captioning.untrusted import text_of
@@ -37,7 +37,7 @@ class Flickr8k(Reader):
     @property
     def splits(self) -> tuple[str, ...]:
         """The splits that have a list of images."""
-        found = in_order(split for split, name in LISTS.items() if (self.root / name).is_file())
+        found = tuple(split for split, name in LISTS.items() if (self.root / name).is_file())
         if not found:
             expected = ", ".join(LISTS.values())
             raise InputError(f"{self.root}: no list of images; put some of {expected} there")
@@ -45,9 +45,8 @@ class Flickr8k(Reader):
 
     def _load(self, split: str) -> Contents:
         file = self.root / LISTS[split]
-        # A name may be listed twice.
         lines = map(str.strip, text_of(file).splitlines())
-        names = list(dict.fromkeys(filter(None, lines)))
+        names = list(dict.fromkeys(filter(None, lines)))  # one may be listed twice
         usual = (self.root / "Images", self.root / "Flicker8k_Dataset")
         folder = folder_of(names, usual if self.images is None else [self.images], source=file)
         records = [

@@ -11,9 +11,9 @@ from captioning.data.records import Record
 from captioning.untrusted import field, read_json
 
 REMEDY = "expected Karpathy's format (images with filename, split and sentences)"
+FOLDERS = ("images", "Images", "Flicker8k_Dataset", "flickr30k_images", "flickr30k-images")
 
-Get = Callable[..., Any]
-"""`captioning.untrusted.field` with its file and its remedy."""
+Get = Callable[..., Any]  # `captioning.untrusted.field` with its file and its remedy
 
 
 class Karpathy(OneFileReader):
@@ -36,11 +36,11 @@ class Karpathy(OneFileReader):
     def records(self) -> dict[str, list[Record]]:
         """The records of each split."""
         file = self._file("dataset_*.json")
-        dataset = read_json(file)
         get = partial(field, source=file, remedy=REMEDY)
-        images = get(dataset, "images", list)
+        images = get(read_json(file), "images", list)
         names = [photo_name(entry, get) for entry in images]
-        folder = folder_of(names, self._folders(file), source=file)
+        folders = [file.parent, *(file.parent / name for name in FOLDERS)]
+        folder = folder_of(names, [self.images] if self.images else folders, source=file)
         records = defaultdict(list)
         for entry, name in zip(images, names, strict=True):
             split = get(entry, "split", str)
@@ -48,12 +48,6 @@ class Karpathy(OneFileReader):
                 Record(folder / name, image_id(entry, get), sentences(entry, get))
             )
         return records
-
-    def _folders(self, file: Path) -> list[Path]:
-        if self.images is not None:
-            return [self.images]
-        usual = ("images", "Images", "Flicker8k_Dataset", "flickr30k_images", "flickr30k-images")
-        return [file.parent, *(file.parent / name for name in usual)]
 
 
 def image_id(entry: Any, get: Get) -> int | str:

@@ -1,5 +1,6 @@
 """The interface of readers of data sets."""
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -13,31 +14,20 @@ from captioning.progress_bar import stage
 
 SPLITS = ("train", "val", "test")
 
-LONGEST = 200
-"""The most characters of a list of splits in a message; a broken file may have thousands."""
+LONGEST = 200  # characters of a message's list of splits; a broken file may have thousands
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A fault of a data set.
+    """A fault of a data set."""
 
-    Attributes:
-        kind: its heading in a report, in the plural ("empty captions").
-        name: the faulty image or caption.
-    """
-
-    kind: str
-    name: str
+    kind: str  # its heading in a report, in the plural: "empty captions"
+    name: str  # of the faulty image or caption
 
 
 @dataclass(frozen=True)
 class Contents:
-    """The contents of one split.
-
-    Attributes:
-        records: images with their captions.
-        problems: faults of the images and captions that `records` omits.
-    """
+    """The images of one split with their captions, and the faults of others that are omitted."""
 
     records: list[Record]
     problems: list[Problem]
@@ -87,8 +77,7 @@ class Reader(Checked, ABC):
         """The records that `read` returns, and the problems of the others.
 
         Raises:
-            InputError: the split is unknown, a file is malformed, or an image has too many
-                captions.
+            InputError: as `read`, but a split may be empty.
         """
         if split not in self.splits:
             found = ", ".join(self.splits)[:LONGEST] or "none"
@@ -111,12 +100,12 @@ class Reader(Checked, ABC):
 
 
 class OneFileReader(Reader):
-    """A data set with the captions of all splits in one file.
+    """A data set with the captions of all splits in one file."""
 
-    Args:
-        root: the folder that holds the file, or its path.
-        images: folder of the photos; the usual folders by default.
-    """
+    @cached_property
+    @abstractmethod
+    def records(self) -> dict[str, list[Record]]:
+        """The records of each split; cached, since a large file takes seconds to parse."""
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -138,11 +127,6 @@ class OneFileReader(Reader):
             raise InputError(f"{self.root}: holds {names}; give the path of one of them")
         return found[0]
 
-    @cached_property
-    @abstractmethod
-    def records(self) -> dict[str, list[Record]]:
-        """The records of each split; cached, since a large file takes seconds to parse."""
-
 
 def in_order(splits: Iterable[str]) -> tuple[str, ...]:
     """The names of splits without repeats: train, val and test first, then others by name."""
@@ -158,18 +142,13 @@ def folder_of(names: Iterable[str], candidates: Iterable[Path], source: Path) ->
     """
     names, candidates = list(names), list(dict.fromkeys(candidates))
     for folder in candidates:
-        if folder.is_dir() and (not names or any(is_file(folder / name) for name in names)):
+        # A Path raises if a name is too long.
+        if folder.is_dir() and (
+            not names or any(os.path.isfile(folder / name) for name in names)  # noqa: PTH113
+        ):
             return folder
     looked = ", ".join(map(str, candidates))
     raise InputError(
         f"{source}: none of its images is in {looked}; put them there, "
         "or give their folder as images"
     )
-
-
-def is_file(path: Path) -> bool:
-    """Whether a file exists; False for impossible names, such as one of 300 letters."""
-    try:
-        return path.is_file()
-    except (OSError, ValueError):
-        return False

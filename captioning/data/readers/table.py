@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from captioning.data.readers.reader import OneFileReader
 from captioning.data.records import Record
@@ -52,10 +53,15 @@ class CaptionTable(OneFileReader):
         """The records of each split: those of the table's column, or train and val without it."""
         file = self._file(*TABLES)
         folder = file.parent if self.images is None else self.images
-        rows = list(_jsonl_rows(file) if file.suffix.lower() == ".jsonl" else _csv_rows(file))
+        is_csv = file.suffix.lower() != ".jsonl"
+        entries = csv_entries(file, ("file_name", "caption")) if is_csv else _jsonl_entries(file)
+        rows = [_row(entry, place) for place, entry in entries]
         if not rows:
             raise InputError(f"{file}: no captions; add rows of file_name and caption")
-        validation = self._validation({name for name, _, _ in rows})
+        names = sorted({name for name, _, _ in rows}, key=_place)
+        validation = {name for name in names if _place(name) < self.val_fraction}
+        if self.val_fraction > 0:
+            validation = (validation | {names[0]}) - {names[-1]}
         captions: dict[tuple[str, str], list[str]] = defaultdict(list)
         for name, caption, split in rows:
             captions[split or ("val" if name in validation else "train"), name].append(caption)
@@ -64,42 +70,21 @@ class CaptionTable(OneFileReader):
             records[split].append(Record(folder / name, name, tuple(texts)))
         return records
 
-    def _validation(self, names: set[str]) -> set[str]:
-        """The names whose hash, spread evenly over 0..1, lies below `val_fraction`."""
-        places = {name: _place(name) for name in names}
-        chosen = {name for name in names if places[name] < self.val_fraction}
-        ranked = sorted(names, key=lambda name: places[name])
-        if self.val_fraction > 0 and len(names) > 1:
-            return (chosen | {ranked[0]}) - {ranked[-1]}
-        return chosen if len(names) > 1 else set()
-
 
 def _place(name: str) -> float:
-    # Python's own hash() differs from run to run.
-    return (
-        int.from_bytes(hashlib.sha256(name.encode(errors="surrogatepass")).digest()[:8], "big")
-        / 2**64
-    )
-
-
-def _csv_rows(file: Path) -> Iterator[Row]:
-    for place, entry in csv_entries(file, ("file_name", "caption")):
-        yield _row(entry, place)
+    """A hash of the name, spread evenly over 0..1; Python's own differs from run to run."""
+    digest = hashlib.sha256(name.encode(errors="surrogatepass")).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64
 
 
 def csv_entries(file: str | Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
-    """The rows of a CSV file by its columns, each with the place that messages name.
-
-    Args:
-        file: its first line names its columns.
-        columns: that it must have.
+    """The rows of a CSV file, each with the place that messages name.
 
     Raises:
-        InputError: the file cannot be read, lacks a column, or is malformed.
+        InputError: the file cannot be read, lacks one of the columns, or is malformed.
     """
-    reader = csv.DictReader(
-        io.StringIO(text_of(file), newline=""), strict=True, skipinitialspace=True
-    )
+    lines = io.StringIO(text_of(file), newline="")
+    reader = csv.DictReader(lines, strict=True, skipinitialspace=True)
     try:
         found = reader.fieldnames or ()
         for column in columns:
@@ -121,24 +106,23 @@ def csv_entries(file: str | Path, columns: Sequence[str]) -> Iterator[tuple[str,
         ) from None
 
 
-def _jsonl_rows(file: Path) -> Iterator[Row]:
+def _jsonl_entries(file: Path) -> Iterator[tuple[str, Any]]:
     for number, line in enumerate(text_of(file).split("\n"), start=1):
         if not line.strip():
             continue
         try:
-            entry = json_of(line)
+            yield f"{file}: line {number}", json_of(line)
         except ValueError as error:
             raise InputError(
                 f"{file}: line {number} is not JSON ({error}); {REMEDY} in one object a line"
             ) from None
-        yield _row(entry, f"{file}: line {number}")
 
 
-def _row(entry: object, source: str) -> Row:
+def _row(entry: Any, source: str) -> Row:
     name = field(entry, "file_name", str, source=source, remedy=REMEDY).strip()
     caption = field(entry, "caption", str, source=source, remedy=REMEDY).strip()
     split = None
-    if isinstance(entry, dict) and "split" in entry:
+    if "split" in entry:
         split = field(entry, "split", str, source=source, remedy="expected train, val or test")
         split = split.strip()
     if not name or split == "":
