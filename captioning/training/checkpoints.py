@@ -1,29 +1,22 @@
 """A training's checkpoints: when they are written, how, and whether one can be resumed from."""
 
-import zipfile
-from datetime import timedelta
+import time
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.callbacks import Checkpoint, ModelCheckpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 from captioning.errors import InputError
 from captioning.files import written_whole
+from captioning.integrity import check_archive
 
 BEST, LAST = "best", "last"
 
 
-class _InRunFolder(ModelCheckpoint):
-    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Write to the run's folder."""
-        self.dirpath = trainer.default_root_dir
-        super().setup(trainer, pl_module, stage)
-
-
-class BestCheckpoint(_InRunFolder):
+class BestCheckpoint(ModelCheckpoint):
     """Keeps the checkpoint with the best validation score, best.ckpt, in the run's folder.
 
     Args:
@@ -67,38 +60,41 @@ class BestCheckpoint(_InRunFolder):
         super().load_state_dict(state_dict | moved)
 
 
-class LastCheckpoint(_InRunFolder):
-    """Keeps last.ckpt, from which a training resumes: after every epoch, or every few minutes.
+class LastCheckpoint(Checkpoint):
+    """Keeps last.ckpt, from which a training resumes: after every epoch, and every few minutes.
 
     Lightning's own `save_last` writes only in epochs that are among the best.
 
     Args:
-        minutes: how often, within epochs; by default only after epochs.
+        path: the file.
+        minutes: time between checkpoints within an epoch.
     """
 
-    def __init__(self, minutes: float | None = None) -> None:
-        super().__init__(
-            filename=LAST,
-            enable_version_counter=False,
-            save_on_train_epoch_end=True,
-            train_time_interval=None if minutes is None else timedelta(minutes=minutes),
-        )
+    def __init__(self, path: Path, minutes: float) -> None:
+        self.path = path
         self.minutes = minutes
+        self._saved = 0.0
 
-    @property
-    def state_key(self) -> str:
-        """Independent of the interval, which a resumed training may change."""
-        return f"{type(self).__name__} {'of epochs' if self.minutes is None else 'by the clock'}"
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Start the clock."""
+        self._saved = time.monotonic()
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Save within an epoch, except after its last step, when the epoch's end saves."""
-        if not trainer.fit_loop.epoch_loop.batch_progress.is_last_batch:
-            super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
+        """Save if it is time, except after the epoch's last step, when the epoch's end saves."""
+        if trainer.fit_loop.epoch_loop.batch_progress.is_last_batch:
+            return
+        if (batch_idx + 1) % trainer.accumulate_grad_batches:
+            return  # gradients that wait for the optimizer's step would be lost
+        is_due = time.monotonic() - self._saved >= 60 * self.minutes
+        if trainer.strategy.broadcast(is_due):  # all processes save together
+            self.on_train_epoch_end(trainer, pl_module)
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore nothing: the next checkpoint replaces the file wherever it is."""
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Save."""
+        trainer.save_checkpoint(self.path)
+        self._saved = time.monotonic()
 
 
 class WholeCheckpoints(TorchCheckpointIO):
@@ -128,34 +124,25 @@ class WholeCheckpoints(TorchCheckpointIO):
 
 
 def check_resumable(path: Path, module: pl.LightningModule) -> None:
-    """Check that a checkpoint is undamaged and of this model, before Lightning restores half of it.
+    """Check a checkpoint before Lightning restores half of it.
 
     Args:
         path: the checkpoint.
         module: the training's module, as its configuration builds it.
 
     Raises:
-        InputError: it is damaged or of another model, with the remedy.
+        InputError: the checkpoint is damaged or of another model.
     """
     try:
-        if reason := _damage(path) or _misfit(path, module):
-            raise InputError(
-                f"{path}: cannot be resumed from ({reason}); put an earlier copy there, give the "
-                "configuration that it was trained with, or start again with --overwrite"
-            )
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); check the file") from None
-
-
-def _damage(path: Path) -> str | None:
-    """Compare the CRC-32 of every part of torch's zip archive."""
-    if not path.is_file():
-        return "not a regular file"
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return "damaged" if archive.testzip() else None
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, ValueError):
-        return "damaged, or not a checkpoint"
+        check_archive(path)
+        reason = _misfit(path, module)
+    except InputError as error:
+        reason = str(error).removeprefix(f"{path}: ").partition("; ")[0]
+    if reason:
+        raise InputError(
+            f"{path}: cannot be resumed from ({reason}); put an earlier copy there, give the "
+            "configuration that it was trained with, or start again with --overwrite"
+        )
 
 
 def _misfit(path: Path, module: pl.LightningModule) -> str | None:

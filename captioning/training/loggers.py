@@ -1,4 +1,4 @@
-"""Where scores are written: a CSV file and W&B, with a table of captioned validation images."""
+"""Where scores are written: a CSV file and W&B."""
 
 import csv
 import os
@@ -10,17 +10,12 @@ from typing import Any, Literal, cast
 
 import pytorch_lightning as pl
 import wandb
-from PIL import Image
 from pytorch_lightning.loggers import CSVLogger, Logger, WandbLogger
 
 from captioning.errors import InputError
 from captioning.evaluation.grounding import GroundingReport
 from captioning.files import written_whole
-from captioning.maps import ATTENTION
 from captioning.terminal import printable
-from captioning.training.after_validation import FixedImage, ShowsFixedImages, scores_by_image
-from captioning.viewing import viewer
-from captioning.viewing.overlay import LONG_SIDE, word_pictures
 
 MODES = ("online", "offline", "disabled")
 DATA = "WANDB_DATA_DIR"
@@ -163,60 +158,6 @@ def wandb_within(folder: Path) -> Iterator[None]:
                 print(f"W&B kept this run offline; to upload it: {command}", file=sys.stderr)
         if given is None:
             del os.environ[DATA]
-
-
-class ValidationTable(ShowsFixedImages):
-    """Logs a W&B table of fixed validation images, and histograms of all images' scores.
-
-    A row has the photo, its references, the caption, its scores, the interactive view and one
-    overlay per word.
-
-    Args:
-        images: number of images, evenly spaced in the validation split; 0 for no table.
-        maps: maps of each word, by their names in `captioning.maps`; by default the model's own.
-            The overlays show the first one, the interactive view compares them.
-    """
-
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Log the table, except in the check before training and without W&B."""
-        boards = [logger for logger in trainer.loggers if isinstance(logger, WandbLogger)]
-        if not boards or not self.images or trainer.sanity_checking or not trainer.is_global_zero:
-            return
-        scores = scores_by_image(pl_module)
-        columns, rows = _table(self.fixed_images(trainer, pl_module), list(scores))
-        spread: dict[str, Any] = {
-            f"val/{name} of images": wandb.Histogram(list(by_image.values()))
-            for name, by_image in scores.items()
-        }
-        for board in boards:
-            board.log_table("val/captions", columns, rows, step=trainer.global_step)
-            board.log_metrics(spread, step=trainer.global_step)
-
-
-def _table(images: list[FixedImage], scores: list[str]) -> tuple[list[str], list[list[Any]]]:
-    """The names of the columns, and a row for each image."""
-    words = max((len(image.caption.words) for image in images), default=0)
-    rows = []
-    for image in images:
-        photo, caption = image.photo(), image.caption
-        overlays = [_jpeg(picture) for picture in word_pictures(photo, caption)]
-        rest = [None] * (words - len(overlays))
-        references = "\n".join(image.record.captions)
-        its_scores = [image.scores.get(name) for name in scores]
-        page = viewer.html(photo, [caption], image.record.image.name, LONG_SIDE)
-        # W&B's own style sheet would come from its server, which the page forbids.
-        view = wandb.Html(page, inject=False, data_is_not_path=True)
-        rows.append([_jpeg(photo), references, caption.text, *its_scores, view, *overlays, *rest])
-    names = {image.caption.shown_maps[0] for image in images} - {ATTENTION}
-    columns = [", ".join([f"word {number + 1}", *names]) for number in range(words)]
-    return ["image", "references", "caption", *scores, "view", *columns], rows
-
-
-def _jpeg(picture: Image.Image) -> wandb.Image:
-    """The picture at the size of an overlay; JPEG takes a tenth of a PNG's bytes."""
-    small = picture.copy()
-    small.thumbnail((LONG_SIDE, LONG_SIDE))
-    return wandb.Image(small, file_type="jpg")
 
 
 def log_grounding(

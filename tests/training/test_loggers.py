@@ -16,8 +16,8 @@ from captioning.cli import main
 from captioning.data.readers import Coco
 from captioning.errors import InputError
 from captioning.evaluation.report import Report
-from captioning.training.after_validation import IMAGE_SCORES
 from captioning.training.loggers import wandb_mode
+from captioning.training.validation_images import IMAGE_SCORES
 from captioning.viewing.overlay import word_pictures
 
 

@@ -11,7 +11,7 @@ from captioning.cli import main
 from captioning.data.readers import Coco
 from captioning.errors import InputError
 from captioning.training.train_cli import train
-from captioning.training.validation_history import PAGE
+from captioning.training.validation_images import PAGE
 from tests.training.conftest import QUICK, Train, interrupt_at
 
 TWO = ("--validation_page.images", "2", "--trainer.precision", "32")
