@@ -10,7 +10,7 @@ from captioning.configurable import bare_name
 from captioning.data.photos import find_photos
 from captioning.data.ranks import decided_by_first_rank
 from captioning.errors import InputError, UsageError
-from captioning.inference.batches import best_captions, cut, json_line, read_ahead, seed_batch
+from captioning.inference.batches import cut, found_captions, json_line, read_ahead, seed_batch
 from captioning.inference.processes import ALONE, Processes, results
 from captioning.inference.shards import Shards
 from captioning.progress_bar import ProgressBar, say
@@ -99,11 +99,13 @@ def caption_into_shards(
             batches = missing_batches(photos, shards, batch_size, process, count)
             for (shard, first, is_last), paths, views in read_ahead(captioner, batches):
                 seed_batch(seed, first)
-                found = best_captions(captioner, views, search)
-                for path, caption in zip(paths, found, strict=True):
-                    if isinstance(caption, InputError):
-                        say(f"captioning: {caption}")
-                    lines.append(json_line(path, caption))
+                captions = found_captions(captioner, views, search)
+                for path, found in zip(paths, captions, strict=True):
+                    if isinstance(found, InputError):
+                        say(f"captioning: {found}")
+                    lines.append(
+                        json_line(path, found if isinstance(found, InputError) else found[0])
+                    )
                 if is_last:
                     shards.write(shard, lines)
                     lines = []

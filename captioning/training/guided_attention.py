@@ -1,6 +1,7 @@
 """Attention guided, without boxes, by the evidence for the words.
 
-Shapes: B images, N captions per image, T words, L regions, W different words in a batch.
+Shapes: B images, N captions per image, T words, L regions, D annotation width, W different words,
+P pairs of a word and a class that it names.
 """
 
 import math
@@ -12,13 +13,14 @@ from torch.nn import functional as F
 
 from captioning.captioner import Captioner
 from captioning.data.dataset import Batch
-from captioning.data.vocabulary import SPECIAL
+from captioning.data.tokens import plurals
+from captioning.data.vocabulary import SPECIAL, Vocabulary
 from captioning.errors import InputError
 from captioning.maps.evidence_map import SHARPNESS, evidence, evidence_shares
 from captioning.models import Model
 from captioning.models.decoder import Decoder, Memory
+from captioning.models.image_classes import Classes
 from captioning.numbers import Importance, Share, ShareBelowOne
-from captioning.training.class_words import ClassWords
 from captioning.training.objectives import CrossEntropy, Loss, grid_of
 
 
@@ -46,8 +48,6 @@ class GuidedAttention(CrossEntropy):
             with a classifier on the mean of its feature map (`Encoder.classes`).
         consensus: see `CrossEntropy`.
 
-    Raises:
-        InputError: the decoder has no evidence, or the encoder no classes.
     """
 
     def __init__(
@@ -74,13 +74,13 @@ class GuidedAttention(CrossEntropy):
             InputError: the decoder has no evidence, or the encoder no classes.
         """
         memory = captioner.fast.remember(annotations)
-        loss = self.of_words(captioner, memory, batch.tokens)
+        loss, weights = self.of_words(captioner, memory, batch.tokens)
         targets = batch.tokens[..., 1:]
         words, places = targets.unique(return_inverse=True)
         named = words >= len(SPECIAL)
         undropped = _without_dropout(captioner.model, annotations)
         maps = _maps(captioner, undropped, words, places)
-        terms = {"guide": guide_loss(loss.weights, maps, named[places] & loss.real)}
+        terms = {"guide": guide_loss(weights, maps, named[places])}
         if self.contrast:
             spoken = torch.zeros(len(targets), len(words), dtype=torch.bool, device=targets.device)
             spoken = spoken.scatter(1, places.flatten(1), value=True)
@@ -90,7 +90,7 @@ class GuidedAttention(CrossEntropy):
             terms["classes"] = self._class_loss(captioner, annotations, undropped)
         guided = sum(getattr(self, name) * term for name, term in terms.items())
         figures: dict[str, float | Tensor] = {name: term.detach() for name, term in terms.items()}
-        return Loss(loss.total + loss.number * guided, loss.number, figures)
+        return Loss(loss.total + loss.divisor * guided, loss.divisor, figures)
 
     def _class_loss(
         self, captioner: Captioner, annotations: Float[Tensor, "B L D"], memory: Memory
@@ -192,3 +192,43 @@ def guide_loss(
     peaked = (1 - entropy / math.log(wanted.shape[3])) * named
     divergence = -entropy - (wanted * weights.float().clamp_min(1e-6).log()).sum(dim=3)
     return (divergence * peaked).sum() / peaked.sum().clamp_min(1e-6)
+
+
+class ClassWords:
+    """The words that name classes, and the classifier's score of each region for them.
+
+    The last word of a name stands for the class, in singular and plural: retriever and retrievers
+    for golden retriever. A word of several classes has the score of the best one. A few words mean
+    something else in captions (woods, for hen-of-the-woods); they are frequent, so the captions
+    outweigh the classes.
+
+    Args:
+        classes: of the encoder.
+        vocabulary: of the captions.
+        device: of the annotation vectors.
+
+    Attributes:
+        words: (W) ids of the words that name classes.
+    """
+
+    words: Int[Tensor, " W"]
+
+    def __init__(self, classes: Classes, vocabulary: Vocabulary, device: torch.device) -> None:
+        ids = {word: vocabulary.ids([word])[1] for word in vocabulary.words}
+        words, rows = [], []
+        for index, named in enumerate(classes.names):
+            for last in {name.split()[-1] for name in named}:
+                for word in {last, *plurals(last)} & ids.keys():
+                    words.append(ids[word])
+                    rows.append(index)
+        of_pairs = torch.tensor(words, dtype=torch.long, device=device)
+        self.words, self._places = of_pairs.unique(return_inverse=True)
+        self._weight, self._bias = classes.weight[rows].to(device), classes.bias[rows].to(device)
+
+    def shown(self, annotations: Float[Tensor, "B L D"]) -> Float[Tensor, "B W L"]:
+        """The score of each region for each word, in nats: the best of its classes."""
+        scores = F.linear(annotations.to(self._weight.dtype), self._weight, self._bias)
+        of_pairs = scores.transpose(1, 2)  # (B, P, L)
+        places = self._places[:, None].expand_as(of_pairs)
+        least = of_pairs.new_full((len(scores), len(self.words), scores.shape[1]), -torch.inf)
+        return least.scatter_reduce(1, places, of_pairs, "amax")

@@ -92,12 +92,12 @@ class SupervisedAttention(CrossEntropy):
         """
         assert self._lexicon is not None  # prepared
         memory = captioner.fast.remember(annotations)
-        words = self.of_words(captioner, memory, batch.tokens)
+        loss, weights = self.of_words(captioner, memory, batch.tokens)
         grid = grid_of(captioner, annotations)
         wanted = wanted_attention(batch, captioner.vocabulary, self._lexicon, grid)
-        lost = box_loss(words.weights, wanted)
+        lost = box_loss(weights, wanted)
         mean = lost.detach() / max(len(wanted.places), 1)
-        return Loss(words.total + self.boxes * lost, words.number, {"boxes": mean})
+        return Loss(loss.total + self.boxes * lost, loss.divisor, {"boxes": mean})
 
 
 def box_loss(weights: Float[Tensor, "B N T L"], wanted: Wanted) -> Float[Tensor, ""]:

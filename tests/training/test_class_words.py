@@ -2,7 +2,7 @@ import torch
 
 from captioning.data.vocabulary import SPECIAL, Vocabulary
 from captioning.models.image_classes import Classes
-from captioning.training.class_words import ClassWords
+from captioning.training.guided_attention import ClassWords
 
 NAMES = [["golden retriever"], ["tabby", "tabby cat"], ["siamese cat"], ["bus"], ["ocarina"]]
 
