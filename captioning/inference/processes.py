@@ -61,7 +61,7 @@ def results(
         processes: how many share the work.
 
     Returns:
-        The result of each process, in rank order; None in all processes but the first.
+        The results in rank order; None in all processes but the first.
 
     Raises:
         InputError: the work failed in one of the processes.

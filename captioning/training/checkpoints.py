@@ -11,7 +11,7 @@ from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 from captioning.errors import InputError
 from captioning.files import written_whole
-from captioning.integrity import check_archive
+from captioning.integrity import check_archive, check_tensors
 
 BEST, LAST = "best", "last"
 
@@ -100,8 +100,7 @@ class LastCheckpoint(Checkpoint):
 class WholeCheckpoints(TorchCheckpointIO):
     """Writes a checkpoint to a temporary file beside its place, then renames it.
 
-    Lightning's own writer copies from the system's temporary folder if that is another file system:
-    a disk that fills up meanwhile keeps half a checkpoint in place of the earlier one.
+    On a disk that fills up, Lightning's own writer may leave half a checkpoint.
     """
 
     def save_checkpoint(
@@ -135,32 +134,27 @@ def check_resumable(path: Path, module: pl.LightningModule) -> None:
     """
     try:
         check_archive(path)
-        reason = _misfit(path, module)
+        _check_training(path, module)
     except InputError as error:
         reason = str(error).removeprefix(f"{path}: ").partition("; ")[0]
-    if reason:
         raise InputError(
             f"{path}: cannot be resumed from ({reason}); put an earlier copy there, give the "
             "configuration that it was trained with, or start again with --overwrite"
-        )
+        ) from None
 
 
-def _misfit(path: Path, module: pl.LightningModule) -> str | None:
-    """A difference between a checkpoint and the training that is to go on from it."""
+def _check_training(path: Path, module: pl.LightningModule) -> None:
     try:
         saved = torch.load(path, map_location="cpu", weights_only=True)
-        found = {name: value.shape for name, value in saved["state_dict"].items()}
+        parameters = saved["state_dict"]
         [optimizer] = saved["optimizer_states"]
         trained = sum(len(group["params"]) for group in optimizer["param_groups"])
         saved["loops"]["fit_loop"], saved["callbacks"], saved["lr_schedulers"]
         moments = [value for state in optimizer["state"].values() for value in state.values()]
-        if not all(isinstance(value, torch.Tensor) for value in moments):
-            return "the optimizer's state holds something else than tensors"
     except Exception:  # of a dozen kinds: the file may hold anything
-        return "not a checkpoint of a training"
-    wanted = {name: value.shape for name, value in module.state_dict().items()}
-    if different := sorted({*found.items()} ^ {*wanted.items()}):
-        return f"another model: {different[0][0]} differs"
+        raise InputError("not a checkpoint of a training") from None
+    if not all(isinstance(value, torch.Tensor) for value in moments):
+        raise InputError("the optimizer's state holds something else than tensors")
+    check_tensors(path, parameters, module.state_dict())
     if trained != sum(parameter.requires_grad for parameter in module.parameters()):
-        return "other parts of the model were trained"
-    return None
+        raise InputError("other parts of the model were trained")

@@ -168,11 +168,7 @@ class TrainCLI(LightningCLI):
         )
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
-        """Read the options.
-
-        Raises:
-            UsageError: an option is unknown, or a value has another type or is out of range.
-        """
+        """Read the options, of which none may be unknown, of another type or out of range."""
         try:
             super().parse_arguments(parser, args)
         except (ArgumentError, OverflowError) as error:
@@ -190,11 +186,7 @@ class TrainCLI(LightningCLI):
         self.best, self.last = (self.folder / f"{name}.ckpt" for name in (BEST, LAST))
 
     def instantiate_classes(self) -> None:
-        """Build what the options describe.
-
-        Raises:
-            UsageError: a class refuses its arguments, or lacks a package.
-        """
+        """Build what the options describe; a class may refuse its arguments, or lack a package."""
         try:
             with stage("building the model", self.shows_progress):
                 super().instantiate_classes()

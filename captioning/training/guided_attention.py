@@ -28,9 +28,8 @@ class GuidedAttention(CrossEntropy):
     """Cross-entropy, with terms that make attention agree with evidence and need no boxes.
 
     *Contrast*: the pooled evidence of a photo's regions for a word of its captions should exceed
-    that of the batch's other photos, whose captions lack the word. So regions learn words by
-    themselves (contrastive grounding, Gupta et al. 2020; here with the decoder's own deep output,
-    `captioning.maps.evidence`, and no further parameters).
+    that of the batch's other photos, whose captions lack the word (contrastive grounding, Gupta et
+    al. 2020; here with the decoder's own deep output and no further parameters).
 
     *Guide*: the attention before a word follows the map of evidence for the word that comes, as it
     follows boxes in Liu et al. (2017). The map is computed without dropout. Each word is weighted
@@ -68,7 +67,7 @@ class GuidedAttention(CrossEntropy):
     def __call__(
         self, captioner: Captioner, annotations: Float[Tensor, "B L D"], batch: Batch
     ) -> Loss:
-        """The loss of a batch, in nats.
+        """See `Objective`.
 
         Raises:
             InputError: the decoder has no evidence, or the encoder no classes.
@@ -142,11 +141,11 @@ def contrast_loss(
 ) -> Float[Tensor, ""]:
     """Minus the log probability of a photo among those without the word, mean over its words.
 
-    Evidence is pooled by the logarithm of the mean exponential over regions, a soft maximum. Words
-    that all photos have are ignored.
+    Evidence, in nats, is pooled by the logarithm of the mean exponential over regions, a soft
+    maximum. Words that all photos have are ignored.
 
     Args:
-        evidence: of each photo's regions for each word, in nats.
+        evidence: of each photo's regions for each word.
         spoken: whether the photo's captions have the word.
     """
     pooled = evidence.logsumexp(dim=2) - math.log(evidence.shape[2])
@@ -164,10 +163,6 @@ def class_loss(
 
     Both are normalised over all regions of the batch, so they locate a word in a photo and among
     photos (distillation, Hinton et al. 2015). The evidence is as sharp as its map.
-
-    Args:
-        evidence: of each photo's regions for each word, in nats.
-        shown: the classifier's score of the classes that the word names, in nats.
     """
     learnt = (SHARPNESS * evidence).transpose(0, 1).flatten(1).log_softmax(dim=1)
     wanted = shown.transpose(0, 1).flatten(1).log_softmax(dim=1)
@@ -185,7 +180,7 @@ def guide_loss(
     Args:
         weights: attention before each word.
         wanted: the target maps.
-        named: the words that count.
+        named: which words count.
     """
     log_wanted = wanted.clamp_min(torch.finfo(wanted.dtype).tiny).log()
     entropy = -(wanted * log_wanted).sum(dim=3)
@@ -198,14 +193,7 @@ class ClassWords:
     """The words that name classes, and the classifier's score of each region for them.
 
     The last word of a name stands for the class, in singular and plural: retriever and retrievers
-    for golden retriever. A word of several classes has the score of the best one. A few words mean
-    something else in captions (woods, for hen-of-the-woods); they are frequent, so the captions
-    outweigh the classes.
-
-    Args:
-        classes: of the encoder.
-        vocabulary: of the captions.
-        device: of the annotation vectors.
+    for golden retriever. A word of several classes has the score of the best one.
 
     Attributes:
         words: (W) ids of the words that name classes.

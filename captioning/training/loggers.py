@@ -6,7 +6,7 @@ import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import pytorch_lightning as pl
 import wandb
@@ -25,17 +25,12 @@ LAST_STEP = "last_step"
 
 
 def loggers(folder: Path, config: dict[str, Any], resume: bool) -> list[Logger]:
-    """CSV, and W&B: online for users who have logged in, offline for others.
-
-    The environment variable WANDB_MODE (online, offline, disabled) overrides this.
+    """CSV and W&B, as `wandb_mode` says.
 
     Args:
         folder: the run's folder.
         config: what W&B shows as the run's configuration.
         resume: keep the CSV of the training so far, and begin another one, csv-2/metrics.csv.
-
-    Raises:
-        InputError: WANDB_MODE is online, but nobody has logged in.
     """
     earlier = len(list(folder.glob("csv*"))) if resume else 0
     table = CSVLogger(folder, name="", version=f"csv-{earlier + 1}" if earlier else "csv")
@@ -115,7 +110,7 @@ def keep_steps(path: Path, count: int, names: Collection[str] = ()) -> set[int]:
 
 
 def wandb_mode() -> str:
-    """Online, offline or disabled, without prompting.
+    """The environment variable WANDB_MODE; if unset, online for users who have logged in.
 
     Raises:
         InputError: WANDB_MODE is something else, or online while nobody has logged in.
@@ -127,9 +122,7 @@ def wandb_mode() -> str:
         return wanted
     # Otherwise W&B warns of a setting that Lightning passes on.
     wandb.setup(wandb.Settings(show_warnings=False))
-    if wanted == "offline":
-        return wanted
-    if wandb.login(prompt=False, verify=False):
+    if wanted != "offline" and wandb.login(prompt=False, verify=False):
         return "online"
     if wanted == "online":
         raise InputError(
@@ -141,10 +134,7 @@ def wandb_mode() -> str:
 
 @contextmanager
 def wandb_within(folder: Path) -> Iterator[None]:
-    """Keep the pictures of W&B's run in the run's folder, and end the run with the block.
-
-    Those of an offline run would otherwise pile up in the home folder.
-    """
+    """Keep the pictures of W&B's run out of the home folder, and end the run with the block."""
     given = os.environ.get(DATA)
     os.environ[DATA] = given or str((folder / "wandb" / "data").absolute())
     try:
@@ -163,18 +153,13 @@ def wandb_within(folder: Path) -> Iterator[None]:
 def log_grounding(
     report: GroundingReport, pictures: Sequence[Path], folder: Path, config: dict[str, Any]
 ) -> None:
-    """Log a grounding report as a run of its own: scores, a row per word, and the pictures.
-
-    Does nothing if WANDB_MODE is disabled.
+    """Log a grounding report as a run of its own, unless WANDB_MODE is disabled.
 
     Args:
-        report: the report.
+        report: scores, with a row per word.
         pictures: PNG files.
         folder: where the run is kept on this disk, and what it is named after.
         config: what W&B shows as the run's configuration.
-
-    Raises:
-        InputError: WANDB_MODE is online, but nobody has logged in.
     """
     mode = wandb_mode()
     if mode == "disabled":
@@ -185,7 +170,7 @@ def log_grounding(
             name=folder.absolute().name,
             job_type="grounding",
             dir=folder,
-            mode=cast("Literal['online', 'offline']", mode),
+            mode=cast("Any", mode),
             config=config,
             settings=wandb.Settings(silent=mode == "offline"),
         )

@@ -83,15 +83,15 @@ class CaptioningModule(Checked, pl.LightningModule):
 
     Args:
         encoder: turns images into annotation vectors.
-        decoder: the kind of decoder and its arguments, except the two that the data decide: the
-            width of the annotation vectors and the size of the vocabulary.
+        decoder: the decoder and its arguments, except the width of the annotation vectors and the
+            size of the vocabulary.
         vocabulary: the words; linked from the data.
         preprocessing: how a photo becomes an image; linked from the data.
         search: how words are chosen in validation and, later, for new photos.
         adapter: the arguments of the adapter, except the width of the encoder's annotation vectors;
             by default it changes nothing.
-        default_map: the map of a word that pictures and measures of this model use by default, by
-            its name in `captioning.maps`; None for the one that suits the decoder.
+        default_map: the default map of a word, by its name in `captioning.maps`; None for the one
+            that suits the decoder.
         objective: the loss of a step; by default the paper's cross-entropy and penalty.
         initial: a checkpoint of the same model to start from; None for a random start.
         learning_rate: highest learning rate of adapter and decoder.
@@ -193,11 +193,7 @@ class CaptioningModule(Checked, pl.LightningModule):
         self.scores.reset()
 
     def configure_optimizers(self) -> Any:
-        """AdamW, and a learning rate that follows the schedule step by step.
-
-        Raises:
-            InputError: the training has no end.
-        """
+        """AdamW, and a learning rate that follows the schedule step by step."""
         steps = self.trainer.estimated_stepping_batches
         if steps == float("inf"):
             raise InputError(
@@ -217,13 +213,9 @@ class CaptioningModule(Checked, pl.LightningModule):
         fused = self.trainer.precision != "16-mixed"
         optimizer = torch.optim.AdamW(trained, weight_decay=self.weight_decay, fused=fused)
         # Not torch's OneCycleLR: it breaks off where a training resumes with more epochs.
-        schedule = torch.optim.lr_scheduler.LambdaLR(
-            optimizer, partial(self.schedule, steps=int(steps))
-        )
-        return {
-            "optimizer": optimizer,
-            "lr_scheduler": {"scheduler": schedule, "interval": "step"},
-        }
+        shares = partial(self.schedule, steps=int(steps))
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, shares)
+        return [optimizer], [{"scheduler": schedule, "interval": "step"}]
 
     def configure_gradient_clipping(
         self,

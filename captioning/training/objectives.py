@@ -30,7 +30,7 @@ class Loss(NamedTuple):
 
     Attributes:
         total: summed over the batch.
-        divisor: what to divide it by: the number of words, averaged over processes.
+        divisor: what to divide it by, such as the number of words; averaged over processes.
         figures: further values to log, by name.
     """
 
@@ -55,13 +55,7 @@ class Objective(Checked, ABC):
     def __call__(
         self, captioner: Captioner, annotations: Float[Tensor, "B L D"], batch: Batch
     ) -> Loss:
-        """The loss of a batch.
-
-        Args:
-            captioner: the model.
-            annotations: of the batch's images.
-            batch: the images' captions and records.
-        """
+        """The loss of a batch, whose images have these annotations."""
 
 
 def grid_of(captioner: Captioner, annotations: Float[Tensor, "B L D"]) -> tuple[int, int]:
@@ -75,9 +69,8 @@ def grid_of(captioner: Captioner, annotations: Float[Tensor, "B L D"]) -> tuple[
 class Consensus:
     """Weights of captions by CIDEr-D against the other captions of their photo.
 
-    People differ in what they say about a photo. A model that may say one sentence does best to say
-    what most people would (Phan et al. 2017, "Consensus-based Sequence Training for Video
-    Captioning"). The end of a caption counts as a word.
+    A model that may say one sentence does best to say what most people would (Phan et al. 2017,
+    "Consensus-based Sequence Training for Video Captioning"). The end of a caption is a word.
 
     Args:
         records: the training captions, which define how rare an n-gram is.
@@ -93,12 +86,9 @@ class Consensus:
         self._score = Reward(DocumentFrequencies.of(captions))
 
     def __call__(self, tokens: Int[Tensor, "B N T"]) -> Float[Tensor, "B N"]:
-        """Each caption's score divided by the mean over its photo; one if that mean is zero.
+        """Each caption's score divided by the mean over its photo, or one if that is zero.
 
-        The weights of a photo's captions have the mean one. Rows of PAD get zero.
-
-        Args:
-            tokens: the captions from the first word, or BOS, to EOS; PAD after it.
+        Rows of PAD get zero.
         """
         real = tokens.any(dim=2)
         captions = [[self._words(row) for row in rows if any(row)] for rows in tokens.tolist()]
@@ -141,13 +131,13 @@ class CrossEntropy(Objective):
         self._consensus: Consensus | None = None
 
     def prepare(self, records: Sequence[Record]) -> None:
-        """Keep the captions for `consensus`."""
+        """See `Objective`."""
         self._records = records
 
     def __call__(
         self, captioner: Captioner, annotations: Float[Tensor, "B L D"], batch: Batch
     ) -> Loss:
-        """The loss of a batch, in nats."""
+        """See `Objective`."""
         memory = captioner.fast.remember(annotations)
         return self.of_words(captioner, memory, batch.tokens)[0]
 

@@ -56,7 +56,7 @@ class SampledBound(Objective, nn.Module):
     def __call__(
         self, captioner: Captioner, annotations: Float[Tensor, "B L D"], batch: Batch
     ) -> Loss:
-        """Minus the bound of a batch, in nats; to be divided by its words.
+        """See `Objective`.
 
         Raises:
             InputError: the decoder has no hard attention.

@@ -53,7 +53,7 @@ class SelfCritical(Objective):
         self._reward: Reward | None = None
 
     def prepare(self, records: Sequence[Record]) -> None:
-        """Count in how many images' references each n-gram occurs."""
+        """See `Objective`."""
         end = SPECIAL[EOS]
         self._references = {
             record.image_id: [(*tokenize(caption), end) for caption in record.captions]
@@ -64,7 +64,7 @@ class SelfCritical(Objective):
     def __call__(
         self, captioner: Captioner, annotations: Float[Tensor, "B L D"], batch: Batch
     ) -> Loss:
-        """The loss of a batch, whose gradient is that of minus the expected reward."""
+        """See `Objective`."""
         assert self._reward is not None, "prepare was not called"
         model = captioner.fast
         sampling = accelerate_search(self.sampling) if captioner.kernels else self.sampling
@@ -97,14 +97,8 @@ def self_critical_loss(
 ) -> Float[Tensor, ""]:
     """Minus the samples' log-likelihoods, each times its advantage, summed over samples.
 
-    Where the samples follow the decoder's probabilities, the expected gradient is that of minus
-    the expected reward, summed over samples.
-
-    Args:
-        decoder: without dropout.
-        memory: of the images.
-        samples: words and, where they have one, EOS; PAD after it.
-        rewards: of the samples.
+    If the samples follow the decoder's probabilities, the expected gradient is that of minus the
+    expected reward, summed over samples.
     """
     tokens = torch.cat([torch.full_like(samples[..., :1], BOS), samples], dim=2)
     logits, _ = decoder.teacher_forcing(memory, tokens[..., :-1])

@@ -23,12 +23,7 @@ from captioning.training.objectives import CrossEntropy, Loss, grid_of
 
 
 class Wanted(NamedTuple):
-    """The target attention from boxes.
-
-    Attributes:
-        places: image, caption and word of each of M words.
-        shares: of the regions for each of them.
-    """
+    """The target attention: image, caption and place of M words, and each region's share."""
 
     places: Int[Tensor, "M 3"]
     shares: Float[Tensor, "M L"]
@@ -42,8 +37,7 @@ class SupervisedAttention(CrossEntropy):
     it that boxes of the object's category cover. The cross-entropy of the attention against this
     target, summed over these words, is added to the loss.
 
-    The words that name objects come from the data set (`Record.phrases`) or from a lexicon, as in
-    `captioning ground`.
+    The words that name objects come from the data set (`Record.phrases`) or from a lexicon.
 
     Args:
         label_smoothing: share of a word's probability spread over the vocabulary.
@@ -68,7 +62,7 @@ class SupervisedAttention(CrossEntropy):
         self._lexicon: Lexicon | None = None
 
     def prepare(self, records: Sequence[Record]) -> None:
-        """Find the words for what is annotated.
+        """See `Objective`.
 
         Raises:
             InputError: no photo has objects with boxes.
@@ -85,7 +79,7 @@ class SupervisedAttention(CrossEntropy):
     def __call__(
         self, captioner: Captioner, annotations: Float[Tensor, "B L D"], batch: Batch
     ) -> Loss:
-        """The loss of a batch, in nats; to be divided by its words.
+        """See `Objective`.
 
         Raises:
             InputError: captions are not split into words by the ptb tokenizer.
@@ -162,13 +156,7 @@ def _mentions(
 def box_shares(
     objects: Sequence[ImageObject], seen: Seen, grid: tuple[int, int]
 ) -> Float[np.ndarray, " L"] | None:
-    """Share of each region that boxes cover, normalised to sum to one; None if they cover nothing.
-
-    Args:
-        objects: of one category.
-        seen: the visible part of the photo.
-        grid: rows and columns of the regions.
-    """
+    """Share of each region that boxes cover, normalised to the sum one; None if none is seen."""
     each = [Area.of_boxes([thing.box]).shares(seen.crop, grid) for thing in objects]
     covered = np.sum(each, axis=0).clip(max=1.0)  # 1 where boxes overlap, too
     shares: Float[np.ndarray, " L"] = (covered[:, ::-1] if seen.is_mirrored else covered).flatten()

@@ -117,14 +117,9 @@ def _train(cli: TrainCLI) -> Path | None:
 
 @contextmanager
 def plain_messages(remedy: str = "continue by the same command with --resume") -> Iterator[None]:
-    """Hide messages that do not apply here, and turn Lightning's and W&B's errors into one line.
+    """Hide warnings that do not apply, and turn Lightning's and W&B's errors into input errors.
 
-    Args:
-        remedy: how to continue after an interrupt.
-
-    Raises:
-        InputError: an option of Lightning or W&B is wrong.
-        KeyboardInterrupt: interrupted; Lightning itself would exit.
+    An interrupt, which Lightning would turn into an exit, names the remedy.
     """
     loggers = [logging.getLogger(name) for name in ("pytorch_lightning", "lightning_fabric")]
     levels = [logger.level for logger in loggers]

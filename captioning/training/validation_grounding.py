@@ -46,9 +46,6 @@ class ValidationGrounding(ValidationImages):
         """Log the scores, except in the check before training and with `fast_dev_run`.
 
         Every process computes the same scores, since any of them may be monitored.
-
-        Raises:
-            InputError: a photo cannot be read, or a mask cannot be decoded.
         """
         if not self.images or trainer.sanity_checking or trainer.fast_dev_run:  # type: ignore[attr-defined]
             return

@@ -33,13 +33,7 @@ RUNNERS_UP = 3
 
 
 class ShownImage(NamedTuple):
-    """A validation image with its latest caption.
-
-    Attributes:
-        record: the image with its references.
-        caption: the model's caption.
-        scores: of the caption, by name.
-    """
+    """A validation image with its references, its latest caption, and this caption's scores."""
 
     record: Record
     caption: Caption
@@ -64,11 +58,7 @@ class ValidationImages(Checked, pl.Callback):
         self.maps = tuple(maps or ())
 
     def setup(self, trainer: pl.Trainer, pl_module: Any, stage: str) -> None:
-        """Check the names of the maps before anything is trained.
-
-        Raises:
-            MapError: the model does not have one of them.
-        """
+        """Check the names of the maps before anything is trained."""
         known_maps(self.maps, pl_module.model, pl_module.captioner.default_map)
 
     def records(self, trainer: pl.Trainer) -> list[Record]:
@@ -78,11 +68,7 @@ class ValidationImages(Checked, pl.Callback):
         return there[:: max(1, len(there) // self.images)][: self.images]
 
     def captioned(self, trainer: pl.Trainer, module: Any) -> list[ShownImage]:
-        """The images with the model's captions, shared by callbacks with equal arguments.
-
-        Raises:
-            InputError: a photo cannot be read.
-        """
+        """The images with the model's captions, shared by callbacks with equal arguments."""
         kind = trainer.global_step, self.images, self.maps
         if module in _latest and _latest[module][0] == kind:
             return _latest[module][1]
@@ -96,18 +82,11 @@ class ValidationImages(Checked, pl.Callback):
                 [record.image for record in records], runners_up=RUNNERS_UP, maps=self.maps
             )
         by_name = scores_by_image(module)
-        images = [
-            ShownImage(
-                record,
-                caption,
-                {
-                    name: scores[record.image_id]
-                    for name, scores in by_name.items()
-                    if record.image_id in scores
-                },
-            )
-            for record, caption in zip(records, captions, strict=True)
-        ]
+        images = []
+        for record, caption in zip(records, captions, strict=True):
+            image = record.image_id
+            scores = {name: its[image] for name, its in by_name.items() if image in its}
+            images.append(ShownImage(record, caption, scores))
         _latest[module] = kind, images
         return images
 
