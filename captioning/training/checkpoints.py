@@ -13,8 +13,6 @@ from captioning.errors import InputError
 from captioning.files import written_whole
 from captioning.integrity import check_archive, check_tensors
 
-BEST, LAST = "best", "last"
-
 
 class BestCheckpoint(ModelCheckpoint):
     """Keeps the checkpoint with the best validation score, best.ckpt, in the run's folder.
@@ -25,14 +23,10 @@ class BestCheckpoint(ModelCheckpoint):
     """
 
     def __init__(self, monitor: str = "val/BLEU-4", mode: str = "max") -> None:
-        super().__init__(filename=BEST, monitor=monitor, mode=mode, enable_version_counter=False)
+        super().__init__(filename="best", monitor=monitor, mode=mode, enable_version_counter=False)
 
     def on_sanity_check_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Find a misspelt score before an epoch is spent.
-
-        Raises:
-            InputError: validation has no such score.
-        """
+        """Find a misspelt score before an epoch is spent."""
         scores = sorted(trainer.callback_metrics)
         if scores and self.monitor not in scores:
             raise InputError(
@@ -51,12 +45,9 @@ class BestCheckpoint(ModelCheckpoint):
         moved: dict[str, Any] = {"dirpath": self.dirpath}
         best = state_dict["best_model_score"]
         if best is not None:  # None before the first validation
-            path = str(Path(self.dirpath) / f"{BEST}{self.FILE_EXTENSION}")
-            moved |= {
-                "best_model_path": path,
-                "kth_best_model_path": path,
-                "best_k_models": {path: best},
-            }
+            path = str(Path(self.dirpath) / "best.ckpt")
+            moved |= {"best_model_path": path, "kth_best_model_path": path}
+            moved["best_k_models"] = {path: best}
         super().load_state_dict(state_dict | moved)
 
 
@@ -106,11 +97,7 @@ class WholeCheckpoints(TorchCheckpointIO):
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None
     ) -> None:
-        """Write a checkpoint, whole or not at all.
-
-        Raises:
-            InputError: the file cannot be written; an earlier one is unchanged.
-        """
+        """Write a checkpoint, whole or not at all."""
         with written_whole(path) as temporary:
             try:
                 # With a Python file, the operating system's error is kept as the context.
@@ -123,14 +110,9 @@ class WholeCheckpoints(TorchCheckpointIO):
 
 
 def check_resumable(path: Path, module: pl.LightningModule) -> None:
-    """Check a checkpoint before Lightning restores half of it.
+    """Raise InputError if a checkpoint is damaged or of another model than the module's.
 
-    Args:
-        path: the checkpoint.
-        module: the training's module, as its configuration builds it.
-
-    Raises:
-        InputError: the checkpoint is damaged or of another model.
+    Lightning itself may restore half of it.
     """
     try:
         check_archive(path)

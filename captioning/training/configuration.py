@@ -100,13 +100,10 @@ class ConfigurationParser(LightningArgumentParser):
 
 @contextmanager
 def allow_list(modules: Sequence[str]) -> Iterator[frozenset[str]]:
-    """Let jsonargparse import listed classes only, within the block.
+    """Let jsonargparse import listed classes only, within the block, which gets their paths.
 
     Args:
         modules: the user's imported modules.
-
-    Yields:
-        The paths of the classes.
     """
     ours = ("captioning", *modules)
     paths = frozenset(
@@ -167,9 +164,9 @@ def check_parsed(value: Any, allowed: Collection[str], key: str = "") -> None:
     call them when it builds the objects.
 
     Args:
-        value: the configuration, or the part of it at `key`.
+        value: the configuration, or the part of it at `key`, such as ``model.decoder``.
         allowed: the paths of classes.
-        key: such as ``model.decoder``.
+        key: see `value`.
 
     Raises:
         UsageError: a class, a key or a function is not allowed, or a value is W&B's settings.
@@ -198,10 +195,7 @@ def check_parsed(value: Any, allowed: Collection[str], key: str = "") -> None:
 def one_line(message: str, options: Collection[str], allowed: Collection[str]) -> str:
     """The message of jsonargparse in one line, with a remedy.
 
-    Args:
-        message: the message, in several lines.
-        options: the parser's options, such as ``model.learning_rate``.
-        allowed: the paths of classes, whose arguments are suggested too.
+    For unknown options, one of `options` or an argument of the `allowed` classes is suggested.
     """
     line = _flat(message)
     for verbose in VERBOSE:

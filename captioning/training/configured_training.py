@@ -25,13 +25,7 @@ from captioning.kernels import on_by_default
 from captioning.numbers import Count, PositiveCount, shown, unmet_requirement
 from captioning.progress_bar import stage
 from captioning.training.callbacks import NumberedSteps, Progress
-from captioning.training.checkpoints import (
-    BEST,
-    LAST,
-    BestCheckpoint,
-    LastCheckpoint,
-    WholeCheckpoints,
-)
+from captioning.training.checkpoints import BestCheckpoint, LastCheckpoint, WholeCheckpoints
 from captioning.training.configuration import (
     MODE,
     ConfigurationParser,
@@ -73,11 +67,8 @@ class TrainCLI(LightningCLI):
         InputError: options or data are invalid.
 
     Attributes:
-        shows_progress: whether progress is reported.
         is_trial: whether a few batches are only tried out, which writes no files.
-        folder: the run's folder.
-        best: the checkpoint with the best validation score.
-        last: the checkpoint that a training resumes from.
+        folder: the run's folder, with the checkpoints `best` and `last`.
     """
 
     command = "captioning train"
@@ -183,7 +174,7 @@ class TrainCLI(LightningCLI):
         self.shows_progress = options.enable_progress_bar is not False
         self.is_trial = bool(options.fast_dev_run)
         self.folder = Path(options.default_root_dir or "runs/captioning")
-        self.best, self.last = (self.folder / f"{name}.ckpt" for name in (BEST, LAST))
+        self.best, self.last = self.folder / "best.ckpt", self.folder / "last.ckpt"
 
     def instantiate_classes(self) -> None:
         """Build what the options describe; a class may refuse its arguments, or lack a package."""

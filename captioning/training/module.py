@@ -104,8 +104,7 @@ class CaptioningModule(Checked, pl.LightningModule):
         InputError: the decoder has no such map, or `initial` is a checkpoint of another model.
 
     Attributes:
-        model: what is trained.
-        captioner: uses the same model to caption.
+        captioner: captions with the trained model.
         kernels: whether to use the fast kernels; read when a fit begins.
     """
 
@@ -144,12 +143,10 @@ class CaptioningModule(Checked, pl.LightningModule):
         self.scores = validation_metrics()
 
     def setup(self, stage: str) -> None:
-        """Accelerate the model, and let the data module cache the frozen stages' output.
-
-        Lightning moves the model to its device only later, but extracting features is work for it.
-        """
+        """Accelerate the model, and let the data module cache the frozen stages' output."""
         data: CaptionData = self.trainer.datamodule  # type: ignore[attr-defined]
         data.tells_seen = self.objective.needs_seen
+        # Lightning moves the model only later, but extracting features is work for the device.
         encoder = self.model.encoder.to(self.trainer.strategy.root_device)
         data.keep_features(encoder.constant, cast("Any", folded) if self.kernels else None)
         if self.kernels:
@@ -241,11 +238,7 @@ class CaptioningModule(Checked, pl.LightningModule):
 
 
 def start_from(checkpoint: str, captioner: Captioner) -> None:
-    """Copy the parameters of a checkpoint into a captioner with the same model and vocabulary.
-
-    Raises:
-        InputError: the file is not a checkpoint, or its model has other words or other sizes.
-    """
+    """Copy the parameters of a checkpoint into a captioner with the same model and vocabulary."""
     initial = load(checkpoint, kernels=False)
     if initial.vocabulary != captioner.vocabulary:
         raise InputError(

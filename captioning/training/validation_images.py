@@ -73,14 +73,13 @@ class ValidationImages(Checked, pl.Callback):
         if module in _latest and _latest[module][0] == kind:
             return _latest[module][1]
         records = self.records(trainer)
+        photos = [record.image for record in records]
         with (
             stage("captioning the images to show"),
             torch.autocast(module.device.type, enabled=False),
             torch.inference_mode(False),  # some maps take gradients
         ):
-            captions = module.captioner.caption(
-                [record.image for record in records], runners_up=RUNNERS_UP, maps=self.maps
-            )
+            captions = module.captioner.caption(photos, runners_up=RUNNERS_UP, maps=self.maps)
         by_name = scores_by_image(module)
         images = []
         for record, caption in zip(records, captions, strict=True):
@@ -158,8 +157,6 @@ def _jpeg(picture: Image.Image) -> wandb.Image:
 class ValidationPage(ValidationImages):
     """Writes validation.html into the run's folder: curves, and captions of the same images.
 
-    Checkpoints contain its history, which a resumed training continues.
-
     Args:
         images: number of images, evenly spaced in the validation split; 0 for no page.
         maps: maps of each word, by their names in `captioning.maps`; by default the model's own.
@@ -174,7 +171,7 @@ class ValidationPage(ValidationImages):
         self._steps = 0
 
     def state_dict(self) -> dict[str, Any]:
-        """The curves and captions so far."""
+        """The curves and captions so far, which a resumed training continues."""
         return {
             "losses": [list(point) for point in self._losses],
             "validations": list(self._validations),
@@ -212,20 +209,16 @@ class ValidationPage(ValidationImages):
         images = self.captioned(trainer, pl_module)
         progress = trainer.fit_loop.epoch_loop.batch_progress.current.ready
         epoch = trainer.current_epoch + progress / trainer.num_training_batches
-        self._validations.append(
-            {
-                "epoch": epoch,
-                "scores": {
-                    name.removeprefix("val/"): value.item()
-                    for name, value in trainer.callback_metrics.items()
-                    if name.startswith("val/")
-                },
-                "images": [
-                    {"image": record.image_id, "caption": caption.text, "scores": scores}
-                    for record, caption, scores in images
-                ],
-            }
-        )
+        told = [
+            {"image": record.image_id, "caption": caption.text, "scores": its_scores}
+            for record, caption, its_scores in images
+        ]
+        scores = {
+            name.removeprefix("val/"): value.item()
+            for name, value in trainer.callback_metrics.items()
+            if name.startswith("val/")
+        }
+        self._validations.append({"epoch": epoch, "scores": scores, "images": told})
         curves: dict[str, list[Point]] = {}
         for validation in self._validations:
             for name, value in validation["scores"].items():
