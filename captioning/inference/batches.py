@@ -42,10 +42,7 @@ def read_ahead(
     """The batches with a view of each photo, or the error of an unreadable one.
 
     Threads read the photos of the next few batches, since decoding and resizing release the GIL.
-
-    Args:
-        captioner: makes the views.
-        batches: lists of paths, each with any key, which is returned.
+    A batch is paths with any key, which is returned.
     """
     batches = iter(batches)
     readers = ThreadPoolExecutor()

@@ -164,9 +164,9 @@ def check_parsed(value: Any, allowed: Collection[str], key: str = "") -> None:
     call them when it builds the objects.
 
     Args:
-        value: the configuration, or the part of it at `key`, such as ``model.decoder``.
+        value: the configuration, or the part of it at `key`.
         allowed: the paths of classes.
-        key: see `value`.
+        key: such as ``model.decoder``.
 
     Raises:
         UsageError: a class, a key or a function is not allowed, or a value is W&B's settings.

@@ -17,7 +17,6 @@ from captioning.data.tokens import plurals
 from captioning.data.vocabulary import SPECIAL, Vocabulary
 from captioning.errors import InputError
 from captioning.maps.evidence_map import SHARPNESS, evidence, evidence_shares
-from captioning.models import Model
 from captioning.models.decoder import Decoder, Memory
 from captioning.models.image_classes import Classes
 from captioning.numbers import Importance, Share, ShareBelowOne
@@ -77,7 +76,11 @@ class GuidedAttention(CrossEntropy):
         targets = batch.tokens[..., 1:]
         words, places = targets.unique(return_inverse=True)
         named = words >= len(SPECIAL)
-        undropped = _without_dropout(captioner.model, annotations)
+        adapter = captioner.model.adapter
+        training = adapter.training
+        adapter.eval()  # as when maps are shown
+        undropped = captioner.model.remember(annotations)
+        adapter.train(training)
         maps = _maps(captioner, undropped, words, places)
         terms = {"guide": guide_loss(weights, maps, named[places])}
         if self.contrast:
@@ -106,15 +109,6 @@ class GuidedAttention(CrossEntropy):
             shown = self._class_words.shown(annotations)
         evidence = _evidence(captioner.model.decoder, memory, self._class_words.words)
         return class_loss(evidence, shown)
-
-
-def _without_dropout(model: Model, annotations: Float[Tensor, "B L D"]) -> Memory:
-    """The memory of photos without dropout, as it is when maps are shown."""
-    training = model.adapter.training
-    model.adapter.eval()
-    memory = model.remember(annotations)
-    model.adapter.train(training)
-    return memory
 
 
 def _evidence(decoder: Decoder, memory: Memory, words: Int[Tensor, " W"]) -> Float[Tensor, "B W L"]:

@@ -17,7 +17,6 @@ from captioning.evaluation.grounding import GroundingReport
 from captioning.files import written_whole
 from captioning.terminal import printable
 
-MODES = ("online", "offline", "disabled")
 DATA = "WANDB_DATA_DIR"
 
 LAST_STEP = "last_step"
@@ -25,13 +24,7 @@ LAST_STEP = "last_step"
 
 
 def loggers(folder: Path, config: dict[str, Any], resume: bool) -> list[Logger]:
-    """CSV and W&B, as `wandb_mode` says.
-
-    Args:
-        folder: the run's folder.
-        config: what W&B shows as the run's configuration.
-        resume: keep the CSV of the training so far, and begin another one, csv-2/metrics.csv.
-    """
+    """CSV and W&B in the run's folder; a resumed training begins another CSV, csv-2/metrics.csv."""
     earlier = len(list(folder.glob("csv*"))) if resume else 0
     table = CSVLogger(folder, name="", version=f"csv-{earlier + 1}" if earlier else "csv")
     mode = wandb_mode()
@@ -91,11 +84,7 @@ class EveryStepOnce(pl.Callback):
 
 
 def keep_steps(path: Path, count: int, names: Collection[str] = ()) -> set[int]:
-    """Keep a CSV's first `count` steps, and remove a row that a kill has cut short.
-
-    Returns:
-        The steps whose rows have all the metrics in `names`.
-    """
+    """Keep a CSV's first `count` steps in whole rows; returns those with all metrics in `names`."""
     lines = path.read_text().splitlines(keepends=True)
     reader = csv.DictReader(line for line in lines if line.endswith("\n"))
     kept = [row for row in reader if int(row["step"]) < count]
@@ -116,7 +105,7 @@ def wandb_mode() -> str:
         InputError: WANDB_MODE is something else, or online while nobody has logged in.
     """
     wanted = os.environ.get("WANDB_MODE")
-    if wanted not in (None, *MODES):
+    if wanted not in (None, "online", "offline", "disabled"):
         raise InputError(f"WANDB_MODE is {wanted!r}; give online, offline or disabled, or unset it")
     if wanted == "disabled":
         return wanted

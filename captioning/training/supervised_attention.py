@@ -4,7 +4,6 @@ Shapes: B images, N captions per image, T words, L regions, M words that name ob
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,13 +19,6 @@ from captioning.evaluation.grounding import Lexicon, Mention, categories, named_
 from captioning.evaluation.grounding.areas import Area
 from captioning.numbers import Importance, ShareBelowOne
 from captioning.training.objectives import CrossEntropy, Loss, grid_of
-
-
-class Wanted(NamedTuple):
-    """The target attention: image, caption and place of M words, and each region's share."""
-
-    places: Int[Tensor, "M 3"]
-    shares: Float[Tensor, "M L"]
 
 
 class SupervisedAttention(CrossEntropy):
@@ -88,29 +80,27 @@ class SupervisedAttention(CrossEntropy):
         memory = captioner.fast.remember(annotations)
         loss, weights = self.of_words(captioner, memory, batch.tokens)
         grid = grid_of(captioner, annotations)
-        wanted = wanted_attention(batch, captioner.vocabulary, self._lexicon, grid)
-        lost = box_loss(weights, wanted)
-        mean = lost.detach() / max(len(wanted.places), 1)
+        places, shares = wanted_attention(batch, captioner.vocabulary, self._lexicon, grid)
+        lost = box_loss(weights, places, shares)
+        mean = lost.detach() / max(len(places), 1)
         return Loss(loss.total + self.boxes * lost, loss.divisor, {"boxes": mean})
 
 
-def box_loss(weights: Float[Tensor, "B N T L"], wanted: Wanted) -> Float[Tensor, ""]:
+def box_loss(
+    weights: Float[Tensor, "B N T L"], places: Int[Tensor, "M 3"], shares: Float[Tensor, "M L"]
+) -> Float[Tensor, ""]:
     """The cross-entropy of attention against its targets, in nats, summed over words."""
-    image, caption, word = wanted.places.to(weights.device).T
+    image, caption, word = places.to(weights.device).T
     attended = weights[image, caption, word].float().clamp_min(1e-6)
-    return -(wanted.shares.to(weights.device) * attended.log()).sum()
+    return -(shares.to(weights.device) * attended.log()).sum()
 
 
 def wanted_attention(
     batch: Batch, vocabulary: Vocabulary, lexicon: Lexicon, grid: tuple[int, int]
-) -> Wanted:
-    """The target attention of a batch; none for objects outside the visible part of a photo.
+) -> tuple[Int[Tensor, "M 3"], Float[Tensor, "M L"]]:
+    """The words of a batch that name visible objects, and the target attention before them.
 
-    Args:
-        batch: with the part of its photo that each image shows.
-        vocabulary: of its tokens.
-        lexicon: the words that name objects.
-        grid: rows and columns of the regions.
+    A word's place is its image, its caption and its position.
 
     Raises:
         InputError: another tokenizer than ptb splits captions into words.
@@ -134,7 +124,7 @@ def wanted_attention(
                 places += [(image, caption, word) for word in words]
                 shares += [share] * len(words)
     found = np.array(shares, dtype=np.float32).reshape(len(shares), grid[0] * grid[1])
-    return Wanted(torch.tensor(places, dtype=torch.long).view(-1, 3), torch.from_numpy(found))
+    return torch.tensor(places, dtype=torch.long).view(-1, 3), torch.from_numpy(found)
 
 
 def _mentions(
