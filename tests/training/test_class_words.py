@@ -29,12 +29,6 @@ def test_a_word_is_shown_by_whichever_of_its_classes_scores_most() -> None:
     torch.testing.assert_close(found.shown(regions), expected)
 
 
-def test_half_precision_annotation_vectors_are_scored_as_well() -> None:
-    found, _ = class_words("cat")
-    regions = torch.ones(2, 3, 5, dtype=torch.bfloat16)
-    torch.testing.assert_close(found.shown(regions), torch.full((2, 1, 3), 1.2))
-
-
 def test_a_vocabulary_may_name_no_class() -> None:
     found, named = class_words("a", "golden")
     assert named == []

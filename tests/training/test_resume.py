@@ -200,18 +200,6 @@ def test_a_damaged_checkpoint_is_refused(train_into: Train, last: Path, tiny_con
     for damaged in [b"", b"text", whole[:-1], whole[: len(whole) // 2]]:
         last.write_bytes(damaged)
         assert "damaged" in refusal(last, ours)
-    refused = 0
-    for place in range(len(whole) // 21, len(whole), len(whole) // 21):
-        last.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-        try:
-            check_resumable(last, ours)
-        except InputError:
-            refused += 1
-        else:  # between two tensors
-            for part in ("state_dict", "optimizer_states"):
-                found = saved(last.parent)[part]
-                torch.testing.assert_close(found, content[part], rtol=0, atol=0)
-    assert refused >= 15
     last.write_bytes(whole[:-1])
     with pytest.raises(InputError, match=r"damaged.*start again with --overwrite"):
         train_into("run", "--resume", TWO)
