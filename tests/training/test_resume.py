@@ -63,6 +63,27 @@ def test_resuming_after_an_interrupt_equals_never_stopping(
 
 
 @pytest.mark.integration
+def test_resuming_with_accumulated_gradients_equals_never_stopping(
+    train_into: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ("--trainer.accumulate_grad_batches", "2", "--data.batch_size", "1", ONE)
+    whole = train_into("whole", *options)
+    step = CaptioningModule.training_step
+
+    def training_step(self: CaptioningModule, batch: Any, index: int) -> Any:
+        if index == 3:  # the gradients of the third batch wait for those of the fourth
+            raise KeyboardInterrupt
+        return step(self, batch, index)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CaptioningModule, "training_step", training_step)
+        with pytest.raises(KeyboardInterrupt):
+            train_into("parts", *options, "--save_every", "0")
+    assert saved(whole.with_name("parts"))["global_step"] == 1
+    assert_same_training(whole, train_into("parts", *options, "--resume"))
+
+
+@pytest.mark.integration
 @pytest.mark.parametrize("save_every", ["10", "0"], ids=["after epochs", "within epochs"])
 def test_resuming_after_a_kill_equals_never_stopping(
     train_into: Train, tiny_config: Path, tmp_path: Path, save_every: str
