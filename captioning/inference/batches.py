@@ -32,12 +32,7 @@ def cut(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
 
 
 def seed_batch(seed: int, number: int) -> None:
-    """Seed the search of a batch, so that its captions do not depend on the process.
-
-    Args:
-        seed: of the run.
-        number: identifies the batch.
-    """
+    """Seed the search of a batch by its number, whichever process captions it."""
     torch.manual_seed(seed * 1_000_003 + number)
 
 
@@ -46,24 +41,26 @@ def read_ahead(
 ) -> Iterator[tuple[Key, Sequence[Path], list[View | InputError]]]:
     """The batches with a view of each photo, or the error of an unreadable one.
 
-    Only a few batches are in memory at a time. Threads read the photos, since decoding and resizing
-    release the GIL and threads, unlike processes, need not copy the pixels.
-
-    Args:
-        captioner: makes the views.
-        batches: lists of paths, each with any key, which is returned.
+    Threads read the photos of the next few batches, since decoding and resizing release the GIL.
+    A batch is paths with any key, which is returned.
     """
+    batches = iter(batches)
     readers = ThreadPoolExecutor()
-    waiting: deque[tuple[Key, Sequence[Path], list[Future[View | InputError]]]] = deque()
+    waiting: deque[tuple[Key, Sequence[Path], list[Future[View]]]] = deque()
     try:
-        for key, paths in batches:
-            views = [readers.submit(_view, captioner, path) for path in paths]
-            waiting.append((key, paths, views))
-            if len(waiting) > AHEAD:
-                key, paths, views = waiting.popleft()
-                yield key, paths, [view.result() for view in views]
-        for key, paths, views in waiting:
-            yield key, paths, [view.result() for view in views]
+        while True:
+            for key, paths in islice(batches, AHEAD + 1 - len(waiting)):
+                waiting.append((key, paths, [readers.submit(captioner.view, p) for p in paths]))
+            if not waiting:
+                return
+            key, paths, futures = waiting.popleft()
+            views: list[View | InputError] = []
+            for future in futures:
+                try:
+                    views.append(future.result())
+                except InputError as error:
+                    views.append(error)
+            yield key, paths, views
     finally:
         readers.shutdown(cancel_futures=True)
 
@@ -79,14 +76,6 @@ def found_captions(
     good = [view for view in views if isinstance(view, View)]
     found = iter(captioner.candidates(good, search, runners_up, maps))
     return [view if isinstance(view, InputError) else next(found) for view in views]
-
-
-def best_captions(
-    captioner: Captioner, views: Sequence[View | InputError], search: Search | None = None
-) -> list[Caption | InputError]:
-    """The best caption of each readable photo, and the error of each unreadable one."""
-    found = found_captions(captioner, views, search)
-    return [each if isinstance(each, InputError) else each[0] for each in found]
 
 
 def candidates(
@@ -109,34 +98,17 @@ def candidates(
         runners_up: number of alternatives to report for each word.
         maps: the maps of each word, the first to be shown; see `Captioner.candidates`.
     """
-    bar = ProgressBar("captioning", "photos", total=len(photos), shown=progress and len(photos) > 1)
-    with bar:
-        for _, paths, views in read_ahead(captioner, enumerate(cut(photos, batch_size))):
+    starts = range(0, len(photos), batch_size)
+    batches = ((start, photos[start : start + batch_size]) for start in starts)
+    shown = progress and len(photos) > 1
+    with ProgressBar("captioning", "photos", total=len(photos), shown=shown) as bar:
+        for _, paths, views in read_ahead(captioner, batches):
             found = found_captions(captioner, views, search, runners_up, maps)
             yield from zip(paths, found, strict=True)
             bar.update(len(paths))
-
-
-def captioned(
-    captioner: Captioner,
-    photos: Sequence[Path],
-    search: Search | None = None,
-    batch_size: int = 16,
-    progress: bool = True,
-) -> Iterator[tuple[Path, Caption | InputError]]:
-    """Each photo with its best caption, or with its error; see `candidates`."""
-    for photo, found in candidates(captioner, photos, search, batch_size, progress):
-        yield photo, found if isinstance(found, InputError) else found[0]
 
 
 def json_line(photo: Path, caption: Caption | InputError) -> str:
     """A photo with its caption or its error, as one line of JSON."""
     entry = {"error": str(caption)} if isinstance(caption, InputError) else caption.as_json()
     return printable_json({"image": str(photo), **entry})
-
-
-def _view(captioner: Captioner, path: Path) -> View | InputError:
-    try:
-        return captioner.view(path)
-    except InputError as error:
-        return error

@@ -10,7 +10,7 @@ from captioning.configurable import bare_name
 from captioning.data.photos import find_photos
 from captioning.data.ranks import decided_by_first_rank
 from captioning.errors import InputError, UsageError
-from captioning.inference.batches import best_captions, cut, json_line, read_ahead, seed_batch
+from captioning.inference.batches import cut, found_captions, json_line, read_ahead, seed_batch
 from captioning.inference.processes import ALONE, Processes, results
 from captioning.inference.shards import Shards
 from captioning.progress_bar import ProgressBar, say
@@ -21,14 +21,9 @@ from captioning.search.search import Search
 class PhotoStream:
     """The photos of paths and a list, in a fixed order and never all in memory.
 
-    Every iteration starts from the beginning, so each process can iterate by itself.
-
     Args:
         paths: photos and folders.
-        listed: a text file of further photos, one path a line.
-
-    Raises:
-        UsageError: the list can be read only once, such as a pipe.
+        listed: a text file of further photos, one path a line; not a pipe, since it is read often.
     """
 
     def __init__(self, paths: Sequence[str | Path], listed: str | Path | None = None) -> None:
@@ -48,9 +43,9 @@ class Survey(NamedTuple):
     """What a folder of captions holds of a stream of photos.
 
     Attributes:
-        photos: number of photos in the stream.
-        unreadable: number of photos with an error instead of a caption, in finished shards.
-        missing: number of photos without a shard, by the rank of the process that captions them.
+        photos: number of photos.
+        unreadable: number of those with an error instead of a caption.
+        missing: number of those without a shard yet, by the rank of the process.
     """
 
     photos: int
@@ -69,15 +64,6 @@ def caption_into_shards(
 ) -> Survey | None:
     """Caption a stream of photos; process p of P writes the missing ones of shards p, p + P, ...
 
-    Args:
-        captioner: the model.
-        search: how words are chosen.
-        photos: the photos.
-        shards: the output files.
-        batch_size: photos per batch.
-        seed: of sampling.
-        processes: the processes that share the shards.
-
     Returns:
         The survey of the finished folder; None in all processes but the first.
 
@@ -95,19 +81,20 @@ def caption_into_shards(
             total=missing[process],
             shown=process == 0,
         ) as progress:
-            lines: list[str] = []
-            batches = missing_batches(photos, shards, batch_size, process, count)
-            for (shard, first, is_last), paths, views in read_ahead(captioner, batches):
-                seed_batch(seed, first)
-                found = best_captions(captioner, views, search)
-                for path, caption in zip(paths, found, strict=True):
-                    if isinstance(caption, InputError):
-                        say(f"captioning: {caption}")
-                    lines.append(json_line(path, caption))
-                if is_last:
-                    shards.write(shard, lines)
-                    lines = []
-                progress.update(len(paths))
+            for number, part in shards.cut(photos):
+                if number % count != process or shards.path(number).exists():
+                    continue
+                lines: list[str] = []
+                for place, paths, views in read_ahead(captioner, enumerate(cut(part, batch_size))):
+                    seed_batch(seed, number * shards.size + place * batch_size)
+                    captions = found_captions(captioner, views, search)
+                    for path, found in zip(paths, captions, strict=True):
+                        if isinstance(found, InputError):
+                            say(f"captioning: {found}")
+                        best = found if isinstance(found, InputError) else found[0]
+                        lines.append(json_line(path, best))
+                    progress.update(len(paths))
+                shards.write(number, lines)
 
     if results(captioner, caption_share, processes) is None:
         return None
@@ -119,24 +106,6 @@ def caption_into_shards(
         )
     shards.write_manifest(photos=found.photos, unreadable=found.unreadable)
     return found
-
-
-def missing_batches(
-    photos: PhotoStream, shards: Shards, batch_size: int, process: int, processes: int
-) -> Iterator[tuple[tuple[int, int, bool], list[Path]]]:
-    """The batches of the shards that a process has to write; no batch spans two shards.
-
-    Yields:
-        The number of the shard, the number of the batch's first photo in the stream, and whether
-        the batch ends its shard; and the photos.
-    """
-    for number, part in shards.cut(photos):
-        if number % processes != process or shards.path(number).exists():
-            continue
-        for start, paths in enumerate(cut(part, batch_size)):
-            offset = start * batch_size
-            is_last = offset + len(paths) == len(part)
-            yield (number, number * shards.size + offset, is_last), paths
 
 
 def survey(photos: PhotoStream, shards: Shards, processes: int) -> Survey:
@@ -172,16 +141,7 @@ def settings(
     shard_size: int,
     photos: PhotoStream,
 ) -> dict[str, Any]:
-    """The settings that captions depend on, for the manifest.
-
-    Args:
-        checkpoints: the model's file, or those of an ensemble.
-        bf16: whether the search computes in bfloat16.
-        search: how words are chosen.
-        seed: of sampling.
-        shard_size: photos per shard.
-        photos: the photos.
-    """
+    """The settings that captions depend on, for the manifest."""
     models = [_fingerprint(checkpoint) for checkpoint in checkpoints]
     return {
         "model": models[0] if len(models) == 1 else models,

@@ -17,9 +17,6 @@ from captioning.captioner.device import usable_device
 from captioning.data.ranks import run_on_all_ranks
 from captioning.errors import InputError, UsageError
 
-PATIENCE = timedelta(days=1)
-"""Timeout of the fastest process, which waits for the slowest at the end."""
-
 Result = TypeVar("Result")
 
 
@@ -61,7 +58,7 @@ def results(
         processes: how many share the work.
 
     Returns:
-        The result of each process, in rank order; None in all processes but the first.
+        The results in rank order; None in all processes but the first.
 
     Raises:
         InputError: the work failed in one of the processes.
@@ -79,7 +76,8 @@ def results(
         accelerator=_accelerator(processes),
         devices=processes.devices,
         num_nodes=processes.num_nodes,
-        strategy=DDPStrategy(timeout=PATIENCE),
+        # The fastest process waits for the slowest at the end.
+        strategy=DDPStrategy(timeout=timedelta(days=1)),
     )
     parent = os.getppid()
     fabric.launch()

@@ -23,8 +23,7 @@ class Shards:
     Args:
         folder: the folder.
         size: lines in each file; the last may have fewer.
-        settings: plain values, by name, that the captions depend on. The manifest holds them, so
-            that captions made with others never mix in.
+        settings: plain values, by name, that the captions depend on, for the manifest.
     """
 
     def __init__(self, folder: Path, size: int, settings: dict[str, Any]) -> None:
@@ -46,11 +45,7 @@ class Shards:
         return sorted(int(match[1]) for match in matches if match)
 
     def write(self, number: int, lines: Sequence[str]) -> None:
-        """Write a shard, whole or not at all.
-
-        Raises:
-            InputError: the folder cannot be written to.
-        """
+        """Write a shard, whole or not at all."""
         with written_whole(self.path(number)) as temporary:
             # Bytes of a file name that are not UTF-8 become \udcXX, as in JSON's escapes.
             temporary.write_text(
@@ -68,8 +63,12 @@ class Shards:
         path, errors = self.path(number), 0
         with path.open("rb") as lines:
             for place, (line, photo) in enumerate(zip_longest(lines, photos), start=1):
-                entry = _object(line)
-                if photo is None or entry.get("image") != str(photo):
+                try:
+                    entry = json_of(line or b"")
+                    is_same = entry["image"] == str(photo)
+                except (ValueError, TypeError, KeyError):
+                    is_same = False
+                if photo is None or not is_same:
                     expected = "should not be there" if photo is None else f"is not of {photo}"
                     raise InputError(
                         f"{path}: line {place} {expected}; the photos have changed since it was "
@@ -110,21 +109,8 @@ class Shards:
                 )
 
     def write_manifest(self, **finished: int) -> None:
-        """Write the manifest.
-
-        Args:
-            finished: the final counts, such as the number of photos; omitted while captions are
-                missing.
-        """
+        """Write the manifest, with the final counts once no captions are missing."""
         write_json(self.folder / MANIFEST, {**self.settings, "finished": finished or None})
-
-
-def _object(line: bytes | None) -> dict[str, object]:
-    try:
-        value = json_of(line or b"")
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _difference(name: str, then: Any, now: Any) -> str:

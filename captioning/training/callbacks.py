@@ -13,52 +13,35 @@ from captioning.kernels import compile_from_now
 from captioning.metrics.words import COUNTS
 from captioning.numbers import Checked, Share
 from captioning.progress_bar import ProgressBar, duration, say
-from captioning.terminal import printable
 
 LOGGED_ONLY = ("images", "shortest", "longest", "distinct words")
 """Validation scores that an epoch's line leaves out, to stay short."""
 
 
-class SeededSteps(pl.Callback):
-    """Seeds every step by its number, so that a resumed training repeats an uninterrupted one.
+class NumberedSteps(pl.Callback):
+    """Lets a step depend on its number alone, so that a resumed training repeats it exactly.
 
     Args:
-        seed: the training's seed.
+        seed: the training's seed; every step seeds the generator that dropout draws from.
+        compile_after: number of first steps whose arithmetic is not compiled, since compiling pays
+            in long trainings only; if negative, no step is compiled.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, compile_after: int) -> None:
         self.seed = seed
+        self.compile_after = compile_after
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Seed torch's generator, which dropout draws from."""
+        """Seed the step, and compile it after the first ones."""
         steps = trainer.fit_loop.epoch_loop.total_batch_idx
         ranks_and_steps = steps * trainer.world_size + trainer.global_rank
         torch.manual_seed(self.seed * 1_000_000_007 + ranks_and_steps)
-
-
-class CompiledSteps(pl.Callback):
-    """Compiles the arithmetic of all steps after the first ones, which pays in long trainings.
-
-    It depends on the step's number alone, so a resumed training computes what an uninterrupted one
-    would.
-
-    Args:
-        after: number of steps that are not compiled; if negative, no step is compiled.
-    """
-
-    def __init__(self, after: int) -> None:
-        self.after = after
-
-    def on_train_batch_start(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: Any, batch_idx: int
-    ) -> None:
-        """Switch compiling on after the first steps."""
-        compile_from_now(0 <= self.after <= trainer.global_step)
+        compile_from_now(0 <= self.compile_after <= trainer.global_step)
 
     def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Switch it off."""
+        """Compile nothing after the training."""
         compile_from_now(False)
 
 
@@ -92,12 +75,11 @@ class ExponentialAverage(Checked, WeightAveraging):
             average.lerp_(weight, 1 - decay)
 
 
-class Progress(pl.callbacks.ProgressBar):
+class Progress(pl.Callback):
     """Bars over the batches on stderr, and one line with the scores of each epoch."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self._enabled = True
+        self._epoch = ""
         self._epoch_bar: ProgressBar | None = None
         self._validation_bar: ProgressBar | None = None
         self._losses = torch.zeros(())
@@ -105,36 +87,38 @@ class Progress(pl.callbacks.ProgressBar):
         self._began = 0.0
         self._validated = False
 
-    def enable(self) -> None:
-        """Report progress."""
-        self._enabled = True
-
-    def disable(self) -> None:
-        """Report nothing, as in all processes but the first."""
-        self._enabled = False
-
-    def print(self, *args: Any, **kwargs: Any) -> None:
-        """Print to stderr without breaking a bar."""
-        if self._enabled:
-            say(printable(" ".join(map(str, args))))
-
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Print the sizes of the data and the model."""
+        self._began = time.monotonic()
+        if not trainer.is_global_zero:
+            return
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
         trained = sum(p.numel() for p in pl_module.parameters() if p.requires_grad)
-        self.print(
+        say(
             f"{len(data.train_records)} images to train on, {len(data.val_records)} to validate; "
             f"{len(data.vocabulary.words)} words; {trained:,} parameters to train on "
             f"{trainer.strategy.root_device}"
         )
         if trainer.current_epoch:
-            self.print(f"resuming after epoch {trainer.current_epoch}")
-        # on_train_epoch_start is not called for an epoch that resumes in its middle.
-        self._begin(trainer, trainer.fit_loop.epoch_loop.batch_progress.current.completed)
+            say(f"resuming after epoch {trainer.current_epoch}")
 
-    def on_train_epoch_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Begin the epoch's bar."""
-        self._begin(trainer)
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Begin the epoch's bar, at its first batch or where it resumes."""
+        if self._epoch_bar is None:
+            last = trainer.max_epochs
+            of = f"/{last}" if last is not None and last > 0 else ""
+            self._epoch = f"epoch {trainer.current_epoch + 1}{of}"
+            self._epoch_bar = ProgressBar(
+                self._epoch,
+                "batches",
+                int(trainer.num_training_batches),
+                initial=batch_idx,
+                shown=trainer.is_global_zero,
+            )
+            self._losses = torch.zeros((), device=trainer.strategy.root_device)
+            self._steps = 0
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
@@ -151,8 +135,12 @@ class Progress(pl.callbacks.ProgressBar):
         """Begin a bar over the validation images."""
         is_check = trainer.sanity_checking
         batches = trainer.num_sanity_val_batches if is_check else trainer.num_val_batches
-        name = "check of the validation" if is_check else "validation"
-        self._validation_bar = self._bar(name, sum(batches))
+        self._validation_bar = ProgressBar(
+            "check of the validation" if is_check else "validation",
+            "batches",
+            int(sum(batches)),
+            shown=trainer.is_global_zero,
+        )
 
     def on_validation_batch_end(
         self,
@@ -171,48 +159,27 @@ class Progress(pl.callbacks.ProgressBar):
         """Remove the bar."""
         if self._validation_bar is not None:
             self._validation_bar.close()
-        self._validated = True
+        self._validated = not trainer.sanity_checking
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Print the epoch's mean loss and its validation scores."""
-        self._close()
-        scores = {
-            name.removeprefix("val/"): value.item()
-            for name, value in trainer.callback_metrics.items()
-            if name.startswith("val/") and self._validated  # they stay from an earlier epoch
-        }
-        shown = [
-            f"{name} {value:.0f}" if name in COUNTS else f"{name} {value:.4f}"
-            for name, value in scores.items()
-            if name not in LOGGED_ONLY
-        ]
-        loss = f"loss {self._losses.item() / max(self._steps, 1):.4f}"
-        minutes = f"{duration(time.monotonic() - self._began)} min"
-        self.print("  ".join([_epoch(trainer), loss, *shown, minutes]))
+        if self._epoch_bar is not None:
+            self._epoch_bar.close()
+            self._epoch_bar = None
+        shown = [self._epoch, f"loss {self._losses.item() / max(self._steps, 1):.4f}"]
+        for name, value in trainer.callback_metrics.items():
+            score = name.removeprefix("val/")
+            # Without a validation in this epoch, the scores are an earlier one's.
+            if self._validated and name != score and score not in LOGGED_ONLY:
+                shown.append(f"{score} {value.item():{'.0f' if score in COUNTS else '.4f'}}")
+        shown.append(f"{duration(time.monotonic() - self._began)} min")
+        if trainer.is_global_zero:
+            say("  ".join(shown))
+        self._validated = False
+        self._began = time.monotonic()
 
     def on_exception(self, trainer: pl.Trainer, pl_module: Any, exception: BaseException) -> None:
         """Clear the terminal for the error message."""
-        self._close()
-
-    def _begin(self, trainer: pl.Trainer, batches: int = 0) -> None:
-        self._close()
-        self._began = time.monotonic()
-        self._losses = torch.zeros((), device=trainer.strategy.root_device)
-        self._steps = 0
-        self._validated = False
-        self._epoch_bar = self._bar(_epoch(trainer), self.total_train_batches, batches)
-
-    def _bar(self, name: str, batches: int | float, done: int = 0) -> ProgressBar:
-        total = None if batches == float("inf") else int(batches)
-        return ProgressBar(name, "batches", total, initial=done, shown=self._enabled)
-
-    def _close(self) -> None:
         for bar in (self._validation_bar, self._epoch_bar):
             if bar is not None:
                 bar.close()
-
-
-def _epoch(trainer: pl.Trainer) -> str:
-    last = trainer.max_epochs
-    of = f"/{last}" if last is not None and last > 0 else ""
-    return f"epoch {trainer.current_epoch + 1}{of}"

@@ -1,29 +1,20 @@
 """A training's checkpoints: when they are written, how, and whether one can be resumed from."""
 
-import zipfile
-from datetime import timedelta
+import time
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.callbacks import Checkpoint, ModelCheckpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
 from captioning.errors import InputError
 from captioning.files import written_whole
-
-BEST, LAST = "best", "last"
-
-
-class _InRunFolder(ModelCheckpoint):
-    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Write to the run's folder."""
-        self.dirpath = trainer.default_root_dir
-        super().setup(trainer, pl_module, stage)
+from captioning.integrity import check_archive, check_tensors
 
 
-class BestCheckpoint(_InRunFolder):
+class BestCheckpoint(ModelCheckpoint):
     """Keeps the checkpoint with the best validation score, best.ckpt, in the run's folder.
 
     Args:
@@ -32,14 +23,10 @@ class BestCheckpoint(_InRunFolder):
     """
 
     def __init__(self, monitor: str = "val/BLEU-4", mode: str = "max") -> None:
-        super().__init__(filename=BEST, monitor=monitor, mode=mode, enable_version_counter=False)
+        super().__init__(filename="best", monitor=monitor, mode=mode, enable_version_counter=False)
 
     def on_sanity_check_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Find a misspelt score before an epoch is spent.
-
-        Raises:
-            InputError: validation has no such score.
-        """
+        """Find a misspelt score before an epoch is spent."""
         scores = sorted(trainer.callback_metrics)
         if scores and self.monitor not in scores:
             raise InputError(
@@ -58,64 +45,59 @@ class BestCheckpoint(_InRunFolder):
         moved: dict[str, Any] = {"dirpath": self.dirpath}
         best = state_dict["best_model_score"]
         if best is not None:  # None before the first validation
-            path = str(Path(self.dirpath) / f"{BEST}{self.FILE_EXTENSION}")
-            moved |= {
-                "best_model_path": path,
-                "kth_best_model_path": path,
-                "best_k_models": {path: best},
-            }
+            path = str(Path(self.dirpath) / "best.ckpt")
+            moved |= {"best_model_path": path, "kth_best_model_path": path}
+            moved["best_k_models"] = {path: best}
         super().load_state_dict(state_dict | moved)
 
 
-class LastCheckpoint(_InRunFolder):
-    """Keeps last.ckpt, from which a training resumes: after every epoch, or every few minutes.
+class LastCheckpoint(Checkpoint):
+    """Keeps last.ckpt, from which a training resumes: after every epoch, and every few minutes.
 
     Lightning's own `save_last` writes only in epochs that are among the best.
 
     Args:
-        minutes: how often, within epochs; by default only after epochs.
+        path: the file.
+        minutes: time between checkpoints within an epoch.
     """
 
-    def __init__(self, minutes: float | None = None) -> None:
-        super().__init__(
-            filename=LAST,
-            enable_version_counter=False,
-            save_on_train_epoch_end=True,
-            train_time_interval=None if minutes is None else timedelta(minutes=minutes),
-        )
+    def __init__(self, path: Path, minutes: float) -> None:
+        self.path = path
         self.minutes = minutes
+        self._saved = 0.0
 
-    @property
-    def state_key(self) -> str:
-        """Independent of the interval, which a resumed training may change."""
-        return f"{type(self).__name__} {'of epochs' if self.minutes is None else 'by the clock'}"
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Start the clock."""
+        self._saved = time.monotonic()
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Save within an epoch, except after its last step, when the epoch's end saves."""
-        if not trainer.fit_loop.epoch_loop.batch_progress.is_last_batch:
-            super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
+        """Save if it is time, except after the epoch's last step, when the epoch's end saves."""
+        if trainer.fit_loop.epoch_loop.batch_progress.is_last_batch:
+            return
+        if (batch_idx + 1) % trainer.accumulate_grad_batches:
+            return  # gradients that wait for the optimizer's step would be lost
+        is_due = time.monotonic() - self._saved >= 60 * self.minutes
+        if trainer.strategy.broadcast(is_due):  # all processes save together
+            self.on_train_epoch_end(trainer, pl_module)
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore nothing: the next checkpoint replaces the file wherever it is."""
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Save."""
+        trainer.save_checkpoint(self.path)
+        self._saved = time.monotonic()
 
 
 class WholeCheckpoints(TorchCheckpointIO):
     """Writes a checkpoint to a temporary file beside its place, then renames it.
 
-    Lightning's own writer copies from the system's temporary folder if that is another file system:
-    a disk that fills up meanwhile keeps half a checkpoint in place of the earlier one.
+    On a disk that fills up, Lightning's own writer may leave half a checkpoint.
     """
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None
     ) -> None:
-        """Write a checkpoint, whole or not at all.
-
-        Raises:
-            InputError: the file cannot be written; an earlier one is unchanged.
-        """
+        """Write a checkpoint, whole or not at all."""
         with written_whole(path) as temporary:
             try:
                 # With a Python file, the operating system's error is kept as the context.
@@ -128,52 +110,33 @@ class WholeCheckpoints(TorchCheckpointIO):
 
 
 def check_resumable(path: Path, module: pl.LightningModule) -> None:
-    """Check that a checkpoint is undamaged and of this model, before Lightning restores half of it.
+    """Raise InputError if a checkpoint is damaged or of another model than the module's.
 
-    Args:
-        path: the checkpoint.
-        module: the training's module, as its configuration builds it.
-
-    Raises:
-        InputError: it is damaged or of another model, with the remedy.
+    Lightning itself may restore half of it.
     """
     try:
-        if reason := _damage(path) or _misfit(path, module):
-            raise InputError(
-                f"{path}: cannot be resumed from ({reason}); put an earlier copy there, give the "
-                "configuration that it was trained with, or start again with --overwrite"
-            )
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); check the file") from None
+        check_archive(path)
+        _check_training(path, module)
+    except InputError as error:
+        reason = str(error).removeprefix(f"{path}: ").partition("; ")[0]
+        raise InputError(
+            f"{path}: cannot be resumed from ({reason}); put an earlier copy there, give the "
+            "configuration that it was trained with, or start again with --overwrite"
+        ) from None
 
 
-def _damage(path: Path) -> str | None:
-    """Compare the CRC-32 of every part of torch's zip archive."""
-    if not path.is_file():
-        return "not a regular file"
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return "damaged" if archive.testzip() else None
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, ValueError):
-        return "damaged, or not a checkpoint"
-
-
-def _misfit(path: Path, module: pl.LightningModule) -> str | None:
-    """A difference between a checkpoint and the training that is to go on from it."""
+def _check_training(path: Path, module: pl.LightningModule) -> None:
     try:
         saved = torch.load(path, map_location="cpu", weights_only=True)
-        found = {name: value.shape for name, value in saved["state_dict"].items()}
+        parameters = saved["state_dict"]
         [optimizer] = saved["optimizer_states"]
         trained = sum(len(group["params"]) for group in optimizer["param_groups"])
         saved["loops"]["fit_loop"], saved["callbacks"], saved["lr_schedulers"]
         moments = [value for state in optimizer["state"].values() for value in state.values()]
-        if not all(isinstance(value, torch.Tensor) for value in moments):
-            return "the optimizer's state holds something else than tensors"
     except Exception:  # of a dozen kinds: the file may hold anything
-        return "not a checkpoint of a training"
-    wanted = {name: value.shape for name, value in module.state_dict().items()}
-    if different := sorted({*found.items()} ^ {*wanted.items()}):
-        return f"another model: {different[0][0]} differs"
+        raise InputError("not a checkpoint of a training") from None
+    if not all(isinstance(value, torch.Tensor) for value in moments):
+        raise InputError("the optimizer's state holds something else than tensors")
+    check_tensors(path, parameters, module.state_dict())
     if trained != sum(parameter.requires_grad for parameter in module.parameters()):
-        return "other parts of the model were trained"
-    return None
+        raise InputError("other parts of the model were trained")

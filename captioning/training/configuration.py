@@ -5,6 +5,7 @@ and checks its type afterwards. Within `allow_list` it imports nothing but liste
 have been imported already: a configuration can neither import a module nor reach a function.
 """
 
+import argparse
 import copy
 import re
 import sys
@@ -99,15 +100,19 @@ class ConfigurationParser(LightningArgumentParser):
 
 @contextmanager
 def allow_list(modules: Sequence[str]) -> Iterator[frozenset[str]]:
-    """Let jsonargparse import listed classes only, within the block.
+    """Let jsonargparse import listed classes only, within the block, which gets their paths.
 
     Args:
         modules: the user's imported modules.
-
-    Yields:
-        The paths of the classes.
     """
-    paths = frozenset(path for kind in _classes(modules) for path in paths_of(kind))
+    ours = ("captioning", *modules)
+    paths = frozenset(
+        f"{name}.{attribute}"
+        for name, module in list(sys.modules.items())
+        if _is_within(name, (*ours, "pytorch_lightning"))
+        for attribute, value in list(vars(module).items())
+        if isinstance(value, type) and (value in LIGHTNING or _is_within(value.__module__, ours))
+    )
     before = copy.copy(parsing_settings)
     set_parsing_settings(
         config_read_mode_fsspec_enabled=False,  # a configuration is a file, never an address
@@ -122,36 +127,19 @@ def allow_list(modules: Sequence[str]) -> Iterator[frozenset[str]]:
         parsing_settings.update(before)
 
 
-def _classes(modules: Sequence[str]) -> Iterator[type]:
-    """This package's classes, the user's, and the listed ones of Lightning."""
-    yield from LIGHTNING
-    for name, module in list(sys.modules.items()):
-        if any(name == each or name.startswith(f"{each}.") for each in ("captioning", *modules)):
-            for value in list(vars(module).values()):
-                if isinstance(value, type) and value.__module__ == name:
-                    yield value
-
-
-def paths_of(kind: type) -> Iterator[str]:
-    """The import paths of a class: its module, and packages around it that offer it."""
-    name = kind.__name__
-    if not name.isidentifier() or kind.__qualname__ != name:
-        return
-    yield f"{kind.__module__}.{name}"
-    parts = kind.__module__.split(".")
-    for length in range(1, len(parts)):
-        package = ".".join(parts[:length])
-        if package in sys.modules and vars(sys.modules[package]).get(name) is kind:
-            yield f"{package}.{name}"
+def _is_within(module: str, packages: Sequence[str]) -> bool:
+    return any(f"{module}.".startswith(f"{package}.") for package in packages)
 
 
 def check_files(arguments: Sequence[str]) -> None:
     """Check every configuration file among LightningCLI's arguments.
 
     Raises:
-        UsageError: a file is missing, is not a YAML mapping, or has a forbidden key.
+        UsageError: a file is missing, is not a mapping, or has an option of the command line.
     """
-    for path in map(Path, _config_files(arguments)):
+    finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    finder.add_argument("-c", "--config", action="append", nargs="?", default=[])
+    for path in map(Path, filter(None, finder.parse_known_args(arguments)[0].config)):
         if not path.exists():
             raise UsageError(f"{path}: no such configuration; check the path")
         try:
@@ -167,27 +155,6 @@ def check_files(arguments: Sequence[str]) -> None:
         for key in ON_COMMAND_LINE_ONLY:
             if content.get(key, False) is not False:
                 raise UsageError(f"{path}: {key} is allowed on the command line only, as --{key}")
-        for key in map(str, _keys(content)):
-            if key == "dict_kwargs" or key.startswith("__"):
-                raise UsageError(f"{path}: {key} is not allowed; give init_args instead")
-
-
-def _config_files(arguments: Sequence[str]) -> Iterator[str]:
-    for index, argument in enumerate(arguments):
-        if argument in ("-c", "--config"):
-            yield from arguments[index + 1 : index + 2]
-        elif argument.startswith("--config="):
-            yield argument.removeprefix("--config=")
-        elif argument.startswith("-c"):  # argparse understands -cFILE
-            yield argument.removeprefix("-c")
-
-
-def _keys(value: Any) -> Iterator[Any]:
-    if isinstance(value, dict):
-        yield from value
-    for part in value.values() if isinstance(value, dict) else value:
-        if isinstance(part, dict | list):
-            yield from _keys(part)
 
 
 def check_parsed(value: Any, allowed: Collection[str], key: str = "") -> None:
@@ -197,12 +164,12 @@ def check_parsed(value: Any, allowed: Collection[str], key: str = "") -> None:
     call them when it builds the objects.
 
     Args:
-        value: the configuration, or a part of it.
+        value: the configuration, or the part of it at `key`.
         allowed: the paths of classes.
-        key: of the part.
+        key: such as ``model.decoder``.
 
     Raises:
-        UsageError: a class path is not allowed, or a value is a function or W&B's settings.
+        UsageError: a class, a key or a function is not allowed, or a value is W&B's settings.
     """
     if isinstance(value, Namespace):
         value = vars(value)
@@ -214,7 +181,10 @@ def check_parsed(value: Any, allowed: Collection[str], key: str = "") -> None:
             # They include the address that W&B's key is sent to.
             raise UsageError(f"{key}: W&B's settings come from its environment variables only")
         for name, part in value.items():
-            check_parsed(part, allowed, f"{key}.{name}" if key else str(name))
+            whole = f"{key}.{name}" if key else str(name)
+            if name == "dict_kwargs" or str(name).startswith("__"):
+                raise UsageError(f"{whole}: not allowed; give init_args instead")
+            check_parsed(part, allowed, whole)
     elif isinstance(value, list | tuple | set):
         for part in value:
             check_parsed(part, allowed, key)
@@ -223,12 +193,9 @@ def check_parsed(value: Any, allowed: Collection[str], key: str = "") -> None:
 
 
 def one_line(message: str, options: Collection[str], allowed: Collection[str]) -> str:
-    """A parser's message in one line, with a remedy.
+    """The message of jsonargparse in one line, with a remedy.
 
-    Args:
-        message: jsonargparse's, in several lines.
-        options: the parser's options, such as ``model.learning_rate``.
-        allowed: the paths of classes, whose arguments are suggested too.
+    For unknown options, one of `options` or an argument of the `allowed` classes is suggested.
     """
     line = _flat(message)
     for verbose in VERBOSE:
@@ -241,7 +208,12 @@ def one_line(message: str, options: Collection[str], allowed: Collection[str]) -
     if unknown := re.search(UNKNOWN, line):
         name = ".".join(filter(None, unknown.groups())).replace("init_args.", "")
         last = name.rpartition(".")[2]
-        known = {*options, *_arguments_of(allowed)}
+        known = set(options)
+        for path in allowed:
+            module, _, kind = path.rpartition(".")
+            made = vars(getattr(sys.modules[module], kind)).get("__init__")
+            if isfunction(made):
+                known |= signature(made).parameters.keys() - {"self", "args", "kwargs"}
         near = get_close_matches(name, known, 1, 0.85) or get_close_matches(last, known, 1)
         if near:
             return f"{line}; did you mean {near[0]!r}?"
@@ -259,14 +231,3 @@ def _flat(text: str) -> str:
     """The text in one line, with names of types as people write them."""
     line = re.sub(r"<class '(?:\w+\.)*(\w+)'>", r"\1", " ".join(text.split())).rstrip(".")
     return line.replace("NoneType", "null")
-
-
-def _arguments_of(paths: Collection[str]) -> set[str]:
-    """The names of the arguments of all classes."""
-    names: set[str] = set()
-    for path in paths:
-        module, _, name = path.rpartition(".")
-        made = vars(getattr(sys.modules[module], name)).get("__init__")
-        if isfunction(made):
-            names |= signature(made).parameters.keys() - {"self", "args", "kwargs"}
-    return names

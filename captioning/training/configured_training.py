@@ -1,6 +1,5 @@
 """The parts of a training, built from YAML files and options."""
 
-from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -25,15 +24,8 @@ from captioning.files import made_folder
 from captioning.kernels import on_by_default
 from captioning.numbers import Count, PositiveCount, shown, unmet_requirement
 from captioning.progress_bar import stage
-from captioning.training.after_validation import ValidationGrounding
-from captioning.training.callbacks import CompiledSteps, Progress, SeededSteps
-from captioning.training.checkpoints import (
-    BEST,
-    LAST,
-    BestCheckpoint,
-    LastCheckpoint,
-    WholeCheckpoints,
-)
+from captioning.training.callbacks import NumberedSteps, Progress
+from captioning.training.checkpoints import BestCheckpoint, LastCheckpoint, WholeCheckpoints
 from captioning.training.configuration import (
     MODE,
     ConfigurationParser,
@@ -43,9 +35,10 @@ from captioning.training.configuration import (
     first_cause,
     one_line,
 )
-from captioning.training.loggers import EveryStepOnce, ValidationTable, loggers
+from captioning.training.loggers import EveryStepOnce, loggers
 from captioning.training.module import CaptioningModule
-from captioning.training.validation_history import ValidationPage
+from captioning.training.validation_grounding import ValidationGrounding
+from captioning.training.validation_images import ValidationPage, ValidationTable
 from captioning.user_modules import IMPORT, import_modules, split_imports
 
 LIMITS: dict[str, Any] = {
@@ -72,6 +65,10 @@ class TrainCLI(LightningCLI):
 
     Raises:
         InputError: options or data are invalid.
+
+    Attributes:
+        is_trial: whether a few batches are only tried out, which writes no files.
+        folder: the run's folder, with the checkpoints `best` and `last`.
     """
 
     command = "captioning train"
@@ -162,28 +159,25 @@ class TrainCLI(LightningCLI):
         )
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
-        """Read the options.
-
-        Raises:
-            UsageError: an option is unknown, or a value has another type or is out of range.
-        """
+        """Read the options, of which none may be unknown, of another type or out of range."""
         try:
             super().parse_arguments(parser, args)
         except (ArgumentError, OverflowError) as error:
-            options: Collection[str] = {action.dest for action in parser._actions}
-            raise UsageError(one_line(str(error), options, self.allowed)) from None
+            known = {action.dest for action in parser._actions}
+            raise UsageError(one_line(str(error), known, self.allowed)) from None
         check_parsed(self.config, self.allowed)
         for name, limits in LIMITS.items():
             wanted = unmet_requirement(limits | None, self.config[name])
             if wanted:
                 raise UsageError(f"{name}: give {wanted}, not {shown(self.config[name])}")
+        options = self.config.trainer
+        self.shows_progress = options.enable_progress_bar is not False
+        self.is_trial = bool(options.fast_dev_run)
+        self.folder = Path(options.default_root_dir or "runs/captioning")
+        self.best, self.last = self.folder / "best.ckpt", self.folder / "last.ckpt"
 
     def instantiate_classes(self) -> None:
-        """Build what the options describe.
-
-        Raises:
-            UsageError: a class refuses its arguments, or lacks a package.
-        """
+        """Build what the options describe; a class may refuse its arguments, or lack a package."""
         try:
             with stage("building the model", self.shows_progress):
                 super().instantiate_classes()
@@ -193,31 +187,6 @@ class TrainCLI(LightningCLI):
                 f"the configuration's parts cannot be built: {first_cause(error)}; correct its "
                 "init_args"
             ) from error
-
-    @property
-    def shows_progress(self) -> bool:
-        """Whether progress is reported."""
-        return self.config.trainer.enable_progress_bar is not False
-
-    @property
-    def folder(self) -> Path:
-        """The run's folder."""
-        return Path(self.config.trainer.default_root_dir or "runs/captioning")
-
-    @property
-    def last(self) -> Path:
-        """The checkpoint that a training resumes from."""
-        return self.folder / f"{LAST}.ckpt"
-
-    @property
-    def best(self) -> Path:
-        """The checkpoint with the best validation score."""
-        return self.folder / f"{BEST}.ckpt"
-
-    @property
-    def is_trial(self) -> bool:
-        """Whether a few batches are only tried out, which writes no files."""
-        return bool(self.config.trainer.fast_dev_run)
 
     def before_instantiate_classes(self) -> None:
         """Reject an unsuitable folder before anything slow begins."""
@@ -236,23 +205,25 @@ class TrainCLI(LightningCLI):
         given = chosen.callbacks or []
         callbacks = [
             *(given if isinstance(given, list) else [given]),
-            SeededSteps(self.config.data.seed),
-            CompiledSteps(self.config.compile_after),
-            self.config_init.checkpoints,
-            LastCheckpoint(),  # after the best one, whose score it stores
-            LastCheckpoint(self.config.save_every),
+            NumberedSteps(self.config.data.seed, self.config.compile_after),
         ]
         logger = chosen.logger
-        if logger is None:
-            resume = self.config.resume
-            logger = not self.is_trial and loggers(self.folder, self.settings(), resume)
-            if logger:
+        if self.is_trial:
+            logger = False
+        else:
+            best = self.config_init.checkpoints
+            best.dirpath = str(self.folder)
+            # The last one after the best one, whose score it stores.
+            callbacks += [best, LastCheckpoint(self.last, self.config.save_every)]
+            if logger is None:
+                logger = loggers(self.folder, self.settings(), self.config.resume)
                 callbacks.append(EveryStepOnce())
         if logger:
             callbacks.append(LearningRateMonitor(logging_interval="step"))
+        changes = {"logger": logger, "callbacks": callbacks, "default_root_dir": str(self.folder)}
         if self.shows_progress and not any(isinstance(each, ProgressBar) for each in callbacks):
             callbacks.append(Progress())
-        changes = {"logger": logger, "callbacks": callbacks, "default_root_dir": str(self.folder)}
+            changes["enable_progress_bar"] = False  # no further one of Lightning's
         try:
             trainer: Any = super().instantiate_trainer(**(kwargs | changes))
         except (TypeError, ValueError) as error:  # names that Lightning does not know

@@ -1,6 +1,7 @@
 """Attention guided, without boxes, by the evidence for the words.
 
-Shapes: B images, N captions per image, T words, L regions, W different words in a batch.
+Shapes: B images, N captions per image, T words, L regions, D annotation width, W different words,
+P pairs of a word and a class that it names.
 """
 
 import math
@@ -12,13 +13,13 @@ from torch.nn import functional as F
 
 from captioning.captioner import Captioner
 from captioning.data.dataset import Batch
-from captioning.data.vocabulary import SPECIAL
+from captioning.data.tokens import plurals
+from captioning.data.vocabulary import SPECIAL, Vocabulary
 from captioning.errors import InputError
 from captioning.maps.evidence_map import SHARPNESS, evidence, evidence_shares
-from captioning.models import Model
 from captioning.models.decoder import Decoder, Memory
+from captioning.models.backbones import Classes
 from captioning.numbers import Importance, Share, ShareBelowOne
-from captioning.training.class_words import ClassWords
 from captioning.training.objectives import CrossEntropy, Loss, grid_of
 
 
@@ -26,9 +27,8 @@ class GuidedAttention(CrossEntropy):
     """Cross-entropy, with terms that make attention agree with evidence and need no boxes.
 
     *Contrast*: the pooled evidence of a photo's regions for a word of its captions should exceed
-    that of the batch's other photos, whose captions lack the word. So regions learn words by
-    themselves (contrastive grounding, Gupta et al. 2020; here with the decoder's own deep output,
-    `captioning.maps.evidence`, and no further parameters).
+    that of the batch's other photos, whose captions lack the word (contrastive grounding, Gupta et
+    al. 2020; here with the decoder's own deep output and no further parameters).
 
     *Guide*: the attention before a word follows the map of evidence for the word that comes, as it
     follows boxes in Liu et al. (2017). The map is computed without dropout. Each word is weighted
@@ -46,8 +46,6 @@ class GuidedAttention(CrossEntropy):
             with a classifier on the mean of its feature map (`Encoder.classes`).
         consensus: see `CrossEntropy`.
 
-    Raises:
-        InputError: the decoder has no evidence, or the encoder no classes.
     """
 
     def __init__(
@@ -68,19 +66,23 @@ class GuidedAttention(CrossEntropy):
     def __call__(
         self, captioner: Captioner, annotations: Float[Tensor, "B L D"], batch: Batch
     ) -> Loss:
-        """The loss of a batch, in nats.
+        """See `Objective`.
 
         Raises:
             InputError: the decoder has no evidence, or the encoder no classes.
         """
         memory = captioner.fast.remember(annotations)
-        loss = self.of_words(captioner, memory, batch.tokens)
+        loss, weights = self.of_words(captioner, memory, batch.tokens)
         targets = batch.tokens[..., 1:]
         words, places = targets.unique(return_inverse=True)
         named = words >= len(SPECIAL)
-        undropped = _without_dropout(captioner.model, annotations)
+        adapter = captioner.model.adapter
+        training = adapter.training
+        adapter.eval()  # as when maps are shown
+        undropped = captioner.model.remember(annotations)
+        adapter.train(training)
         maps = _maps(captioner, undropped, words, places)
-        terms = {"guide": guide_loss(loss.weights, maps, named[places] & loss.real)}
+        terms = {"guide": guide_loss(weights, maps, named[places])}
         if self.contrast:
             spoken = torch.zeros(len(targets), len(words), dtype=torch.bool, device=targets.device)
             spoken = spoken.scatter(1, places.flatten(1), value=True)
@@ -90,7 +92,7 @@ class GuidedAttention(CrossEntropy):
             terms["classes"] = self._class_loss(captioner, annotations, undropped)
         guided = sum(getattr(self, name) * term for name, term in terms.items())
         figures: dict[str, float | Tensor] = {name: term.detach() for name, term in terms.items()}
-        return Loss(loss.total + loss.number * guided, loss.number, figures)
+        return Loss(loss.total + loss.divisor * guided, loss.divisor, figures)
 
     def _class_loss(
         self, captioner: Captioner, annotations: Float[Tensor, "B L D"], memory: Memory
@@ -107,15 +109,6 @@ class GuidedAttention(CrossEntropy):
             shown = self._class_words.shown(annotations)
         evidence = _evidence(captioner.model.decoder, memory, self._class_words.words)
         return class_loss(evidence, shown)
-
-
-def _without_dropout(model: Model, annotations: Float[Tensor, "B L D"]) -> Memory:
-    """The memory of photos without dropout, as it is when maps are shown."""
-    training = model.adapter.training
-    model.adapter.eval()
-    memory = model.remember(annotations)
-    model.adapter.train(training)
-    return memory
 
 
 def _evidence(decoder: Decoder, memory: Memory, words: Int[Tensor, " W"]) -> Float[Tensor, "B W L"]:
@@ -142,11 +135,11 @@ def contrast_loss(
 ) -> Float[Tensor, ""]:
     """Minus the log probability of a photo among those without the word, mean over its words.
 
-    Evidence is pooled by the logarithm of the mean exponential over regions, a soft maximum. Words
-    that all photos have are ignored.
+    Evidence, in nats, is pooled by the logarithm of the mean exponential over regions, a soft
+    maximum. Words that all photos have are ignored.
 
     Args:
-        evidence: of each photo's regions for each word, in nats.
+        evidence: of each photo's regions for each word.
         spoken: whether the photo's captions have the word.
     """
     pooled = evidence.logsumexp(dim=2) - math.log(evidence.shape[2])
@@ -164,10 +157,6 @@ def class_loss(
 
     Both are normalised over all regions of the batch, so they locate a word in a photo and among
     photos (distillation, Hinton et al. 2015). The evidence is as sharp as its map.
-
-    Args:
-        evidence: of each photo's regions for each word, in nats.
-        shown: the classifier's score of the classes that the word names, in nats.
     """
     learnt = (SHARPNESS * evidence).transpose(0, 1).flatten(1).log_softmax(dim=1)
     wanted = shown.transpose(0, 1).flatten(1).log_softmax(dim=1)
@@ -185,10 +174,43 @@ def guide_loss(
     Args:
         weights: attention before each word.
         wanted: the target maps.
-        named: the words that count.
+        named: which words count.
     """
     log_wanted = wanted.clamp_min(torch.finfo(wanted.dtype).tiny).log()
     entropy = -(wanted * log_wanted).sum(dim=3)
     peaked = (1 - entropy / math.log(wanted.shape[3])) * named
     divergence = -entropy - (wanted * weights.float().clamp_min(1e-6).log()).sum(dim=3)
     return (divergence * peaked).sum() / peaked.sum().clamp_min(1e-6)
+
+
+class ClassWords:
+    """The words that name classes, and the classifier's score of each region for them.
+
+    The last word of a name stands for the class, in singular and plural: retriever and retrievers
+    for golden retriever. A word of several classes has the score of the best one.
+
+    Attributes:
+        words: (W) ids of the words that name classes.
+    """
+
+    words: Int[Tensor, " W"]
+
+    def __init__(self, classes: Classes, vocabulary: Vocabulary, device: torch.device) -> None:
+        ids = {word: vocabulary.ids([word])[1] for word in vocabulary.words}
+        words, rows = [], []
+        for index, named in enumerate(classes.names):
+            for last in {name.split()[-1] for name in named}:
+                for word in {last, *plurals(last)} & ids.keys():
+                    words.append(ids[word])
+                    rows.append(index)
+        of_pairs = torch.tensor(words, dtype=torch.long, device=device)
+        self.words, self._places = of_pairs.unique(return_inverse=True)
+        self._weight, self._bias = classes.weight[rows].to(device), classes.bias[rows].to(device)
+
+    def shown(self, annotations: Float[Tensor, "B L D"]) -> Float[Tensor, "B W L"]:
+        """The score of each region for each word, in nats: the best of its classes."""
+        scores = F.linear(annotations.to(self._weight.dtype), self._weight, self._bias)
+        of_pairs = scores.transpose(1, 2)  # (B, P, L)
+        places = self._places[:, None].expand_as(of_pairs)
+        least = of_pairs.new_full((len(scores), len(self.words), scores.shape[1]), -torch.inf)
+        return least.scatter_reduce(1, places, of_pairs, "amax")

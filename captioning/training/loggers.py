@@ -1,4 +1,4 @@
-"""Where scores are written: a CSV file and W&B, with a table of captioned validation images."""
+"""Where scores are written: a CSV file and W&B."""
 
 import csv
 import os
@@ -6,23 +6,17 @@ import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import pytorch_lightning as pl
 import wandb
-from PIL import Image
 from pytorch_lightning.loggers import CSVLogger, Logger, WandbLogger
 
 from captioning.errors import InputError
 from captioning.evaluation.grounding import GroundingReport
 from captioning.files import written_whole
-from captioning.maps import ATTENTION
 from captioning.terminal import printable
-from captioning.training.after_validation import FixedImage, ShowsFixedImages, scores_by_image
-from captioning.viewing import viewer
-from captioning.viewing.overlay import LONG_SIDE, word_pictures
 
-MODES = ("online", "offline", "disabled")
 DATA = "WANDB_DATA_DIR"
 
 LAST_STEP = "last_step"
@@ -30,18 +24,7 @@ LAST_STEP = "last_step"
 
 
 def loggers(folder: Path, config: dict[str, Any], resume: bool) -> list[Logger]:
-    """CSV, and W&B: online for users who have logged in, offline for others.
-
-    The environment variable WANDB_MODE (online, offline, disabled) overrides this.
-
-    Args:
-        folder: the run's folder.
-        config: what W&B shows as the run's configuration.
-        resume: keep the CSV of the training so far, and begin another one, csv-2/metrics.csv.
-
-    Raises:
-        InputError: WANDB_MODE is online, but nobody has logged in.
-    """
+    """CSV and W&B in the run's folder; a resumed training begins another CSV, csv-2/metrics.csv."""
     earlier = len(list(folder.glob("csv*"))) if resume else 0
     table = CSVLogger(folder, name="", version=f"csv-{earlier + 1}" if earlier else "csv")
     mode = wandb_mode()
@@ -101,11 +84,7 @@ class EveryStepOnce(pl.Callback):
 
 
 def keep_steps(path: Path, count: int, names: Collection[str] = ()) -> set[int]:
-    """Keep a CSV's first `count` steps, and remove a row that a kill has cut short.
-
-    Returns:
-        The steps whose rows have all the metrics in `names`.
-    """
+    """Keep a CSV's first `count` steps in whole rows; returns those with all metrics in `names`."""
     lines = path.read_text().splitlines(keepends=True)
     reader = csv.DictReader(line for line in lines if line.endswith("\n"))
     kept = [row for row in reader if int(row["step"]) < count]
@@ -120,21 +99,19 @@ def keep_steps(path: Path, count: int, names: Collection[str] = ()) -> set[int]:
 
 
 def wandb_mode() -> str:
-    """Online, offline or disabled, without prompting.
+    """The environment variable WANDB_MODE; if unset, online for users who have logged in.
 
     Raises:
         InputError: WANDB_MODE is something else, or online while nobody has logged in.
     """
     wanted = os.environ.get("WANDB_MODE")
-    if wanted not in (None, *MODES):
+    if wanted not in (None, "online", "offline", "disabled"):
         raise InputError(f"WANDB_MODE is {wanted!r}; give online, offline or disabled, or unset it")
     if wanted == "disabled":
         return wanted
     # Otherwise W&B warns of a setting that Lightning passes on.
     wandb.setup(wandb.Settings(show_warnings=False))
-    if wanted == "offline":
-        return wanted
-    if wandb.login(prompt=False, verify=False):
+    if wanted != "offline" and wandb.login(prompt=False, verify=False):
         return "online"
     if wanted == "online":
         raise InputError(
@@ -146,10 +123,7 @@ def wandb_mode() -> str:
 
 @contextmanager
 def wandb_within(folder: Path) -> Iterator[None]:
-    """Keep the pictures of W&B's run in the run's folder, and end the run with the block.
-
-    Those of an offline run would otherwise pile up in the home folder.
-    """
+    """Keep the pictures of W&B's run out of the home folder, and end the run with the block."""
     given = os.environ.get(DATA)
     os.environ[DATA] = given or str((folder / "wandb" / "data").absolute())
     try:
@@ -165,75 +139,16 @@ def wandb_within(folder: Path) -> Iterator[None]:
             del os.environ[DATA]
 
 
-class ValidationTable(ShowsFixedImages):
-    """Logs a W&B table of fixed validation images, and histograms of all images' scores.
-
-    A row has the photo, its references, the caption, its scores, the interactive view and one
-    overlay per word.
-
-    Args:
-        images: number of images, evenly spaced in the validation split; 0 for no table.
-        maps: maps of each word, by their names in `captioning.maps`; by default the model's own.
-            The overlays show the first one, the interactive view compares them.
-    """
-
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Log the table, except in the check before training and without W&B."""
-        boards = [logger for logger in trainer.loggers if isinstance(logger, WandbLogger)]
-        if not boards or not self.images or trainer.sanity_checking or not trainer.is_global_zero:
-            return
-        scores = scores_by_image(pl_module)
-        columns, rows = _table(self.fixed_images(trainer, pl_module), list(scores))
-        spread: dict[str, Any] = {
-            f"val/{name} of images": wandb.Histogram(list(by_image.values()))
-            for name, by_image in scores.items()
-        }
-        for board in boards:
-            board.log_table("val/captions", columns, rows, step=trainer.global_step)
-            board.log_metrics(spread, step=trainer.global_step)
-
-
-def _table(images: list[FixedImage], scores: list[str]) -> tuple[list[str], list[list[Any]]]:
-    """The names of the columns, and a row for each image."""
-    words = max((len(image.caption.words) for image in images), default=0)
-    rows = []
-    for image in images:
-        photo, caption = image.photo(), image.caption
-        overlays = [_jpeg(picture) for picture in word_pictures(photo, caption)]
-        rest = [None] * (words - len(overlays))
-        references = "\n".join(image.record.captions)
-        its_scores = [image.scores.get(name) for name in scores]
-        page = viewer.html(photo, [caption], image.record.image.name, LONG_SIDE)
-        # W&B's own style sheet would come from its server, which the page forbids.
-        view = wandb.Html(page, inject=False, data_is_not_path=True)
-        rows.append([_jpeg(photo), references, caption.text, *its_scores, view, *overlays, *rest])
-    names = {image.caption.shown_maps[0] for image in images} - {ATTENTION}
-    columns = [", ".join([f"word {number + 1}", *names]) for number in range(words)]
-    return ["image", "references", "caption", *scores, "view", *columns], rows
-
-
-def _jpeg(picture: Image.Image) -> wandb.Image:
-    """The picture at the size of an overlay; JPEG takes a tenth of a PNG's bytes."""
-    small = picture.copy()
-    small.thumbnail((LONG_SIDE, LONG_SIDE))
-    return wandb.Image(small, file_type="jpg")
-
-
 def log_grounding(
     report: GroundingReport, pictures: Sequence[Path], folder: Path, config: dict[str, Any]
 ) -> None:
-    """Log a grounding report as a run of its own: scores, a row per word, and the pictures.
-
-    Does nothing if WANDB_MODE is disabled.
+    """Log a grounding report as a run of its own, unless WANDB_MODE is disabled.
 
     Args:
-        report: the report.
+        report: scores, with a row per word.
         pictures: PNG files.
         folder: where the run is kept on this disk, and what it is named after.
         config: what W&B shows as the run's configuration.
-
-    Raises:
-        InputError: WANDB_MODE is online, but nobody has logged in.
     """
     mode = wandb_mode()
     if mode == "disabled":
@@ -244,7 +159,7 @@ def log_grounding(
             name=folder.absolute().name,
             job_type="grounding",
             dir=folder,
-            mode=cast("Literal['online', 'offline']", mode),
+            mode=cast("Any", mode),
             config=config,
             settings=wandb.Settings(silent=mode == "offline"),
         )

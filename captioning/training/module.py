@@ -1,5 +1,7 @@
-"""One training step and one validation, as Lightning wants them."""
+"""The Lightning module, with one training step and one validation, and its learning rates."""
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
@@ -18,14 +20,62 @@ from captioning.data.dataset import Batch
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
-from captioning.kernels import folded, keep_depthwise_precise, on_by_default
+from captioning.kernels import accelerate, folded, keep_depthwise_precise, on_by_default
 from captioning.metrics.caption_metric import validation_metrics
 from captioning.models import Adapter, Decoder, Encoder, Model
-from captioning.numbers import Checked, LearningRate, Share, WeightDecay
+from captioning.numbers import Checked, LearningRate, PositiveCount, Share, WeightDecay
 from captioning.progress_bar import stage
 from captioning.search import Search
-from captioning.training.learning_rate import OneCycle, Schedule
 from captioning.training.objectives import CrossEntropy, Objective
+
+
+class Schedule(Checked, ABC):
+    """How the learning rate changes, as a share of its highest value."""
+
+    @abstractmethod
+    def __call__(self, step: int, steps: int) -> float:
+        """The share at a step, counted from 0, of a training with `steps` steps."""
+
+
+class OneCycle(Schedule):
+    """Rises from 1/25 to 1 and falls to nearly 0, both along a cosine.
+
+    After Smith and Topin 2018, in fast.ai's form. After the last step the rate is constant.
+
+    Args:
+        warmup: share of the training in which the learning rate rises.
+    """
+
+    def __init__(self, warmup: Share = 0.1) -> None:
+        self.warmup = warmup
+
+    def __call__(self, step: int, steps: int) -> float:
+        """See `Schedule`."""
+        low, high, end = 1 / 25, 1.0, 1 / 25e4
+        top, last = self.warmup * steps - 1, steps - 1
+        if step < top:
+            first, second, way = low, high, step / top
+        else:
+            first, second, way = high, end, (min(step, last) - top) / max(last - top, 1)
+        return second + (first - second) * (1 + math.cos(math.pi * way)) / 2
+
+
+class InverseSquareRoot(Schedule):
+    """Rises linearly, then falls with the root of the step (Vaswani et al. 2017, eq. 3).
+
+    The highest value is the module's learning rate; the paper's is (width x warmup) ^ -0.5.
+
+    Args:
+        warmup_steps: number of steps in which the rate rises.
+    """
+
+    def __init__(self, warmup_steps: PositiveCount = 10_000) -> None:
+        self.warmup_steps = warmup_steps
+
+    def __call__(self, step: int, steps: int) -> float:
+        """See `Schedule`; independent of `steps`."""
+        done = step + 1
+        return min(done / self.warmup_steps, (self.warmup_steps / done) ** 0.5)
 
 
 class CaptioningModule(Checked, pl.LightningModule):
@@ -33,15 +83,15 @@ class CaptioningModule(Checked, pl.LightningModule):
 
     Args:
         encoder: turns images into annotation vectors.
-        decoder: the kind of decoder and its arguments, except the two that the data decide: the
-            width of the annotation vectors and the size of the vocabulary.
+        decoder: the decoder and its arguments, except the width of the annotation vectors and the
+            size of the vocabulary.
         vocabulary: the words; linked from the data.
         preprocessing: how a photo becomes an image; linked from the data.
         search: how words are chosen in validation and, later, for new photos.
         adapter: the arguments of the adapter, except the width of the encoder's annotation vectors;
             by default it changes nothing.
-        default_map: the map of a word that pictures and measures of this model use by default, by
-            its name in `captioning.maps`; None for the one that suits the decoder.
+        default_map: the default map of a word, by its name in `captioning.maps`; None for the one
+            that suits the decoder.
         objective: the loss of a step; by default the paper's cross-entropy and penalty.
         initial: a checkpoint of the same model to start from; None for a random start.
         learning_rate: highest learning rate of adapter and decoder.
@@ -51,12 +101,10 @@ class CaptioningModule(Checked, pl.LightningModule):
         schedule: how the learning rate changes, in place of `warmup` and the cosine.
 
     Raises:
-        InputError: a number is out of its range, the decoder has no such map, or `initial` is a
-            checkpoint of another model.
+        InputError: the decoder has no such map, or `initial` is a checkpoint of another model.
 
     Attributes:
-        model: what is trained.
-        captioner: uses the same model to caption.
+        captioner: captions with the trained model.
         kernels: whether to use the fast kernels; read when a fit begins.
     """
 
@@ -95,24 +143,15 @@ class CaptioningModule(Checked, pl.LightningModule):
         self.scores = validation_metrics()
 
     def setup(self, stage: str) -> None:
-        """Accelerate the model, and let the data module cache the frozen stages' output.
-
-        Lightning moves the model to its device only later, but extracting features is work for it.
-        """
-        given = self.captioner
-        self.captioner = Captioner(
-            self.model,
-            given.vocabulary,
-            given.preprocessing,
-            given.search,
-            given.default_map,
-            self.kernels,
-        )
+        """Accelerate the model, and let the data module cache the frozen stages' output."""
         data: CaptionData = self.trainer.datamodule  # type: ignore[attr-defined]
         data.tells_seen = self.objective.needs_seen
+        # Lightning moves the model only later, but extracting features is work for the device.
         encoder = self.model.encoder.to(self.trainer.strategy.root_device)
         data.keep_features(encoder.constant, cast("Any", folded) if self.kernels else None)
         if self.kernels:
+            self.captioner.kernels = True
+            self.captioner.fast = accelerate(self.model)
             keep_depthwise_precise(encoder)
 
     @stage("preparing the objective")
@@ -125,24 +164,14 @@ class CaptioningModule(Checked, pl.LightningModule):
         """The loss of a batch of images with all their captions."""
         annotations = self.model.encode(batch.images)
         total, divisor, figures = self.objective(self.captioner, annotations, batch)
-        loss = total / self._mean_over_processes(divisor)
+        # Gradients are averaged over processes. With losses per mean number of words, that average
+        # is the gradient that one process would have had with all images.
+        divisors: Any = self.all_gather(divisor)
+        loss = total / divisors.float().mean()
         self.log("train/loss", loss, prog_bar=True, batch_size=1, sync_dist=True)
         for name, figure in figures.items():
             self.log(f"train/{name}", figure, batch_size=1, sync_dist=True)
         return loss
-
-    def _mean_over_processes(self, number: Tensor) -> Float[Tensor, ""]:
-        """The mean of a number that differs between processes.
-
-        Gradients are averaged over the processes. With each one's loss per mean number of words,
-        that average is the gradient that one process would have had with all their images.
-        """
-        numbers: Any = self.all_gather(number)
-        return numbers.float().mean()
-
-    def on_validation_epoch_start(self) -> None:
-        """Forget the captions of the last validation."""
-        self.scores.reset()
 
     def validation_step(self, batch: Batch, index: int) -> None:
         """Caption every image once, by a free-running search."""
@@ -158,46 +187,32 @@ class CaptioningModule(Checked, pl.LightningModule):
         """Score the captions of all processes."""
         for name, value in self.scores.compute().items():
             self.log(f"val/{name}", value.item(), prog_bar=name == "BLEU-4", sync_dist=True)
-
-    def trained_parameters(self) -> list[tuple[list[nn.Parameter], float]]:
-        """The optimizer's groups with their learning rates: decoder and adapter, and encoder."""
-        writing = nn.ModuleList([self.model.decoder, self.model.adapter])
-        groups: list[tuple[nn.Module, float]] = [
-            (writing, self.learning_rate),
-            (self.model.encoder, self.encoder_learning_rate),
-        ]
-        return [
-            (trained, rate)
-            for part, rate in groups
-            if (trained := [p for p in part.parameters() if p.requires_grad])
-        ]
+        self.scores.reset()
 
     def configure_optimizers(self) -> Any:
-        """AdamW, and a learning rate that follows the schedule step by step.
-
-        Raises:
-            InputError: the training has no end.
-        """
+        """AdamW, and a learning rate that follows the schedule step by step."""
         steps = self.trainer.estimated_stepping_batches
         if steps == float("inf"):
             raise InputError(
                 "the learning rate falls until the training ends; give trainer.max_epochs or "
                 "trainer.max_steps"
             )
-        parameters: list[dict[str, Any]] = [
-            {"params": trained, "lr": rate} for trained, rate in self.trained_parameters()
+        groups: list[tuple[nn.Module, float]] = [
+            (nn.ModuleList([self.model.decoder, self.model.adapter]), self.learning_rate),
+            (self.model.encoder, self.encoder_learning_rate),
+        ]
+        trained: list[dict[str, Any]] = [
+            {"params": parameters, "lr": rate}
+            for part, rate in groups
+            if (parameters := [p for p in part.parameters() if p.requires_grad])
         ]
         # In one pass over the parameters, unless gradients are scaled, which clipping must undo.
         fused = self.trainer.precision != "16-mixed"
-        optimizer = torch.optim.AdamW(parameters, weight_decay=self.weight_decay, fused=fused)
+        optimizer = torch.optim.AdamW(trained, weight_decay=self.weight_decay, fused=fused)
         # Not torch's OneCycleLR: it breaks off where a training resumes with more epochs.
-        schedule = torch.optim.lr_scheduler.LambdaLR(
-            optimizer, partial(self.schedule, steps=int(steps))
-        )
-        return {
-            "optimizer": optimizer,
-            "lr_scheduler": {"scheduler": schedule, "interval": "step"},
-        }
+        shares = partial(self.schedule, steps=int(steps))
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, shares)
+        return [optimizer], [{"scheduler": schedule, "interval": "step"}]
 
     def configure_gradient_clipping(
         self,
@@ -223,15 +238,7 @@ class CaptioningModule(Checked, pl.LightningModule):
 
 
 def start_from(checkpoint: str, captioner: Captioner) -> None:
-    """Copy the parameters of a checkpoint into a captioner with the same model and vocabulary.
-
-    Args:
-        checkpoint: the file.
-        captioner: whose parameters are replaced.
-
-    Raises:
-        InputError: the file is not a checkpoint, or its model has other words or other sizes.
-    """
+    """Copy the parameters of a checkpoint into a captioner with the same model and vocabulary."""
     initial = load(checkpoint, kernels=False)
     if initial.vocabulary != captioner.vocabulary:
         raise InputError(

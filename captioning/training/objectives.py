@@ -9,17 +9,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from jaxtyping import Bool, Float, Int
+import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from captioning.captioner import Captioner
 from captioning.data.dataset import Batch
 from captioning.data.records import Record
-from captioning.data.vocabulary import PAD, Vocabulary
+from captioning.data.vocabulary import EOS, PAD, SPECIAL, Vocabulary
+from captioning.metrics.cider import DocumentFrequencies
+from captioning.metrics.reward import Reward
+from captioning.metrics.scores import Words
 from captioning.models.decoder import Memory
 from captioning.models.losses import doubly_stochastic_penalty
 from captioning.numbers import Checked, Importance, Share, ShareBelowOne
-from captioning.training.consensus import Consensus
 
 
 class Loss(NamedTuple):
@@ -27,29 +30,13 @@ class Loss(NamedTuple):
 
     Attributes:
         total: summed over the batch.
-        divisor: what to divide it by: the number of words, averaged over processes.
+        divisor: what to divide it by, such as the number of words; averaged over processes.
         figures: further values to log, by name.
     """
 
     total: Float[Tensor, ""]
     divisor: Tensor
     figures: dict[str, float | Tensor]
-
-
-class WordLoss(NamedTuple):
-    """The loss of the words of a batch.
-
-    Attributes:
-        total: summed over the words, each times the weight of its caption.
-        number: of words, weighted in the same way.
-        weights: the attention before each word.
-        real: False at PAD.
-    """
-
-    total: Float[Tensor, ""]
-    number: Tensor
-    weights: Float[Tensor, "B N T L"]
-    real: Bool[Tensor, "B N T"]
 
 
 class Objective(Checked, ABC):
@@ -61,7 +48,6 @@ class Objective(Checked, ABC):
 
     needs_seen = False
 
-    @abstractmethod
     def prepare(self, records: Sequence[Record]) -> None:
         """Called with the training captions before the first step."""
 
@@ -69,13 +55,7 @@ class Objective(Checked, ABC):
     def __call__(
         self, captioner: Captioner, annotations: Float[Tensor, "B L D"], batch: Batch
     ) -> Loss:
-        """The loss of a batch.
-
-        Args:
-            captioner: the model.
-            annotations: of the batch's images.
-            batch: the images' captions and records.
-        """
+        """The loss of a batch, whose images have these annotations."""
 
 
 def grid_of(captioner: Captioner, annotations: Float[Tensor, "B L D"]) -> tuple[int, int]:
@@ -84,6 +64,45 @@ def grid_of(captioner: Captioner, annotations: Float[Tensor, "B L D"]) -> tuple[
     whole = captioner.model.encoder.grid(size, size)
     side = math.isqrt(regions)
     return whole if whole[0] * whole[1] == regions else (side, side)
+
+
+class Consensus:
+    """Weights of captions by CIDEr-D against the other captions of their photo.
+
+    A model that may say one sentence does best to say what most people would (Phan et al. 2017,
+    "Consensus-based Sequence Training for Video Captioning"). The end of a caption is a word.
+
+    Args:
+        records: the training captions, which define how rare an n-gram is.
+        vocabulary: of the captions; unknown words match nothing.
+    """
+
+    def __init__(self, records: Sequence[Record], vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        captions = [
+            [self._words(vocabulary.encode(caption)) for caption in record.captions]
+            for record in records
+        ]
+        self._score = Reward(DocumentFrequencies.of(captions))
+
+    def __call__(self, tokens: Int[Tensor, "B N T"]) -> Float[Tensor, "B N"]:
+        """Each caption's score divided by the mean over its photo, or one if that is zero.
+
+        Rows of PAD get zero.
+        """
+        real = tokens.any(dim=2)
+        captions = [[self._words(row) for row in rows if any(row)] for rows in tokens.tolist()]
+        scores = self._score(
+            [[caption] for its in captions for caption in its],
+            [its[:n] + its[n + 1 :] or its for its in captions for n in range(len(its))],
+        )
+        of_each = torch.zeros(real.shape, device=tokens.device)
+        of_each[real] = torch.from_numpy(scores[:, 0]).to(of_each)
+        mean = of_each.sum(dim=1, keepdim=True) / real.sum(dim=1, keepdim=True)
+        return torch.where(mean > 0, of_each / mean, real.to(of_each))
+
+    def _words(self, row: Sequence[int]) -> Words:
+        return (*self.vocabulary.decode(row), SPECIAL[EOS])
 
 
 class CrossEntropy(Objective):
@@ -112,28 +131,25 @@ class CrossEntropy(Objective):
         self._consensus: Consensus | None = None
 
     def prepare(self, records: Sequence[Record]) -> None:
-        """Keep the captions for `consensus`."""
+        """See `Objective`."""
         self._records = records
 
     def __call__(
         self, captioner: Captioner, annotations: Float[Tensor, "B L D"], batch: Batch
     ) -> Loss:
-        """The loss of a batch, in nats."""
+        """See `Objective`."""
         memory = captioner.fast.remember(annotations)
-        words = self.of_words(captioner, memory, batch.tokens)
-        return Loss(words.total, words.number, {})
+        return self.of_words(captioner, memory, batch.tokens)[0]
 
     def of_words(
         self, captioner: Captioner, memory: Memory, tokens: Int[Tensor, "B N S"]
-    ) -> WordLoss:
-        """The loss of the words after BOS.
-
-        Args:
-            captioner: the model.
-            memory: of the images.
-            tokens: the captions.
-        """
-        caption_weights = self._caption_weights(captioner.vocabulary, tokens)
+    ) -> tuple[Loss, Float[Tensor, "B N T L"]]:
+        """The loss of the words after BOS, and the attention before each of them."""
+        caption_weights = None
+        if self.consensus:
+            if self._consensus is None:
+                self._consensus = Consensus(self._records, captioner.vocabulary)
+            caption_weights = 1 + self.consensus * (self._consensus(tokens) - 1)
         total, weights = captioner.fast.decoder.cross_entropy(
             memory, tokens, self.label_smoothing, caption_weights
         )
@@ -142,13 +158,4 @@ class CrossEntropy(Objective):
             total = total + self.attention_penalty * doubly_stochastic_penalty(weights, real)
         words = real.sum(dim=2)
         number = (words if caption_weights is None else words * caption_weights).sum()
-        return WordLoss(total, number, weights, real)
-
-    def _caption_weights(
-        self, vocabulary: Vocabulary, tokens: Int[Tensor, "B N S"]
-    ) -> Float[Tensor, "B N"] | None:
-        if not self.consensus:
-            return None
-        if self._consensus is None:
-            self._consensus = Consensus(self._records, vocabulary)
-        return 1 + self.consensus * (self._consensus(tokens) - 1)
+        return Loss(total, number, {}), weights

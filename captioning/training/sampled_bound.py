@@ -3,8 +3,6 @@
 Shapes: B images, N captions per image, T words, L regions, D annotation width, V vocabulary.
 """
 
-from collections.abc import Sequence
-
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -13,7 +11,6 @@ from torch.nn import functional as F
 from captioning.captioner import Captioner
 from captioning.data.dataset import Batch
 from captioning.data.ranks import sum_over_ranks
-from captioning.data.records import Record
 from captioning.data.vocabulary import PAD
 from captioning.errors import InputError
 from captioning.models import Decoder, HardAttention
@@ -38,9 +35,6 @@ class SampledBound(Objective, nn.Module):
         entropy: lambda_e, for each word.
         expected: share of the images that get expected contexts.
         decay: of the moving average, per batch.
-
-    Raises:
-        InputError: a number is out of its range.
     """
 
     baseline: Float[Tensor, ""]
@@ -59,13 +53,10 @@ class SampledBound(Objective, nn.Module):
         self.decay = decay
         self.register_buffer("baseline", torch.zeros(()))
 
-    def prepare(self, records: Sequence[Record]) -> None:
-        """Nothing to prepare."""
-
     def __call__(
         self, captioner: Captioner, annotations: Float[Tensor, "B L D"], batch: Batch
     ) -> Loss:
-        """Minus the bound of a batch, in nats; to be divided by its words.
+        """See `Objective`.
 
         Raises:
             InputError: the decoder has no hard attention.

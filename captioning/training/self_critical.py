@@ -13,10 +13,11 @@ from captioning.captioner import Captioner
 from captioning.data.dataset import Batch
 from captioning.data.records import Record
 from captioning.data.tokens import tokenize
-from captioning.data.vocabulary import BOS, EOS, PAD, SPECIAL, Vocabulary
+from captioning.data.vocabulary import BOS, EOS, PAD, SPECIAL
 from captioning.kernels import accelerate_search
 from captioning.metrics.cider import DocumentFrequencies
 from captioning.metrics.reward import Reward
+from captioning.metrics.scores import Words
 from captioning.metrics.words import generated_words
 from captioning.models import Decoder
 from captioning.models.decoder import Memory
@@ -24,9 +25,6 @@ from captioning.numbers import ComparedSamples, Importance, MaxLength
 from captioning.search import Decoded, Sampling
 from captioning.search.search import generable_log_probs
 from captioning.training.objectives import Loss, Objective
-
-Caption = tuple[str, ...]
-"""Words, with the end mark as the last one."""
 
 
 class SelfCritical(Objective):
@@ -44,9 +42,6 @@ class SelfCritical(Objective):
         samples: N, at least two.
         bleu: how much of BLEU-4 is added to CIDEr-D.
         max_length: the most words of a sample.
-
-    Raises:
-        InputError: a number is out of its range.
     """
 
     def __init__(
@@ -54,11 +49,11 @@ class SelfCritical(Objective):
     ) -> None:
         self.sampling = Sampling(captions=samples, max_length=max_length, min_length=0)
         self.bleu = bleu
-        self._references: dict[int | str, list[Caption]] = {}
+        self._references: dict[int | str, list[Words]] = {}
         self._reward: Reward | None = None
 
     def prepare(self, records: Sequence[Record]) -> None:
-        """Count in how many images' references each n-gram occurs."""
+        """See `Objective`."""
         end = SPECIAL[EOS]
         self._references = {
             record.image_id: [(*tokenize(caption), end) for caption in record.captions]
@@ -69,14 +64,13 @@ class SelfCritical(Objective):
     def __call__(
         self, captioner: Captioner, annotations: Float[Tensor, "B L D"], batch: Batch
     ) -> Loss:
-        """The loss of a batch, whose gradient is that of minus the expected reward."""
+        """See `Objective`."""
         assert self._reward is not None, "prepare was not called"
         model = captioner.fast
         sampling = accelerate_search(self.sampling) if captioner.kernels else self.sampling
-        writing: tuple[nn.Module, ...] = captioner.model.adapter, captioner.model.decoder
-        training = [part.training for part in writing]
-        for part in writing:
-            part.eval()
+        writing = nn.ModuleList([captioner.model.adapter, captioner.model.decoder])
+        training = captioner.model.decoder.training
+        writing.eval()
         try:
             memory = model.remember(annotations)
             with torch.no_grad():
@@ -86,8 +80,7 @@ class SelfCritical(Objective):
             rewards = torch.from_numpy(self._reward(samples, references)).to(annotations)
             total = self_critical_loss(model.decoder, memory, decoded.tokens, rewards)
         finally:
-            for part, mode in zip(writing, training, strict=True):
-                part.train(mode)
+            writing.train(training)
         lengths = [len(sample) for of_image in samples for sample in of_image]
         figures: dict[str, float | Tensor] = {
             "reward": rewards.mean(),
@@ -104,14 +97,8 @@ def self_critical_loss(
 ) -> Float[Tensor, ""]:
     """Minus the samples' log-likelihoods, each times its advantage, summed over samples.
 
-    Where the samples follow the decoder's probabilities, the expected gradient is that of minus
-    the expected reward, summed over samples.
-
-    Args:
-        decoder: without dropout.
-        memory: of the images.
-        samples: words and, where they have one, EOS; PAD after it.
-        rewards: of the samples.
+    If the samples follow the decoder's probabilities, the expected gradient is that of minus the
+    expected reward, summed over samples.
     """
     tokens = torch.cat([torch.full_like(samples[..., :1], BOS), samples], dim=2)
     logits, _ = decoder.teacher_forcing(memory, tokens[..., :-1])
@@ -120,19 +107,17 @@ def self_critical_loss(
     return -(advantages(rewards).to(likelihoods) * likelihoods).sum()
 
 
-def words(captioner: Captioner, decoded: Decoded) -> list[list[Caption]]:
-    """The sampled captions of each image, with the end mark where they have one."""
-    end = (SPECIAL[EOS],)
-    return [
-        [_scored(captioner.vocabulary, row) + (end if EOS in row else ()) for row in rows]
-        for rows in decoded.tokens.tolist()
-    ]
-
-
-def _scored(vocabulary: Vocabulary, row: list[int]) -> Caption:
-    """The words of a sample as scores know them."""
-    known = vocabulary.decode(row)
-    return known if vocabulary.tokenizer == "ptb" else tuple(generated_words(" ".join(known)))
+def words(captioner: Captioner, decoded: Decoded) -> list[list[Words]]:
+    """The samples of each image as words of the scores, with the end mark where they have one."""
+    samples: list[list[Words]] = []
+    for rows in decoded.tokens.tolist():
+        samples.append([])
+        for row in rows:
+            known = captioner.vocabulary.decode(row)
+            if captioner.vocabulary.tokenizer != "ptb":
+                known = tuple(generated_words(" ".join(known)))
+            samples[-1].append((*known, SPECIAL[EOS]) if EOS in row else known)
+    return samples
 
 
 def advantages(rewards: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:

@@ -4,7 +4,6 @@ Shapes: B images, N captions per image, T words, L regions, M words that name ob
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -22,18 +21,6 @@ from captioning.numbers import Importance, ShareBelowOne
 from captioning.training.objectives import CrossEntropy, Loss, grid_of
 
 
-class Wanted(NamedTuple):
-    """The target attention from boxes.
-
-    Attributes:
-        places: image, caption and word of each of M words.
-        shares: of the regions for each of them.
-    """
-
-    places: Int[Tensor, "M 3"]
-    shares: Float[Tensor, "M L"]
-
-
 class SupervisedAttention(CrossEntropy):
     """Cross-entropy, with attention that follows boxes (Liu et al. 2017, "Attention
     Correctness in Neural Image Captioning", AAAI).
@@ -42,8 +29,7 @@ class SupervisedAttention(CrossEntropy):
     it that boxes of the object's category cover. The cross-entropy of the attention against this
     target, summed over these words, is added to the loss.
 
-    The words that name objects come from the data set (`Record.phrases`) or from a lexicon, as in
-    `captioning ground`.
+    The words that name objects come from the data set (`Record.phrases`) or from a lexicon.
 
     Args:
         label_smoothing: share of a word's probability spread over the vocabulary.
@@ -68,7 +54,7 @@ class SupervisedAttention(CrossEntropy):
         self._lexicon: Lexicon | None = None
 
     def prepare(self, records: Sequence[Record]) -> None:
-        """Find the words for what is annotated.
+        """See `Objective`.
 
         Raises:
             InputError: no photo has objects with boxes.
@@ -85,38 +71,36 @@ class SupervisedAttention(CrossEntropy):
     def __call__(
         self, captioner: Captioner, annotations: Float[Tensor, "B L D"], batch: Batch
     ) -> Loss:
-        """The loss of a batch, in nats; to be divided by its words.
+        """See `Objective`.
 
         Raises:
             InputError: captions are not split into words by the ptb tokenizer.
         """
         assert self._lexicon is not None  # prepared
         memory = captioner.fast.remember(annotations)
-        words = self.of_words(captioner, memory, batch.tokens)
+        loss, weights = self.of_words(captioner, memory, batch.tokens)
         grid = grid_of(captioner, annotations)
-        wanted = wanted_attention(batch, captioner.vocabulary, self._lexicon, grid)
-        lost = box_loss(words.weights, wanted)
-        mean = lost.detach() / max(len(wanted.places), 1)
-        return Loss(words.total + self.boxes * lost, words.number, {"boxes": mean})
+        places, shares = wanted_attention(batch, captioner.vocabulary, self._lexicon, grid)
+        lost = box_loss(weights, places, shares)
+        mean = lost.detach() / max(len(places), 1)
+        return Loss(loss.total + self.boxes * lost, loss.divisor, {"boxes": mean})
 
 
-def box_loss(weights: Float[Tensor, "B N T L"], wanted: Wanted) -> Float[Tensor, ""]:
+def box_loss(
+    weights: Float[Tensor, "B N T L"], places: Int[Tensor, "M 3"], shares: Float[Tensor, "M L"]
+) -> Float[Tensor, ""]:
     """The cross-entropy of attention against its targets, in nats, summed over words."""
-    image, caption, word = wanted.places.to(weights.device).T
+    image, caption, word = places.to(weights.device).T
     attended = weights[image, caption, word].float().clamp_min(1e-6)
-    return -(wanted.shares.to(weights.device) * attended.log()).sum()
+    return -(shares.to(weights.device) * attended.log()).sum()
 
 
 def wanted_attention(
     batch: Batch, vocabulary: Vocabulary, lexicon: Lexicon, grid: tuple[int, int]
-) -> Wanted:
-    """The target attention of a batch; none for objects outside the visible part of a photo.
+) -> tuple[Int[Tensor, "M 3"], Float[Tensor, "M L"]]:
+    """The words of a batch that name visible objects, and the target attention before them.
 
-    Args:
-        batch: with the part of its photo that each image shows.
-        vocabulary: of its tokens.
-        lexicon: the words that name objects.
-        grid: rows and columns of the regions.
+    A word's place is its image, its caption and its position.
 
     Raises:
         InputError: another tokenizer than ptb splits captions into words.
@@ -140,7 +124,7 @@ def wanted_attention(
                 places += [(image, caption, word) for word in words]
                 shares += [share] * len(words)
     found = np.array(shares, dtype=np.float32).reshape(len(shares), grid[0] * grid[1])
-    return Wanted(torch.tensor(places, dtype=torch.long).view(-1, 3), torch.from_numpy(found))
+    return torch.tensor(places, dtype=torch.long).view(-1, 3), torch.from_numpy(found)
 
 
 def _mentions(
@@ -162,13 +146,7 @@ def _mentions(
 def box_shares(
     objects: Sequence[ImageObject], seen: Seen, grid: tuple[int, int]
 ) -> Float[np.ndarray, " L"] | None:
-    """Share of each region that boxes cover, normalised to sum to one; None if they cover nothing.
-
-    Args:
-        objects: of one category.
-        seen: the visible part of the photo.
-        grid: rows and columns of the regions.
-    """
+    """Share of each region that boxes cover, normalised to the sum one; None if none is seen."""
     each = [Area.of_boxes([thing.box]).shares(seen.crop, grid) for thing in objects]
     covered = np.sum(each, axis=0).clip(max=1.0)  # 1 where boxes overlap, too
     shares: Float[np.ndarray, " L"] = (covered[:, ::-1] if seen.is_mirrored else covered).flatten()

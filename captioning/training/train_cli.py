@@ -55,9 +55,12 @@ def train(arguments: list[str]) -> Path | None:
         InputError: options, data, a photo or a folder are invalid.
         KeyboardInterrupt: interrupted; the message says how to continue.
     """
-    with quiet(), as_input_errors():
+    with plain_messages():
         cli = TrainCLI(arguments)
         with stage("train", cli.shows_progress):
+            if cli.is_trial:
+                cli.trainer.fit(cli.model, cli.datamodule)
+                return None
             return _train(cli)
 
 
@@ -75,18 +78,15 @@ def features(arguments: list[str]) -> Path | None:
             folder holds something else.
         KeyboardInterrupt: interrupted; the message says how to continue.
     """
-    with quiet(), as_input_errors():
+    with plain_messages("continue by the same command"):
         cli = FeaturesCLI(arguments)
         # Lightning sets the data up in every process, which computes them.
-        with stage("features", cli.shows_progress), _interruptible("continue by the same command"):
+        with stage("features", cli.shows_progress):
             cli.trainer.validate(cli.model, datamodule=cli.datamodule, verbose=False)
         return Path(cli.config.data.features) if cli.trainer.is_global_zero else None
 
 
 def _train(cli: TrainCLI) -> Path | None:
-    if cli.is_trial:
-        cli.trainer.fit(cli.model, cli.datamodule)
-        return None
     resumed = cli.last if cli.config.resume and cli.last.exists() else None
     if resumed is not None:
         with stage(f"checking {resumed}"):
@@ -98,55 +98,27 @@ def _train(cli: TrainCLI) -> Path | None:
             remove_unfinished(checkpoint)
         with written_whole(cli.folder / "config.yaml") as path:
             path.write_text(yaml.safe_dump(cli.settings(), sort_keys=False), encoding="utf-8")
-    with wandb_within(cli.folder), _interruptible("continue by the same command with --resume"):
+    with wandb_within(cli.folder):
         try:
             cli.trainer.fit(cli.model, cli.datamodule, ckpt_path=resumed, weights_only=True)
         except OSError as error:
             if error.filename is None:  # a full disk, met by a logger
                 raise as_input_error(error, cli.folder, "cannot be written") from None
             raise
+    if not cli.trainer.is_global_zero:
+        return None
     best = cli.config_init.checkpoints
-    if best.best_model_score is not None and cli.trainer.is_global_zero:
+    if best.best_model_score is not None:
         print(f"best {best.monitor}: {best.best_model_score:.4f}", file=sys.stderr)
-    return cli.best if cli.trainer.is_global_zero else None
+    return cli.best
 
 
 @contextmanager
-def _interruptible(remedy: str) -> Iterator[None]:
-    """Turn the exit that Lightning makes of Ctrl-C into a KeyboardInterrupt with a remedy."""
-    try:
-        yield
-    except SystemExit as exit:
-        if not isinstance(exit.__context__, KeyboardInterrupt):
-            raise
-        raise KeyboardInterrupt(f"interrupted; {remedy}") from None
+def plain_messages(remedy: str = "continue by the same command with --resume") -> Iterator[None]:
+    """Hide warnings that do not apply, and turn Lightning's and W&B's errors into input errors.
 
-
-@contextmanager
-def as_input_errors() -> Iterator[None]:
-    """Turn errors of Lightning and W&B about their options into input errors."""
-    try:
-        yield
-    except (MisconfigurationException, ValueError) as error:
-        if isinstance(error, ValueError) and not _is_lightnings(error):
-            raise
-        reason = " ".join(str(error).split())
-        raise InputError(f"the trainer cannot do this: {reason}") from None
-    except wandb.errors.Error as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"W&B: {reason}; WANDB_MODE=offline trains without it") from None
-
-
-def _is_lightnings(error: Exception) -> bool:
-    """Whether Lightning itself raised the error, not code that it called."""
-    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    module = str(frame.f_globals.get("__name__"))
-    return module.startswith(("pytorch_lightning.", "lightning_fabric."))
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Hide those warnings, and Lightning's messages below the level of warnings."""
+    An interrupt, which Lightning would turn into an exit, names the remedy.
+    """
     loggers = [logging.getLogger(name) for name in ("pytorch_lightning", "lightning_fabric")]
     levels = [logger.level for logger in loggers]
     with warnings.catch_warnings():
@@ -156,6 +128,25 @@ def quiet() -> Iterator[None]:
             logger.setLevel(logging.WARNING)
         try:
             yield
+        except (MisconfigurationException, ValueError) as error:
+            if isinstance(error, ValueError) and not _is_lightnings(error):
+                raise
+            reason = " ".join(str(error).split())
+            raise InputError(f"the trainer cannot do this: {reason}") from None
+        except wandb.errors.Error as error:
+            reason = " ".join(str(error).split())
+            raise InputError(f"W&B: {reason}; WANDB_MODE=offline trains without it") from None
+        except SystemExit as exit:
+            if not isinstance(exit.__context__, KeyboardInterrupt):
+                raise
+            raise KeyboardInterrupt(f"interrupted; {remedy}") from None
         finally:
             for logger, level in zip(loggers, levels, strict=True):
                 logger.setLevel(level)
+
+
+def _is_lightnings(error: Exception) -> bool:
+    """Whether Lightning itself raised the error, not code that it called."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    module = str(frame.f_globals.get("__name__"))
+    return module.startswith(("pytorch_lightning.", "lightning_fabric."))

@@ -9,6 +9,7 @@ import argparse
 import collections.abc
 import inspect
 import re
+import sys
 import types
 from functools import cache
 from importlib import import_module
@@ -78,9 +79,13 @@ def classes(parent: type) -> list[type]:
 
 def class_path(kind: type) -> str:
     """The shortest path by which a configuration may name a class."""
-    from captioning.training.configuration import paths_of
-
-    return min(paths_of(kind), key=len)
+    parts = kind.__module__.split(".")
+    packages = (".".join(parts[: n + 1]) for n in range(len(parts)))
+    return next(
+        f"{package}.{kind.__name__}"
+        for package in packages
+        if vars(sys.modules[package]).get(kind.__name__) is kind
+    )
 
 
 @cache

@@ -8,7 +8,7 @@ from PIL import Image
 from captioning.captioner import Captioner
 from captioning.data.preprocessing import View
 from captioning.errors import InputError
-from captioning.inference.batches import AHEAD, captioned, cut, read_ahead
+from captioning.inference.batches import AHEAD, candidates, cut, read_ahead
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_every_photo_has_its_caption_or_its_reason_in_order(
 ) -> None:
     paths = [photo, tmp_path / "gone.jpg", photo, photo, tmp_path / "gone.jpg"]
     [expected] = captioner.caption([photo])
-    found = list(captioned(captioner, paths, batch_size=2))
+    found = list(candidates(captioner, paths, batch_size=2))
     assert [path for path, _ in found] == paths
-    texts = [None if isinstance(each, InputError) else each.text for _, each in found]
+    texts = [None if isinstance(each, InputError) else each[0].text for _, each in found]
     assert texts == [expected.text, None, expected.text, expected.text, None]

@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -6,11 +7,10 @@ from PIL import Image
 from captioning.captioner import Captioner
 from captioning.errors import InputError
 from captioning.inference import bulk
-from captioning.inference.bulk import PhotoStream, caption_into_shards, missing_batches
+from captioning.inference.bulk import PhotoStream, caption_into_shards
 from captioning.inference.shards import Shards
 from captioning.search import BeamSearch
 
-Place = tuple[int, int, bool]
 SEARCH = BeamSearch(width=2, max_length=5)
 
 
@@ -29,32 +29,16 @@ def shards(tmp_path: Path) -> Shards:
     return Shards(tmp_path / "captions", 3, {"list": "list.txt"})
 
 
-def places(
-    photos: PhotoStream, shards: Shards, process: int = 0, processes: int = 1
-) -> list[tuple[Place, int]]:
-    """The places of batches of two photos, and their numbers of photos."""
-    batches = missing_batches(photos, shards, 2, process, processes)
-    return [(place, len(paths)) for place, paths in batches]
-
-
-def test_no_batch_crosses_the_border_of_a_shard(photos: PhotoStream, shards: Shards) -> None:
-    assert places(photos, shards) == [
-        ((0, 0, False), 2),
-        ((0, 2, True), 1),
-        ((1, 3, False), 2),
-        ((1, 5, True), 1),
-        ((2, 6, False), 2),
-        ((2, 8, True), 1),
-        ((3, 9, True), 2),
-    ]
-
-
-@pytest.mark.parametrize("processes", [2, 5])
-def test_several_processes_have_the_batches_of_one(
-    photos: PhotoStream, shards: Shards, processes: int
+@pytest.mark.parametrize("batch_size", [2, 16])
+def test_the_captions_do_not_depend_on_the_batches(
+    captioner: Captioner, photos: PhotoStream, shards: Shards, batch_size: int
 ) -> None:
-    shared = [place for p in range(processes) for place in places(photos, shards, p, processes)]
-    assert sorted(shared) == places(photos, shards)
+    caption_into_shards(captioner, SEARCH, photos, shards, batch_size)
+    lines = [shards.path(number).read_text().splitlines() for number in range(4)]
+    assert [len(each) for each in lines] == [3, 3, 3, 2]
+    [photo] = {json.loads(line)["image"] for each in lines for line in each}
+    [caption] = captioner.caption([photo], SEARCH)
+    assert {json.loads(line)["caption"] for each in lines for line in each} == {caption.text}
 
 
 def test_only_missing_shards_are_captioned(
@@ -63,7 +47,11 @@ def test_only_missing_shards_are_captioned(
     found = caption_into_shards(captioner, SEARCH, photos, shards, 2)
     assert found == (11, 0, [0])
     shards.path(2).unlink()
-    assert [place[0] for place, _ in places(photos, shards)] == [2, 2]
+    before = shards.path(1).stat().st_mtime_ns
+    assert bulk.survey(photos, shards, 2).missing == [3, 0]
+    assert caption_into_shards(captioner, SEARCH, photos, shards, 2) == (11, 0, [0])
+    assert shards.path(2).exists()
+    assert shards.path(1).stat().st_mtime_ns == before
 
 
 def test_photos_that_come_meanwhile_are_noticed(

@@ -13,9 +13,9 @@ from captioning.captioner import load
 from captioning.cli import main
 from captioning.data.feature_cache import FeatureCache
 from captioning.training.callbacks import ExponentialAverage
-from captioning.training.loggers import ValidationTable
 from captioning.training.module import CaptioningModule
 from captioning.training.train_cli import train
+from captioning.training.validation_images import ValidationTable
 from tests.training.conftest import QUICK, interrupt_at
 
 AVERAGED = "output.weight"
@@ -58,21 +58,16 @@ def averaged(
     return folder, saved, seen[-1]
 
 
-def test_the_average_is_by_hand() -> None:
+@pytest.mark.parametrize(
+    ("keeps_start", "first"), [(False, 0.25 * 2 + 0.75 * 4), (True, 0.75 * 2 + 0.25 * 4)]
+)
+def test_the_average_is_by_hand(keeps_start: bool, first: float) -> None:
     average, weights = [torch.tensor([2.0])], [torch.tensor([4.0])]
-    ema = ExponentialAverage(decay=0.75)
-    ema._average(average, weights, torch.tensor(2))  # keeps 3/12
-    assert average[0].item() == pytest.approx(0.25 * 2 + 0.75 * 4)
+    ema = ExponentialAverage(decay=0.75, keeps_start=keeps_start)
+    ema._average(average, weights, torch.tensor(2))  # keeps 3/12, or 0.75
+    assert average[0].item() == pytest.approx(first)
     ema._average(average, weights, torch.tensor(90))  # keeps 0.75
-    assert average[0].item() == pytest.approx(0.75 * 3.5 + 0.25 * 4)
-
-
-def test_an_average_that_keeps_the_start_is_by_hand() -> None:
-    average, weights = [torch.tensor([2.0])], [torch.tensor([4.0])]
-    ema = ExponentialAverage(decay=0.75, keeps_start=True)
-    ema._average(average, weights, torch.tensor(1))
-    ema._average(average, weights, torch.tensor(2))
-    assert average[0].item() == pytest.approx(0.75**2 * 2 + (1 - 0.75**2) * 4)
+    assert average[0].item() == pytest.approx(0.75 * first + 0.25 * 4)
 
 
 def test_what_is_not_trained_stays_the_same_to_the_last_bit(averaged: Any) -> None:

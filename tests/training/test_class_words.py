@@ -2,7 +2,7 @@ import torch
 
 from captioning.data.vocabulary import SPECIAL, Vocabulary
 from captioning.models.backbones import Classes
-from captioning.training.class_words import ClassWords
+from captioning.training.guided_attention import ClassWords
 
 NAMES = [["golden retriever"], ["tabby", "tabby cat"], ["siamese cat"], ["bus"], ["ocarina"]]
 
@@ -27,12 +27,6 @@ def test_a_word_is_shown_by_whichever_of_its_classes_scores_most() -> None:
     assert named == ["cat", "retriever", "tabby"]
     expected = torch.tensor([[[2.2, 4.1], [7.0, 0.0], [1.1, 4.1]]])
     torch.testing.assert_close(found.shown(regions), expected)
-
-
-def test_half_precision_annotation_vectors_are_scored_as_well() -> None:
-    found, _ = class_words("cat")
-    regions = torch.ones(2, 3, 5, dtype=torch.bfloat16)
-    torch.testing.assert_close(found.shown(regions), torch.full((2, 1, 3), 1.2))
 
 
 def test_a_vocabulary_may_name_no_class() -> None:

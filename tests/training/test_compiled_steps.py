@@ -5,8 +5,8 @@ import pytorch_lightning as pl
 from pytorch_lightning.demos.boring_classes import BoringModel
 
 from captioning.kernels import compiled
-from captioning.training.callbacks import CompiledSteps
-from captioning.training.train_cli import quiet
+from captioning.training.callbacks import NumberedSteps
+from captioning.training.train_cli import plain_messages
 
 
 class Watch(pl.Callback):
@@ -28,13 +28,13 @@ def train(folder: Path, max_epochs: int, resumed: Path | None = None, after: int
         max_epochs=max_epochs,
         limit_train_batches=4,
         limit_val_batches=0,
-        callbacks=[CompiledSteps(after), watch],
+        callbacks=[NumberedSteps(0, after), watch],
         logger=False,
         enable_progress_bar=False,
         enable_model_summary=False,
         enable_checkpointing=False,
     )
-    with quiet():
+    with plain_messages():
         trainer.fit(BoringModel(), ckpt_path=resumed, weights_only=True)
     trainer.save_checkpoint(folder / "last.ckpt")
     return watch.compiles

@@ -11,7 +11,7 @@ from captioning.data.vocabulary import PAD, Vocabulary
 from captioning.metrics.cider import DocumentFrequencies, cider_scores
 from captioning.models.losses import cross_entropy
 from captioning.training import CrossEntropy
-from captioning.training.consensus import Consensus
+from captioning.training.objectives import Consensus
 
 PHOTOS = [
     ["a dog runs on grass", "a dog runs on the grass", "two men sit in a boat"],

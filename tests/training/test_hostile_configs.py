@@ -13,7 +13,7 @@ import yaml
 from captioning.cli import main
 from captioning.errors import InputError, UsageError
 from captioning.training.configured_training import TrainCLI
-from captioning.training.train_cli import quiet, train
+from captioning.training.train_cli import plain_messages, train
 
 Capture = pytest.CaptureFixture[str]
 
@@ -263,7 +263,7 @@ def test_a_callback_that_refuses_its_arguments_is_an_error_of_one_line(
 def test_a_number_out_of_range_is_named_with_its_key_and_range(
     tiny_config: Path, option: str, told: str
 ) -> None:
-    with quiet(), pytest.raises(UsageError, match=told) as error:
+    with plain_messages(), pytest.raises(UsageError, match=told) as error:
         TrainCLI(["--config", str(tiny_config), option])
     assert "\n" not in str(error.value)
 
@@ -274,13 +274,13 @@ def test_one_batch_and_all_batches_stay_apart(
 ) -> None:
     """Lightning means one batch by 1 and all of them by 1.0."""
     options = ["--trainer.limit_val_batches", given, "--trainer.default_root_dir", str(tmp_path)]
-    with quiet():
+    with plain_messages():
         cli = TrainCLI(["--config", str(tiny_config), *options])
     assert type(cli.settings()["trainer"]["limit_val_batches"]) is kind
 
 
 def test_other_parsers_of_the_process_may_import_what_they_like(tiny_config: Path) -> None:
-    with quiet(), pytest.raises(UsageError):
+    with plain_messages(), pytest.raises(UsageError):
         TrainCLI(["--config", str(tiny_config), "--no_such_option=1"])
     parser = jsonargparse.ArgumentParser(exit_on_error=False)
     parser.add_argument("--call", type=Callable)

@@ -16,8 +16,8 @@ from captioning.cli import main
 from captioning.data.readers import Coco
 from captioning.errors import InputError
 from captioning.evaluation.report import Report
-from captioning.training.after_validation import IMAGE_SCORES
 from captioning.training.loggers import wandb_mode
+from captioning.training.validation_images import IMAGE_SCORES
 from captioning.viewing.overlay import word_pictures
 
 
@@ -75,13 +75,6 @@ def test_each_row_has_the_scores_of_its_image(run: Path, shapes_data: Path) -> N
 
 
 @pytest.mark.integration
-def test_the_scores_of_all_images_are_logged_as_a_histogram(run: Path) -> None:
-    [file] = (run / "wandb").glob("offline-run-*/*.wandb")
-    assert b"val/CIDEr of images" in file.read_bytes()
-    assert b'"histogram"' in file.read_bytes()
-
-
-@pytest.mark.integration
 def test_each_row_has_the_interactive_view_of_its_caption(run: Path) -> None:
     files = staged(run)
     for row in tables(run)[-1]["data"]:
@@ -95,10 +88,15 @@ def test_each_row_has_the_interactive_view_of_its_caption(run: Path) -> None:
 
 
 @pytest.mark.integration
-def test_the_run_of_w_and_b_has_the_configuration_and_lies_in_the_runs_folder(run: Path) -> None:
+def test_the_run_of_w_and_b_has_configuration_and_histograms_and_lies_in_the_runs_folder(
+    run: Path,
+) -> None:
     [folder] = (run / "wandb").glob("offline-run-*")
     [file] = folder.glob("*.wandb")
-    assert b"learning_rate" in file.read_bytes()
+    content = file.read_bytes()
+    assert b"learning_rate" in content
+    assert b"val/CIDEr of images" in content
+    assert b'"histogram"' in content
     assert wandb.run is None
     assert "WANDB_DATA_DIR" not in os.environ
 
@@ -140,30 +138,22 @@ def without_login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("without_login")
 def test_without_a_login_w_and_b_stays_offline_and_asks_nothing(
-    capfd: pytest.CaptureFixture[str],
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert wandb_mode() == "offline"
     assert capfd.readouterr() == ("", "")
-
-
-@pytest.mark.usefixtures("without_login")
-def test_whoever_wants_to_be_online_without_a_login_is_told_so(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
     monkeypatch.setenv("WANDB_MODE", "online")
     with pytest.raises(InputError, match="nobody has logged in; run `wandb login`"):
         wandb_mode()
 
 
 def test_with_a_login_w_and_b_is_online(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: dict[str, Any] = {}
     monkeypatch.delenv("WANDB_MODE", raising=False)
-    monkeypatch.setattr(wandb, "login", lambda **options: asked.update(options) or True)
+    monkeypatch.setattr(wandb, "login", lambda **options: options["prompt"] is False)
     assert wandb_mode() == "online"
-    assert asked["prompt"] is False
 
 
-def test_a_mode_that_there_is_not_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_mode_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_MODE", "onlien")
     with pytest.raises(InputError, match="WANDB_MODE is 'onlien'; give online, offline"):
         wandb_mode()

@@ -14,7 +14,7 @@ from captioning.training.checkpoints import LastCheckpoint, check_resumable
 from captioning.training.configured_training import TrainCLI
 from captioning.training.loggers import keep_steps
 from captioning.training.module import CaptioningModule
-from captioning.training.train_cli import quiet
+from captioning.training.train_cli import plain_messages
 from tests.conftest import files_no_larger_than
 from tests.training.conftest import Train, assert_same_training, interrupt_at, saved, with_scores
 
@@ -63,6 +63,27 @@ def test_resuming_after_an_interrupt_equals_never_stopping(
 
 
 @pytest.mark.integration
+def test_resuming_with_accumulated_gradients_equals_never_stopping(
+    train_into: Train, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ("--trainer.accumulate_grad_batches", "2", "--data.batch_size", "1", ONE)
+    whole = train_into("whole", *options)
+    step = CaptioningModule.training_step
+
+    def training_step(self: CaptioningModule, batch: Any, index: int) -> Any:
+        if index == 3:  # the gradients of the third batch wait for those of the fourth
+            raise KeyboardInterrupt
+        return step(self, batch, index)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CaptioningModule, "training_step", training_step)
+        with pytest.raises(KeyboardInterrupt):
+            train_into("parts", *options, "--save_every", "0")
+    assert saved(whole.with_name("parts"))["global_step"] == 1
+    assert_same_training(whole, train_into("parts", *options, "--resume"))
+
+
+@pytest.mark.integration
 @pytest.mark.parametrize("save_every", ["10", "0"], ids=["after epochs", "within epochs"])
 def test_resuming_after_a_kill_equals_never_stopping(
     train_into: Train, tiny_config: Path, tmp_path: Path, save_every: str
@@ -103,7 +124,7 @@ def test_an_interrupt_right_after_a_checkpoint_loses_no_row(
 
     def save_and_end(self: LastCheckpoint, trainer: Any, *arguments: Any) -> None:
         save(self, trainer, *arguments)
-        if trainer.global_step == 5 and self.minutes is not None:
+        if trainer.global_step == 5:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -178,7 +199,7 @@ def last(train_into: Train) -> Path:
 
 def module(config: Path, *options: str) -> CaptioningModule:
     """The module of a training with these options, before its first step."""
-    with quiet():
+    with plain_messages():
         made = TrainCLI(["--config", str(config), "--trainer.fast_dev_run=true", *options]).model
     assert isinstance(made, CaptioningModule)
     return made
@@ -200,18 +221,6 @@ def test_a_damaged_checkpoint_is_refused(train_into: Train, last: Path, tiny_con
     for damaged in [b"", b"text", whole[:-1], whole[: len(whole) // 2]]:
         last.write_bytes(damaged)
         assert "damaged" in refusal(last, ours)
-    refused = 0
-    for place in range(len(whole) // 21, len(whole), len(whole) // 21):
-        last.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-        try:
-            check_resumable(last, ours)
-        except InputError:
-            refused += 1
-        else:  # between two tensors
-            for part in ("state_dict", "optimizer_states"):
-                found = saved(last.parent)[part]
-                torch.testing.assert_close(found, content[part], rtol=0, atol=0)
-    assert refused >= 15
     last.write_bytes(whole[:-1])
     with pytest.raises(InputError, match=r"damaged.*start again with --overwrite"):
         train_into("run", "--resume", TWO)
@@ -220,11 +229,11 @@ def test_a_damaged_checkpoint_is_refused(train_into: Train, last: Path, tiny_con
         assert "not a checkpoint of a training" in refusal(last, ours)
     last.unlink()
     os.mkfifo(last)
-    assert "not a regular file" in refusal(last, ours)
+    assert "a pipe" in refusal(last, ours)
 
 
 def test_a_checkpoint_of_another_model_is_refused(last: Path, tiny_config: Path) -> None:
     larger = module(tiny_config, "--model.decoder.init_args.hidden_dim=9")
-    assert "another model: " in refusal(last, larger)
+    assert "has the shape" in refusal(last, larger)
     frozen = module(tiny_config, "--model.encoder.init_args.trainable_stages=0")
     assert "other parts" in refusal(last, frozen)

@@ -2,8 +2,6 @@
 
 import itertools
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -268,31 +266,3 @@ def test_two_processes_learn_hard_attention_as_one(
     alone, together = (saved(folder)["state_dict"] for folder in (one, two))
     assert together["objective.baseline"] < 0
     torch.testing.assert_close(alone, together, rtol=1e-4, atol=1e-5)
-
-
-PROGRAM = """
-import sys
-import torch
-from torch import distributed
-from captioning.training import SampledBound
-
-rank = int(sys.argv[1])
-distributed.init_process_group("gloo", init_method=sys.argv[2], rank=rank, world_size=2)
-objective = SampledBound()
-exists = torch.tensor([[[True, True]], [[False, True]]][rank])
-objective._follow(torch.tensor([[[-3.0, -6.0]], [[-100.0, -9.0]]][rank]), exists)
-print(f"{objective.baseline.item():.4f}")
-distributed.destroy_process_group()
-"""
-
-
-@pytest.mark.integration
-def test_the_baseline_is_the_same_on_all_ranks(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", PROGRAM]
-    both = [
-        subprocess.Popen(
-            [*command, str(rank), f"file://{tmp_path}/meeting"], stdout=subprocess.PIPE, text=True
-        )
-        for rank in range(2)
-    ]
-    assert [process.communicate()[0].strip() for process in both] == ["-0.6000"] * 2

@@ -13,7 +13,6 @@ from captioning.cli import main
 from captioning.data.dataset import Batch
 from captioning.data.records import Record
 from captioning.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
-from captioning.errors import InputError
 from captioning.kernels import accelerate, accelerate_search
 from captioning.metrics.cider import DocumentFrequencies, cider_scores
 from captioning.models import LSTMDecoder
@@ -173,11 +172,6 @@ def test_dropout_rests_in_a_step_and_is_back_afterwards(captioner: Captioner) ->
         losses.append(objective(captioner, annotations, batch).total.item())
     assert losses[0] == losses[1]
     assert captioner.model.decoder.training
-
-
-def test_one_sample_has_nothing_to_be_compared_with() -> None:
-    with pytest.raises(InputError, match="samples: give a whole number from 2 to"):
-        SelfCritical(samples=1)
 
 
 def test_steps_raise_the_reward_of_samples(captioner: Captioner) -> None:

@@ -16,7 +16,7 @@ from captioning.captioner import load
 from captioning.errors import InputError
 from captioning.training.configured_training import TrainCLI
 from captioning.training.module import CaptioningModule
-from captioning.training.train_cli import quiet, train
+from captioning.training.train_cli import plain_messages, train
 from tests.training.conftest import QUICK, Train, assert_same_training, saved, with_scores
 
 
@@ -97,7 +97,7 @@ def test_a_second_configuration_changes_what_it_names(tiny_config: Path, tmp_pat
     delta = tmp_path / "delta.yaml"
     delta.write_text("model: {decoder: {init_args: {hidden_dim: 12}}}")
     files = ["--config", str(tiny_config), "--config", str(delta)]
-    with quiet():
+    with plain_messages():
         cli = TrainCLI([*files, "--trainer.fast_dev_run", "true"])
     arguments = cli.config.model.decoder.init_args
     assert (arguments.hidden_dim, arguments.embedding_dim) == (12, 8)

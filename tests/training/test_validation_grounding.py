@@ -9,9 +9,9 @@ from captioning.data.readers import Coco
 from captioning.errors import InputError
 from captioning.evaluation.grounding import Lexicon, ground
 from captioning.evaluation.grounding.measure import categories
-from captioning.training.after_validation import GROUNDING_SCORES
 from captioning.training.train_cli import train
-from captioning.training.validation_history import PAGE
+from captioning.training.validation_grounding import GROUNDING_SCORES
+from captioning.training.validation_images import PAGE
 from tests.training.conftest import Train
 
 FLUENT = (

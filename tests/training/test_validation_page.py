@@ -9,9 +9,8 @@ import yaml
 from captioning.captioner import Captioner, load
 from captioning.cli import main
 from captioning.data.readers import Coco
-from captioning.errors import InputError
 from captioning.training.train_cli import train
-from captioning.training.validation_history import PAGE
+from captioning.training.validation_images import PAGE
 from tests.training.conftest import QUICK, Train, interrupt_at
 
 TWO = ("--validation_page.images", "2", "--trainer.precision", "32")
@@ -129,24 +128,3 @@ def test_photos_that_have_gone_are_left_out(
     page = (data / PAGE).read_text()
     assert last.image.name in page
     assert gone.image.name not in page
-
-
-@pytest.mark.integration
-def test_a_full_disk_leaves_the_earlier_page(
-    train_into: Train, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = train_into("run", *TWO, "--trainer.max_epochs", "1")
-    before = (folder / PAGE).read_text()
-
-    write_text = Path.write_text
-
-    def full(self: Path, *args: Any, **options: Any) -> int:
-        if "validation" in self.name:
-            raise OSError(28, "No space left on device", str(self))
-        return write_text(self, *args, **options)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_text", full)
-        with pytest.raises(InputError, match=r"validation\.html: cannot be written"):
-            train_into("run", *TWO, "--resume")
-    assert (folder / PAGE).read_text() == before
