@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from captioning.data.judgements import Judgements
 from captioning.data.tokens import tokens
+from captioning.metrics.registry import scored
 from captioning.metrics.scores import (
     BLOCK,
     LEVEL,
@@ -21,10 +22,10 @@ from captioning.metrics.scores import (
     Interval,
     PhotoScorer,
     Scorer,
+    generated_tokens,
     percentile_interval,
     resamples,
 )
-from captioning.metrics.words import generated_tokens, scored
 from captioning.progress_bar import ProgressBar, stage
 
 VARIANTS = ("b", "c")

@@ -13,8 +13,17 @@ from captioning.data.tokens import tokens, words_of
 from captioning.errors import InputError
 from captioning.files import write_json
 from captioning.metrics import registry
-from captioning.metrics.scores import LEVEL, Interval, PhotoScorer, Scorer, Scores, intervals
-from captioning.metrics.words import COUNTS, generated_tokens, scored, variety
+from captioning.metrics.scores import (
+    COUNTS,
+    LEVEL,
+    Interval,
+    PhotoScorer,
+    Scorer,
+    Scores,
+    generated_tokens,
+    intervals,
+    variety,
+)
 from captioning.progress_bar import stage
 
 
@@ -71,7 +80,7 @@ class Report:
             scorers = registry.scorers().values()
         candidates = [generated_tokens(caption) for caption in captions.values()]
         written = [list(map(tokens, references[image])) for image in captions]
-        by_words = [scored(scorer, candidates, written) for scorer in scorers]
+        by_words = [registry.scored(scorer, candidates, written) for scorer in scorers]
         by_photos = [
             scorer([*captions.values()], [references[image] for image in captions], [*captions])
             for scorer in photo_scorers

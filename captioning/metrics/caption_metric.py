@@ -15,9 +15,8 @@ from torch import Tensor
 from torchmetrics import Metric, MetricCollection
 
 from captioning.data.tokens import tokens
-from captioning.metrics.registry import scorers
-from captioning.metrics.scores import Scorer, Scores, Words
-from captioning.metrics.words import generated_tokens, scored, variety
+from captioning.metrics.registry import scored, scorers
+from captioning.metrics.scores import Scorer, Scores, Words, generated_tokens, variety
 
 
 class CaptionMetric(Metric):

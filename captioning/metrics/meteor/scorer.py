@@ -5,7 +5,6 @@ content words more than function words.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from captioning.metrics.meteor.alignment import Match, Matcher, Sentence, align, chunk_count
 from captioning.metrics.meteor.word_forms import generated_text, normalized, text_of_words
-from captioning.metrics.scores import Scores, check_pairs
+from captioning.metrics.scores import SummedScores, check_pairs
 from captioning.metrics.spice import packaged_file
 
 NAME = "METEOR"
@@ -39,7 +38,7 @@ class Meteor:
 
     def __call__(
         self, candidates: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
-    ) -> "MeteorScores":
+    ) -> SummedScores:
         """METEOR of captions; each is scored with the reference that gives the largest score.
 
         Args:
@@ -71,28 +70,7 @@ class Meteor:
             end - len(several) + int(np.argmax(scores[end - len(several) : end]))
             for end, several in zip(ends, written, strict=True)
         ]
-        return MeteorScores.of_statistics(statistics[best])
-
-
-@dataclass(frozen=True)
-class MeteorScores(Scores):
-    """METEOR, whose corpus score is not the mean over images.
-
-    Attributes:
-        statistics: (images, COUNTS), the counts of each caption.
-    """
-
-    statistics: NDArray[np.float64]
-
-    @classmethod
-    def of_statistics(cls, statistics: NDArray[np.float64]) -> "MeteorScores":
-        """The scores of captions and, from the sum of their counts, of the corpus."""
-        [corpus] = meteor(statistics.sum(axis=0, keepdims=True))
-        return cls({NAME: float(corpus)}, {NAME: meteor(statistics)}, statistics)
-
-    def resampled(self, counts: NDArray[np.integer]) -> dict[str, NDArray[np.float64]]:
-        """METEOR of bootstrap resamples, from their summed counts; see `Scores.resampled`."""
-        return {NAME: meteor(counts @ self.statistics)}
+        return SummedScores.of_statistics(statistics[best], lambda rows: {NAME: meteor(rows)})
 
 
 def match_counts(caption: Sentence, reference: Sentence, alignment: list[Match]) -> list[int]:
