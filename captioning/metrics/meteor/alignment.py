@@ -15,13 +15,13 @@ the paper:
 - A chunk counts when it ends. So of equal alignments, one with an open chunk is preferred.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import cache, lru_cache
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from captioning.metrics.meteor.paraphrases import Phrase, loaded
+from captioning.metrics.meteor.paraphrases import Paraphrases, Phrase
 from captioning.metrics.meteor.word_forms import WordForms, stem
 
 EXACT, STEM, SYNONYM, PARAPHRASE = range(4)
@@ -86,13 +86,12 @@ class Matcher:
 
     def __init__(self, jar: Path, paraphrases: Path) -> None:
         self._forms = WordForms(jar)
-        self._table = loaded(paraphrases)
-        self._paraphrases: dict[int, dict[int, int]] = {}
-        self._modules: dict[str, dict[str, tuple[int, ...]]] = defaultdict(dict)
+        self._table = _table(paraphrases)
+        self._modules = cache(self._modules_of)
+        self._paraphrases = cache(self._table.of_phrase)
 
     def sentences(self, texts: Sequence[list[str]]) -> list[Sentence]:
         """Sentences from their words; one search of the table for all of them."""
-        found = self._table.occurrences(texts)
         return [
             Sentence(
                 words,
@@ -100,7 +99,7 @@ class Matcher:
                 sorted(phrases),
                 frozenset(node for _, _, node in phrases),
             )
-            for words, phrases in zip(texts, found, strict=True)
+            for words, phrases in zip(texts, self._table.occurrences(texts), strict=True)
         ]
 
     def matches(self, caption: Sentence, reference: Sentence) -> list[Match]:
@@ -112,12 +111,8 @@ class Matcher:
         """
         found: tuple[list[Match], ...] = ([], [], [])
         for start, word in enumerate(reference.words):
-            known = self._modules[word]
             for caption_start, other in enumerate(caption.words):
-                modules = known.get(other)
-                if modules is None:
-                    modules = known[other] = self._modules_of(word, other)
-                for module in modules:
+                for module in self._modules(word, other):
                     found[module].append(Match(module, start, 1, caption_start, 1))
         of_reference = (
             Match(PARAPHRASE, *pair, *other) for pair, other in self._pairs(reference, caption)
@@ -131,26 +126,23 @@ class Matcher:
         """The modules that match two words."""
         if word == other:
             return (EXACT,)
-        modules = []
-        if stem(word) == stem(other):
-            modules.append(STEM)
-        if not self._forms.synsets(word).isdisjoint(self._forms.synsets(other)):
-            modules.append(SYNONYM)
-        return tuple(modules)
+        has_synset = not self._forms.synsets(word).isdisjoint(self._forms.synsets(other))
+        return (STEM,) * (stem(word) == stem(other)) + (SYNONYM,) * has_synset
 
     def _pairs(
         self, sentence: Sentence, other: Sentence
     ) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
         """Start and length of a sentence's phrases, and of their paraphrases in another one."""
         for start, length, node in sentence.phrases:
-            known = self._paraphrases.get(node)
-            if known is None:
-                known = self._paraphrases[node] = self._table.of_phrase(node)
+            known = self._paraphrases(node)
             for paraphrase in sorted(known.keys() & other.nodes, key=known.__getitem__):
                 for other_start, other_length, other_node in other.phrases:
                     if other_node == paraphrase:
                         yield (start, length), (other_start, other_length)
 
+
+_table = lru_cache(maxsize=1)(Paraphrases.load)
+"""The table of a file, read once per process."""
 
 Linked: TypeAlias = tuple[Any, Match] | None
 """A linked list of matches, the last one first."""
@@ -199,7 +191,8 @@ def _extended(
         (
             match,
             ((1 << match.caption_length) - 1) << match.caption_start,
-            _covered(match) * WORDS,
+            WORDS
+            * sum(int(COVERED[match.module] * n) for n in (match.length, match.caption_length)),
             word + match.length,
             match.caption_start + match.caption_length,
         )
@@ -225,11 +218,6 @@ def _extended(
 def _closed_cost(path: Partial) -> int:
     """The cost, including the open chunk."""
     return path[0] + (0 if path[3] == CLOSED else CHUNK)
-
-
-def _covered(match: Match) -> int:
-    weight = COVERED[match.module]
-    return int(weight * match.length) + int(weight * match.caption_length)
 
 
 def chunk_count(alignment: list[Match]) -> int:
