@@ -15,6 +15,7 @@ the paper:
 - A chunk counts when it ends. So of equal alignments, one with an open chunk is preferred.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from operator import itemgetter
@@ -87,7 +88,7 @@ class Matcher:
     def __init__(self, jar: Path, paraphrases: Path) -> None:
         self._forms = WordForms(jar)
         self._table = _table(paraphrases)
-        self._modules = cache(self._modules_of)
+        self._modules: dict[str, dict[str, tuple[int, ...]]] = defaultdict(dict)
         self._paraphrases = cache(self._table.of_phrase)
 
     def sentences(self, texts: Sequence[list[str]]) -> list[Sentence]:
@@ -111,8 +112,11 @@ class Matcher:
         """
         found: tuple[list[Match], ...] = ([], [], [])
         for start, word in enumerate(reference.words):
+            known = self._modules[word]
             for caption_start, other in enumerate(caption.words):
-                for module in self._modules(word, other):
+                if other not in known:
+                    known[other] = self._modules_of(word, other)
+                for module in known[other]:
                     found[module].append(Match(module, start, 1, caption_start, 1))
         of_reference = (
             Match(PARAPHRASE, *pair, *other) for pair, other in self._pairs(reference, caption)
@@ -187,17 +191,13 @@ def _extended(
     partial: list[Partial], word: int, options: list[Match], fixed: bool
 ) -> list[Partial]:
     """The partial alignments extended by each match that starts at a word, or by none of them."""
-    choices = [
-        (
-            match,
-            ((1 << match.caption_length) - 1) << match.caption_start,
-            WORDS
-            * sum(int(COVERED[match.module] * n) for n in (match.length, match.caption_length)),
-            word + match.length,
-            match.caption_start + match.caption_length,
-        )
-        for match in options
-    ]
+    choices = []
+    for match in options:
+        bits = ((1 << match.caption_length) - 1) << match.caption_start
+        weight = COVERED[match.module]
+        covered = int(weight * match.length) + int(weight * match.caption_length)
+        end, caption_end = word + match.length, match.caption_start + match.caption_length
+        choices.append((match, bits, covered * WORDS, end, caption_end))
     found: list[Partial] = []
     for path in partial:
         cost, used, following, caption_following, linked = path
