@@ -68,14 +68,14 @@ class Agreement:
         pairs: int,
         seed: int = 0,
     ) -> "Agreement":
-        """Compare scores with ratings.
+        """Compare scores with J ratings.
 
         Args:
             scores: for each name the score of each rating's caption, (J,).
             ratings: (J,).
             images: (J,), the image of each rating, from 0.
             pairs: the number of rated captions.
-            seed: the seed of the resamples.
+            seed: of the resamples.
         """
         from scipy.stats import kendalltau  # takes a second to import
 
@@ -88,13 +88,14 @@ class Agreement:
                 resampled = resampled_taus(
                     _ranks(values[by_image]), people, images[by_image], drawn
                 )
-                taus[name] = {
-                    variant: _tau(
-                        float(kendalltau(values, ratings, variant=variant).statistic),
-                        resampled[variant],
+                taus[name] = {}
+                for variant in VARIANTS:
+                    tau = float(kendalltau(values, ratings, variant=variant).statistic)
+                    known = resampled[variant][~np.isnan(resampled[variant])]
+                    taus[name][variant] = Tau(
+                        None if np.isnan(tau) else tau,
+                        None if len(known) < RESAMPLES / 2 else percentile_interval(known),
                     )
-                    for variant in VARIANTS
-                }
                 bar.update(1)
         return cls(len(ratings), pairs, len(np.unique(images)), taus)
 
@@ -206,7 +207,19 @@ def resampled_taus(
         For "b" and "c" the correlations, (R,); NaN if all scores or ratings are equal.
     """
     rows = max(1, block // len(images))
-    difference = _concordant_minus_discordant(scores, ratings, images, drawn, rows)
+    starts = np.flatnonzero(np.diff(images, prepend=-1))
+    counts = drawn[:, images[starts]].astype(np.float32)  # exact: sums stay below 2**24
+    concordant = np.zeros(len(drawn))  # minus discordant, with both orders of each pair
+    for first in range(0, len(images), rows):
+        some = slice(first, first + rows)
+        signs = np.ones((), dtype=np.int8)
+        for values in (scores, ratings):
+            own = values[some, None]
+            signs = signs * ((own > values).astype(np.int8) - (own < values).astype(np.int8))
+        of_images = np.add.reduceat(signs, starts, axis=1, dtype=np.int32).astype(np.float32)
+        summed = of_images @ counts.T
+        concordant += np.einsum("br,rb->r", summed, drawn[:, images[some]], dtype=np.float64)
+    difference = concordant / 2
     size = drawn @ np.bincount(images, minlength=drawn.shape[1])
     tied_scores, kinds_of_score = _ties(scores, images, drawn, rows)
     tied_ratings, kinds_of_rating = _ties(ratings, images, drawn, rows)
@@ -216,32 +229,6 @@ def resampled_taus(
         b = difference / np.sqrt((every - tied_scores) * (every - tied_ratings))
         c = 2 * difference / (size.astype(np.float64) ** 2 * (classes - 1) / classes)
     return {"b": np.where(classes > 1, b, np.nan), "c": np.where(classes > 1, c, np.nan)}
-
-
-def _concordant_minus_discordant(
-    scores: NDArray[np.int64],
-    ratings: NDArray[np.int64],
-    images: NDArray[np.int64],
-    drawn: NDArray[np.int64],
-    rows: int,
-) -> NDArray[np.float64]:
-    """The number of concordant pairs minus that of discordant pairs, (R,)."""
-    starts = np.flatnonzero(np.diff(images, prepend=-1))
-    counts = drawn[:, images[starts]].astype(np.float32)  # exact: sums stay below 2**24
-    total = np.zeros(len(drawn))
-    for first in range(0, len(images), rows):
-        some = slice(first, first + rows)
-        signs = _signs(scores, some) * _signs(ratings, some)
-        of_images = np.add.reduceat(signs, starts, axis=1, dtype=np.int32).astype(np.float32)
-        summed = of_images @ counts.T
-        total += np.einsum("br,rb->r", summed, drawn[:, images[some]], dtype=np.float64)
-    return total / 2  # both orders of each pair were counted
-
-
-def _signs(values: NDArray[np.int64], some: slice) -> NDArray[np.int8]:
-    """The signs of some values minus all values, (some, J)."""
-    own = values[some, None]
-    return (own > values).astype(np.int8) - (own < values).astype(np.int8)
 
 
 def _ties(
@@ -262,13 +249,6 @@ def _ties(
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.int64]:
     """Integers in the same order."""
     return np.unique(values, return_inverse=True)[1].astype(np.int64).reshape(-1)
-
-
-def _tau(value: float, resampled: NDArray[np.float64]) -> Tau:
-    if np.isnan(value):
-        return Tau(None, None)
-    found = resampled[~np.isnan(resampled)]
-    return Tau(value, None if len(found) < RESAMPLES / 2 else percentile_interval(found))
 
 
 def _cells(tau: Tau) -> tuple[str, str]:

@@ -130,10 +130,7 @@ class Report:
         }
 
     def write(self, folder: str | Path) -> None:
-        """Write captions.json, in COCO's results format, scores.json and report.json.
-
-        scores.json contains the summary; report.json adds intervals and each image's scores.
-        """
+        """Write captions.json in COCO's results format, scores.json and the whole report.json."""
         results = [
             {"image_id": image, "caption": caption} for image, caption in self.captions.items()
         ]
@@ -164,13 +161,9 @@ def scene_scores(
 ) -> tuple[Scores, ...]:
     """The share of captions of drawn scenes that are right in every attribute and relation.
 
-    Args:
-        captions: one caption per scene, by image id.
-        data: the folder of the data set.
-        split: the split.
-
     Returns:
-        The score "right", 1 or 0 for each caption; empty if the data set has no drawn scenes.
+        The score "right", 1 or 0 for each caption; empty if the data set in the folder `data` has
+        no drawn scenes.
     """
     if not (Path(data) / "annotations" / f"scenes_{split}.json").exists():
         return ()
