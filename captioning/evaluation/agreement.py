@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from captioning.data.judgements import Judgements
 from captioning.data.tokens import tokens
+from captioning.evaluation.report import aligned
 from captioning.metrics.registry import scored
 from captioning.metrics.scores import (
     BLOCK,
@@ -111,13 +112,8 @@ class Agreement:
         """Score rated captions and compare the scores with the ratings.
 
         As in Hessel et al. 2021, each rating counts separately, and its caption is scored once per
-        rating, which affects CIDEr's document frequencies.
-
-        Args:
-            judgements: ratings, captions and references.
-            scorers: the metrics.
-            mean: whether each caption counts once, with the mean of its ratings.
-            photo_scorers: the metrics that need the photos.
+        rating, which affects CIDEr's document frequencies. With `mean`, each caption counts once,
+        with the mean of its ratings.
 
         Raises:
             InputError: a photo cannot be read.
@@ -170,18 +166,13 @@ class Agreement:
         """The correlations with their intervals, one score per line."""
         level = f"{LEVEL * 100:.0f} % interval"
         header = ["", *(cell for variant in VARIANTS for cell in (f"tau-{variant}", level))]
-        rows = [
-            [name, *(cell for variant in VARIANTS for cell in _cells(variants[variant]))]
-            for name, variants in self.taus.items()
-        ]
-        widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-        return "\n".join(
-            "  ".join(
-                f"{cell:>{width}}" if column % 2 else f"{cell:<{width}}"
-                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in (header, *rows)
-        )
+        rows = []
+        for name, variants in self.taus.items():
+            rows.append([name])
+            for value, interval in (variants[variant] for variant in VARIANTS):
+                rows[-1].append("none" if value is None else f"{value:.4f}")
+                rows[-1].append("" if interval is None else "{:.4f} to {:.4f}".format(*interval))
+        return aligned([header, *rows])
 
 
 def resampled_taus(
@@ -191,7 +182,7 @@ def resampled_taus(
     drawn: NDArray[np.int64],
     block: int = BLOCK,
 ) -> dict[str, NDArray[np.float64]]:
-    """Tau-b and tau-c of bootstrap resamples, without materializing the resamples.
+    """Tau-b and tau-c of bootstrap resamples.
 
     The contribution of each pair of images to concordant minus discordant pairs is computed once. A
     resample contains it (count of one image) * (count of the other) times.
@@ -212,11 +203,13 @@ def resampled_taus(
     concordant = np.zeros(len(drawn))  # minus discordant, with both orders of each pair
     for first in range(0, len(images), rows):
         some = slice(first, first + rows)
-        signs = np.ones((), dtype=np.int8)
-        for values in (scores, ratings):
-            own = values[some, None]
-            signs = signs * ((own > values).astype(np.int8) - (own < values).astype(np.int8))
-        of_images = np.add.reduceat(signs, starts, axis=1, dtype=np.int32).astype(np.float32)
+        signs = [
+            (values[some, None] > values).astype(np.int8)
+            - (values[some, None] < values).astype(np.int8)
+            for values in (scores, ratings)
+        ]
+        both = signs[0] * signs[1]
+        of_images = np.add.reduceat(both, starts, axis=1, dtype=np.int32).astype(np.float32)
         summed = of_images @ counts.T
         concordant += np.einsum("br,rb->r", summed, drawn[:, images[some]], dtype=np.float64)
     difference = concordant / 2
@@ -249,8 +242,3 @@ def _ties(
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.int64]:
     """Integers in the same order."""
     return np.unique(values, return_inverse=True)[1].astype(np.int64).reshape(-1)
-
-
-def _cells(tau: Tau) -> tuple[str, str]:
-    value = "none" if tau.value is None else f"{tau.value:.4f}"
-    return value, "" if tau.interval is None else "{:.4f} to {:.4f}".format(*tau.interval)

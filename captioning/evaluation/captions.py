@@ -33,12 +33,12 @@ def split_captions(
     Args:
         captioner: the model.
         records: the images.
-        search: the search; default: the captioner's own.
+        search: default: the captioner's own.
         batch_size: images per batch.
         workers: data loading workers of each process.
-        seed: the seed of a search that samples.
+        seed: of a search that samples.
         features: cached annotations of the images, instead of the photos.
-        processes: the processes that share the work.
+        processes: those that share the work.
 
     Returns:
         The captions in the order of the records; None in all processes but the first.

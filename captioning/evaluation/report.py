@@ -149,11 +149,19 @@ class Report:
             (name, f"{value:.0f}" if name in COUNTS else f"{value:.4f}", "")
             for name, value in self.statistics.items()
         ]
-        names, numbers, _ = (max(map(len, column)) for column in zip(header, *rows, strict=True))
-        return "\n".join(
-            f"{name:<{names}}  {number:>{numbers}}  {interval}".rstrip()
-            for name, number, interval in (header, *rows)
-        )
+        return aligned([header, *rows])
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells as lines of text; every second column is aligned right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(
+            f"{cell:>{width}}" if column % 2 else f"{cell:<{width}}"
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )
 
 
 def scene_scores(

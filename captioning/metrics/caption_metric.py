@@ -56,12 +56,7 @@ class CaptionMetric(Metric):
         references: Sequence[Sequence[str]],
         images: Sequence[int | str],
     ) -> None:
-        """Add captions.
-
-        Args:
-            candidates: one caption per image; `<unk>` is the unknown word.
-            references: the reference captions of each image.
-            images: the ids of the images.
+        """Add a caption, in which `<unk>` is the unknown word, and the references of some images.
 
         Raises:
             ValueError: the lengths differ.

@@ -53,11 +53,7 @@ class DocumentFrequencies:
 
     @classmethod
     def of(cls, references: Sequence[Sequence[Words]]) -> "DocumentFrequencies":
-        """The frequencies of a corpus, from the words of each image's references.
-
-        Raises:
-            ValueError: there are no images.
-        """
+        """The frequencies of a corpus; raises ValueError if it has no images."""
         if not references:
             raise ValueError("there are no references to count n-grams in; give at least one image")
         numbers, found = ngram_counts(list(chain.from_iterable(references)))
@@ -72,13 +68,10 @@ class DocumentFrequencies:
     def idf(
         self, numbers: Mapping[Any, int], codes: Sequence[NDArray[np.int64]]
     ) -> Iterator[NDArray[np.float64]]:
-        """Inverse document frequencies of other captions' n-grams, for n = 1, 2, ...
+        """Inverse document frequencies of a corpus's n-grams, from its `numbers` and `codes`.
 
-        These are log(images / frequency); an n-gram that does not occur has frequency 1.
-
-        Args:
-            numbers: the number of each word of those captions, in ascending order.
-            codes: for n = 1, 2, ..., the codes of their n-grams.
+        These are log(images / frequency) for n = 1, 2, ...; an n-gram that does not occur has
+        frequency 1.
         """
         words = np.array([self.numbers.get(word, -1) for word in numbers], dtype=np.int64)
         places = words  # in `self.codes`, -1 if the n-gram does not occur
@@ -94,7 +87,7 @@ class DocumentFrequencies:
             yield np.log(float(self.images)) - np.log(np.append(counts, 1)[places])
 
     def save(self, path: str | Path) -> None:
-        """Write a NumPy archive atomically.
+        """Write a NumPy archive.
 
         Raises:
             InputError: the file cannot be written.
@@ -114,11 +107,7 @@ class DocumentFrequencies:
 
     @classmethod
     def load(cls, path: str | Path, max_bytes: int = MAX_BYTES) -> "DocumentFrequencies":
-        """Read a file that `save` wrote.
-
-        Args:
-            path: the file.
-            max_bytes: larger arrays are rejected before they are unpacked.
+        """Read a file that `save` wrote; arrays above `max_bytes` are rejected unread.
 
         Raises:
             InputError: the file is missing, unreadable or of another kind.
@@ -161,10 +150,9 @@ def cider_scores(
     is the mean over images. Unlike in the COCO evaluation, `<unk>` matches nothing.
 
     Args:
-        candidates: the words of one caption per image.
-        references: for each image the words of its references.
-        frequencies: document frequencies; default: those of the references, as in the COCO
-            evaluation.
+        candidates: one caption per image.
+        references: of each image.
+        frequencies: default: those of the references, as in the COCO evaluation.
 
     Raises:
         ValueError: there are no captions, the lengths differ, or an image has no reference.

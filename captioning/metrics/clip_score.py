@@ -54,10 +54,7 @@ class ClipScore:
     ) -> Scores:
         """CLIPScore and RefCLIPScore; the corpus scores are means over captions.
 
-        Args:
-            captions: the captions to score.
-            references: the reference captions of each caption's image.
-            images: the id of each caption's image.
+        `references` and the ids `images` are those of each caption's image.
 
         Raises:
             InputError: a photo is missing, damaged or too large.
@@ -87,13 +84,9 @@ def clip_scores(
 ) -> tuple[float, float]:
     """CLIPScore and RefCLIPScore of a caption from unit vectors (section 3).
 
-    CLIPScore is `SCALE` times the cosine of caption and photo. RefCLIPScore is its harmonic mean
-    with the largest cosine of caption and reference. Negative cosines count as 0.
-
-    Args:
-        caption: (D,).
-        photo: (D,).
-        references: (R, D).
+    CLIPScore is `SCALE` times the cosine of caption, (D,), and photo, (D,). RefCLIPScore is its
+    harmonic mean with the largest cosine of caption and reference, (R, D). Negative cosines count
+    as 0.
     """
     own = SCALE * max(float(caption @ photo), 0.0)
     nearest = max(float((references @ caption).max()), 0.0)
@@ -107,9 +100,8 @@ class Clip:
     Weights are read as safetensors, which cannot run code.
 
     Args:
-        weights: a folder in open_clip's layout; default: OpenAI's ViT-B/32, downloaded at first
-            use.
-        device: the device of the model.
+        weights: a folder in open_clip's layout; default: OpenAI's ViT-B/32 from the Hub.
+        device: of the model.
         max_pixels: larger photos are rejected.
 
     Raises:

@@ -65,15 +65,10 @@ def scorers(requested: Sequence[str] = ()) -> dict[str, Scorer]:
 def scored(
     scorer: Scorer, candidates: Sequence[list[str]], references: Sequence[Sequence[list[str]]]
 ) -> Scores:
-    """Score tokenized captions.
+    """Score the tokens of one caption per image against the tokens of its references.
 
     Scorers receive words. ROUGE-L receives tokens, in which `22 3/4` with a no-break space is one,
     since the COCO evaluation splits captions at plain spaces for ROUGE-L alone.
-
-    Args:
-        scorer: the metric.
-        candidates: the tokens of one caption per image.
-        references: for each image the tokens of its references.
     """
     if scorer is rouge_scores:
         return scorer(candidates, references)

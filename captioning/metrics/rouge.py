@@ -26,10 +26,6 @@ def rouge_scores(candidates: Sequence[Words], references: Sequence[Sequence[Word
     those of the reference. Each is the maximum over references, which may be different ones. The
     corpus score is the mean over images. Unlike in the COCO evaluation, `<unk>` matches nothing.
 
-    Args:
-        candidates: the words of one caption per image.
-        references: for each image the words of its references.
-
     Raises:
         ValueError: there are no captions, the lengths differ, or an image has no reference.
     """

@@ -58,6 +58,9 @@ class Scores:
         return {name: weights @ scores for name, scores in self.images.items()}
 
 
+Formula: TypeAlias = Callable[[NDArray[np.float64]], dict[str, NDArray[np.float64]]]
+
+
 @dataclass(frozen=True)
 class SummedScores(Scores):
     """Scores by a formula of counts, which a corpus sums over its images, as BLEU does.
@@ -68,14 +71,10 @@ class SummedScores(Scores):
     """
 
     statistics: NDArray[np.float64]
-    formula: Callable[[NDArray[np.float64]], dict[str, NDArray[np.float64]]]
+    formula: Formula
 
     @classmethod
-    def of_statistics(
-        cls,
-        statistics: NDArray[np.float64],
-        formula: Callable[[NDArray[np.float64]], dict[str, NDArray[np.float64]]],
-    ) -> "SummedScores":
+    def of_statistics(cls, statistics: NDArray[np.float64], formula: Formula) -> "SummedScores":
         """The scores of captions and of their corpus."""
         corpus = formula(statistics.sum(axis=0, keepdims=True))
         means = {name: float(score) for name, [score] in corpus.items()}
@@ -177,11 +176,7 @@ def intervals(
 
     All scores use the same resamples, so their intervals can be compared.
 
-    Args:
-        scores: scores of the same images in the same order.
-        images: the number of images.
-        seed: the seed of the resamples.
-        block: counts in memory at a time; does not affect the results.
+    `block` limits the counts in memory and does not affect the results.
     """
     drawn: dict[str, list[NDArray[np.float64]]] = defaultdict(list)
     for counts in resamples(images, seed, block):

@@ -44,11 +44,7 @@ class Spice:
     def __call__(
         self, candidates: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
     ) -> Scores:
-        """SPICE of captions; the corpus score is the mean over images.
-
-        Args:
-            candidates: the words of one caption per image.
-            references: for each image the words of its references.
+        """SPICE of the words of captions; the corpus score is the mean over images.
 
         Raises:
             InputError: the program fails.
@@ -84,12 +80,8 @@ class Spice:
 def packaged_file(metric: str, name: str) -> Path:
     """The path of a file of pycocoevalcap, which need not be importable.
 
-    Args:
-        metric: the metric that needs the file, for the message.
-        name: the path within the package.
-
     Raises:
-        InputError: pycocoevalcap is not installed.
+        InputError: pycocoevalcap, which `metric` needs, is not installed.
     """
     package = find_spec("pycocoevalcap")
     for folder in package.submodule_search_locations or () if package else ():

@@ -57,12 +57,9 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Group:
-    """The scores of some looks: of all, of one word's, or of one kind of object.
+    """The scores of all looks, of one word's, or of one kind of object, by their names (`named`).
 
-    Attributes:
-        name: the word, or what the objects have in common.
-        looks: the number of looks.
-        scores: estimates by name (see `named`).
+    `looks` is the number of looks.
     """
 
     name: str
@@ -115,12 +112,7 @@ def estimates_json(scores: Mapping[str, Estimate]) -> dict[str, Any]:
 
 
 def by_image(looks: Sequence[Look], values: Sequence[float]) -> Pair:
-    """The sum and the number of the known values of each image.
-
-    Args:
-        looks: looks at any number of images.
-        values: one value of each look; NaN if unknown.
-    """
+    """The sum and the number of the known values of each image; a value of a look may be NaN."""
     _, images = np.unique([str(look.image_id) for look in looks], return_inverse=True)
     column = np.array(values, dtype=np.float64)
     known = ~np.isnan(column)
@@ -140,13 +132,12 @@ def f1_scores(looks: Sequence[Look], captions: Sequence[Named], source: str) -> 
     names, so that only places count.
 
     Args:
-        looks: looks of one generated caption for each image.
+        looks: of one generated caption for each image.
         captions: what the caption of each image names.
-        source: the source whose boxes count.
+        source: whose boxes count.
 
     Returns:
-        The defined scores: F1_all if a reference names something with a box, F1_loc if a caption
-        names such a thing too.
+        F1_all if a reference names something with a box, F1_loc if a caption names it too.
     """
     precision: dict[str, list[float]] = defaultdict(list)  # the references name the category
     recall: dict[str, list[float]] = defaultdict(list)

@@ -51,7 +51,7 @@ def occlusion_drops(
 
     Args:
         model: maps annotations, tokens and mask to logits and weights.
-        annotations: the annotations of each caption's image.
+        annotations: of each caption's image.
         tokens: the captions from BOS on, padded with PAD.
         phrases: caption, start and stop of each.
         weights: the map of each phrase.

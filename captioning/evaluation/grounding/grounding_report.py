@@ -19,14 +19,7 @@ from captioning.evaluation.grounding.estimates import (
 )
 from captioning.evaluation.grounding.faithfulness import DRAWS, HIDDEN
 from captioning.evaluation.grounding.lexicon import Named
-from captioning.evaluation.grounding.looks import (
-    GAUSSIAN,
-    KINDS,
-    MODEL,
-    OVERLAP,
-    SIGMA,
-    Look,
-)
+from captioning.evaluation.grounding.looks import GAUSSIAN, KINDS, MODEL, OVERLAP, SIGMA, Look
 from captioning.files import write_json
 from captioning.maps import ATTENTION
 from captioning.metrics.scores import LEVEL
@@ -124,10 +117,7 @@ class GroundingReport:
         return {**values, **self.f1}
 
     def as_json(self) -> dict[str, Any]:
-        """The whole report as plain values, including every look; undefined values are omitted.
-
-        Times are omitted too, so that the same model always has the same report.
-        """
+        """The whole report with every look; without undefined values and times, which vary."""
         return {
             "images": len(self.named),
             "captions": "references" if self.references else "generated",

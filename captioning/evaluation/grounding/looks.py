@@ -56,9 +56,9 @@ class OcclusionDrops(NamedTuple):
     """The probability of a mention's words, and how much it drops without some regions.
 
     Attributes:
-        probability: the probability given the photo and all words before them.
+        probability: given the photo and all words before them.
         attended: the drop without the most relevant regions.
-        random: the mean drop without equally many random regions, a baseline.
+        random: the mean drop without equally many random regions.
         centred: the drop without the middle regions that hold as much of the Gaussian.
     """
 
@@ -73,17 +73,16 @@ class Look:
     """The map of the words that name an object in the photo.
 
     Attributes:
-        image_id: the id of the record.
+        image_id: of the record.
         image: the path of the photo.
         mention: the words, and the category that they name.
         weights: the map over a grid of cells; for several words, the mean of their maps.
-        place: the place of the category's objects.
+        place: where the category's objects are.
         crop: the part of the photo that the model saw, in pixels; the cells cover it.
         size: width and height of the photo in pixels.
-        drops: the occlusion drops; None if they were not computed.
+        drops: None if they were not computed.
         caption: the index of the caption among the image's captions.
-        areas: the areas under the deletion and insertion curves of the map, of the Gaussian and of
-            a random order; empty if they were not computed.
+        areas: of the map, of the Gaussian and of a random order; empty if they were not computed.
     """
 
     image_id: int | str
@@ -118,11 +117,10 @@ class Look:
     @cached_property
     def localised(self) -> Mapping[str, float]:
         """For each source, 1 if the box around its maximum fits an object's box, otherwise 0."""
+        boxes = {source: box_of(weights, self.crop) for source, weights in self.maps.items()}
         return {
-            source: float(
-                largest_overlap(box_of(weights, self.crop), self.place.boxes, self.crop) > OVERLAP
-            )
-            for source, weights in self.maps.items()
+            source: float(largest_overlap(box, self.place.boxes, self.crop) > OVERLAP)
+            for source, box in boxes.items()
         }
 
     @property

@@ -32,6 +32,7 @@ from captioning.evaluation.grounding.lexicon import (
 from captioning.evaluation.grounding.looks import GAUSSIAN, MODEL, RANDOM, Areas, Look, gaussian
 from captioning.inference.batches import cut, read_ahead
 from captioning.maps import Captioned, word_maps
+from captioning.models import Model
 from captioning.progress_bar import ProgressBar
 
 Captions = Mapping[int | str, str]
@@ -69,8 +70,8 @@ def ground_maps(
     The model reads the captions by teacher forcing. An object is present if the model's crop shows
     a part of it. A mention is a hallucination if its category is neither annotated nor named by any
     of the image's references (Rohrbach et al. 2018). Mentions whose category only the references
-    name, and mentions with a word that the model does not know, are not tested. Regions are not
-    hidden for ensembles of models with different grids.
+    name, and those with a word that the model does not know, are not tested. Regions are not hidden
+    for ensembles of models with different grids.
 
     Args:
         captioner: the model.
@@ -78,9 +79,8 @@ def ground_maps(
         captions: the model's caption of each image; None to read all references.
         lexicon: maps words to categories; default: that of the records' categories.
         batch_size: captions per batch.
-        seed: the seed of the random regions that are hidden.
-        maps: names of maps in `captioning.maps`, or of the decoder's attention heads; default: the
-            model's default map.
+        seed: of the random regions that are hidden.
+        maps: names in `captioning.maps`, or of attention heads; default: the model's default map.
         curves: also compute deletion and insertion curves, of the baselines too.
         hides_regions: compute what needs hidden regions: occlusion drops, and the curves.
 
@@ -153,11 +153,10 @@ class _Batch:
         lexicon: Lexicon,
     ) -> "_Batch":
         """The batch of some images, with the given captions or with all references."""
-        seen = []
         for view in views:
             if isinstance(view, InputError):
                 raise view
-            seen.append(view)
+        seen = [view for view in views if isinstance(view, View)]
         images = torch.stack([view.pixels for view in seen]).to(captioner.device)
         # Tokenized as for the lexicon, whatever tokenizer the model was trained with.
         captions = [
@@ -182,11 +181,11 @@ class _Batch:
         return cls(captioned, mentions)
 
     @property
-    def captions(self) -> tuple[Float[Tensor, "C L D"], Tensor]:
-        """The annotations and the tokens of each caption."""
-        tokens = self.captioned.tokens
-        repeated = self.captioned.annotations.repeat_interleave(tokens.shape[1], dim=0)
-        return repeated, tokens.flatten(0, 1)
+    def read(self) -> tuple[Model, Float[Tensor, "C L D"], Tensor]:
+        """The model, and the annotations and tokens of each caption that it reads."""
+        read = self.captioned
+        repeated = read.annotations.repeat_interleave(read.tokens.shape[1], dim=0)
+        return read.model, repeated, read.tokens.flatten(0, 1)
 
     def looks(self, weights: Float[Tensor, "B N T rows columns"]) -> list[tuple[Phrase, Look]]:
         """A look for each tested mention, with its position among the C captions."""
@@ -209,16 +208,14 @@ class _Batch:
         baselines: Sequence[dict[str, Areas]] | None,
     ) -> list[Look]:
         """The looks with occlusion drops and, given the baselines, with the areas under curves."""
-        model, phrases = self.captioned.model, [phrase for phrase, _ in found]
+        phrases = [phrase for phrase, _ in found]
         weights = np.stack([look.weights for _, look in found])
         maps = torch.from_numpy(weights).flatten(1).to(self.captioned.annotations)
-        drops = occlusion_drops(
-            model, *self.captions, phrases, maps, self.captioned.grid, generator
-        )
+        drops = occlusion_drops(*self.read, phrases, maps, self.captioned.grid, generator)
         looks = [replace(look, drops=each) for (_, look), each in zip(found, drops, strict=True)]
         if baselines is None:
             return looks
-        areas = curve_areas(model, *self.captions, phrases, maps[:, None])
+        areas = curve_areas(*self.read, phrases, maps[:, None])
         return [
             replace(look, areas={MODEL: own, **others})
             for look, [own], others in zip(looks, areas, baselines, strict=True)
@@ -233,7 +230,7 @@ class _Batch:
         noise = torch.rand(len(phrases), len(middle), generator=generator, dtype=middle.dtype)
         maps = torch.stack([middle.expand_as(noise), noise], dim=1)
         maps = maps.to(self.captioned.annotations.device)
-        found = curve_areas(self.captioned.model, *self.captions, phrases, maps)
+        found = curve_areas(*self.read, phrases, maps)
         return [{GAUSSIAN: centred, RANDOM: at_random} for centred, at_random in found]
 
 

@@ -109,8 +109,8 @@ def map_table(reports: Mapping[str, GroundingReport], shown: str | None = None) 
     """A line for each map and baseline, then the differences in faithfulness, and a legend.
 
     Args:
-        reports: reports of the same words, by the names of the maps.
-        shown: the map with which the others are compared; default, and if it is missing: the first.
+        reports: of the same words, by the names of the maps.
+        shown: the map with which the others are compared; if it is missing, the first one.
     """
     first = next(iter(reports.values()))
     compared = reports.get(shown or "", first)

@@ -75,11 +75,7 @@ class Sentence(NamedTuple):
 
 
 class Matcher:
-    """Finds all possible matches.
-
-    Args:
-        jar: METEOR's program, which contains the synonyms.
-        paraphrases: METEOR's compressed table.
+    """Finds all possible matches, with the synonyms of METEOR's program and its paraphrases.
 
     Raises:
         InputError: a file is damaged.
@@ -158,12 +154,9 @@ cost_of = itemgetter(0)
 
 
 def align(matches: list[Match], words: int, caption_words: int) -> list[Match]:
-    """The alignment, in the order of the reference.
+    """The alignment by some of the matches, in the order of the reference.
 
-    Args:
-        matches: all possible matches.
-        words: the number of words of the reference.
-        caption_words: the number of words of the caption.
+    `words` and `caption_words` are the numbers of words of the reference and of the caption.
     """
     starting: list[list[Match]] = [[] for _ in range(words)]
     uses, caption_uses = [0] * words, [0] * caption_words

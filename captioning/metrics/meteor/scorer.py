@@ -44,11 +44,7 @@ class Meteor:
     def __call__(
         self, candidates: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
     ) -> SummedScores:
-        """METEOR of captions; each is scored with the reference that gives the largest score.
-
-        Args:
-            candidates: the words of one caption per image.
-            references: for each image the words of its references.
+        """METEOR of captions' words, each with the reference that gives the largest score.
 
         Raises:
             ValueError: there are no captions, the lengths differ, or an image has no reference.
