@@ -49,7 +49,7 @@ class Agreement:
     """The rank correlations of scores with ratings.
 
     Attributes:
-        ratings: the number of ratings.
+        ratings: their number.
         pairs: the number of rated pairs of an image and a caption.
         images: the number of images.
         taus: tau-b and tau-c of each score by name.

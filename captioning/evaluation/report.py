@@ -57,7 +57,7 @@ class Report:
 
         Args:
             captions: one caption per image.
-            references: the reference captions of each image; images without a caption are ignored.
+            references: of each image; images without a caption are ignored.
             scorers: the metrics; default: those that are always computed.
             training: the captions that the model was trained on, if known.
             vocabulary: the model's words, if known.

@@ -1,4 +1,4 @@
-"""Measures whether a model's maps of words point at the objects that the words name.
+"""Whether a model's maps of words point at the objects that the words name.
 
 Shapes: B images, N captions per image, C = B N captions, L regions, T words.
 """
@@ -241,8 +241,7 @@ class _ImageMentions:
     Attributes:
         record: the image with its objects.
         view: the part of it that the model sees.
-        tested: the mentions, with the index of the caption, of objects that the crop shows, by
-            words that the model knows.
+        tested: index of the caption and mention of objects in the crop, by words the model knows.
         named: counts of all mentions.
         places: of the categories on grids, as far as they have been needed.
     """

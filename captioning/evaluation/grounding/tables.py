@@ -122,8 +122,12 @@ def map_table(reports: Mapping[str, GroundingReport], shown: str | None = None) 
     lines = [f"{'map':{width}} {titles}  {gain:<30}{'off the middle':<30}{FALL_TIMES}"]
     for name, report in reports.items():
         fall = _with_interval(report.all.scores.get(FALL_TIMES), ".2f")
-        gains = f"{_gain(report.all):<30}{_gain(report.kinds[0]):<30}{fall:<30}"
-        lines.append(f"{name:{width}} {_numbers(report, MODEL)}  {gains}")
+        gains = [
+            _with_interval(group.scores.get(GAINS[POINTING]), "+.3f")
+            for group in (report.all, report.kinds[0])
+        ]
+        compared_with_middle = "".join(f"{cell:<30}" for cell in (*gains, fall))
+        lines.append(f"{name:{width}} {_numbers(report, MODEL)}  {compared_with_middle}")
     for source in (GAUSSIAN, UNIFORM, RANDOM):
         lines.append(f"{source:{width}} {_numbers(first, source)}")
     lines += _differences(reports, compared, width)
@@ -164,10 +168,6 @@ def _numbers(report: GroundingReport, source: str) -> str:
         _cell(value, size, digits)
         for value, size, digits in zip(values, SIZES, DIGITS, strict=True)
     )
-
-
-def _gain(group: Group) -> str:
-    return _with_interval(group.scores.get(GAINS[POINTING]), "+.3f")
 
 
 def _differences(

@@ -93,14 +93,11 @@ class Paraphrases:
 
     @classmethod
     def of(cls, phrases: Iterable[str], pairs: NDArray[np.int32]) -> "Paraphrases":
-        """The table of some pairs.
+        """The table of phrases, whose words are separated by spaces, and their paraphrases.
 
         Args:
-            phrases: words separated by spaces.
+            phrases: of at most LONGEST words, otherwise ValueError is raised.
             pairs: (pairs, 2), the indices of a phrase and of its paraphrase in each row.
-
-        Raises:
-            ValueError: a phrase has more than LONGEST words.
         """
         words: dict[str, int] = {}  # numbered from 1
         rows = array("i")

@@ -44,11 +44,7 @@ class Meteor:
     def __call__(
         self, candidates: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
     ) -> SummedScores:
-        """METEOR of captions' words, each with the reference that gives the largest score.
-
-        Raises:
-            ValueError: there are no captions, the lengths differ, or an image has no reference.
-        """
+        """METEOR of captions' words, each with the reference that gives the largest score."""
         check_pairs(candidates, references)
         captions = [
             text_of_words(UNKNOWN if word == SPECIAL[UNK] else word for word in words)
@@ -106,11 +102,7 @@ def match_counts(caption: Sentence, reference: Sentence, alignment: list[Match])
 
 
 def meteor(statistics: NDArray[np.float64]) -> NDArray[np.float64]:
-    """METEOR from counts, (rows,).
-
-    Args:
-        statistics: (rows, COUNTS), the counts of captions, or their sums over a corpus.
-    """
+    """METEOR, (rows,), from the counts of captions or their sums over a corpus, (rows, COUNTS)."""
     words, functions = statistics[:, 0:2], statistics[:, 2:4]
     modules = statistics[:, 4:20].reshape(-1, 4, 4)
     matched = np.einsum(

@@ -103,11 +103,7 @@ FILES = ("synonym/english.synsets", "synonym/english.exceptions", "function/engl
 
 
 class WordForms:
-    """Synonyms and function words of METEOR's program for English.
-
-    Args:
-        jar: the program, an archive that contains WordNet's synsets and irregular forms and a list
-            of function words.
+    """Synonyms and function words for English from METEOR's program, an archive.
 
     Raises:
         InputError: the file is damaged.
