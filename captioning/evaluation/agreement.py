@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from captioning.data.judgements import Judgements
 from captioning.data.tokens import tokens
+from captioning.evaluation.report import aligned
+from captioning.metrics.registry import scored
 from captioning.metrics.scores import (
     BLOCK,
     LEVEL,
@@ -21,10 +23,10 @@ from captioning.metrics.scores import (
     Interval,
     PhotoScorer,
     Scorer,
+    generated_tokens,
     percentile_interval,
     resamples,
 )
-from captioning.metrics.words import generated_tokens, scored
 from captioning.progress_bar import ProgressBar, stage
 
 VARIANTS = ("b", "c")
@@ -47,7 +49,7 @@ class Agreement:
     """The rank correlations of scores with ratings.
 
     Attributes:
-        ratings: the number of ratings.
+        ratings: their number.
         pairs: the number of rated pairs of an image and a caption.
         images: the number of images.
         taus: tau-b and tau-c of each score by name.
@@ -67,14 +69,14 @@ class Agreement:
         pairs: int,
         seed: int = 0,
     ) -> "Agreement":
-        """Compare scores with ratings.
+        """Compare scores with J ratings.
 
         Args:
             scores: for each name the score of each rating's caption, (J,).
             ratings: (J,).
             images: (J,), the image of each rating, from 0.
             pairs: the number of rated captions.
-            seed: the seed of the resamples.
+            seed: of the resamples.
         """
         from scipy.stats import kendalltau  # takes a second to import
 
@@ -87,13 +89,14 @@ class Agreement:
                 resampled = resampled_taus(
                     _ranks(values[by_image]), people, images[by_image], drawn
                 )
-                taus[name] = {
-                    variant: _tau(
-                        float(kendalltau(values, ratings, variant=variant).statistic),
-                        resampled[variant],
+                taus[name] = {}
+                for variant in VARIANTS:
+                    tau = float(kendalltau(values, ratings, variant=variant).statistic)
+                    known = resampled[variant][~np.isnan(resampled[variant])]
+                    taus[name][variant] = Tau(
+                        None if np.isnan(tau) else tau,
+                        None if len(known) < RESAMPLES / 2 else percentile_interval(known),
                     )
-                    for variant in VARIANTS
-                }
                 bar.update(1)
         return cls(len(ratings), pairs, len(np.unique(images)), taus)
 
@@ -109,13 +112,8 @@ class Agreement:
         """Score rated captions and compare the scores with the ratings.
 
         As in Hessel et al. 2021, each rating counts separately, and its caption is scored once per
-        rating, which affects CIDEr's document frequencies.
-
-        Args:
-            judgements: ratings, captions and references.
-            scorers: the metrics.
-            mean: whether each caption counts once, with the mean of its ratings.
-            photo_scorers: the metrics that need the photos.
+        rating, which affects CIDEr's document frequencies. With `mean`, each caption counts once,
+        with the mean of its ratings.
 
         Raises:
             InputError: a photo cannot be read.
@@ -168,18 +166,13 @@ class Agreement:
         """The correlations with their intervals, one score per line."""
         level = f"{LEVEL * 100:.0f} % interval"
         header = ["", *(cell for variant in VARIANTS for cell in (f"tau-{variant}", level))]
-        rows = [
-            [name, *(cell for variant in VARIANTS for cell in _cells(variants[variant]))]
-            for name, variants in self.taus.items()
-        ]
-        widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-        return "\n".join(
-            "  ".join(
-                f"{cell:>{width}}" if column % 2 else f"{cell:<{width}}"
-                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in (header, *rows)
-        )
+        rows = []
+        for name, variants in self.taus.items():
+            rows.append([name])
+            for value, interval in (variants[variant] for variant in VARIANTS):
+                rows[-1].append("none" if value is None else f"{value:.4f}")
+                rows[-1].append("" if interval is None else "{:.4f} to {:.4f}".format(*interval))
+        return aligned([header, *rows])
 
 
 def resampled_taus(
@@ -189,7 +182,7 @@ def resampled_taus(
     drawn: NDArray[np.int64],
     block: int = BLOCK,
 ) -> dict[str, NDArray[np.float64]]:
-    """Tau-b and tau-c of bootstrap resamples, without materializing the resamples.
+    """Tau-b and tau-c of bootstrap resamples.
 
     The contribution of each pair of images to concordant minus discordant pairs is computed once. A
     resample contains it (count of one image) * (count of the other) times.
@@ -205,7 +198,21 @@ def resampled_taus(
         For "b" and "c" the correlations, (R,); NaN if all scores or ratings are equal.
     """
     rows = max(1, block // len(images))
-    difference = _concordant_minus_discordant(scores, ratings, images, drawn, rows)
+    starts = np.flatnonzero(np.diff(images, prepend=-1))
+    counts = drawn[:, images[starts]].astype(np.float32)  # exact: sums stay below 2**24
+    concordant = np.zeros(len(drawn))  # minus discordant, with both orders of each pair
+    for first in range(0, len(images), rows):
+        some = slice(first, first + rows)
+        signs = [
+            (values[some, None] > values).astype(np.int8)
+            - (values[some, None] < values).astype(np.int8)
+            for values in (scores, ratings)
+        ]
+        both = signs[0] * signs[1]
+        of_images = np.add.reduceat(both, starts, axis=1, dtype=np.int32).astype(np.float32)
+        summed = of_images @ counts.T
+        concordant += np.einsum("br,rb->r", summed, drawn[:, images[some]], dtype=np.float64)
+    difference = concordant / 2
     size = drawn @ np.bincount(images, minlength=drawn.shape[1])
     tied_scores, kinds_of_score = _ties(scores, images, drawn, rows)
     tied_ratings, kinds_of_rating = _ties(ratings, images, drawn, rows)
@@ -215,32 +222,6 @@ def resampled_taus(
         b = difference / np.sqrt((every - tied_scores) * (every - tied_ratings))
         c = 2 * difference / (size.astype(np.float64) ** 2 * (classes - 1) / classes)
     return {"b": np.where(classes > 1, b, np.nan), "c": np.where(classes > 1, c, np.nan)}
-
-
-def _concordant_minus_discordant(
-    scores: NDArray[np.int64],
-    ratings: NDArray[np.int64],
-    images: NDArray[np.int64],
-    drawn: NDArray[np.int64],
-    rows: int,
-) -> NDArray[np.float64]:
-    """The number of concordant pairs minus that of discordant pairs, (R,)."""
-    starts = np.flatnonzero(np.diff(images, prepend=-1))
-    counts = drawn[:, images[starts]].astype(np.float32)  # exact: sums stay below 2**24
-    total = np.zeros(len(drawn))
-    for first in range(0, len(images), rows):
-        some = slice(first, first + rows)
-        signs = _signs(scores, some) * _signs(ratings, some)
-        of_images = np.add.reduceat(signs, starts, axis=1, dtype=np.int32).astype(np.float32)
-        summed = of_images @ counts.T
-        total += np.einsum("br,rb->r", summed, drawn[:, images[some]], dtype=np.float64)
-    return total / 2  # both orders of each pair were counted
-
-
-def _signs(values: NDArray[np.int64], some: slice) -> NDArray[np.int8]:
-    """The signs of some values minus all values, (some, J)."""
-    own = values[some, None]
-    return (own > values).astype(np.int8) - (own < values).astype(np.int8)
 
 
 def _ties(
@@ -261,15 +242,3 @@ def _ties(
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.int64]:
     """Integers in the same order."""
     return np.unique(values, return_inverse=True)[1].astype(np.int64).reshape(-1)
-
-
-def _tau(value: float, resampled: NDArray[np.float64]) -> Tau:
-    if np.isnan(value):
-        return Tau(None, None)
-    found = resampled[~np.isnan(resampled)]
-    return Tau(value, None if len(found) < RESAMPLES / 2 else percentile_interval(found))
-
-
-def _cells(tau: Tau) -> tuple[str, str]:
-    value = "none" if tau.value is None else f"{tau.value:.4f}"
-    return value, "" if tau.interval is None else "{:.4f} to {:.4f}".format(*tau.interval)

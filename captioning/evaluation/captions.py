@@ -33,12 +33,12 @@ def split_captions(
     Args:
         captioner: the model.
         records: the images.
-        search: the search; default: the captioner's own.
+        search: default: the captioner's own.
         batch_size: images per batch.
         workers: data loading workers of each process.
-        seed: the seed of a search that samples.
+        seed: of a search that samples.
         features: cached annotations of the images, instead of the photos.
-        processes: the processes that share the work.
+        processes: those that share the work.
 
     Returns:
         The captions in the order of the records; None in all processes but the first.
@@ -47,13 +47,17 @@ def split_captions(
         InputError: a photo cannot be read.
     """
 
+    @torch.no_grad()  # in inference mode, autocast would cast all weights again at every word
     def share(process: int, count: int) -> dict[int | str, str]:
         captions: dict[int | str, str] = {}
         for number, batch in batches(
             captioner, records, batch_size, workers, process, count, features
         ):
             seed_batch(seed, number)
-            captions |= caption_batch(captioner, batch, search)
+            images = batch.images.to(captioner.device, non_blocking=True)
+            found = captioner.decode(captioner.fast.encode(images), search)
+            ids = [record.image_id for record in batch.records]
+            captions |= dict(zip(ids, captioner.sentences(found), strict=True))
         return captions
 
     found = results(captioner, share, processes)
@@ -74,28 +78,19 @@ def batches(
 ) -> Iterator[tuple[int, Batch]]:
     """The numbered batches of one process; their union does not depend on the number of processes.
 
-    The first process reports progress on stderr.
-
-    Args:
-        captioner: the model.
-        records: the images of all processes.
-        batch_size: images per batch.
-        workers: data loading workers.
-        process: the rank of the process, which gets batches `process`, `process + processes`, ...
-        processes: the number of processes.
-        features: cached annotations of the images, instead of the photos.
+    Process number `process` gets batches `process`, `process + processes`, ... The first one
+    reports progress on stderr. See `split_captions` for the other arguments.
     """
     dataset = CaptionDataset(
         records, captioner.vocabulary, captioner.preprocessing, features=features
     )
-    everything = list(range(len(records)))
     mine = {
-        number: everything[number * batch_size : (number + 1) * batch_size]
+        number: range(number * batch_size, min((number + 1) * batch_size, len(records)))
         for number in range(process, math.ceil(len(records) / batch_size), processes)
     }
     loader = DataLoader(
         dataset,
-        batch_sampler=list(mine.values()),
+        batch_sampler=[list(numbers) for numbers in mine.values()],
         num_workers=0 if features else workers,  # reading the cache costs less than a worker
         collate_fn=collate,
         worker_init_fn=lower_priority,
@@ -110,22 +105,6 @@ def batches(
         for number, batch in zip(mine, loader, strict=True):
             yield number, batch
             progress.update(len(batch.records))
-
-
-@torch.no_grad()  # in inference mode, autocast would cast all weights again at every word
-def caption_batch(
-    captioner: Captioner, batch: Batch, search: Search | None = None
-) -> dict[int | str, str]:
-    """The best caption of each image, by image id.
-
-    Args:
-        captioner: the model.
-        batch: images, or their annotations.
-        search: the search; default: the captioner's own.
-    """
-    annotations = captioner.fast.encode(batch.images.to(captioner.device, non_blocking=True))
-    words = captioner.sentences(captioner.decode(annotations, search))
-    return {record.image_id: caption for record, caption in zip(batch.records, words, strict=True)}
 
 
 def training_captions(reader: Reader) -> list[str] | None:

@@ -13,8 +13,17 @@ from captioning.data.tokens import tokens, words_of
 from captioning.errors import InputError
 from captioning.files import write_json
 from captioning.metrics import registry
-from captioning.metrics.scores import LEVEL, Interval, PhotoScorer, Scorer, Scores, intervals
-from captioning.metrics.words import COUNTS, generated_tokens, scored, variety
+from captioning.metrics.scores import (
+    COUNTS,
+    LEVEL,
+    Interval,
+    PhotoScorer,
+    Scorer,
+    Scores,
+    generated_tokens,
+    intervals,
+    variety,
+)
 from captioning.progress_bar import stage
 
 
@@ -48,7 +57,7 @@ class Report:
 
         Args:
             captions: one caption per image.
-            references: the reference captions of each image; images without a caption are ignored.
+            references: of each image; images without a caption are ignored.
             scorers: the metrics; default: those that are always computed.
             training: the captions that the model was trained on, if known.
             vocabulary: the model's words, if known.
@@ -71,7 +80,7 @@ class Report:
             scorers = registry.scorers().values()
         candidates = [generated_tokens(caption) for caption in captions.values()]
         written = [list(map(tokens, references[image])) for image in captions]
-        by_words = [scored(scorer, candidates, written) for scorer in scorers]
+        by_words = [registry.scored(scorer, candidates, written) for scorer in scorers]
         by_photos = [
             scorer([*captions.values()], [references[image] for image in captions], [*captions])
             for scorer in photo_scorers
@@ -121,10 +130,7 @@ class Report:
         }
 
     def write(self, folder: str | Path) -> None:
-        """Write captions.json, in COCO's results format, scores.json and report.json.
-
-        scores.json contains the summary; report.json adds intervals and each image's scores.
-        """
+        """Write captions.json in COCO's results format, scores.json and the whole report.json."""
         results = [
             {"image_id": image, "caption": caption} for image, caption in self.captions.items()
         ]
@@ -143,11 +149,19 @@ class Report:
             (name, f"{value:.0f}" if name in COUNTS else f"{value:.4f}", "")
             for name, value in self.statistics.items()
         ]
-        names, numbers, _ = (max(map(len, column)) for column in zip(header, *rows, strict=True))
-        return "\n".join(
-            f"{name:<{names}}  {number:>{numbers}}  {interval}".rstrip()
-            for name, number, interval in (header, *rows)
-        )
+        return aligned([header, *rows])
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells as lines of text; every second column is aligned right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(
+            f"{cell:>{width}}" if column % 2 else f"{cell:<{width}}"
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )
 
 
 def scene_scores(
@@ -155,13 +169,9 @@ def scene_scores(
 ) -> tuple[Scores, ...]:
     """The share of captions of drawn scenes that are right in every attribute and relation.
 
-    Args:
-        captions: one caption per scene, by image id.
-        data: the folder of the data set.
-        split: the split.
-
     Returns:
-        The score "right", 1 or 0 for each caption; empty if the data set has no drawn scenes.
+        The score "right", 1 or 0 for each caption; empty if the data set in the folder `data` has
+        no drawn scenes.
     """
     if not (Path(data) / "annotations" / f"scenes_{split}.json").exists():
         return ()

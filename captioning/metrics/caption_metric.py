@@ -15,9 +15,8 @@ from torch import Tensor
 from torchmetrics import Metric, MetricCollection
 
 from captioning.data.tokens import tokens
-from captioning.metrics.registry import scorers
-from captioning.metrics.scores import Scorer, Scores, Words
-from captioning.metrics.words import generated_tokens, scored, variety
+from captioning.metrics.registry import scored, scorers
+from captioning.metrics.scores import Scorer, Scores, Words, generated_tokens, variety
 
 
 class CaptionMetric(Metric):
@@ -57,12 +56,7 @@ class CaptionMetric(Metric):
         references: Sequence[Sequence[str]],
         images: Sequence[int | str],
     ) -> None:
-        """Add captions.
-
-        Args:
-            candidates: one caption per image; `<unk>` is the unknown word.
-            references: the reference captions of each image.
-            images: the ids of the images.
+        """Add a caption, in which `<unk>` is the unknown word, and the references of some images.
 
         Raises:
             ValueError: the lengths differ.

@@ -18,16 +18,7 @@ from numpy.typing import NDArray
 
 from captioning.errors import InputError
 from captioning.files import written_whole
-from captioning.metrics.ngrams import (
-    MAX_N,
-    Corpus,
-    Counts,
-    WordNumbers,
-    image_of_each,
-    ngram_counts,
-    numbered,
-    sums,
-)
+from captioning.metrics.ngrams import MAX_N, Corpus, ngram_counts
 from captioning.metrics.scores import Scores, Words
 from captioning.untrusted import json_of, opened
 
@@ -62,53 +53,41 @@ class DocumentFrequencies:
 
     @classmethod
     def of(cls, references: Sequence[Sequence[Words]]) -> "DocumentFrequencies":
-        """The frequencies of a corpus.
-
-        Args:
-            references: for each image the words of its references.
-
-        Raises:
-            ValueError: there are no images.
-        """
+        """The frequencies of a corpus; raises ValueError if it has no images."""
         if not references:
             raise ValueError("there are no references to count n-grams in; give at least one image")
-        numbers = WordNumbers()
-        captions = numbered(list(chain.from_iterable(references)), numbers)
-        images = image_of_each(references)
-        codes, counts = [], []
-        for found in ngram_counts(captions, len(numbers)):
-            ngrams = max(len(found.codes), 1)
-            pairs = np.unique(images[found.captions] * ngrams + found.ngrams)
-            codes.append(found.codes)
-            counts.append(np.bincount(pairs % ngrams, minlength=len(found.codes)))
-        return cls(len(references), dict(numbers), codes, counts)
+        numbers, found = ngram_counts(list(chain.from_iterable(references)))
+        images = np.repeat(np.arange(len(references)), list(map(len, references)))
+        counts = []
+        for each in found:
+            pairs = np.unique(images[each.captions] * len(each.codes) + each.ngrams)
+            ngrams = pairs % max(len(each.codes), 1)
+            counts.append(np.bincount(ngrams, minlength=len(each.codes)))
+        return cls(len(references), numbers, [each.codes for each in found], counts)
 
     def idf(
         self, numbers: Mapping[Any, int], codes: Sequence[NDArray[np.int64]]
     ) -> Iterator[NDArray[np.float64]]:
-        """Inverse document frequencies of other captions' n-grams, for n = 1, 2, ...
+        """Inverse document frequencies of a corpus's n-grams, from its `numbers` and `codes`.
 
-        These are log(images / frequency); an n-gram that does not occur has frequency 1.
-
-        Args:
-            numbers: the number of each word of those captions.
-            codes: for n = 1, 2, ..., the codes of their n-grams.
+        These are log(images / frequency) for n = 1, 2, ...; an n-gram that does not occur has
+        frequency 1.
         """
-        words: NDArray[np.int64] = np.empty(len(numbers), dtype=np.int64)
-        for word, number in numbers.items():
-            words[number] = self.numbers.get(word, -1)
-        places = words.copy()
+        words = np.array([self.numbers.get(word, -1) for word in numbers], dtype=np.int64)
+        places = words  # in `self.codes`, -1 if the n-gram does not occur
         for n, (wanted, own, counts) in enumerate(zip(codes, self.codes, self.counts, strict=True)):
             if n > 0:
                 prefixes, last = np.divmod(wanted, len(words))
-                places = _places(places[prefixes], words[last], own, len(self.numbers))
-            frequencies = np.ones(len(places))
-            known = places >= 0
-            frequencies[known] = counts[places[known]]
-            yield np.log(float(self.images)) - np.log(frequencies)
+                prefixes, last = places[prefixes], words[last]
+                keys = np.where(
+                    (prefixes < 0) | (last < 0), -1, prefixes * len(self.numbers) + last
+                )
+                places = np.searchsorted(own, keys)
+                places = np.where(np.append(own, -2)[places] == keys, places, -1)
+            yield np.log(float(self.images)) - np.log(np.append(counts, 1)[places])
 
     def save(self, path: str | Path) -> None:
-        """Write a NumPy archive atomically.
+        """Write a NumPy archive.
 
         Raises:
             InputError: the file cannot be written.
@@ -128,11 +107,7 @@ class DocumentFrequencies:
 
     @classmethod
     def load(cls, path: str | Path, max_bytes: int = MAX_BYTES) -> "DocumentFrequencies":
-        """Read a file that `save` wrote.
-
-        Args:
-            path: the file.
-            max_bytes: larger arrays are rejected before they are unpacked.
+        """Read a file that `save` wrote; arrays above `max_bytes` are rejected unread.
 
         Raises:
             InputError: the file is missing, unreadable or of another kind.
@@ -143,29 +118,23 @@ class DocumentFrequencies:
                 if sum(part.file_size for part in archive.zip.infolist()) > max_bytes:
                     raise ValueError("larger than any corpus needs")
                 words = json_of(archive["words"].tobytes())
-                loaded = cls(
-                    int(archive["images"]),
-                    {word: number for number, word in enumerate(words)},
-                    [archive[f"codes{n}"] for n in range(1, MAX_N + 1)],
-                    [archive[f"counts{n}"] for n in range(1, MAX_N + 1)],
+                numbers = {word: number for number, word in enumerate(words)}
+                codes = [archive[f"codes{n}"] for n in range(1, MAX_N + 1)]
+                counts = [archive[f"counts{n}"] for n in range(1, MAX_N + 1)]
+                fits = len(codes[0]) == len(numbers) and all(
+                    own.ndim == 1
+                    and own.shape == its_counts.shape
+                    and own.dtype == its_counts.dtype == np.int64
+                    and (np.diff(own) > 0).all()
+                    for own, its_counts in zip(codes, counts, strict=True)
                 )
+                if not fits:
+                    raise ValueError("arrays that do not fit each other")
+                return cls(int(archive["images"]), numbers, codes, counts)
         except _FOREIGN:
-            loaded = None
-        if loaded is None or not loaded._is_consistent():
             raise InputError(
                 f"{path}: not document frequencies; give a file that DocumentFrequencies.save wrote"
-            )
-        return loaded
-
-    def _is_consistent(self) -> bool:
-        """Whether the arrays fit each other; those of another program's archive may not."""
-        return len(self.codes[0]) == len(self.numbers) and all(
-            codes.ndim == 1
-            and codes.shape == counts.shape
-            and codes.dtype == counts.dtype == np.int64
-            and (np.diff(codes) > 0).all()
-            for codes, counts in zip(self.codes, self.counts, strict=True)
-        )
+            ) from None
 
 
 def cider_scores(
@@ -181,59 +150,28 @@ def cider_scores(
     is the mean over images. Unlike in the COCO evaluation, `<unk>` matches nothing.
 
     Args:
-        candidates: the words of one caption per image.
-        references: for each image the words of its references.
-        frequencies: document frequencies; default: those of the references, as in the COCO
-            evaluation.
+        candidates: one caption per image.
+        references: of each image.
+        frequencies: default: those of the references, as in the COCO evaluation.
 
     Raises:
         ValueError: there are no captions, the lengths differ, or an image has no reference.
     """
     corpus = Corpus.of(candidates, references)
     frequencies = frequencies or DocumentFrequencies.of(references)
-    similarities = np.zeros(len(corpus.images))
-    counts = list(corpus.counts())
-    idfs = frequencies.idf(corpus.numbers, [found.codes for found, _ in counts])
-    for (found, written), idf in zip(counts, idfs, strict=True):
-        similarities += _similarities(found, written, idf, corpus)
+    count, images = corpus.size, corpus.images[corpus.size :]
+    similarities = np.zeros(len(images))
+    idfs = frequencies.idf(corpus.numbers, [counts.codes for counts in corpus.counts])
+    for counts, idf in zip(corpus.counts, idfs, strict=True):
+        values = counts.counts * idf[counts.ngrams]
+        _, written, own = corpus.shared(counts, values)
+        rows = counts.captions[len(values) - len(written) :] - count
+        products = np.bincount(rows, np.minimum(own, written) * written, len(images))
+        norms = np.sqrt(np.bincount(counts.captions, values**2, len(corpus.images)))
+        norms = norms[images] * norms[count:]
+        similarities += np.divide(products, norms, out=np.zeros(len(images)), where=norms > 0)
     # The COCO evaluation takes the number of bigrams as the length of a caption.
-    lengths, of_references = (np.maximum(0, lengths - 1) for lengths in corpus.lengths)
-    differences = lengths[corpus.images] - of_references
-    penalty = np.exp(-(differences**2) / (2 * SIGMA**2))
-    summed = sums(similarities * penalty, corpus.images, corpus.count)
-    return Scores.of("CIDEr", 10 / MAX_N * summed / np.bincount(corpus.images))
-
-
-def _similarities(
-    found: Counts, written: Counts, idf: NDArray[np.float64], corpus: Corpus
-) -> NDArray[np.float64]:
-    """The clipped cosine similarity of each reference with its image's caption, (references,)."""
-    of_found, of_written = (side.counts * idf[side.ngrams] for side in (found, written))
-    # The caption's entry for every n-gram of its references; most are 0.
-    pairs = np.append(found.captions * len(idf) + found.ngrams, -1)
-    wanted = corpus.images[written.captions] * len(idf) + written.ngrams
-    places = np.searchsorted(pairs[:-1], wanted)
-    entries = np.where(pairs[places] == wanted, np.append(of_found, 0.0)[places], 0.0)
-    count = len(corpus.images)
-    products = sums(np.minimum(entries, of_written) * of_written, written.captions, count)
-    norms = np.sqrt(sums(of_found**2, found.captions, corpus.count))[corpus.images]
-    norms *= np.sqrt(sums(of_written**2, written.captions, count))
-    return np.divide(products, norms, out=np.zeros_like(products), where=norms > 0)
-
-
-def _places(
-    prefixes: NDArray[np.int64], last: NDArray[np.int64], codes: NDArray[np.int64], vocab_size: int
-) -> NDArray[np.int64]:
-    """The index of each n-gram in `codes`, -1 if it does not occur.
-
-    Args:
-        prefixes: the indices of the n-grams without their last words, -1 if unknown.
-        last: the numbers of their last words, -1 if unknown.
-        codes: ascending.
-        vocab_size: the vocabulary size that the codes were made with.
-    """
-    wanted = np.where((prefixes < 0) | (last < 0), -1, prefixes * vocab_size + last)
-    places = np.searchsorted(codes, wanted)
-    known = places < len(codes)
-    known[known] = codes[places[known]] == wanted[known]
-    return np.where(known, places, -1)
+    lengths = np.maximum(0, corpus.lengths - 1)
+    penalty = np.exp(-((lengths[images] - lengths[count:]) ** 2) / (2 * SIGMA**2))
+    summed = np.bincount(images, similarities * penalty)
+    return Scores.of("CIDEr", 10 / MAX_N * summed / np.bincount(images))

@@ -6,8 +6,7 @@ Natural Language Supervision", ICML 2021, https://arxiv.org/abs/2103.00020, as o
 """
 
 import logging
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +54,7 @@ class ClipScore:
     ) -> Scores:
         """CLIPScore and RefCLIPScore; the corpus scores are means over captions.
 
-        Args:
-            captions: the captions to score.
-            references: the reference captions of each caption's image.
-            images: the id of each caption's image.
+        `references` and the ids `images` are those of each caption's image.
 
         Raises:
             InputError: a photo is missing, damaged or too large.
@@ -67,22 +63,18 @@ class ClipScore:
         check_pairs([caption.split() for caption in captions], references)
         photos = list(dict.fromkeys(images))
         texts = list(dict.fromkeys([*captions, *(text for each in references for text in each)]))
-        of_photo = dict(
-            zip(photos, self._clip.photos([self._photos[image] for image in photos]), strict=True)
-        )
-        prompts = [f"{PROMPT}{text}" for text in texts]
-        of_text = dict(zip(texts, self._clip.texts(prompts), strict=True))
+        photo_vectors = self._clip.photos([self._photos[image] for image in photos])
+        text_vectors = self._clip.texts([f"{PROMPT}{text}" for text in texts])
+        of_photo = dict(zip(photos, photo_vectors, strict=True))
+        of_text = dict(zip(texts, text_vectors, strict=True))
         rows = [
             clip_scores(
-                of_text[caption],
-                of_photo[image],
-                np.stack([of_text[text] for text in written]),
+                of_text[caption], of_photo[image], np.stack([of_text[text] for text in written])
             )
             for caption, written, image in zip(captions, references, images, strict=True)
         ]
-        of_captions = dict(
-            zip((NAME, "RefCLIPScore"), np.array(rows, dtype=np.float64).T, strict=True)
-        )
+        own, with_references = np.array(rows, dtype=np.float64).T
+        of_captions = {NAME: own, "RefCLIPScore": with_references}
         means = {name: float(scores.mean()) for name, scores in of_captions.items()}
         return Scores(means, of_captions)
 
@@ -92,13 +84,9 @@ def clip_scores(
 ) -> tuple[float, float]:
     """CLIPScore and RefCLIPScore of a caption from unit vectors (section 3).
 
-    CLIPScore is `SCALE` times the cosine of caption and photo. RefCLIPScore is its harmonic mean
-    with the largest cosine of caption and reference. Negative cosines count as 0.
-
-    Args:
-        caption: (D,).
-        photo: (D,).
-        references: (R, D).
+    CLIPScore is `SCALE` times the cosine of caption, (D,), and photo, (D,). RefCLIPScore is its
+    harmonic mean with the largest cosine of caption and reference, (R, D). Negative cosines count
+    as 0.
     """
     own = SCALE * max(float(caption @ photo), 0.0)
     nearest = max(float((references @ caption).max()), 0.0)
@@ -112,9 +100,8 @@ class Clip:
     Weights are read as safetensors, which cannot run code.
 
     Args:
-        weights: a folder in open_clip's layout; default: OpenAI's ViT-B/32, downloaded at first
-            use.
-        device: the device of the model.
+        weights: a folder in open_clip's layout; default: OpenAI's ViT-B/32 from the Hub.
+        device: of the model.
         max_pixels: larger photos are rejected.
 
     Raises:
@@ -140,7 +127,10 @@ class Clip:
                 if not (Path(weights) / name).is_file():
                     raise InputError(f"{weights}: has no {name}; {REMEDY}")
         source = f"hf-hub:{HUB}" if weights is None else f"local-dir:{weights}"
-        with stage("loading CLIP"), _quiet():
+        with stage("loading CLIP"):
+            logging.disable(
+                logging.ERROR
+            )  # open_clip's log, of which the error repeats the last line
             try:
                 model, self._preprocess = open_clip.create_model_from_pretrained(
                     source, device=device
@@ -154,6 +144,8 @@ class Clip:
                     else f"{weights}: cannot be loaded"
                 )
                 raise InputError(f"{problem} ({reason}); {REMEDY}") from None
+            finally:
+                logging.disable(logging.NOTSET)
         self._model = model.eval()
         self._device = device
         self._max_pixels = max_pixels
@@ -164,41 +156,33 @@ class Clip:
         Raises:
             InputError: a photo is missing, damaged or too large.
         """
-        return self._vectors("photos", paths, PHOTOS, self._encode_photos)
+        import torch
+
+        def encode(some: Sequence[Path]) -> Any:
+            photos = [self._preprocess(read_image(path, self._max_pixels)) for path in some]
+            return self._model.encode_image(torch.stack(photos).to(self._device))
+
+        return _vectors("photos", paths, PHOTOS, encode)
 
     def texts(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """The unit vectors of texts, (texts, D); long texts are truncated."""
-        return self._vectors("texts", texts, TEXTS, self._encode_texts)
 
-    def _encode_photos(self, paths: Sequence[Path]) -> Any:
-        import torch
+        def encode(some: Sequence[str]) -> Any:
+            return self._model.encode_text(self._tokenize(list(some)).to(self._device))
 
-        photos = [self._preprocess(read_image(path, self._max_pixels)) for path in paths]
-        return self._model.encode_image(torch.stack(photos).to(self._device))
-
-    def _encode_texts(self, texts: Sequence[str]) -> Any:
-        return self._model.encode_text(self._tokenize(list(texts)).to(self._device))
-
-    def _vectors(
-        self, units: str, inputs: Sequence[Any], size: int, encode: Callable[[Sequence[Any]], Any]
-    ) -> NDArray[np.float64]:
-        import torch
-
-        found = []
-        with ProgressBar(NAME, units, total=len(inputs)) as bar, torch.inference_mode():
-            for start in range(0, len(inputs), size):
-                some = inputs[start : start + size]
-                found.append(encode(some).double().cpu().numpy())
-                bar.update(len(some))
-        vectors: NDArray[np.float64] = np.concatenate(found)
-        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        return _vectors("texts", texts, TEXTS, encode)
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence the log of open_clip; the error message repeats its last line."""
-    logging.disable(logging.ERROR)
-    try:
-        yield
-    finally:
-        logging.disable(logging.NOTSET)
+def _vectors(
+    units: str, inputs: Sequence[Any], size: int, encode: Callable[[Sequence[Any]], Any]
+) -> NDArray[np.float64]:
+    import torch
+
+    found = []
+    with ProgressBar(NAME, units, total=len(inputs)) as bar, torch.inference_mode():
+        for start in range(0, len(inputs), size):
+            some = inputs[start : start + size]
+            found.append(encode(some).double().cpu().numpy())
+            bar.update(len(some))
+    vectors: NDArray[np.float64] = np.concatenate(found)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)

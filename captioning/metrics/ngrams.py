@@ -6,7 +6,8 @@ rank of its code among all codes of its length. Nothing is hashed, so different 
 the same number.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
@@ -20,32 +21,8 @@ from captioning.metrics.scores import Words, check_pairs
 MAX_N = 4
 """The largest n of the COCO evaluation's n-grams."""
 
-
-class WordNumbers(dict[Hashable, int]):
-    """The number of each word; a new word gets the next number on lookup."""
-
-    def __missing__(self, word: Hashable) -> int:
-        number = self[word] = len(self)
-        return number
-
-
-class Numbered(NamedTuple):
-    """Captions as numbers.
-
-    Attributes:
-        words: (W,), the words of all captions, concatenated.
-        lengths: (C,), the number of words of each caption.
-    """
-
-    words: NDArray[np.int64]
-    lengths: NDArray[np.int64]
-
-
-def numbered(captions: Sequence[Words], numbers: WordNumbers) -> Numbered:
-    """Captions as numbers; new words are added to `numbers`."""
-    lengths = np.fromiter(map(len, captions), np.int64, len(captions))
-    words = map(numbers.__getitem__, chain.from_iterable(captions))
-    return Numbered(np.fromiter(words, np.int64, lengths.sum()), lengths)
+_UNKNOWN = object()
+"""Replaces `<unk>` in candidates, so that it differs from `<unk>` in references."""
 
 
 class Counts(NamedTuple):
@@ -63,100 +40,85 @@ class Counts(NamedTuple):
     counts: NDArray[np.int64]
     codes: NDArray[np.int64]
 
-    def between(self, first: int, end: int) -> "Counts":
-        """The counts of the captions in [first, end), renumbered from 0."""
-        which = slice(*np.searchsorted(self.captions, (first, end)))
-        return Counts(
-            self.captions[which] - first, self.ngrams[which], self.counts[which], self.codes
-        )
 
-
-def ngram_counts(captions: Numbered, vocab_size: int) -> Iterator[Counts]:
-    """The counts for n = 1, 2, ..., `MAX_N`.
-
-    Args:
-        captions: the captions as numbers.
-        vocab_size: the number of words.
-    """
-    words, lengths = captions
+def ngram_counts(captions: Sequence[Words]) -> tuple[dict[Hashable, int], list[Counts]]:
+    """The number of each word, and the counts for n = 1, 2, ..., `MAX_N`."""
+    numbers: defaultdict[Hashable, int] = defaultdict()
+    numbers.default_factory = numbers.__len__
+    lengths = np.fromiter(map(len, captions), np.int64, len(captions))
+    numbered = map(numbers.__getitem__, chain.from_iterable(captions))
+    words = np.fromiter(numbered, np.int64, lengths.sum())
     owners = np.repeat(np.arange(len(lengths)), lengths)
     remaining = np.repeat(np.cumsum(lengths), lengths) - np.arange(len(words))
-    starts, ngrams, codes = np.arange(len(words)), words, np.arange(vocab_size)
+    starts, ngrams, codes = np.arange(len(words)), words, np.arange(len(numbers))
+    found = []
     for n in range(1, MAX_N + 1):
         if n > 1:
             whole = remaining[starts] >= n
             starts = starts[whole]
-            longer = ngrams[whole] * vocab_size + words[starts + n - 1]
+            longer = ngrams[whole] * len(numbers) + words[starts + n - 1]
             codes, ngrams = np.unique(longer, return_inverse=True)
         pairs, counts = np.unique(owners[starts] * len(codes) + ngrams, return_counts=True)
-        yield Counts(*np.divmod(pairs, max(len(codes), 1)), counts, codes)
-
-
-_UNKNOWN = object()
-"""Replaces `<unk>` in candidates, so that it differs from `<unk>` in references."""
+        found.append(Counts(*np.divmod(pairs, max(len(codes), 1)), counts, codes))
+    return dict(numbers), found
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Captions and their references as numbers.
+    """The n-grams of candidates and references, in which a candidate's `<unk>` matches nothing.
 
-    `<unk>` in a candidate matches nothing.
+    Captions are one candidate per image, then the references of the first image, the second, ...
 
     Attributes:
         numbers: the number of each word.
-        captions: one candidate per image, then the references of the first image, the second, ...
-        images: (references,), the image of each reference; ascending.
-        count: the number of images.
+        counts: the counts of the captions for n = 1, 2, ...
+        lengths: (captions,), in words.
+        images: (captions,), the image of each caption.
+        size: the number of images.
     """
 
-    numbers: WordNumbers
-    captions: Numbered
+    numbers: dict[Hashable, int]
+    counts: list[Counts]
+    lengths: NDArray[np.int64]
     images: NDArray[np.int64]
-    count: int
+    size: int
 
     @classmethod
     def of(cls, candidates: Sequence[Words], references: Sequence[Sequence[Words]]) -> "Corpus":
-        """The captions and references of images.
+        """The corpus of these captions.
 
         Raises:
             ValueError: see `captioning.metrics.scores.check_pairs`.
         """
         check_pairs(candidates, references)
-        numbers = WordNumbers()
-        found = numbered(candidates, numbers)
-        # The candidates' <unk> keeps its number; the references' <unk> gets another.
-        numbers[_UNKNOWN] = numbers.pop(SPECIAL[UNK], len(numbers))
-        written = numbered(list(chain.from_iterable(references)), numbers)
-        captions = Numbered(*map(np.concatenate, zip(found, written, strict=True)))
-        return cls(numbers, captions, image_of_each(references), len(candidates))
+        unknown = SPECIAL[UNK]
+        captions: list[Words] = [
+            [_UNKNOWN if word == unknown else word for word in candidate]
+            for candidate in candidates
+        ]
+        captions += chain.from_iterable(references)
+        numbers = np.arange(len(candidates))
+        images = np.append(numbers, np.repeat(numbers, list(map(len, references))))
+        return cls(
+            *ngram_counts(captions), np.array(list(map(len, captions))), images, len(numbers)
+        )
 
-    @property
-    def lengths(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The lengths of the candidates, (images,), and of the references, (references,)."""
-        lengths = self.captions.lengths
-        return lengths[: self.count], lengths[self.count :]
+    def shared(
+        self, counts: Counts, values: NDArray[Any]
+    ) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[Any]]:
+        """The n-grams of references beside those of their images' candidates.
 
-    def counts(self) -> Iterator[tuple[Counts, Counts]]:
-        """For n = 1, 2, ... the counts of the candidates and of the references."""
-        for counts in ngram_counts(self.captions, len(self.numbers)):
-            yield (
-                counts.between(0, self.count),
-                counts.between(self.count, len(self.captions.lengths)),
-            )
+        Args:
+            counts: the counts for one n.
+            values: (P,), a value of each caption's n-gram.
 
-
-def sums(values: NDArray[Any], groups: NDArray[np.int64], count: int) -> NDArray[np.float64]:
-    """The sum of the values of each group, (count,).
-
-    Args:
-        values: (P,).
-        groups: (P,), the group of each value, from 0.
-        count: the number of groups.
-    """
-    # NumPy counts instead of summing if there are no values.
-    return np.bincount(groups, values, count).astype(np.float64)
-
-
-def image_of_each(references: Sequence[Sequence[Words]]) -> NDArray[np.int64]:
-    """The image of each reference, (references,)."""
-    return np.repeat(np.arange(len(references)), list(map(len, references)))
+        Returns:
+            For each n-gram of a reference its key, image * (number of n-grams) + n-gram, its value,
+            and the value of the same n-gram in the image's candidate, 0 if the candidate lacks it.
+        """
+        keys = self.images[counts.captions] * len(counts.codes) + counts.ngrams
+        written = np.searchsorted(counts.captions, self.size)
+        places = np.searchsorted(keys[:written], keys[written:])
+        is_shared = np.append(keys[:written], -1)[places] == keys[written:]
+        own = np.where(is_shared, np.append(values[:written], 0)[places], 0)
+        return keys[written:], values[written:], own

@@ -6,14 +6,14 @@ A user's own module appends to `METRICS`; the option ``--import`` names the modu
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from captioning.data.tokens import words_of
 from captioning.errors import UsageError
 from captioning.metrics.bleu import bleu_scores
 from captioning.metrics.cider import cider_scores
 from captioning.metrics.meteor.scorer import Meteor
 from captioning.metrics.rouge import rouge_scores
-from captioning.metrics.scores import Scorer
+from captioning.metrics.scores import Scorer, Scores
 from captioning.metrics.spice import Spice
-from captioning.metrics.words import OfTokens
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Metric:
 
 METRICS: list[Metric] = [
     Metric("BLEU", lambda: bleu_scores),
-    Metric("ROUGE-L", lambda: OfTokens(rouge_scores)),
+    Metric("ROUGE-L", lambda: rouge_scores),
     Metric("CIDEr", lambda: cider_scores),
     Metric("METEOR", Meteor, needs="pycocoevalcap"),
     Metric("SPICE", Spice, needs="Java 8 to 14"),
@@ -60,3 +60,19 @@ def scorers(requested: Sequence[str] = ()) -> dict[str, Scorer]:
         for metric in METRICS
         if metric.needs is None or metric.name in requested
     }
+
+
+def scored(
+    scorer: Scorer, candidates: Sequence[list[str]], references: Sequence[Sequence[list[str]]]
+) -> Scores:
+    """Score the tokens of one caption per image against the tokens of its references.
+
+    Scorers receive words. ROUGE-L receives tokens, in which `22 3/4` with a no-break space is one,
+    since the COCO evaluation splits captions at plain spaces for ROUGE-L alone.
+    """
+    if scorer is rouge_scores:
+        return scorer(candidates, references)
+    return scorer(
+        [words_of(candidate) for candidate in candidates],
+        [[words_of(reference) for reference in written] for written in references],
+    )

@@ -28,14 +28,10 @@ class Reward:
     def __call__(
         self, samples: Sequence[Sequence[Words]], references: Sequence[Sequence[Words]]
     ) -> NDArray[np.float64]:
-        """The rewards, (B, N).
+        """The rewards, (B, N), of each image's N samples by its references.
 
         Captions may be words or ids, but of the same kind as in the frequencies. If samples and
         references contain the end token, ending a caption is rewarded too.
-
-        Args:
-            samples: for each image the words of its N samples.
-            references: for each image the words of its references.
 
         Raises:
             ValueError: there are no samples, or an image has no reference.

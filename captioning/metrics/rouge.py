@@ -26,49 +26,36 @@ def rouge_scores(candidates: Sequence[Words], references: Sequence[Sequence[Word
     those of the reference. Each is the maximum over references, which may be different ones. The
     corpus score is the mean over images. Unlike in the COCO evaluation, `<unk>` matches nothing.
 
-    Args:
-        candidates: the words of one caption per image.
-        references: for each image the words of its references.
-
     Raises:
         ValueError: there are no captions, the lengths differ, or an image has no reference.
     """
     check_pairs(candidates, references)
-    scores = [_score(*pair) for pair in zip(candidates, references, strict=True)]
-    return Scores.of("ROUGE-L", np.array(scores))
+    scores = np.zeros(len(candidates))
+    for image, (candidate, written) in enumerate(zip(candidates, references, strict=True)):
+        common = _common_lengths(candidate or EMPTY, [each or EMPTY for each in written])
+        precision = max(common) / len(candidate or EMPTY)
+        recall = max(n / len(each or EMPTY) for n, each in zip(common, written, strict=True))
+        if precision > 0:
+            scores[image] = (1 + BETA**2) * precision * recall / (recall + BETA**2 * precision)
+    return Scores.of("ROUGE-L", scores)
 
 
-def _score(candidate: Words, references: Sequence[Words]) -> float:
-    candidate = candidate or EMPTY
-    positions = _positions(candidate)
-    precision = recall = 0.0
-    for reference in references:
-        common = _common_length(positions, len(candidate), reference or EMPTY)
-        precision = max(precision, common / len(candidate))
-        recall = max(recall, common / len(reference or EMPTY))
-    if precision == 0:
-        return 0.0
-    return (1 + BETA**2) * precision * recall / (recall + BETA**2 * precision)
-
-
-def _positions(words: Words) -> dict[Hashable, int]:
-    """For each word the positions at which it stands, as the bits of an integer."""
-    positions: dict[Hashable, int] = {}
-    for index, word in enumerate(words):
-        positions[word] = positions.get(word, 0) | 1 << index
-    positions.pop(SPECIAL[UNK], None)
-    return positions
-
-
-def _common_length(positions: dict[Hashable, int], length: int, words: Words) -> int:
-    """The length of the longest common subsequence.
+def _common_lengths(words: Words, others: Sequence[Words]) -> list[int]:
+    """The length of the longest common subsequence with each of the other captions.
 
     Each row of the dynamic programming table is one integer; bit i is 0 where the length increases
     with word i (Hyyrö, "Bit-Parallel LCS-length Computation Revisited", 2004).
     """
-    everywhere = (1 << length) - 1
-    row = everywhere
-    for word in words:
-        matches = row & positions.get(word, 0)
-        row = (row + matches | row - matches) & everywhere
-    return length - row.bit_count()
+    positions: dict[Hashable, int] = {}  # of each word, as bits
+    for index, word in enumerate(words):
+        positions[word] = positions.get(word, 0) | 1 << index
+    positions.pop(SPECIAL[UNK], None)
+    everywhere = (1 << len(words)) - 1
+    lengths = []
+    for other in others:
+        row = everywhere
+        for word in other:
+            matches = row & positions.get(word, 0)
+            row = (row + matches | row - matches) & everywhere
+        lengths.append(len(words) - row.bit_count())
+    return lengths

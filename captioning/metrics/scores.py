@@ -1,15 +1,18 @@
-"""Scores of captions, and their bootstrap confidence intervals.
+"""Captions as words, their scores, and bootstrap confidence intervals.
 
 Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, section 13.3.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from captioning.data.tokens import tokenize, tokens, words_of
+from captioning.data.vocabulary import SPECIAL, UNK
 
 Words: TypeAlias = Sequence[Hashable]
 """A caption as its words, or their ids."""
@@ -18,6 +21,9 @@ RESAMPLES = 1000
 LEVEL = 0.95
 BLOCK = 4_000_000
 """Counts in memory at a time, 32 MB."""
+
+COUNTS = ("images", "distinct captions", "distinct words", "shortest", "longest")
+"""The statistics of `variety` that are whole numbers."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,33 @@ class Scores:
         return {name: weights @ scores for name, scores in self.images.items()}
 
 
+Formula: TypeAlias = Callable[[NDArray[np.float64]], dict[str, NDArray[np.float64]]]
+
+
+@dataclass(frozen=True)
+class SummedScores(Scores):
+    """Scores by a formula of counts, which a corpus sums over its images, as BLEU does.
+
+    Attributes:
+        statistics: (images, S), the counts of each caption.
+        formula: maps counts, (rows, S), to scores by name, (rows,).
+    """
+
+    statistics: NDArray[np.float64]
+    formula: Formula
+
+    @classmethod
+    def of_statistics(cls, statistics: NDArray[np.float64], formula: Formula) -> "SummedScores":
+        """The scores of captions and of their corpus."""
+        corpus = formula(statistics.sum(axis=0, keepdims=True))
+        means = {name: float(score) for name, [score] in corpus.items()}
+        return cls(means, formula(statistics), statistics, formula)
+
+    def resampled(self, counts: NDArray[np.integer]) -> dict[str, NDArray[np.float64]]:
+        """The scores of bootstrap resamples, from their summed counts; see `Scores.resampled`."""
+        return self.formula(counts @ self.statistics)
+
+
 Scorer: TypeAlias = Callable[[Sequence[Sequence[str]], Sequence[Sequence[Sequence[str]]]], Scores]
 """Scores the words of one caption per image against the words of the image's references."""
 
@@ -80,6 +113,55 @@ def check_pairs(candidates: Sequence[Words], references: Sequence[Sequence[Words
             raise ValueError(f"the caption {caption!r} has no reference to score it by")
 
 
+def generated_tokens(caption: str) -> list[str]:
+    """The tokens of a generated caption; `<unk>` is one token."""
+    first, *others = map(tokens, caption.split(SPECIAL[UNK]))
+    return first + [token for part in others for token in (SPECIAL[UNK], *part)]
+
+
+def generated_words(caption: str) -> list[str]:
+    """The words of a generated caption; `<unk>` is one word."""
+    return words_of(generated_tokens(caption))
+
+
+def variety(
+    candidates: Sequence[Words],
+    training: Iterable[str] | None = None,
+    vocabulary: Collection[str] | None = None,
+) -> dict[str, float]:
+    """Statistics of captions; lengths are in words, `<unk>` included.
+
+    Args:
+        candidates: the words of at least one caption.
+        training: the captions that the model was trained on, if known.
+        vocabulary: the model's words, if known.
+
+    Returns:
+        "images", "distinct captions", "mean length", "shortest", "longest" and "distinct words"
+        (without `<unk>`); with a vocabulary "share of vocabulary", the share of its words that the
+        captions use; with training captions "share not in training", the share of captions that
+        differ from every one of them.
+    """
+    lengths = [len(words) for words in candidates]
+    distinct = {tuple(words) for words in candidates}
+    used = {word for words in distinct for word in words} - {SPECIAL[UNK]}
+    statistics = {
+        "images": float(len(candidates)),
+        "mean length": sum(lengths) / len(lengths),
+        "shortest": float(min(lengths)),
+        "longest": float(max(lengths)),
+        "distinct words": float(len(used)),
+        "distinct captions": float(len(distinct)),
+    }
+    if vocabulary is not None:
+        statistics["share of vocabulary"] = len(used.intersection(vocabulary)) / len(vocabulary)
+    if training is not None:
+        unseen = distinct.difference(tuple(tokenize(caption)) for caption in training)
+        new = sum(tuple(words) in unseen for words in candidates)
+        statistics["share not in training"] = new / len(candidates)
+    return statistics
+
+
 class Interval(NamedTuple):
     """The bounds of a confidence interval at `LEVEL`."""
 
@@ -90,18 +172,11 @@ class Interval(NamedTuple):
 def intervals(
     scores: Sequence[Scores], images: int, seed: int = 0, block: int = BLOCK
 ) -> dict[str, Interval]:
-    """Percentile bootstrap intervals of corpus scores, over images.
+    """Percentile bootstrap intervals of corpus scores at `LEVEL`, over images, by name.
 
     All scores use the same resamples, so their intervals can be compared.
 
-    Args:
-        scores: scores of the same images in the same order.
-        images: the number of images.
-        seed: the seed of the resamples.
-        block: counts in memory at a time; does not affect the results.
-
-    Returns:
-        For each name its `LEVEL` percentile interval over `RESAMPLES` resamples.
+    `block` limits the counts in memory and does not affect the results.
     """
     drawn: dict[str, list[NDArray[np.float64]]] = defaultdict(list)
     for counts in resamples(images, seed, block):

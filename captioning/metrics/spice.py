@@ -40,21 +40,11 @@ class Spice:
                 f"`python -m pycocoevalcap.spice.get_stanford_models`, or omit {NAME}"
             )
         self._java = _java()
-        version = _java_version(self._java)
-        if version > LATEST:
-            raise InputError(
-                f"{NAME} needs Java 8 to {LATEST}, but {self._java} is Java {version}; "
-                f"set JAVA_HOME to an older one, or omit {NAME}"
-            )
 
     def __call__(
         self, candidates: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
     ) -> Scores:
-        """SPICE of captions; the corpus score is the mean over images.
-
-        Args:
-            candidates: the words of one caption per image.
-            references: for each image the words of its references.
+        """SPICE of the words of captions; the corpus score is the mean over images.
 
         Raises:
             InputError: the program fails.
@@ -90,12 +80,8 @@ class Spice:
 def packaged_file(metric: str, name: str) -> Path:
     """The path of a file of pycocoevalcap, which need not be importable.
 
-    Args:
-        metric: the metric that needs the file, for the message.
-        name: the path within the package.
-
     Raises:
-        InputError: pycocoevalcap is not installed.
+        InputError: pycocoevalcap, which `metric` needs, is not installed.
     """
     package = find_spec("pycocoevalcap")
     for folder in package.submodule_search_locations or () if package else ():
@@ -110,7 +96,7 @@ def _java() -> str:
     """The path of Java: that in JAVA_HOME if set, otherwise the first on the PATH.
 
     Raises:
-        InputError: Java is missing.
+        InputError: Java is missing, does not run, or is too new.
     """
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
@@ -120,25 +106,21 @@ def _java() -> str:
             f"{NAME} needs Java, but there is no `java` {where}; install a Java runtime, "
             f"or omit {NAME}"
         )
-    return found
-
-
-def _java_version(java: str) -> int:
-    """The major version of Java: 8, 11, 17, ...
-
-    Raises:
-        InputError: Java does not run.
-    """
     output = subprocess.run(
-        [java, "-version"], capture_output=True, text=True, errors="replace"
+        [found, "-version"], capture_output=True, text=True, errors="replace"
     ).stderr
     version = re.search(r'version "(?:1\.)?(\d+)', output)
     if version is None:
         raise InputError(
-            f"{NAME} needs Java, but {java} does not run ({_last_line(output)}); "
+            f"{NAME} needs Java, but {found} does not run ({_last_line(output)}); "
             f"install a Java runtime, or omit {NAME}"
         )
-    return int(version[1])
+    if int(version[1]) > LATEST:
+        raise InputError(
+            f"{NAME} needs Java 8 to {LATEST}, but {found} is Java {version[1]}; "
+            f"set JAVA_HOME to an older one, or omit {NAME}"
+        )
+    return found
 
 
 def _last_line(text: str) -> str:

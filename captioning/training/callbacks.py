@@ -10,7 +10,7 @@ from pytorch_lightning.callbacks import WeightAveraging
 from torch import Tensor
 
 from captioning.kernels import compile_from_now
-from captioning.metrics.words import COUNTS
+from captioning.metrics.scores import COUNTS
 from captioning.numbers import Checked, Share
 from captioning.progress_bar import ProgressBar, duration, say
 

@@ -17,8 +17,8 @@ from captioning.data.tokens import plurals
 from captioning.data.vocabulary import SPECIAL, Vocabulary
 from captioning.errors import InputError
 from captioning.maps.evidence_map import SHARPNESS, evidence, evidence_shares
-from captioning.models.decoder import Decoder, Memory
 from captioning.models.backbones import Classes
+from captioning.models.decoder import Decoder, Memory
 from captioning.numbers import Importance, Share, ShareBelowOne
 from captioning.training.objectives import CrossEntropy, Loss, grid_of
 

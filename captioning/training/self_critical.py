@@ -17,8 +17,7 @@ from captioning.data.vocabulary import BOS, EOS, PAD, SPECIAL
 from captioning.kernels import accelerate_search
 from captioning.metrics.cider import DocumentFrequencies
 from captioning.metrics.reward import Reward
-from captioning.metrics.scores import Words
-from captioning.metrics.words import generated_words
+from captioning.metrics.scores import Words, generated_words
 from captioning.models import Decoder
 from captioning.models.decoder import Memory
 from captioning.numbers import ComparedSamples, Importance, MaxLength

@@ -9,9 +9,10 @@ import pytest
 
 from captioning.errors import InputError
 from captioning.metrics.meteor.alignment import Match, align
-from captioning.metrics.meteor.paraphrases import LONGEST, Paraphrases, cached
-from captioning.metrics.meteor.scorer import Meteor, MeteorScores
+from captioning.metrics.meteor.paraphrases import Paraphrases, cached
+from captioning.metrics.meteor.scorer import Meteor
 from captioning.metrics.meteor.word_forms import normalized, stem
+from captioning.metrics.scores import SummedScores
 
 # Caption, references, and what `java -jar meteor-1.5.jar - - -stdio -l en -norm` gives.
 MEASURED: list[tuple[str, list[str], float]] = json.loads(
@@ -30,12 +31,12 @@ def words(captions: list[str]) -> list[list[str]]:
 
 
 @pytest.fixture(scope="module")
-def scores(meteor: Meteor) -> MeteorScores:
+def scores(meteor: Meteor) -> SummedScores:
     references = [words(written) for _, written, _ in MEASURED]
     return meteor(words([caption for caption, _, _ in MEASURED]), references)
 
 
-def test_scores_are_those_that_its_program_gave(scores: MeteorScores) -> None:
+def test_scores_are_those_that_its_program_gave(scores: SummedScores) -> None:
     measured = [score for _, _, score in MEASURED]
     np.testing.assert_allclose(scores.images["METEOR"], measured, rtol=0, atol=1e-9)
 
@@ -108,9 +109,7 @@ def test_stems_are_those_of_the_snowball_rules(word: str, expected: str) -> None
 
 def table() -> Paraphrases:
     """That of `a b` with `c`, and `a` with `b c`."""
-    rows = np.zeros((4, LONGEST), dtype=np.int64)
-    rows[0, :2], rows[1, 0], rows[2, 0], rows[3, :2] = (1, 2), 3, 1, (2, 3)
-    return Paraphrases.of(["a", "b", "c"], rows, np.array([[0, 1], [2, 3]], dtype=np.int32))
+    return Paraphrases.of(["a b", "c", "a", "b c"], np.array([[0, 1], [2, 3]], dtype=np.int32))
 
 
 def test_phrases_are_found_at_every_place_but_not_across_sentences() -> None:

@@ -14,9 +14,9 @@ from captioning.data.readers import Coco
 from captioning.data.tokens import tokenize, tokens
 from captioning.metrics.bleu import bleu_scores
 from captioning.metrics.cider import cider_scores
-from captioning.metrics.registry import scorers
+from captioning.metrics.registry import scored, scorers
 from captioning.metrics.rouge import rouge_scores
-from captioning.metrics.words import generated_tokens, scored
+from captioning.metrics.scores import generated_tokens
 from captioning.shapes import captions, random_scene
 
 Corpus = tuple[list[list[str]], list[list[list[str]]]]

@@ -14,7 +14,7 @@ Box = tuple[float, float, float, float]
 """Left, top, width and height in pixels of the photo."""
 
 MAX_OBJECTS = 1_000
-"""Limit on the objects of a category in a photo; n boxes divide it into up to 4 n^2 rectangles."""
+"""Limit on a category's objects in a photo; n boxes divide it into up to 4 n^2 rectangles."""
 
 MAX_RUNS = 4_000_000
 """Limit on run lengths, or on characters of compressed ones. COCO's longest have some thousand."""
@@ -70,16 +70,19 @@ class Area:
         """
         left, top, across, down = crop
         rows, columns = grid
-        vertical = _overlaps(_edges(top, down, rows), self.y) * rows / down
-        horizontal = _overlaps(_edges(left, across, columns), self.x) * columns / across
+        vertical = _overlaps(top + down * np.arange(rows + 1) / rows, self.y) * rows / down
+        edges = left + across * np.arange(columns + 1) / columns
+        horizontal = _overlaps(edges, self.x) * columns / across
         return vertical @ self.inside.astype(np.float64) @ horizontal.T
 
     def holds(self, crop: Box, grid: tuple[int, int]) -> Bool[np.ndarray, "rows columns"]:
         """Whether the centre of each cell lies in the area."""
         left, top, across, down = crop
         rows, columns = grid
-        y = np.searchsorted(self.y, _centres(top, down, rows), side="right")
-        x = np.searchsorted(self.x, _centres(left, across, columns), side="right")
+        centres = top + down * (np.arange(rows) + 0.5) / rows
+        y = np.searchsorted(self.y, centres, side="right")
+        centres = left + across * (np.arange(columns) + 0.5) / columns
+        x = np.searchsorted(self.x, centres, side="right")
         return np.pad(self.inside, 1)[y[:, None], x]  # the padding is what lies beyond all edges
 
 
@@ -108,15 +111,10 @@ class Place:
         crop: Box,
         grid: tuple[int, int],
     ) -> "Place | None":
-        """The place of objects; None if all of them are outside the crop.
+        """The place of a category's objects; None if all of them are outside the crop.
 
-        An object with a mask is inside if a part of its mask is, not just of its box.
-
-        Args:
-            objects: the objects of one category.
-            size: width and height of the photo in pixels.
-            crop: the part of the photo that the model sees.
-            grid: rows and columns of the cells, which cover the crop.
+        An object with a mask is inside if a part of its mask is, not just of its box. `size` is
+        width and height of the photo in pixels; the cells of the grid cover the crop.
 
         Raises:
             InputError: a mask cannot be decoded or is of a photo of another size, or there are too
@@ -149,11 +147,7 @@ def decoded_mask(mask: Any, size: tuple[int, int]) -> Bool[np.ndarray, "H W"]:
     """The pixels of COCO's ``segmentation``: polygons, or run lengths, compressed or not.
 
     pycocotools reads and writes out of bounds if run lengths do not fit their size. So it is used
-    only for polygons, after their coordinates are checked.
-
-    Args:
-        mask: the value in the annotation file.
-        size: width and height of the photo in pixels.
+    only for polygons, after their coordinates are checked. `size` is width and height of the photo.
 
     Raises:
         InputError: the mask cannot be decoded, or is of a photo of another size.
@@ -170,7 +164,11 @@ def decoded_mask(mask: Any, size: tuple[int, int]) -> Bool[np.ndarray, "H W"]:
                 f"{width} x {height}; use the photos that were annotated"
             )
         runs = counts if isinstance(counts, list) else _runs(counts)
-        lengths = np.array(_checked(runs, width * height), dtype=np.int64)
+        if len(runs) > MAX_RUNS or not all(type(run) is int and run >= 0 for run in runs):
+            raise ValueError
+        if sum(runs) != width * height:
+            raise InputError(f"run lengths whose sum is not {width * height} pixels; {REMEDY}")
+        lengths = np.array(runs, dtype=np.int64)
     except (ArithmeticError, LookupError, TypeError, ValueError):
         raise InputError(
             f"a segmentation that is neither polygons nor run lengths; {REMEDY}"
@@ -180,12 +178,7 @@ def decoded_mask(mask: Any, size: tuple[int, int]) -> Bool[np.ndarray, "H W"]:
 
 
 def _filled(polygons: list[Any], width: int, height: int) -> Bool[np.ndarray, "H W"]:
-    """The pixels inside any of the polygons.
-
-    Raises:
-        InputError: coordinates are far outside the photo, or the outlines are too long.
-        ValueError: a polygon is malformed.
-    """
+    """The pixels inside any of the polygons; raises ValueError if one is malformed."""
     from pycocotools import mask as run_length
 
     side = max(width, height)
@@ -207,29 +200,11 @@ def _filled(polygons: list[Any], width: int, height: int) -> Bool[np.ndarray, "H
     return run_length.decode(lengths).astype(bool)
 
 
-def _checked(runs: list[Any], pixels: int) -> list[int]:
-    """The run lengths, if their sum is the number of pixels.
-
-    Raises:
-        InputError: their sum differs.
-        ValueError: they are too many, or not lengths.
-    """
-    if len(runs) > MAX_RUNS or not all(type(run) is int and run >= 0 for run in runs):
-        raise ValueError
-    if sum(runs) != pixels:
-        raise InputError(f"run lengths whose sum is not {pixels} pixels; {REMEDY}")
-    return runs
-
-
 def _runs(characters: str | bytes) -> list[int]:
-    """Decompress COCO's run lengths.
+    """Decompress COCO's run lengths; raises ValueError if they are malformed.
 
     A length is encoded with five bits per character, lowest first. From the fourth length on, the
     difference from the last but one is encoded.
-
-    Raises:
-        TypeError: the value is not text.
-        ValueError: the text is not such an encoding, or is too long.
     """
     if len(characters) > MAX_RUNS:
         raise ValueError
@@ -252,14 +227,6 @@ def _runs(characters: str | bytes) -> list[int]:
     if bits:
         raise ValueError
     return runs
-
-
-def _edges(start: float, extent: float, cells: int) -> Float[np.ndarray, "edges"]:
-    return start + extent * np.arange(cells + 1) / cells
-
-
-def _centres(start: float, extent: float, cells: int) -> Float[np.ndarray, "cells"]:
-    return start + extent * (np.arange(cells) + 0.5) / cells
 
 
 def _overlaps(

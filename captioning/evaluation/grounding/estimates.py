@@ -22,7 +22,7 @@ from captioning.evaluation.grounding.looks import (
     Areas,
     Look,
 )
-from captioning.metrics.scores import Interval, Scores, intervals
+from captioning.metrics.scores import Interval, percentile_interval, resamples
 
 TIMES = {measure: f"{measure}, times uniform" for measure in (IN_BOX, IN_MASK)}
 GAINS = {measure: f"{measure}, minus Gaussian" for measure in (POINTING, IN_BOX)}
@@ -57,12 +57,9 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Group:
-    """The scores of some looks: of all, of one word's, or of one kind of object.
+    """The scores of all looks, of one word's, or of one kind of object, by their names (`named`).
 
-    Attributes:
-        name: the word, or what the objects have in common.
-        looks: the number of looks.
-        scores: estimates by name (see `named`).
+    `looks` is the number of looks.
     """
 
     name: str
@@ -83,42 +80,27 @@ class Group:
         return {"mentions": self.looks, **estimates_json(self.scores)}
 
 
-@dataclass(frozen=True)
-class Ratios(Scores):
-    """Ratios of sums over images, such as means over words.
-
-    Attributes:
-        pairs: numerators and denominators by name.
-    """
-
-    pairs: Mapping[str, Pair]
-
-    @classmethod
-    def of_pairs(cls, pairs: Mapping[str, Pair]) -> "Ratios":
-        """The ratios; those whose denominator is zero for all images are omitted."""
-        known = {name: pair for name, pair in pairs.items() if pair[1].any()}
-        return cls(
-            {name: float(top.sum() / bottom.sum()) for name, (top, bottom) in known.items()},
-            {name: _divided(top, bottom) for name, (top, bottom) in known.items()},
-            known,
-        )
-
-    def resampled(self, counts: NDArray[np.integer]) -> dict[str, NDArray[np.float64]]:
-        """The ratios of bootstrap resamples; NaN where undefined. See `Scores.resampled`."""
-        return {
-            name: _divided(counts @ top, counts @ bottom)
-            for name, (top, bottom) in self.pairs.items()
-        }
-
-
 def with_intervals(pairs: Mapping[str, Pair]) -> dict[str, Estimate]:
-    """The defined ratios with their intervals; a difference has that of paired resamples."""
-    ratios = Ratios.of_pairs(pairs)
-    if not ratios.pairs:
+    """Ratios of sums over images, such as means over words, with their intervals.
+
+    Ratios whose denominator is zero for all images are omitted. All use the same resamples, so a
+    difference has the interval of paired resamples; its ends are NaN if a resample is undefined.
+    """
+    pairs = {name: pair for name, pair in pairs.items() if pair[1].any()}
+    if not pairs:
         return {}
-    number = len(next(iter(ratios.pairs.values()))[0])
-    found = intervals([ratios], number)
-    return {name: Estimate(value, found[name]) for name, value in ratios.corpus.items()}
+    drawn: dict[str, list[NDArray[np.float64]]] = defaultdict(list)
+    for counts in resamples(len(next(iter(pairs.values()))[0])):
+        for name, (top, bottom) in pairs.items():
+            tops, bottoms = counts @ top, counts @ bottom
+            undefined = np.full(tops.shape, np.nan)
+            drawn[name].append(np.divide(tops, bottoms, out=undefined, where=bottoms != 0))
+    return {
+        name: Estimate(
+            float(top.sum() / bottom.sum()), percentile_interval(np.concatenate(drawn[name]))
+        )
+        for name, (top, bottom) in pairs.items()
+    }
 
 
 def estimates_json(scores: Mapping[str, Estimate]) -> dict[str, Any]:
@@ -130,12 +112,7 @@ def estimates_json(scores: Mapping[str, Estimate]) -> dict[str, Any]:
 
 
 def by_image(looks: Sequence[Look], values: Sequence[float]) -> Pair:
-    """The sum and the number of the known values of each image.
-
-    Args:
-        looks: looks at any number of images.
-        values: one value of each look; NaN if unknown.
-    """
+    """The sum and the number of the known values of each image; a value of a look may be NaN."""
     _, images = np.unique([str(look.image_id) for look in looks], return_inverse=True)
     column = np.array(values, dtype=np.float64)
     known = ~np.isnan(column)
@@ -143,30 +120,6 @@ def by_image(looks: Sequence[Look], values: Sequence[float]) -> Pair:
         np.bincount(images, np.where(known, column, 0)).astype(np.float64),
         np.bincount(images, known).astype(np.float64),
     )
-
-
-def curve_differences(looks: Sequence[Look], others: Sequence[Look]) -> dict[str, Estimate]:
-    """The faithfulness of a map minus that of another map; empty without curves.
-
-    Both maps use the same resamples of the images.
-
-    Args:
-        looks: the looks of one map.
-        others: the looks of the other map, at the same words in the same order.
-
-    Returns:
-        Estimates by the names in `FAITHFULNESS`; for deletion, negative is good.
-    """
-    if not looks or not looks[0].areas:
-        return {}
-    pairs = {}
-    for measure in FAITHFULNESS:
-        differences = [
-            getattr(look.areas[MODEL], measure) - getattr(other.areas[MODEL], measure)
-            for look, other in zip(looks, others, strict=True)
-        ]
-        pairs[measure] = by_image(looks, differences)
-    return with_intervals(pairs)
 
 
 def f1_scores(looks: Sequence[Look], captions: Sequence[Named], source: str) -> dict[str, float]:
@@ -179,13 +132,12 @@ def f1_scores(looks: Sequence[Look], captions: Sequence[Named], source: str) -> 
     names, so that only places count.
 
     Args:
-        looks: looks of one generated caption for each image.
+        looks: of one generated caption for each image.
         captions: what the caption of each image names.
-        source: the source whose boxes count.
+        source: whose boxes count.
 
     Returns:
-        The defined scores: F1_all if a reference names something with a box, F1_loc if a caption
-        names such a thing too.
+        F1_all if a reference names something with a box, F1_loc if a caption names it too.
     """
     precision: dict[str, list[float]] = defaultdict(list)  # the references name the category
     recall: dict[str, list[float]] = defaultdict(list)
@@ -224,10 +176,6 @@ def _mean(categories: Sequence[str], *hits: Mapping[str, Sequence[float]]) -> fl
 
 def _f1(precision: float, recall: float) -> float:
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
-
-
-def _divided(top: NDArray[np.float64], bottom: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.divide(top, bottom, out=np.full(top.shape, np.nan), where=bottom != 0)
 
 
 def _pairs(looks: Sequence[Look]) -> dict[str, Pair]:

@@ -51,7 +51,7 @@ def occlusion_drops(
 
     Args:
         model: maps annotations, tokens and mask to logits and weights.
-        annotations: the annotations of each caption's image.
+        annotations: of each caption's image.
         tokens: the captions from BOS on, padded with PAD.
         phrases: caption, start and stop of each.
         weights: the map of each phrase.
@@ -90,12 +90,8 @@ def curve_areas(
 ) -> list[list[Areas]]:
     """The areas under the deletion and insertion curves of each phrase's maps.
 
-    Args:
-        model: maps annotations, tokens and mask to logits and weights.
-        annotations: the annotations of each caption's image.
-        tokens: the captions from BOS on, padded with PAD.
-        phrases: caption, start and stop of each.
-        maps: the maps that order the regions; of equal ones, the first in reading order.
+    The maps order the regions; of equal ones, the first in reading order counts as more relevant.
+    See `occlusion_drops` for the other arguments.
     """
     regions = maps.shape[2]
     shown = [max(1, min(round(regions * i / LEVELS), regions)) for i in range(1, LEVELS + 1)]
@@ -123,39 +119,24 @@ def probabilities(
 ) -> Float[Tensor, "P"]:
     """The joint probability of each phrase's words, given the words before it.
 
-    Args:
-        model: maps annotations, tokens and mask to logits and weights.
-        annotations: the annotations of each caption's image.
-        tokens: the captions from BOS on, padded with PAD.
-        phrases: caption, start and stop of each.
-        mask: True for the regions that the phrase can attend to.
+    The mask is True for the regions that a phrase can attend to. See `occlusion_drops` for the
+    other arguments.
     """
-    parts = [phrases[start : start + ROWS] for start in range(0, len(phrases), ROWS)]
-    return torch.cat(
-        [
-            _probabilities(model, annotations, tokens, part, its_mask)
-            for part, its_mask in zip(parts, mask.split(ROWS), strict=True)
-        ]
-    )
-
-
-def _probabilities(
-    model: nn.Module,
-    annotations: Float[Tensor, "C L D"],
-    tokens: Int[Tensor, "C S"],
-    phrases: Sequence[Phrase],
-    mask: Bool[Tensor, "P L"],
-) -> Float[Tensor, "P"]:
-    captions, starts, stops = torch.tensor(phrases, device=tokens.device).T
-    places = torch.arange(tokens.shape[1] - 1, device=tokens.device)
-    read = tokens[captions, :-1].masked_fill(places >= stops[:, None], PAD)
-    logits, _ = model(annotations[captions], read[:, None], mask)
-    rows, columns = ((places >= starts[:, None]) & (places < stops[:, None])).nonzero().T
-    scores = logits[rows, 0, columns].double()
-    scores[:, list(NEVER)] = float("-inf")
-    wanted = tokens[captions[rows], columns + 1]
-    log_probs = scores.log_softmax(dim=-1).gather(1, wanted[:, None])[:, 0]
-    return log_probs.new_zeros(len(phrases)).index_add(0, rows, log_probs).exp()
+    found = []
+    for start in range(0, len(phrases), ROWS):
+        part = torch.tensor(phrases[start : start + ROWS], device=tokens.device)
+        captions, starts, stops = part.T
+        places = torch.arange(tokens.shape[1] - 1, device=tokens.device)
+        read = tokens[captions, :-1].masked_fill(places >= stops[:, None], PAD)
+        rows, columns = ((places >= starts[:, None]) & (places < stops[:, None])).nonzero().T
+        logits = model(annotations[captions], read[:, None], mask[start : start + ROWS])[0]
+        scores = logits[rows, 0, columns].double()
+        del logits  # before those of the next part
+        scores[:, list(NEVER)] = float("-inf")
+        wanted = tokens[captions[rows], columns + 1]
+        log_probs = scores.log_softmax(dim=-1).gather(1, wanted[:, None])[:, 0]
+        found.append(log_probs.new_zeros(len(part)).index_add(0, rows, log_probs).exp())
+    return torch.cat(found)
 
 
 def _most_relevant(weights: Float[Tensor, "P L"]) -> Bool[Tensor, "P L"]:

@@ -1,6 +1,5 @@
-"""The grounding report of one map: as numbers, as a table, and in a file."""
+"""The grounding report of one map: its scores, and as JSON."""
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,10 +10,6 @@ from typing import Any
 import numpy as np
 
 from captioning.evaluation.grounding.estimates import (
-    FALLS,
-    GAINS,
-    LOCALISED,
-    TIMES,
     Estimate,
     Group,
     estimates_json,
@@ -24,26 +19,10 @@ from captioning.evaluation.grounding.estimates import (
 )
 from captioning.evaluation.grounding.faithfulness import DRAWS, HIDDEN
 from captioning.evaluation.grounding.lexicon import Named
-from captioning.evaluation.grounding.looks import (
-    GAUSSIAN,
-    IN_BOX,
-    IN_MASK,
-    KINDS,
-    MEASURES,
-    MODEL,
-    OVERLAP,
-    POINTING,
-    SIGMA,
-    SOURCES,
-    Look,
-)
+from captioning.evaluation.grounding.looks import GAUSSIAN, KINDS, MODEL, OVERLAP, SIGMA, Look
 from captioning.files import write_json
 from captioning.maps import ATTENTION
 from captioning.metrics.scores import LEVEL
-from captioning.terminal import printable
-
-WORDS = 20
-"""The number of words in the table; the file contains all."""
 
 
 @dataclass(frozen=True)
@@ -123,28 +102,6 @@ class GroundingReport:
         """The number of mentions that are not tested, since the model does not know a word."""
         return sum(each.unknown for each in self.named)
 
-    @cached_property
-    def whereabouts(self) -> dict[str, float]:
-        """Diagnostics of why a map misses; undefined values are omitted.
-
-        Returns:
-            "reachable", the share of looks whose box contains a cell's centre, an upper bound of
-            pointing; "misses one cell off", the share of misses next to a hit; "cells too far
-            right" and "cells too far down", the mean offset from the centre of the box to the
-            map's centre of mass, over objects that are the only ones of their category.
-        """
-        misses = [look for look in self.looks if look.scores[MODEL][POINTING] == 0]
-        offsets = [offset for look in self.looks if (offset := look.offset) is not None]
-        found = {}
-        if self.looks:
-            found["reachable"] = float(np.mean([look.place.box_holds.any() for look in self.looks]))
-        if misses:
-            found["misses one cell off"] = float(np.mean([look.is_near for look in misses]))
-        if offsets:
-            right, down = np.mean(offsets, axis=0).tolist()
-            found |= {"cells too far right": right, "cells too far down": down}
-        return found
-
     def ranked(self, worst: bool = False) -> list[Look]:
         """The best (or worst) look of each image, ordered by the gain over a uniform map."""
         first: dict[int | str, Look] = {}
@@ -157,13 +114,10 @@ class GroundingReport:
         """All scores of all looks, without intervals."""
         estimates = {**self.all.scores, **self.hallucination}
         values = {name: estimate.value for name, estimate in estimates.items()}
-        return {**values, **self.f1, **self.whereabouts}
+        return {**values, **self.f1}
 
     def as_json(self) -> dict[str, Any]:
-        """The whole report as plain values, including every look; undefined values are omitted.
-
-        Times are omitted too, so that the same model always has the same report.
-        """
+        """The whole report with every look; without undefined values and times, which vary."""
         return {
             "images": len(self.named),
             "captions": "references" if self.references else "generated",
@@ -184,81 +138,12 @@ class GroundingReport:
                 **estimates_json(self.hallucination),
                 "words": dict(self.absent.most_common()),
             },
-            "whereabouts": self.whereabouts,
             "mentions": [_look_json(look) for look in self.looks],
         }
 
     def write(self, path: str | Path) -> None:
         """Write the whole report as JSON."""
         write_json(path, self.as_json())
-
-
-def table(report: GroundingReport) -> str:
-    """The report as text: a line for all looks, each kind of object and the most frequent words."""
-    if not report.looks:
-        return "\n".join(["no word names an object that is there", *_hallucination_lines(report)])
-    filled = [group for group in report.kinds if group.looks]
-    rows = [_row(group) for group in (report.all, *filled, *report.words[:WORDS])]
-    width = max(len(name) for name, _ in rows)
-    lines = [
-        f"{'':{width}} {'':>5}  {POINTING:>22}  {IN_BOX:>28}  {IN_MASK:>28}",
-        f"{'word':{width}} {'n':>5}  "
-        + "  ".join(
-            " ".join(f"{title:>{size}}" for title, size in zip(titles, (5, 7, 8, 5), strict=False))
-            for titles in (SOURCES, (*SOURCES, "times"), (*SOURCES, "times"))
-        ),
-    ]
-    lines += [f"{name:{width}} {numbers}" for name, numbers in rows]
-    if (left := len(report.words) - WORDS) > 0:
-        lines.append(f"and {left} rarer words")
-    lines.append("")
-    scores = report.all.scores
-    for name in (*MEASURES, *GAINS.values(), *TIMES.values(), LOCALISED, *FALLS):
-        if name in scores:
-            lines.append(_line(name, scores[name]))
-    lines += _hallucination_lines(report)
-    plain = {**report.f1, **report.whereabouts}
-    lines += [f"{name:<44}{value:>8.3f}" for name, value in plain.items()]
-    if report.unknown:
-        lines.append(f"{'not tested, since the model lacks the word':<44}{report.unknown:>8}")
-    lines.append(f"map: {report.map_name}")
-    lines.append(f"intervals: {LEVEL * 100:.0f} %, bootstrap over images")
-    return "\n".join(lines)
-
-
-def _row(group: Group) -> tuple[str, str]:
-    """The name, and the numbers aligned with the header's columns."""
-    parts = [f"{group.looks:>5}"]
-    for measure in MEASURES:
-        names = [named(measure, source) for source in SOURCES]
-        numbers = [
-            _number(group.value(name), size) for name, size in zip(names, (5, 7, 8), strict=True)
-        ]
-        if measure in TIMES:
-            numbers.append(_number(group.value(TIMES[measure]), 5, digits=1))
-        parts.append(" ".join(numbers))
-    return printable(group.name), "  ".join(parts)
-
-
-def _number(value: float, size: int, digits: int = 3) -> str:
-    return f"{'-' if math.isnan(value) else f'{value:.{digits}f}':>{size}}"
-
-
-def _line(name: str, estimate: Estimate) -> str:
-    low, high = estimate.interval
-    known = "" if math.isnan(low) else f"  {low:.3f} to {high:.3f}"
-    return f"{name:<44}{estimate.value:>8.3f}{known}"
-
-
-def _hallucination_lines(report: GroundingReport) -> list[str]:
-    lines = [_line(name, estimate) for name, estimate in report.hallucination.items()]
-    if report.absent:
-        words = ", ".join(
-            printable(f"{word} {count}" if count > 1 else word)
-            for word, count in report.absent.most_common(WORDS)
-        )
-        lines.append(f"named but not there: {words}")
-    return lines
 
 
 def _look_json(look: Look) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """The words of captions that name objects."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from captioning.data.records import Record
 from captioning.data.tokens import plurals, tokenize
@@ -86,14 +87,13 @@ class Lexicon:
         Raises:
             InputError: the file is missing or malformed.
         """
+        check = partial(field, source=path, remedy=REMEDY)
         content = read_json(path)
-        categories = _value(content, "categories", dict, path)
-        for category in categories:
-            for name in _value(categories, category, list, path):
-                _value({"name": name}, "name", str, path)
-        others = _value({"others": [], **content}, "others", list, path)
-        for name in others:
-            _value({"name": name}, "name", str, path)
+        categories = check(content, "categories", dict)
+        others = check({"others": [], **content}, "others", list)
+        for names in (*(check(categories, category, list) for category in categories), others):
+            for name in names:
+                check({"name": name}, "name", str)
         return cls(categories, others)
 
     @classmethod
@@ -105,28 +105,22 @@ class Lexicon:
         return cls({category: (category.lower(),) for category in categories})
 
     def mentions(self, words: Sequence[str]) -> list[Mention]:
-        """The mentions in a caption, from left to right; of overlapping names, the longest counts.
+        """The mentions in a caption, whose words are in lower case, from left to right.
 
-        Args:
-            words: in lower case, as `captioning.data.tokens.tokenize` returns them.
+        Of overlapping names, the longest counts.
         """
         found, start = [], 0
         while start < len(words):
-            stop = next(
-                (
-                    stop
-                    for stop in range(min(start + self._longest, len(words)), start, -1)
-                    if tuple(words[start:stop]) in self._categories
-                ),
-                None,
-            )
-            if stop is None:
+            for stop in range(min(start + self._longest, len(words)), start, -1):
+                name = tuple(words[start:stop])
+                if name in self._categories:
+                    category = self._categories[name]
+                    if category is not None:
+                        found.append(Mention(" ".join(name), category, start, stop))
+                    start = stop
+                    break
+            else:
                 start += 1
-                continue
-            category = self._categories[tuple(words[start:stop])]
-            if category is not None:
-                found.append(Mention(" ".join(words[start:stop]), category, start, stop))
-            start = stop
         return found
 
 
@@ -152,7 +146,3 @@ def named_by_people(record: Record, lexicon: Lexicon) -> list[tuple[int, Mention
         else:
             found += [(number, mention) for mention in lexicon.mentions(words)]
     return found
-
-
-def _value(content: Any, key: str, kind: type, path: str | Path) -> Any:
-    return field(content, key, kind, source=path, remedy=REMEDY)

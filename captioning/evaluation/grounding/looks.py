@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
-from numpy.lib.stride_tricks import sliding_window_view
 from scipy.ndimage import label
 
 from captioning.evaluation.grounding.areas import Box, Place
@@ -40,8 +39,8 @@ class Areas(NamedTuple):
     """Areas under the curves of a mention's probability, over a width of one.
 
     Attributes:
-        deletion: the area while regions are hidden, the most relevant first; low is good.
-        insertion: the area while regions are shown, the most relevant first; high is good.
+        deletion: while regions are hidden, the most relevant first; low is good.
+        insertion: while regions are shown, the most relevant first; high is good.
     """
 
     deletion: float
@@ -57,9 +56,9 @@ class OcclusionDrops(NamedTuple):
     """The probability of a mention's words, and how much it drops without some regions.
 
     Attributes:
-        probability: the probability given the photo and all words before them.
+        probability: given the photo and all words before them.
         attended: the drop without the most relevant regions.
-        random: the mean drop without equally many random regions, a baseline.
+        random: the mean drop without equally many random regions.
         centred: the drop without the middle regions that hold as much of the Gaussian.
     """
 
@@ -74,17 +73,16 @@ class Look:
     """The map of the words that name an object in the photo.
 
     Attributes:
-        image_id: the id of the record.
+        image_id: of the record.
         image: the path of the photo.
         mention: the words, and the category that they name.
         weights: the map over a grid of cells; for several words, the mean of their maps.
-        place: the place of the category's objects.
+        place: where the category's objects are.
         crop: the part of the photo that the model saw, in pixels; the cells cover it.
         size: width and height of the photo in pixels.
-        drops: the occlusion drops; None if they were not computed.
+        drops: None if they were not computed.
         caption: the index of the caption among the image's captions.
-        areas: the areas under the deletion and insertion curves of the map, of the Gaussian and of
-            a random order; empty if they were not computed.
+        areas: of the map, of the Gaussian and of a random order; empty if they were not computed.
     """
 
     image_id: int | str
@@ -111,9 +109,7 @@ class Look:
             source: {
                 POINTING: pointing(weights, self.place.box_holds),
                 IN_BOX: mass(weights, self.place.in_box),
-                IN_MASK: np.nan
-                if self.place.in_mask is None
-                else mass(weights, self.place.in_mask),
+                IN_MASK: mass(weights, self.place.in_mask),
             }
             for source, weights in self.maps.items()
         }
@@ -121,11 +117,10 @@ class Look:
     @cached_property
     def localised(self) -> Mapping[str, float]:
         """For each source, 1 if the box around its maximum fits an object's box, otherwise 0."""
+        boxes = {source: box_of(weights, self.crop) for source, weights in self.maps.items()}
         return {
-            source: float(
-                largest_overlap(box_of(weights, self.crop), self.place.boxes, self.crop) > OVERLAP
-            )
-            for source, weights in self.maps.items()
+            source: float(largest_overlap(box, self.place.boxes, self.crop) > OVERLAP)
+            for source, box in boxes.items()
         }
 
     @property
@@ -143,59 +138,18 @@ class Look:
         return float(self.place.in_box.mean())
 
     @property
-    def distance(self) -> float:
-        """From the middle of the crop to the centre of mass of the boxes, in sides of the crop."""
-        shares = self.place.in_box / self.place.in_box.sum()
-        rows, columns = shares.shape
-        across = shares.sum(axis=0) @ ((np.arange(columns) + 0.5) / columns - 0.5)
-        down = shares.sum(axis=1) @ ((np.arange(rows) + 0.5) / rows - 0.5)
-        return float(np.hypot(across, down))
-
-    @property
     def gain(self) -> float:
         """The mass in the box, minus that of the uniform map."""
         return self.scores[MODEL][IN_BOX] - self.scores[UNIFORM][IN_BOX]
 
-    @property
-    def is_near(self) -> bool:
-        """Whether a maximum is on or next to a cell that counts as a hit in the pointing game."""
-        windows = sliding_window_view(np.pad(self.place.box_holds, 1), (3, 3))
-        return pointing(self.weights, np.asarray(windows.any(axis=(2, 3)))) > 0
-
-    @property
-    def offset(self) -> tuple[float, float] | None:
-        """From the box's centre to the map's centre of mass, right and down, in cells.
-
-        The box is clipped to the crop. None if there are several objects of the category.
-        """
-        if len(self.place.boxes) != 1:
-            return None
-        rows, columns = self.weights.shape
-        left, top, width, height = self.place.boxes[0]
-        crop_left, crop_top, across, down = self.crop
-        seen_x = np.clip([left, left + width], crop_left, crop_left + across).mean()
-        seen_y = np.clip([top, top + height], crop_top, crop_top + down).mean()
-        x = self.weights.sum(axis=0) @ (np.arange(columns) + 0.5)
-        y = self.weights.sum(axis=1) @ (np.arange(rows) + 0.5)
-        return (
-            float(x - (seen_x - crop_left) / across * columns),
-            float(y - (seen_y - crop_top) / down * rows),
-        )
-
-
-OFF_MIDDLE = "not in the middle"
 
 KINDS: dict[str, Callable[[Look], bool]] = {
-    OFF_MIDDLE: lambda look: not look.covers_middle,
+    "not in the middle": lambda look: not look.covers_middle,
     "small, below 1/16": lambda look: look.size_share < 1 / 16,
     "medium": lambda look: 1 / 16 <= look.size_share < 1 / 4,
     "large, from 1/4": lambda look: look.size_share >= 1 / 4,
-    "near, below 1/8": lambda look: look.distance < 1 / 8,
-    "halfway": lambda look: 1 / 8 <= look.distance < 1 / 4,
-    "far, from 1/4": lambda look: look.distance >= 1 / 4,
 }
-"""Kinds of objects by position and size. Sizes are shares of the crop; distances from the middle
-are in sides of the crop."""
+"""Kinds of objects by position, and by size as a share of the crop."""
 
 
 def pointing(weights: Weights, holds: Bool[np.ndarray, "rows columns"]) -> float:
@@ -206,9 +160,9 @@ def pointing(weights: Weights, holds: Bool[np.ndarray, "rows columns"]) -> float
     return float(holds[weights == weights.max()].mean())
 
 
-def mass(weights: Weights, shares: Weights) -> float:
-    """The share of the weights that lies inside, each spread evenly over its cell."""
-    return float((weights * shares).sum())
+def mass(weights: Weights, shares: Weights | None) -> float:
+    """The share of the weights that lies inside, each spread evenly over its cell; NaN for None."""
+    return np.nan if shares is None else float((weights * shares).sum())
 
 
 def uniform(grid: tuple[int, ...]) -> Weights:
@@ -250,20 +204,18 @@ def box_of(weights: Weights, crop: Box) -> Box:
 
 
 def largest_overlap(box: Box, others: Sequence[Box], crop: Box) -> float:
-    """The largest intersection over union of a box with any of the others.
+    """The largest intersection over union of a box within the crop with any of the others.
 
-    Args:
-        box: a box within the crop.
-        others: boxes, which are clipped to the crop.
-        crop: the part of the photo that the model saw.
+    The others are clipped to the crop, the part of the photo that the model saw.
     """
-    others = [seen for other in others if (seen := _intersection(other, crop))[2] * seen[3] > 0]
-    overlaps = []
+    largest = 0.0
     for other in others:
-        _, _, width, height = _intersection(box, other)
+        seen = _intersection(other, crop)
+        _, _, width, height = _intersection(box, seen)
         both = width * height
-        overlaps.append(both / (box[2] * box[3] + other[2] * other[3] - both))
-    return max(overlaps, default=0.0)
+        if both > 0:
+            largest = max(largest, both / (box[2] * box[3] + seen[2] * seen[3] - both))
+    return largest
 
 
 def _intersection(one: Box, other: Box) -> Box:

@@ -17,11 +17,12 @@ the paper:
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import cache, lru_cache
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from captioning.metrics.meteor.paraphrases import Phrase, loaded
+from captioning.metrics.meteor.paraphrases import Paraphrases, Phrase
 from captioning.metrics.meteor.word_forms import WordForms, stem
 
 EXACT, STEM, SYNONYM, PARAPHRASE = range(4)
@@ -74,11 +75,7 @@ class Sentence(NamedTuple):
 
 
 class Matcher:
-    """Finds all possible matches.
-
-    Args:
-        jar: METEOR's program, which contains the synonyms.
-        paraphrases: METEOR's compressed table.
+    """Finds all possible matches, with the synonyms of METEOR's program and its paraphrases.
 
     Raises:
         InputError: a file is damaged.
@@ -86,13 +83,12 @@ class Matcher:
 
     def __init__(self, jar: Path, paraphrases: Path) -> None:
         self._forms = WordForms(jar)
-        self._table = loaded(paraphrases)
-        self._paraphrases: dict[int, dict[int, int]] = {}
+        self._table = _table(paraphrases)
         self._modules: dict[str, dict[str, tuple[int, ...]]] = defaultdict(dict)
+        self._paraphrases = cache(self._table.of_phrase)
 
     def sentences(self, texts: Sequence[list[str]]) -> list[Sentence]:
         """Sentences from their words; one search of the table for all of them."""
-        found = self._table.occurrences(texts)
         return [
             Sentence(
                 words,
@@ -100,7 +96,7 @@ class Matcher:
                 sorted(phrases),
                 frozenset(node for _, _, node in phrases),
             )
-            for words, phrases in zip(texts, found, strict=True)
+            for words, phrases in zip(texts, self._table.occurrences(texts), strict=True)
         ]
 
     def matches(self, caption: Sentence, reference: Sentence) -> list[Match]:
@@ -114,10 +110,9 @@ class Matcher:
         for start, word in enumerate(reference.words):
             known = self._modules[word]
             for caption_start, other in enumerate(caption.words):
-                modules = known.get(other)
-                if modules is None:
-                    modules = known[other] = self._modules_of(word, other)
-                for module in modules:
+                if other not in known:
+                    known[other] = self._modules_of(word, other)
+                for module in known[other]:
                     found[module].append(Match(module, start, 1, caption_start, 1))
         of_reference = (
             Match(PARAPHRASE, *pair, *other) for pair, other in self._pairs(reference, caption)
@@ -131,26 +126,23 @@ class Matcher:
         """The modules that match two words."""
         if word == other:
             return (EXACT,)
-        modules = []
-        if stem(word) == stem(other):
-            modules.append(STEM)
-        if not self._forms.synsets(word).isdisjoint(self._forms.synsets(other)):
-            modules.append(SYNONYM)
-        return tuple(modules)
+        has_synset = not self._forms.synsets(word).isdisjoint(self._forms.synsets(other))
+        return (STEM,) * (stem(word) == stem(other)) + (SYNONYM,) * has_synset
 
     def _pairs(
         self, sentence: Sentence, other: Sentence
     ) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
         """Start and length of a sentence's phrases, and of their paraphrases in another one."""
         for start, length, node in sentence.phrases:
-            known = self._paraphrases.get(node)
-            if known is None:
-                known = self._paraphrases[node] = self._table.of_phrase(node)
+            known = self._paraphrases(node)
             for paraphrase in sorted(known.keys() & other.nodes, key=known.__getitem__):
                 for other_start, other_length, other_node in other.phrases:
                     if other_node == paraphrase:
                         yield (start, length), (other_start, other_length)
 
+
+_table = lru_cache(maxsize=1)(Paraphrases.load)
+"""The table of a file, read once per process."""
 
 Linked: TypeAlias = tuple[Any, Match] | None
 """A linked list of matches, the last one first."""
@@ -162,12 +154,9 @@ cost_of = itemgetter(0)
 
 
 def align(matches: list[Match], words: int, caption_words: int) -> list[Match]:
-    """The alignment, in the order of the reference.
+    """The alignment by some of the matches, in the order of the reference.
 
-    Args:
-        matches: all possible matches.
-        words: the number of words of the reference.
-        caption_words: the number of words of the caption.
+    `words` and `caption_words` are the numbers of words of the reference and of the caption.
     """
     starting: list[list[Match]] = [[] for _ in range(words)]
     uses, caption_uses = [0] * words, [0] * caption_words
@@ -195,16 +184,13 @@ def _extended(
     partial: list[Partial], word: int, options: list[Match], fixed: bool
 ) -> list[Partial]:
     """The partial alignments extended by each match that starts at a word, or by none of them."""
-    choices = [
-        (
-            match,
-            ((1 << match.caption_length) - 1) << match.caption_start,
-            _covered(match) * WORDS,
-            word + match.length,
-            match.caption_start + match.caption_length,
-        )
-        for match in options
-    ]
+    choices = []
+    for match in options:
+        bits = ((1 << match.caption_length) - 1) << match.caption_start
+        weight = COVERED[match.module]
+        covered = int(weight * match.length) + int(weight * match.caption_length)
+        end, caption_end = word + match.length, match.caption_start + match.caption_length
+        choices.append((match, bits, covered * WORDS, end, caption_end))
     found: list[Partial] = []
     for path in partial:
         cost, used, following, caption_following, linked = path
@@ -225,11 +211,6 @@ def _extended(
 def _closed_cost(path: Partial) -> int:
     """The cost, including the open chunk."""
     return path[0] + (0 if path[3] == CLOSED else CHUNK)
-
-
-def _covered(match: Match) -> int:
-    weight = COVERED[match.module]
-    return int(weight * match.length) + int(weight * match.caption_length)
 
 
 def chunk_count(alignment: list[Match]) -> int:

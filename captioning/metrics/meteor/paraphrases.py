@@ -6,12 +6,10 @@ it as arrays in the user's cache folder.
 
 import gzip
 import os
-import sys
 import zipfile
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -81,37 +79,38 @@ class Paraphrases:
         Raises:
             InputError: the file is damaged.
         """
-        phrases = _Numbered()
+        phrases: dict[str, int] = {}
         pairs = array("i")
         try:
             with gzip.open(path, "rt", encoding="utf-8") as file:
                 lines = map(str.rstrip, file)
                 for _, left, right in zip(lines, lines, lines, strict=True):
-                    pairs.append(phrases.number(left))
-                    pairs.append(phrases.number(right))
+                    pairs.append(phrases.setdefault(left, len(phrases)))
+                    pairs.append(phrases.setdefault(right, len(phrases)))
+            return cls.of(phrases, np.array(pairs, dtype=np.int32).reshape(-1, 2))
         except (OSError, EOFError, ValueError):
             raise InputError(f"{path}: damaged; reinstall pycocoevalcap") from None
-        return cls.of(
-            list(phrases.words),
-            np.array(phrases.rows, dtype=np.int64).reshape(-1, LONGEST),
-            np.array(pairs, dtype=np.int32).reshape(-1, 2),
-        )
 
     @classmethod
-    def of(
-        cls, words: Sequence[str], phrases: NDArray[np.int64], pairs: NDArray[np.int32]
-    ) -> "Paraphrases":
-        """The table of some pairs.
+    def of(cls, phrases: Iterable[str], pairs: NDArray[np.int32]) -> "Paraphrases":
+        """The table of phrases, whose words are separated by spaces, and their paraphrases.
 
         Args:
-            words: the distinct words.
-            phrases: (phrases, LONGEST), word numbers from 1, padded with 0.
-            pairs: (pairs, 2), a phrase and its paraphrase in each row.
+            phrases: of at most LONGEST words, otherwise ValueError is raised.
+            pairs: (pairs, 2), the indices of a phrase and of its paraphrase in each row.
         """
+        words: dict[str, int] = {}  # numbered from 1
+        rows = array("i")
+        for phrase in phrases:
+            numbers = [words.setdefault(word, len(words) + 1) for word in phrase.split(" ")]
+            if len(numbers) > LONGEST:
+                raise ValueError(phrase)
+            rows.extend(numbers + [NO_WORD] * (LONGEST - len(numbers)))
+        columns = np.array(rows, dtype=np.int64).reshape(-1, LONGEST).T
         keys: list[NDArray[np.int64]] = []
-        nodes = np.zeros(len(phrases), dtype=np.int64)
+        nodes = np.zeros(columns.shape[1], dtype=np.int64)
         count = 0
-        for column in phrases.T:
+        for column in columns:
             longer = np.flatnonzero(column != NO_WORD)
             wanted = nodes[longer] * (len(words) + 1) + column[longer]
             new, places = np.unique(wanted, return_inverse=True)
@@ -167,55 +166,10 @@ class Paraphrases:
         return {paraphrase: number for number, paraphrase in enumerate(found)}
 
 
-class _Numbered:
-    """Phrases, numbered in the order of their first occurrence.
-
-    Attributes:
-        words: the numbers of their words, from 1.
-        rows: for each phrase LONGEST word numbers, padded with 0.
-    """
-
-    def __init__(self) -> None:
-        self.words: dict[str, int] = {}
-        self.rows = array("i")
-        self._numbers: dict[str, int] = {}
-
-    def number(self, phrase: str) -> int:
-        """The number of a phrase, from 0.
-
-        Raises:
-            ValueError: it has more than LONGEST words.
-        """
-        number = self._numbers.setdefault(phrase, len(self._numbers))
-        if LONGEST * number == len(self.rows):
-            words = phrase.split(" ")
-            if len(words) > LONGEST:
-                raise ValueError(phrase)
-            self.rows.extend(self.words.setdefault(word, len(self.words) + 1) for word in words)
-            self.rows.extend([NO_WORD] * (LONGEST - len(words)))
-        return number
-
-
 def cached(path: Path) -> Path:
     """The path of the arrays of a compressed file, named by the file's checksum and length."""
     with path.open("rb") as file:
         file.seek(-8, os.SEEK_END)  # gzip ends with both
         name = f"meteor-paraphrases-{file.read().hex()}-{FORMAT}.npz"
-    return cache_folder() / name
-
-
-def cache_folder() -> Path:
-    """The user's cache folder: in ``XDG_CACHE_HOME``, or where the system has it."""
-    if given := os.environ.get("XDG_CACHE_HOME"):
-        return Path(given) / "captioning"
-    if sys.platform == "darwin":
-        return Path.home() / "Library/Caches/captioning"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home())) / "captioning"
-    return Path.home() / ".cache/captioning"
-
-
-@lru_cache(maxsize=1)
-def loaded(path: Path) -> Paraphrases:
-    """The table of a file, read once per process."""
-    return Paraphrases.load(path)
+    folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(folder) / "captioning" / name

@@ -5,23 +5,27 @@ content words more than function words.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
 
-from captioning.metrics.meteor.alignment import Match, Matcher, Sentence, align, chunk_count
-from captioning.metrics.meteor.word_forms import generated_text, normalized, text_of_words
-from captioning.metrics.scores import Scores, check_pairs
+from captioning.data.vocabulary import SPECIAL, UNK
+from captioning.metrics.meteor.alignment import (
+    COVERED,
+    Match,
+    Matcher,
+    Sentence,
+    align,
+    chunk_count,
+)
+from captioning.metrics.meteor.word_forms import UNKNOWN, normalized, text_of_words
+from captioning.metrics.scores import SummedScores, check_pairs
 from captioning.metrics.spice import packaged_file
 
 NAME = "METEOR"
 
 ALPHA, BETA, GAMMA, DELTA = 0.85, 0.2, 0.6, 0.75
-WEIGHTS = np.array([1, 0.6, 0.8, 0.6])
-"""The weights of exact, stem, synonym and paraphrase matches."""
-
 COUNTS = 23
 """The length of what `match_counts` returns."""
 
@@ -39,18 +43,13 @@ class Meteor:
 
     def __call__(
         self, candidates: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
-    ) -> "MeteorScores":
-        """METEOR of captions; each is scored with the reference that gives the largest score.
-
-        Args:
-            candidates: the words of one caption per image.
-            references: for each image the words of its references.
-
-        Raises:
-            ValueError: there are no captions, the lengths differ, or an image has no reference.
-        """
+    ) -> SummedScores:
+        """METEOR of captions' words, each with the reference that gives the largest score."""
         check_pairs(candidates, references)
-        captions = list(map(generated_text, candidates))
+        captions = [
+            text_of_words(UNKNOWN if word == SPECIAL[UNK] else word for word in words)
+            for words in candidates
+        ]
         written = [list(map(text_of_words, several)) for several in references]
         texts = list(dict.fromkeys([*captions, *(text for each in written for text in each)]))
         sentences = dict(
@@ -66,33 +65,12 @@ class Meteor:
                 rows.append(match_counts(found, reference, alignment))
         statistics = np.array(rows, dtype=np.float64).reshape(-1, COUNTS)
         scores = meteor(statistics)
-        ends = list(accumulate(map(len, written)))
+        ends = accumulate(map(len, written))
         best = [
             end - len(several) + int(np.argmax(scores[end - len(several) : end]))
             for end, several in zip(ends, written, strict=True)
         ]
-        return MeteorScores.of_statistics(statistics[best])
-
-
-@dataclass(frozen=True)
-class MeteorScores(Scores):
-    """METEOR, whose corpus score is not the mean over images.
-
-    Attributes:
-        statistics: (images, COUNTS), the counts of each caption.
-    """
-
-    statistics: NDArray[np.float64]
-
-    @classmethod
-    def of_statistics(cls, statistics: NDArray[np.float64]) -> "MeteorScores":
-        """The scores of captions and, from the sum of their counts, of the corpus."""
-        [corpus] = meteor(statistics.sum(axis=0, keepdims=True))
-        return cls({NAME: float(corpus)}, {NAME: meteor(statistics)}, statistics)
-
-    def resampled(self, counts: NDArray[np.integer]) -> dict[str, NDArray[np.float64]]:
-        """METEOR of bootstrap resamples, from their summed counts; see `Scores.resampled`."""
-        return {NAME: meteor(counts @ self.statistics)}
+        return SummedScores.of_statistics(statistics[best], lambda rows: {NAME: meteor(rows)})
 
 
 def match_counts(caption: Sentence, reference: Sentence, alignment: list[Match]) -> list[int]:
@@ -102,7 +80,7 @@ def match_counts(caption: Sentence, reference: Sentence, alignment: list[Match])
         Words of caption and reference; function words of both; for each of four modules the matched
         content words of both and the matched function words of both; chunks; matched words of both.
     """
-    modules = [[0, 0, 0, 0] for _ in WEIGHTS]
+    modules = [[0, 0, 0, 0] for _ in COVERED]
     for match in alignment:
         of_module = modules[match.module]
         spans = (
@@ -124,15 +102,11 @@ def match_counts(caption: Sentence, reference: Sentence, alignment: list[Match])
 
 
 def meteor(statistics: NDArray[np.float64]) -> NDArray[np.float64]:
-    """METEOR from counts, (rows,).
-
-    Args:
-        statistics: (rows, COUNTS), the counts of captions, or their sums over a corpus.
-    """
+    """METEOR, (rows,), from the counts of captions or their sums over a corpus, (rows, COUNTS)."""
     words, functions = statistics[:, 0:2], statistics[:, 2:4]
     modules = statistics[:, 4:20].reshape(-1, 4, 4)
     matched = np.einsum(
-        "rms,m->rs", DELTA * modules[:, :, :2] + (1 - DELTA) * modules[:, :, 2:], WEIGHTS
+        "rms,m->rs", DELTA * modules[:, :, :2] + (1 - DELTA) * modules[:, :, 2:], COVERED
     )
     total = DELTA * (words - functions) + (1 - DELTA) * functions
     precision, recall = _ratio(matched, total).T

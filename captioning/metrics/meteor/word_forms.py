@@ -9,11 +9,10 @@ import re
 import zipfile
 from collections import defaultdict
 from collections.abc import Iterable
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from captioning.data.vocabulary import SPECIAL, UNK
 from captioning.errors import InputError
 
 BAR = "|||"
@@ -59,13 +58,8 @@ ABBREVIATIONS = frozenset({"v", "vs", "i.e", "rev", "e.g"})
 
 
 def text_of_words(words: Iterable[str]) -> str:
-    """The words of a reference as one line of text."""
+    """The words of a caption as one line of text."""
     return " ".join(" ".join(words).replace(BAR, " ").split())
-
-
-def generated_text(words: Iterable[str]) -> str:
-    """The words of a generated caption as one line of text."""
-    return text_of_words(UNKNOWN if word == SPECIAL[UNK] else word for word in words)
 
 
 def normalized(text: str) -> list[str]:
@@ -105,12 +99,11 @@ ENDINGS = (
 """WordNet's endings of inflected words and of their base forms, in WordNet's order."""
 
 
-class WordForms:
-    """Synonyms and function words of METEOR's program for English.
+FILES = ("synonym/english.synsets", "synonym/english.exceptions", "function/english.words")
 
-    Args:
-        jar: the program, an archive that contains WordNet's synsets and irregular forms and a list
-            of function words.
+
+class WordForms:
+    """Synonyms and function words for English from METEOR's program, an archive.
 
     Raises:
         InputError: the file is damaged.
@@ -120,11 +113,7 @@ class WordForms:
         try:
             with zipfile.ZipFile(jar) as archive:
                 synsets, exceptions, functions = (
-                    archive.read(name).decode().splitlines()
-                    for name in (
-                        *("synonym/english.synsets", "synonym/english.exceptions"),
-                        "function/english.words",
-                    )
+                    archive.read(name).decode().splitlines() for name in FILES
                 )
         except (OSError, KeyError, ValueError, zipfile.BadZipFile):
             raise InputError(f"{jar}: damaged; reinstall pycocoevalcap") from None
@@ -134,7 +123,7 @@ class WordForms:
         for base, forms in zip(exceptions[::2], exceptions[1::2], strict=True):
             for form in forms.split():
                 self._irregular[form].append(base)
-        self.synsets = lru_cache(maxsize=None)(self._synsets_of)
+        self.synsets = cache(self._synsets_of)
 
     def _synsets_of(self, word: str) -> frozenset[str]:
         """The numbers in WordNet of the synsets of a word and of its base form."""
@@ -164,7 +153,7 @@ def stem(word: str) -> str:
     return found
 
 
-@lru_cache(maxsize=1)
+@cache
 def _stemmer() -> Any:  # NLTK ships no types
     from nltk.stem.snowball import EnglishStemmer  # takes half a second
 

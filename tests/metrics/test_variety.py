@@ -1,6 +1,6 @@
 import pytest
 
-from captioning.metrics.words import variety
+from captioning.metrics.scores import variety
 
 CANDIDATES = [["a", "dog"], ["a", "dog"], ["a", "<unk>", "cat", "sleeps"]]
 
