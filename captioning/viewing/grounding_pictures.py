@@ -25,8 +25,7 @@ from captioning.evaluation.grounding.looks import (
 )
 from captioning.files import written_whole
 from captioning.maps import ATTENTION
-from captioning.viewing.overlay import DOTS_PER_INCH, word_pictures
-from captioning.viewing.text_drawing import drawable
+from captioning.viewing.overlay import DOTS_PER_INCH, drawable, word_pictures
 
 WORDS = 12
 """The number of words in the plot: the most frequent ones."""

@@ -3,8 +3,6 @@
 Like the view of one photo, it is one file that loads nothing else; see `viewer`.
 """
 
-import base64
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from string import Template
@@ -16,7 +14,7 @@ from captioning.captioner.caption import Caption
 from captioning.viewing import viewer
 from captioning.viewing.curves import Point, curve, epoch_text
 from captioning.viewing.overlay import LONG_SIDE
-from captioning.viewing.viewer import html_text, script_json, source_hash
+from captioning.viewing.viewer import html_text, script_json
 
 THUMBNAIL = 240
 """Pixels of the longer side of a photo in the overview."""
@@ -79,13 +77,8 @@ def html(
     """
     styles = viewer.asset("viewer.css"), viewer.asset("validation_page.css")
     scripts = viewer.asset("viewer.js"), viewer.asset("validation_page.js")
-    policy = (
-        "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
-        f"style-src {' '.join(map(source_hash, styles))}; "
-        f"script-src {' '.join(map(source_hash, scripts))}"
-    )
     return Template(viewer.asset("validation_page.html")).substitute(
-        policy=policy,
+        policy=viewer.policy(styles, scripts),
         title=html_text(title),
         summary=html_text(summary),
         curves="".join(_curves(losses, scores, best)),
@@ -144,16 +137,10 @@ def _score_table(scores: Mapping[str, Sequence[Point]]) -> str:
 
 
 def _link(number: int, example: Example) -> str:
-    small = example.photo.convert("RGB")
-    small.thumbnail((THUMBNAIL, THUMBNAIL))
-    small.info.clear()
-    content = io.BytesIO()
-    small.save(content, format="JPEG", quality=80, optimize=True)
-    source = f"data:image/jpeg;base64,{base64.b64encode(content.getvalue()).decode()}"
     text = example.caption.text or "(no words)"
     return (
-        f'<li><a href="#image-{number}"><img src="{source}" alt="" width="{small.width}" '
-        f'height="{small.height}"><span dir="auto">{html_text(text)}</span></a></li>'
+        f'<li><a href="#image-{number}"><img src="{viewer.jpeg(example.photo, THUMBNAIL)}" alt="">'
+        f'<span dir="auto">{html_text(text)}</span></a></li>'
     )
 
 
