@@ -10,9 +10,7 @@ from captioning.files import written_whole
 from captioning.metrics.scores import LEVEL
 
 DOTS_PER_INCH = 150
-WIDTH = 6.4
-ROW = 0.42
-FRAME = 1.5
+WIDTH, ROW, FRAME = 6.4, 0.42, 1.5
 """Inches: the width, the height of a metric, and the height of title, axis and legend."""
 
 COLOURS = {"b": "#b35806", "c": "#2b5c8a"}

@@ -41,18 +41,10 @@ BOX_COLOUR = "#7df9ff"
 def save_pictures(
     report: GroundingReport, folder: str | Path, max_pixels: int = MAX_PIXELS
 ) -> list[Path]:
-    """Write scores.png, best.png and worst.png.
+    """Write scores.png, best.png and worst.png; returns their paths, none without looks.
 
     The best looks have the largest mass in the box, compared with a uniform map; each photo is
-    shown once.
-
-    Args:
-        report: the report.
-        folder: the folder of the pictures.
-        max_pixels: larger photos are rejected.
-
-    Returns:
-        The files; empty if the report has no looks.
+    shown once. Photos of more than `max_pixels` are rejected.
 
     Raises:
         InputError: a photo cannot be read, or the folder cannot be written to.
@@ -60,14 +52,14 @@ def save_pictures(
     if not report.looks:
         return []
     figures = {
-        "scores.png": draw_scores(report),
-        "best.png": draw_looks(report.ranked()[:SHOWN], max_pixels),
-        "worst.png": draw_looks(report.ranked(worst=True)[:SHOWN], max_pixels),
+        Path(folder) / "scores.png": draw_scores(report),
+        Path(folder) / "best.png": draw_looks(report.ranked()[:SHOWN], max_pixels),
+        Path(folder) / "worst.png": draw_looks(report.ranked(worst=True)[:SHOWN], max_pixels),
     }
-    for name, figure in figures.items():
-        with written_whole(Path(folder) / name) as temporary:
+    for path, figure in figures.items():
+        with written_whole(path) as temporary:
             figure.savefig(temporary, format="png", dpi=DOTS_PER_INCH)
-    return [Path(folder) / name for name in figures]
+    return list(figures)
 
 
 def draw_scores(report: GroundingReport) -> Figure:
@@ -82,13 +74,8 @@ def draw_scores(report: GroundingReport) -> Figure:
     figure.axes[0].invert_yaxis()
     handles, labels = figure.axes[0].get_legend_handles_labels()
     known = dict(zip(labels, handles, strict=True))
-    figure.legend(
-        [known[source] for source in SOURCES],
-        SOURCES,
-        loc="outside lower center",
-        ncols=len(SOURCES),
-        frameon=False,
-    )
+    order = [known[source] for source in SOURCES]
+    figure.legend(order, SOURCES, loc="outside lower center", ncols=len(SOURCES), frameon=False)
     return figure
 
 
