@@ -26,18 +26,11 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, eq=False)
 class _Waiting:
-    """A photo that waits for its captions.
-
-    Attributes:
-        view: what the model sees of it.
-        settings: what the request asks for.
-        captions: the future result; cancelled when the client has gone.
-        since: when it was queued, in seconds of `monotonic`.
-    """
+    """A photo that waits for its captions."""
 
     view: View
     settings: Settings
-    captions: asyncio.Future[list[Caption]]
+    captions: asyncio.Future[list[Caption]]  # cancelled when the client has gone
     since: float = field(default_factory=monotonic)
 
 
@@ -48,7 +41,7 @@ class Batcher:
     threads read photos.
 
     Args:
-        see: gives the model's view of a photo; called from several threads.
+        see: gives the model's view of a photo; called by several threads.
         caption: captions a batch of views that share the settings' `batch_key`.
         batch_size: the most photos per batch.
         requests: the most photos that may wait or be captioned at a time.
@@ -91,17 +84,15 @@ class Batcher:
                 threads.shutdown(cancel_futures=True)
 
     async def captions(self, photo: Upload, settings: Settings) -> list[Caption]:
-        """The captions of a photo, the best first.
-
-        When cancelled, its photo leaves the queue.
+        """The captions of a photo, the best first. If cancelled, the photo leaves the queue.
 
         Raises:
             InputError: the photo cannot be read.
             HTTPException: too many photos are waiting.
         """
         if self.waiting >= self._requests:
-            sentence = f"{self.waiting} requests are waiting; try again in a moment"
-            raise HTTPException(503, sentence, {"Retry-After": "1"})
+            busy = f"{self.waiting} requests are waiting; try again in a moment"
+            raise HTTPException(503, busy, {"Retry-After": "1"})
         self.waiting += 1
         try:
             self._being_read += 1
@@ -110,15 +101,15 @@ class Batcher:
             finally:
                 self._being_read -= 1
                 self._news.set()
-            captions = asyncio.get_running_loop().create_future()
-            self._queue.append(_Waiting(view, settings, captions))
-            found: list[Caption] = await captions
-            return found[: settings.captions]
+            found = asyncio.get_running_loop().create_future()
+            self._queue.append(_Waiting(view, settings, found))
+            captions: list[Caption] = await found
+            return captions[: settings.captions]
         finally:
             self.waiting -= 1
 
     async def in_reader(self, function: Callable[..., Result], *arguments: object) -> Result:
-        """The result of a function that reads a photo, called in one of the reader threads."""
+        """Call a function that reads a photo in one of the reader threads."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._readers, function, *arguments)
 

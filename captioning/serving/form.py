@@ -31,7 +31,7 @@ class Settings:
         search: how words are chosen.
         captions: how many.
         view: whether the answer shows the maps, and alternatives of each word.
-        maps: of each word, the first to be shown; empty without a view.
+        maps: the names of those to show, the first one at once; empty without a view.
     """
 
     search: Search
@@ -78,12 +78,7 @@ class CaptionForm(BaseModel):
     compare: str | None = Field(None, description="With view=true: a second map, shown beside it.")
 
     def settings(self, default: Search, offered: Sequence[str]) -> Settings:
-        """What the form asks for.
-
-        Args:
-            default: the search of a form that sets none.
-            offered: the maps to choose from. The first is the default, and may take long: whoever
-                runs the server chose it.
+        """What the form asks for, with a default search and the offered maps, the default first.
 
         Raises:
             SettingError: settings contradict each other, or a map is not offered or too slow.
@@ -124,7 +119,7 @@ class CaptionForm(BaseModel):
                     f"map {shown(name)} is not offered here; choose from {', '.join(offered)}"
                 )
         names = tuple(dict.fromkeys([self.map or offered[0], *wanted[-1:]]))
-        for name in names:
+        for name in names:  # the server's own map may take long
             is_slow = name != offered[0] and name not in ONE_PASS
             if is_slow and self.captions > MOST_MAPPED:
                 raise SettingError(

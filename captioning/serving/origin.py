@@ -26,12 +26,12 @@ SAFE_METHODS = ("GET", "HEAD", "OPTIONS", "TRACE")
 
 @dataclass(frozen=True)
 class AllowedHosts:
-    """The allowed Host headers besides loopback's, with any port, which differs behind a tunnel.
+    """The hosts that requests may be for, besides loopback, in lower case and with any port.
 
     Attributes:
-        names: in lower case.
+        names: of the server.
         trusted: further names, whose pages may send photos even if a proxy changes Host.
-        every_address: whether to allow all numeric addresses; DNS rebinding cannot use one.
+        every_address: whether to allow all numeric addresses, which DNS rebinding cannot use.
     """
 
     names: frozenset[str] = frozenset()
@@ -80,11 +80,7 @@ def _name(authority: str) -> str | None:
 class OriginCheck:
     """Middleware that refuses requests for another host or sent by another site's page.
 
-    Starlette's TrustedHostMiddleware gives no remedy and cannot allow all numeric addresses.
-
-    Args:
-        app: the wrapped app.
-        hosts: the names that the server answers to.
+    Starlette's TrustedHostMiddleware cannot allow all numeric addresses, and gives no remedy.
     """
 
     def __init__(self, app: ASGIApp, hosts: AllowedHosts) -> None:

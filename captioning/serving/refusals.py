@@ -59,25 +59,15 @@ class Refusal(BaseModel):
 
 
 def refusal(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """The response to a refused request.
-
-    Args:
-        status: of HTTP.
-        sentence: what is wrong. It may quote the request, even what UTF-8 cannot encode.
-        headers: further headers.
-    """
-    sentence = sentence.encode("utf-8", "backslashreplace").decode()
+    """The response to a refused request: one sentence that says what is wrong."""
+    sentence = sentence.encode("utf-8", "backslashreplace").decode()  # it may quote the request
     return JSONResponse({"error": sentence}, status, headers)
 
 
 class RequestLimits:
-    """Middleware that bounds each request's size and time, and the size of all together.
+    """Middleware that bounds the size of each body and of all together, and a request's time.
 
-    The web server has the time limit of headers; this is that of bodies and answers.
-
-    Args:
-        app: the wrapped app.
-        limits: those on bytes and seconds.
+    The time counts from the end of the header, which has a limit of its own in the web server.
     """
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
@@ -113,17 +103,18 @@ class RequestLimits:
             with fail_after(self.limits.seconds):
                 await self.app(scope, counted, send)
         except TimeoutError:
-            within = f"within the {self.limits.seconds:g} seconds that a request may take"
-            late = refusal(408, f"the photo did not arrive {within}; send a smaller one")
+            late = f"within the {self.limits.seconds:g} seconds that a request may take"
             if is_whole:
-                late = refusal(504, f"no captions {within}; try again later or ask for fewer")
-            await late(scope, receive, send)
+                answer = refusal(504, f"no captions {late}; try again later or ask for fewer")
+            else:
+                answer = refusal(408, f"the photo did not arrive {late}; send a smaller one")
+            await answer(scope, receive, send)
         finally:
             self._held -= size
 
 
 def add_errors(app: FastAPI) -> None:
-    """Let the app answer every exception with a status and one sentence."""
+    """Answer every exception with a status and one sentence."""
 
     @app.exception_handler(StarletteHTTPException)
     async def of_http(request: Request, error: StarletteHTTPException) -> JSONResponse:
