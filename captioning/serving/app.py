@@ -17,7 +17,7 @@ from captioning.maps import available_maps
 from captioning.search import Search
 from captioning.serving.batching import Batcher
 from captioning.serving.form import Answer, CaptionForm, Health, Settings
-from captioning.serving.origin import AllowedHosts, OriginCheck
+from captioning.serving.origin import AllowedHosts, with_origin_check
 from captioning.serving.page import docs, page, with_security_headers
 from captioning.serving.refusals import MEANINGS, Limits, Refusal, RequestLimits, add_errors
 from captioning.viewing import viewer
@@ -130,7 +130,7 @@ def application(
             )
         return JSONResponse(answer)
 
-    return with_security_headers(OriginCheck(RequestLimits(app, limits), hosts))
+    return with_security_headers(with_origin_check(RequestLimits(app, limits), hosts))
 
 
 async def _unless_gone(request: Request, answer: Coroutine[Any, Any, Result]) -> Result:

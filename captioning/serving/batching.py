@@ -3,9 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
-from time import monotonic
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TypeVar
 
 from fastapi import HTTPException
@@ -14,9 +13,6 @@ from captioning.captioner import Caption
 from captioning.data.images import Upload
 from captioning.data.preprocessing import View
 from captioning.serving.form import Settings
-
-PATIENCE = 0.02
-"""The most seconds that a photo waits for others that are being read."""
 
 READERS = 2
 """Threads that decode photos; very large photos are decoded one at a time."""
@@ -31,7 +27,6 @@ class _Waiting:
     view: View
     settings: Settings
     captions: asyncio.Future[list[Caption]]  # cancelled when the client has gone
-    since: float = field(default_factory=monotonic)
 
 
 class Batcher:
@@ -67,7 +62,6 @@ class Batcher:
         self.photos = 0
         self.batches = 0
         self._queue: list[_Waiting] = []
-        self._being_read = 0
         self._news = asyncio.Event()
         self._readers = ThreadPoolExecutor(READERS, "reader")
         self._model = ThreadPoolExecutor(1, "model")
@@ -95,14 +89,10 @@ class Batcher:
             raise HTTPException(503, busy, {"Retry-After": "1"})
         self.waiting += 1
         try:
-            self._being_read += 1
-            try:
-                view = await self.in_reader(self._see, photo)
-            finally:
-                self._being_read -= 1
-                self._news.set()
+            view = await self.in_reader(self._see, photo)
             found = asyncio.get_running_loop().create_future()
             self._queue.append(_Waiting(view, settings, found))
+            self._news.set()
             captions: list[Caption] = await found
             return captions[: settings.captions]
         finally:
@@ -114,9 +104,19 @@ class Batcher:
         return await loop.run_in_executor(self._readers, function, *arguments)
 
     async def _work(self) -> None:
+        """Caption the photo queued first, with others of the same settings, for ever."""
         loop = asyncio.get_running_loop()
         while True:
-            batch = await self._next_batch()
+            self._queue = [photo for photo in self._queue if not photo.captions.done()]
+            if not self._queue:
+                self._news.clear()
+                await self._news.wait()
+                continue
+            first = self._queue[0].settings
+            size = 1 if first.is_slow else self._batch_size
+            same = [one for one in self._queue if one.settings.batch_key == first.batch_key]
+            batch = same[:size]
+            self._queue = [photo for photo in self._queue if photo not in batch]
             views, settings = [one.view for one in batch], [one.settings for one in batch]
             try:
                 found = await loop.run_in_executor(self._model, self._caption, views, settings)
@@ -130,21 +130,3 @@ class Batcher:
             for waiting, captions in zip(batch, found, strict=True):
                 if not waiting.captions.done():
                     waiting.captions.set_result(captions)
-
-    async def _next_batch(self) -> list[_Waiting]:
-        """The photo queued first, and others with the same settings."""
-        while True:
-            self._queue = [photo for photo in self._queue if not photo.captions.done()]
-            patience = None
-            if self._queue:
-                first = self._queue[0]
-                size = 1 if first.settings.is_slow else self._batch_size
-                key = first.settings.batch_key
-                batch = [photo for photo in self._queue if photo.settings.batch_key == key][:size]
-                patience = first.since + PATIENCE - monotonic()
-                if len(batch) == size or not self._being_read or patience <= 0:
-                    self._queue = [photo for photo in self._queue if photo not in batch]
-                    return batch
-            self._news.clear()
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._news.wait(), patience)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from anyio import fail_after
 from fastapi import FastAPI, HTTPException, Request
@@ -140,16 +141,14 @@ def add_errors(app: FastAPI) -> None:
         return refusal(500, "the server failed; its log says more")
 
 
-def _complaint(found: Mapping[str, object]) -> str:
+def _complaint(found: Mapping[str, Any]) -> str:
     """One of pydantic's errors about the form, as a sentence."""
-    place = found["loc"]
-    assert isinstance(place, tuple)
-    name = str(place[-1])
+    name = str(found["loc"][-1])
     if found["type"] == "missing":
         return f"{name} is missing; send it as a field of a form (multipart/form-data)"
     if found["type"] == "extra_forbidden":
         return f"unknown setting {name!r}; see /docs for the settings"
     if name == "photo":
         return "photo is text; send it as a file"
-    message = str(found["msg"])
+    message = found["msg"]
     return f"{name}: {message[0].lower()}{message[1:]}"
