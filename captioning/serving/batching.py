@@ -14,8 +14,7 @@ from captioning.data.images import Upload
 from captioning.data.preprocessing import View
 from captioning.serving.form import Settings
 
-READERS = 2
-"""Threads that decode photos; very large photos are decoded one at a time."""
+READERS = 2  # threads that decode photos; very large photos are decoded one at a time
 
 Result = TypeVar("Result")
 

@@ -12,11 +12,8 @@ from captioning.maps import MAPS, ONE_PASS
 from captioning.numbers import shown
 from captioning.search import BeamSearch, Sampling, Search
 
-MOST_CAPTIONS = 10
-"""The most captions of a photo, by beam search or by sampling."""
-
-MOST_MAPPED = 3
-"""The most captions of a photo with maps that take several passes, except the server's own map."""
+MOST_CAPTIONS = 10  # of a photo
+MOST_MAPPED = 3  # the same with maps that take several passes, except the server's own map
 
 
 class SettingError(InputError):
@@ -46,7 +43,7 @@ class Settings:
 
     @property
     def is_slow(self) -> bool:
-        """Whether a map takes so long that other photos should not wait in the same batch."""
+        """Whether a map takes so long that no photo should wait for another's."""
         return not all(name in ONE_PASS for name in self.maps)
 
 
@@ -89,11 +86,11 @@ class CaptionForm(BaseModel):
         if self.sample and self.beam is not None:
             raise SettingError("beam and sample exclude each other; leave one of them out")
         kind = type(default)
-        if self.sample or self.beam is not None:
-            kind = Sampling if self.sample else BeamSearch
-        given: dict[str, Any] = {"captions": self.captions} if kind is Sampling else {}
+        given: dict[str, Any] = {}
         if self.beam is not None:
-            given["width"] = self.beam
+            kind, given["width"] = BeamSearch, self.beam
+        if self.sample or kind is Sampling:
+            kind, given["captions"] = Sampling, self.captions
         if self.temperature is not None:
             if kind is not Sampling:
                 raise SettingError("temperature is for sampling; send sample=true with it")

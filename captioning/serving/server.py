@@ -26,14 +26,9 @@ from starlette.types import ASGIApp
 from captioning.errors import UsageError
 from captioning.serving.refusals import Limits
 
-BACKLOG = 2048
-"""Connections that are open at a time, and that may wait for one of these to close."""
-
-LONGEST_HEADER = 2**16
-"""Bytes of a request's address and headers."""
-
-LONGEST_LINE = 300
-"""Characters of a line of the log."""
+BACKLOG = 2048  # connections that are open, and as many that wait for one of these to close
+LONGEST_HEADER = 2**16  # bytes of a request's address and headers
+LONGEST_LINE = 300  # characters of a line of the log
 
 TRACEBACK = "Traceback (most recent call last):"
 PLACE = re.compile(r'File ".*?([^/\\"]+)", line ([0-9]+)')

@@ -14,8 +14,7 @@ WIDTH, HEIGHT = 320, 150
 LEFT, RIGHT, TOP, BOTTOM = 38, 10, 10, 22
 """Margins around the curve, for the numbers, in units of the drawing."""
 
-FLAT = 1e-3
-"""Relative spread below which the vertical axis spans a fifth of the values' size."""
+FLAT = 1e-3  # relative spread below which the vertical axis spans a fifth of the values' size
 
 
 class Point(NamedTuple):

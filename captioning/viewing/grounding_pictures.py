@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -27,11 +26,8 @@ from captioning.files import written_whole
 from captioning.maps import ATTENTION
 from captioning.viewing.overlay import DOTS_PER_INCH, drawable, word_pictures
 
-WORDS = 12
-"""The number of words in the plot: the most frequent ones."""
-
-SHOWN, COLUMNS = 8, 4
-"""The number of looks in the picture of the best, or of the worst."""
+WORDS = 12  # of the plot: the most frequent ones
+SHOWN, COLUMNS = 8, 4  # looks in the picture of the best, or of the worst
 
 COLOURS = {MODEL: "#31688e", UNIFORM: "#c2410c", GAUSSIAN: "#4d7c0f"}
 MARKERS = {UNIFORM: "|", GAUSSIAN: "x"}
@@ -66,7 +62,6 @@ def draw_scores(report: GroundingReport) -> Figure:
     """A panel per measure: bars with intervals for the model, markers for the baselines."""
     groups = [report.all, *report.words[:WORDS]]
     figure = Figure(figsize=(10, 1.2 + 0.32 * len(groups)), layout="constrained")
-    FigureCanvasAgg(figure)
     for axes, measure in zip(figure.subplots(1, len(MEASURES), sharey=True), MEASURES, strict=True):
         _draw_measure(axes, groups, measure)
     names, families = drawable([f"{group.name} ({group.looks})" for group in groups])
@@ -88,7 +83,6 @@ def draw_looks(looks: Sequence[Look], max_pixels: int = MAX_PIXELS) -> Figure:
     columns = min(COLUMNS, len(looks))
     rows = math.ceil(len(looks) / columns)
     figure = Figure(figsize=(3 * columns, 3.2 * rows), layout="constrained")
-    FigureCanvasAgg(figure)
     panels = figure.subplots(rows, columns, squeeze=False).flatten()
     for axes in panels:
         axes.set_axis_off()
@@ -127,9 +121,8 @@ def _draw_look(axes: Axes, look: Look, max_pixels: int) -> None:
     [picture] = word_pictures(read_image(look.image, max_pixels), caption)
     axes.imshow(picture, extent=(0, width, height, 0))
     for left, top, across, down in look.place.boxes:
-        axes.add_patch(
-            Rectangle((left, top), across, down, fill=False, edgecolor=BOX_COLOUR, linewidth=1.5)
-        )
+        box = Rectangle((left, top), across, down, fill=False, edgecolor=BOX_COLOUR, linewidth=1.5)
+        axes.add_patch(box)
     [name], families = drawable([look.mention.name])
     inside, area = look.scores[MODEL][IN_BOX], look.scores[UNIFORM][IN_BOX]
     axes.set_title(

@@ -85,7 +85,7 @@ def draw(photo: Photo, caption: Caption, map_name: str | None = None) -> Figure:
     down = 2 * MARGIN + rows * row - GAP
 
     figure = Figure(figsize=(across, down), dpi=DOTS_PER_INCH, facecolor="white")
-    FigureCanvasAgg(figure)  # pyplot's global state stays untouched
+    FigureCanvasAgg(figure)  # which measures the texts
     grid = figure.add_gridspec(
         rows,
         columns,

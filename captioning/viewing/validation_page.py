@@ -16,8 +16,7 @@ from captioning.viewing.curves import Point, curve, epoch_text
 from captioning.viewing.overlay import LONG_SIDE
 from captioning.viewing.viewer import html_text, script_json
 
-THUMBNAIL = 240
-"""Pixels of the longer side of a photo in the overview."""
+THUMBNAIL = 240  # pixels of the longer side of a photo in the overview
 
 FIRST = ("CIDEr", "BLEU-4", "ROUGE-L", "METEOR", "SPICE", "pointing", "CHAIR-i")
 """The scores with a curve; the table has all scores."""

@@ -32,14 +32,9 @@ from captioning.files import written_whole
 Photo = str | Path | Image.Image
 """A photo file, or an image as `read_image` returns it."""
 
-LONG_SIDE = 1024
-"""Maximal length of the longer side of the photo in the page, in pixels."""
-
-QUALITY = 85
-"""JPEG quality of the photo."""
-
-LONGEST_NAME = 200
-"""Bytes of a photo's name in its picture's name, which leaves room for a number."""
+LONG_SIDE = 1024  # pixels of the photo in the page
+QUALITY = 85  # of JPEG
+LONGEST_NAME = 200  # bytes of a photo's name in its picture's, which leaves room for a number
 
 
 def picture_names(
@@ -116,7 +111,7 @@ def data(
         photo: the photo of the captions, or its path.
         captions: at least one; the first is shown first. All have the same maps.
         title: a name of the photo.
-        long_side: maximal length of the longer side of the photo in the view, in pixels.
+        long_side: the most pixels of the longer side of the photo in the view.
         compares: show the first two maps side by side, without a choice of others.
 
     Raises:
