@@ -47,6 +47,5 @@ default_role = "py:obj"  # names in single backticks in docstrings link to docum
 
 doctest_test_doctest_blocks = "default"
 
-# The build checks links within these pages. To check links to the web:
-# sphinx-build -b linkcheck -D linkcheck_ignore= docs docs/_build/linkcheck
-linkcheck_ignore = [r"https?://.*"]
+# The build checks links within these pages; for those to the web:
+# sphinx-build -b linkcheck docs docs/_build/linkcheck

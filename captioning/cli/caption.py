@@ -80,7 +80,7 @@ def _print_captions(options: argparse.Namespace, most_photos: int) -> int:
     from captioning.data.photos import find_photos
     from captioning.inference.batches import candidates, json_line
     from captioning.progress_bar import say
-    from captioning.viewing.names import picture_names
+    from captioning.viewing.viewer import picture_names
 
     if options.maps and not (options.overlay or options.html):
         raise UsageError("--map is for pictures; give --overlay or --html too")

@@ -17,19 +17,14 @@ from captioning.maps import available_maps
 from captioning.search import Search
 from captioning.serving.batching import Batcher
 from captioning.serving.form import Answer, CaptionForm, Health, Settings
-from captioning.serving.origin import AllowedHosts, OriginCheck
+from captioning.serving.origin import AllowedHosts, with_origin_check
 from captioning.serving.page import docs, page, with_security_headers
 from captioning.serving.refusals import MEANINGS, Limits, Refusal, RequestLimits, add_errors
 from captioning.viewing import viewer
 
-RUNNERS_UP = 3
-"""How many alternatives the view shows for each word."""
-
-LONGEST_NAME = 100
-"""The most characters of a file's name that an error repeats."""
-
-FORM_LIMITS: Any = {"max_files": 1, "max_fields": 20, "max_part_size": 1024}
-"""Limits of the form: files, other fields, and bytes of such a field."""
+RUNNERS_UP = 3  # the alternatives that the view shows for each word
+LONGEST_NAME = 100  # characters of a file's name that an error repeats
+FORM_LIMITS: Any = {"max_files": 1, "max_fields": 20, "max_part_size": 1024}  # bytes
 
 LOOPBACK = AllowedHosts()
 
@@ -49,7 +44,7 @@ def application(
     """The web page and the JSON API of a model.
 
     Args:
-        captioner: the model.
+        captioner: what captions the photos.
         search: the default search of requests.
         name: of the model, as the page shows it.
         batch_size: the most photos per batch.
@@ -122,15 +117,20 @@ def application(
     async def caption(request: Request, form: Annotated[CaptionForm, File()]) -> JSONResponse:
         """Captions of a photo, each word with its probability."""
         settings = form.settings(search, maps)
-        photo = Upload(_name(form.photo.filename), await form.photo.read(), limits.pixels)
+        given = form.photo.filename or ""
+        file_name = "".join(letter if letter.isprintable() else " " for letter in given)
+        file_name = file_name[-LONGEST_NAME:] or "photo"
+        photo = Upload(file_name, await form.photo.read(), limits.pixels)
         captions = await _unless_gone(request, batcher.captions(photo, settings))
         answer: dict[str, Any] = {"captions": [caption.as_json() for caption in captions]}
         if settings.view:
             compares = len(settings.maps) > 1
-            answer["view"] = await batcher.in_reader(_view, photo, captions, compares)
+            answer["view"] = await batcher.in_reader(
+                lambda: viewer.data(read_image(photo), captions, compares=compares)
+            )
         return JSONResponse(answer)
 
-    return with_security_headers(OriginCheck(RequestLimits(app, limits), hosts))
+    return with_security_headers(with_origin_check(RequestLimits(app, limits), hosts))
 
 
 async def _unless_gone(request: Request, answer: Coroutine[Any, Any, Result]) -> Result:
@@ -139,7 +139,12 @@ async def _unless_gone(request: Request, answer: Coroutine[Any, Any, Result]) ->
     Raises:
         ClientDisconnect: the client has closed the connection.
     """
-    work, watch = asyncio.create_task(answer), asyncio.create_task(_departure(request))
+
+    async def departure() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    work, watch = asyncio.create_task(answer), asyncio.create_task(departure())
     try:
         await asyncio.wait((work, watch), return_when=asyncio.FIRST_COMPLETED)
         if not work.done():
@@ -148,18 +153,3 @@ async def _unless_gone(request: Request, answer: Coroutine[Any, Any, Result]) ->
     finally:
         work.cancel()
         watch.cancel()
-
-
-async def _departure(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
-def _view(photo: Upload, captions: list[Caption], compares: bool) -> dict[str, Any]:
-    return viewer.data(read_image(photo), captions, compares=compares)
-
-
-def _name(filename: str | None) -> str:
-    """The photo's name in errors: the end of its file name, on one line."""
-    name = "".join(letter if letter.isprintable() else " " for letter in filename or "")
-    return name[-LONGEST_NAME:] or "photo"

@@ -3,9 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
-from time import monotonic
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import TypeVar
 
 from fastapi import HTTPException
@@ -15,30 +14,18 @@ from captioning.data.images import Upload
 from captioning.data.preprocessing import View
 from captioning.serving.form import Settings
 
-PATIENCE = 0.02
-"""The most seconds that a photo waits for others that are being read."""
-
-READERS = 2
-"""Threads that decode photos; very large photos are decoded one at a time."""
+READERS = 2  # threads that decode photos; very large photos are decoded one at a time
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, eq=False)
 class _Waiting:
-    """A photo that waits for its captions.
-
-    Attributes:
-        view: what the model sees of it.
-        settings: what the request asks for.
-        captions: the future result; cancelled when the client has gone.
-        since: when it was queued, in seconds of `monotonic`.
-    """
+    """A photo that waits for its captions."""
 
     view: View
     settings: Settings
-    captions: asyncio.Future[list[Caption]]
-    since: float = field(default_factory=monotonic)
+    captions: asyncio.Future[list[Caption]]  # cancelled when the client has gone
 
 
 class Batcher:
@@ -48,7 +35,7 @@ class Batcher:
     threads read photos.
 
     Args:
-        see: gives the model's view of a photo; called from several threads.
+        see: gives the model's view of a photo; called by several threads.
         caption: captions a batch of views that share the settings' `batch_key`.
         batch_size: the most photos per batch.
         requests: the most photos that may wait or be captioned at a time.
@@ -74,7 +61,6 @@ class Batcher:
         self.photos = 0
         self.batches = 0
         self._queue: list[_Waiting] = []
-        self._being_read = 0
         self._news = asyncio.Event()
         self._readers = ThreadPoolExecutor(READERS, "reader")
         self._model = ThreadPoolExecutor(1, "model")
@@ -91,41 +77,45 @@ class Batcher:
                 threads.shutdown(cancel_futures=True)
 
     async def captions(self, photo: Upload, settings: Settings) -> list[Caption]:
-        """The captions of a photo, the best first.
-
-        When cancelled, its photo leaves the queue.
+        """The captions of a photo, the best first. If cancelled, the photo leaves the queue.
 
         Raises:
             InputError: the photo cannot be read.
             HTTPException: too many photos are waiting.
         """
         if self.waiting >= self._requests:
-            sentence = f"{self.waiting} requests are waiting; try again in a moment"
-            raise HTTPException(503, sentence, {"Retry-After": "1"})
+            busy = f"{self.waiting} requests are waiting; try again in a moment"
+            raise HTTPException(503, busy, {"Retry-After": "1"})
         self.waiting += 1
         try:
-            self._being_read += 1
-            try:
-                view = await self.in_reader(self._see, photo)
-            finally:
-                self._being_read -= 1
-                self._news.set()
-            captions = asyncio.get_running_loop().create_future()
-            self._queue.append(_Waiting(view, settings, captions))
-            found: list[Caption] = await captions
-            return found[: settings.captions]
+            view = await self.in_reader(self._see, photo)
+            found = asyncio.get_running_loop().create_future()
+            self._queue.append(_Waiting(view, settings, found))
+            self._news.set()
+            captions: list[Caption] = await found
+            return captions[: settings.captions]
         finally:
             self.waiting -= 1
 
     async def in_reader(self, function: Callable[..., Result], *arguments: object) -> Result:
-        """The result of a function that reads a photo, called in one of the reader threads."""
+        """Call a function that reads a photo in one of the reader threads."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._readers, function, *arguments)
 
     async def _work(self) -> None:
+        """Caption the photo queued first, with others of the same settings, for ever."""
         loop = asyncio.get_running_loop()
         while True:
-            batch = await self._next_batch()
+            self._queue = [photo for photo in self._queue if not photo.captions.done()]
+            if not self._queue:
+                self._news.clear()
+                await self._news.wait()
+                continue
+            first = self._queue[0].settings
+            size = 1 if first.is_slow else self._batch_size
+            same = [one for one in self._queue if one.settings.batch_key == first.batch_key]
+            batch = same[:size]
+            self._queue = [photo for photo in self._queue if photo not in batch]
             views, settings = [one.view for one in batch], [one.settings for one in batch]
             try:
                 found = await loop.run_in_executor(self._model, self._caption, views, settings)
@@ -139,21 +129,3 @@ class Batcher:
             for waiting, captions in zip(batch, found, strict=True):
                 if not waiting.captions.done():
                     waiting.captions.set_result(captions)
-
-    async def _next_batch(self) -> list[_Waiting]:
-        """The photo queued first, and others with the same settings."""
-        while True:
-            self._queue = [photo for photo in self._queue if not photo.captions.done()]
-            patience = None
-            if self._queue:
-                first = self._queue[0]
-                size = 1 if first.settings.is_slow else self._batch_size
-                key = first.settings.batch_key
-                batch = [photo for photo in self._queue if photo.settings.batch_key == key][:size]
-                patience = first.since + PATIENCE - monotonic()
-                if len(batch) == size or not self._being_read or patience <= 0:
-                    self._queue = [photo for photo in self._queue if photo not in batch]
-                    return batch
-            self._news.clear()
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._news.wait(), patience)

@@ -16,16 +16,9 @@ from PIL import Image
 from captioning.shapes import picture, random_scene
 
 MODEL = File(__file__).with_name("demo.safetensors")
-"""Trained on drawn scenes; all that it can caption."""
-
-PIXELS = 256
-"""Side of a scene's picture."""
-
-SPLIT = 3
-"""After those of the data set: no scene of the page is one of the training's."""
-
-MOST = 10**6
-"""Scenes that the page has."""
+PIXELS = 256  # side of a scene's picture
+SPLIT = 3  # none of the data set's: no scene of the page is one of the training's
+MOST = 10**6  # scenes
 
 scenes = APIRouter()
 

@@ -12,11 +12,8 @@ from captioning.maps import MAPS, ONE_PASS
 from captioning.numbers import shown
 from captioning.search import BeamSearch, Sampling, Search
 
-MOST_CAPTIONS = 10
-"""The most captions of a photo, by beam search or by sampling."""
-
-MOST_MAPPED = 3
-"""The most captions of a photo with maps that take several passes, except the server's own map."""
+MOST_CAPTIONS = 10  # of a photo
+MOST_MAPPED = 3  # the same with maps that take several passes, except the server's own map
 
 
 class SettingError(InputError):
@@ -31,7 +28,7 @@ class Settings:
         search: how words are chosen.
         captions: how many.
         view: whether the answer shows the maps, and alternatives of each word.
-        maps: of each word, the first to be shown; empty without a view.
+        maps: the names of those to show, the first one at once; empty without a view.
     """
 
     search: Search
@@ -46,7 +43,7 @@ class Settings:
 
     @property
     def is_slow(self) -> bool:
-        """Whether a map takes so long that other photos should not wait in the same batch."""
+        """Whether a map takes so long that no photo should wait for another's."""
         return not all(name in ONE_PASS for name in self.maps)
 
 
@@ -78,12 +75,7 @@ class CaptionForm(BaseModel):
     compare: str | None = Field(None, description="With view=true: a second map, shown beside it.")
 
     def settings(self, default: Search, offered: Sequence[str]) -> Settings:
-        """What the form asks for.
-
-        Args:
-            default: the search of a form that sets none.
-            offered: the maps to choose from. The first is the default, and may take long: whoever
-                runs the server chose it.
+        """What the form asks for, with a default search and the offered maps, the default first.
 
         Raises:
             SettingError: settings contradict each other, or a map is not offered or too slow.
@@ -94,11 +86,11 @@ class CaptionForm(BaseModel):
         if self.sample and self.beam is not None:
             raise SettingError("beam and sample exclude each other; leave one of them out")
         kind = type(default)
-        if self.sample or self.beam is not None:
-            kind = Sampling if self.sample else BeamSearch
-        given: dict[str, Any] = {"captions": self.captions} if kind is Sampling else {}
+        given: dict[str, Any] = {}
         if self.beam is not None:
-            given["width"] = self.beam
+            kind, given["width"] = BeamSearch, self.beam
+        if self.sample or kind is Sampling:
+            kind, given["captions"] = Sampling, self.captions
         if self.temperature is not None:
             if kind is not Sampling:
                 raise SettingError("temperature is for sampling; send sample=true with it")
@@ -124,7 +116,7 @@ class CaptionForm(BaseModel):
                     f"map {shown(name)} is not offered here; choose from {', '.join(offered)}"
                 )
         names = tuple(dict.fromkeys([self.map or offered[0], *wanted[-1:]]))
-        for name in names:
+        for name in names:  # the server's own map may take long
             is_slow = name != offered[0] and name not in ONE_PASS
             if is_slow and self.captions > MOST_MAPPED:
                 raise SettingError(

@@ -20,18 +20,17 @@ from captioning.serving.refusals import refusal
 AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+?)\.?)(:[0-9]{1,5})?", re.ASCII)
 """An IPv6 address or a name, with an optional port."""
 
-SAFE_METHODS = ("GET", "HEAD", "OPTIONS", "TRACE")
-"""Methods that change nothing and never run the model."""
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS", "TRACE")  # which never run the model
 
 
 @dataclass(frozen=True)
 class AllowedHosts:
-    """The allowed Host headers besides loopback's, with any port, which differs behind a tunnel.
+    """The hosts that requests may be for, besides loopback, in lower case and with any port.
 
     Attributes:
-        names: in lower case.
+        names: of the server.
         trusted: further names, whose pages may send photos even if a proxy changes Host.
-        every_address: whether to allow all numeric addresses; DNS rebinding cannot use one.
+        every_address: whether to allow all numeric addresses, which DNS rebinding cannot use.
     """
 
     names: frozenset[str] = frozenset()
@@ -72,51 +71,40 @@ def allowed_hosts(listening: socket.socket, host: str, further: Iterable[str]) -
 
 
 def _name(authority: str) -> str | None:
-    """The host of "host:port", without the brackets of IPv6; None if malformed."""
+    """The host of "host:port" without brackets; None if malformed."""
     found = AUTHORITY.fullmatch(authority.lower())
     return found and (found[1] or found[2])
 
 
-class OriginCheck:
-    """Middleware that refuses requests for another host or sent by another site's page.
+def with_origin_check(app: ASGIApp, hosts: AllowedHosts) -> ASGIApp:
+    """The app, without requests for another host or sent by another site's page.
 
-    Starlette's TrustedHostMiddleware gives no remedy and cannot allow all numeric addresses.
-
-    Args:
-        app: the wrapped app.
-        hosts: the names that the server answers to.
+    Starlette's TrustedHostMiddleware cannot allow all numeric addresses, and gives no remedy.
     """
 
-    def __init__(self, app: ASGIApp, hosts: AllowedHosts) -> None:
-        self.app = app
-        self.hosts = hosts
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer or refuse."""
-        app = self.app
+    async def checked(scope: Scope, receive: Receive, send: Send) -> None:
+        refused = None
         if scope["type"] == "http":
-            app = self._refusal(Headers(scope=scope), scope["method"]) or app
-        await app(scope, receive, send)
+            refused = _refusal(Headers(scope=scope), scope["method"], hosts)
+        await (refused or app)(scope, receive, send)
 
-    def _refusal(self, headers: Headers, method: str) -> ASGIApp | None:
-        hosts = headers.getlist("host")
-        name = _name(hosts[0]) if len(hosts) == 1 else None
-        if name is None:
-            return refusal(400, "the Host header is missing or malformed; send this server's name")
-        if name not in self.hosts:
-            sentence = f"this server is not {name}; if it should be, start it with --allow-host"
-            return refusal(421, sentence)
-        origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
-        is_own = origin is None or self._is_own(origin.lower(), hosts[0].lower())
-        if method in SAFE_METHODS or (is_own and site in ("same-origin", "none")):
-            return None
-        return refusal(403, "pages of other sites may not send photos; open this server's own page")
+    return checked
 
-    def _is_own(self, origin: str, host: str) -> bool:
-        """Whether an Origin header names this server, or a proxy before it."""
-        scheme, _, authority = origin.partition("://")
-        port = {"http": ":80", "https": ":443"}.get(scheme)
-        if port is None:
-            return False
-        is_same = authority.removesuffix(port) == host.removesuffix(port)
-        return is_same or _name(authority) in self.hosts.trusted
+
+def _refusal(headers: Headers, method: str, hosts: AllowedHosts) -> ASGIApp | None:
+    given = headers.getlist("host")
+    name = _name(given[0]) if len(given) == 1 else None
+    if name is None:
+        return refusal(400, "the Host header is missing or malformed; send this server's name")
+    if name not in hosts:
+        sentence = f"this server is not {name}; if it should be, start it with --allow-host"
+        return refusal(421, sentence)
+    origin = headers.get("origin", f"http://{given[0]}").lower()
+    scheme, _, authority = origin.partition("://")
+    port = {"http": ":80", "https": ":443"}.get(scheme)
+    is_same = port and authority.removesuffix(port) == given[0].lower().removesuffix(port)
+    is_own = port and (is_same or _name(authority) in hosts.trusted)
+    is_direct = headers.get("sec-fetch-site", "none") in ("same-origin", "none")
+    if method in SAFE_METHODS or (is_own and is_direct):
+        return None
+    return refusal(403, "pages of other sites may not send photos; open this server's own page")

@@ -1,7 +1,6 @@
 """The server's pages: where users drop photos, and a description of the API."""
 
 from collections.abc import Sequence
-from functools import cache
 from html import escape
 from pathlib import Path
 from string import Template
@@ -24,14 +23,14 @@ HEADERS = {
 }
 """Security headers for browsers, besides the content security policy."""
 
-SHOWN_TEMPERATURE = "0.7"
+TEMPERATURE = 0.7
 """The default for sampling; below 1, since at 1 rare words are often wrong."""
 
 
 def page(
     model: str, search: Search, limits: Limits, maps: Sequence[str], draws_scenes: bool = False
 ) -> str:
-    """The HTML document.
+    """The page that sends photos.
 
     Args:
         model: its name.
@@ -42,6 +41,7 @@ def page(
     """
     is_sampling = isinstance(search, Sampling)
     width = search.width if isinstance(search, BeamSearch) else 1
+    temperature = search.temperature if isinstance(search, Sampling) else TEMPERATURE
     return Template(asset("page.html")).substitute(
         model=escape(model),
         scenes="" if draws_scenes else "hidden",
@@ -50,9 +50,7 @@ def page(
         by_sampling="checked" if is_sampling else "",
         by_beam="" if is_sampling else "checked",
         beam=min(width, MOST_CAPTIONS),
-        temperature=f"{search.temperature:g}"
-        if isinstance(search, Sampling)
-        else SHOWN_TEMPERATURE,
+        temperature=f"{temperature:g}",
         most=MOST_CAPTIONS,
         several_maps="" if len(maps) > 1 else "hidden",
         maps="".join(f'<option value="{name}">{name}</option>' for name in maps),
@@ -64,11 +62,7 @@ def page(
 
 
 def docs(address: str) -> str:
-    """A self-contained description of the API; FastAPI's own loads scripts from elsewhere.
-
-    Args:
-        address: of the server, for an example.
-    """
+    """The description of the API, with an example for the server's address."""
     fields = {name: field.description or "" for name, field in CaptionForm.model_fields.items()}
     return Template(asset("docs.html")).substitute(
         address=escape(address),
@@ -80,38 +74,23 @@ def docs(address: str) -> str:
 
 
 def _rows(meanings: dict[str, str]) -> str:
-    """Rows of an HTML table: names and their meanings."""
     return "".join(
         f"<tr><th><code>{escape(name)}</code></th><td>{escape(meaning)}</td></tr>"
         for name, meaning in meanings.items()
     )
 
 
-@cache
-def policy() -> str:
-    """The content security policy: styles and scripts of the page alone, nothing from elsewhere."""
-    styles = [asset("page.css"), viewer.asset("viewer.css")]
-    scripts = [asset("page.js"), viewer.asset("viewer.js")]
-    return "; ".join(
-        [
-            "default-src 'none'",
-            f"style-src {' '.join(map(viewer.source_hash, styles))}",
-            f"script-src {' '.join(map(viewer.source_hash, scripts))}",
-            "img-src data:",
-            "connect-src 'self'",
-            *("base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"),
-        ]
-    )
-
-
 def with_security_headers(app: ASGIApp) -> ASGIApp:
     """The app, with the security headers in every answer."""
+    styles = [asset("page.css"), viewer.asset("viewer.css")]
+    scripts = [asset("page.js"), viewer.asset("viewer.js")]
+    policy = viewer.policy(styles, scripts) + "; connect-src 'self'; frame-ancestors 'none'"
 
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
         async def sent(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                headers.update(HEADERS | {"Content-Security-Policy": policy()})
+                headers.update(HEADERS | {"Content-Security-Policy": policy})
             await send(message)
 
         await app(scope, receive, sent)
@@ -119,7 +98,6 @@ def with_security_headers(app: ASGIApp) -> ASGIApp:
     return wrapped
 
 
-@cache
 def asset(name: str) -> str:
     """The text of a part of the server's pages."""
     return Path(__file__).with_name(name).read_text(encoding="ascii")

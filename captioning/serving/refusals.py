@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from anyio import fail_after
 from fastapi import FastAPI, HTTPException, Request
@@ -59,25 +60,15 @@ class Refusal(BaseModel):
 
 
 def refusal(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """The response to a refused request.
-
-    Args:
-        status: of HTTP.
-        sentence: what is wrong. It may quote the request, even what UTF-8 cannot encode.
-        headers: further headers.
-    """
-    sentence = sentence.encode("utf-8", "backslashreplace").decode()
+    """The response to a refused request: one sentence that says what is wrong."""
+    sentence = sentence.encode("utf-8", "backslashreplace").decode()  # it may quote the request
     return JSONResponse({"error": sentence}, status, headers)
 
 
 class RequestLimits:
-    """Middleware that bounds each request's size and time, and the size of all together.
+    """Middleware that bounds the size of each body and of all together, and a request's time.
 
-    The web server has the time limit of headers; this is that of bodies and answers.
-
-    Args:
-        app: the wrapped app.
-        limits: those on bytes and seconds.
+    The time counts from the end of the header, which has a limit of its own in the web server.
     """
 
     def __init__(self, app: ASGIApp, limits: Limits) -> None:
@@ -113,17 +104,18 @@ class RequestLimits:
             with fail_after(self.limits.seconds):
                 await self.app(scope, counted, send)
         except TimeoutError:
-            within = f"within the {self.limits.seconds:g} seconds that a request may take"
-            late = refusal(408, f"the photo did not arrive {within}; send a smaller one")
+            late = f"within the {self.limits.seconds:g} seconds that a request may take"
             if is_whole:
-                late = refusal(504, f"no captions {within}; try again later or ask for fewer")
-            await late(scope, receive, send)
+                answer = refusal(504, f"no captions {late}; try again later or ask for fewer")
+            else:
+                answer = refusal(408, f"the photo did not arrive {late}; send a smaller one")
+            await answer(scope, receive, send)
         finally:
             self._held -= size
 
 
 def add_errors(app: FastAPI) -> None:
-    """Let the app answer every exception with a status and one sentence."""
+    """Answer every exception with a status and one sentence."""
 
     @app.exception_handler(StarletteHTTPException)
     async def of_http(request: Request, error: StarletteHTTPException) -> JSONResponse:
@@ -149,16 +141,14 @@ def add_errors(app: FastAPI) -> None:
         return refusal(500, "the server failed; its log says more")
 
 
-def _complaint(found: Mapping[str, object]) -> str:
+def _complaint(found: Mapping[str, Any]) -> str:
     """One of pydantic's errors about the form, as a sentence."""
-    place = found["loc"]
-    assert isinstance(place, tuple)
-    name = str(place[-1])
+    name = str(found["loc"][-1])
     if found["type"] == "missing":
         return f"{name} is missing; send it as a field of a form (multipart/form-data)"
     if found["type"] == "extra_forbidden":
         return f"unknown setting {name!r}; see /docs for the settings"
     if name == "photo":
         return "photo is text; send it as a file"
-    message = str(found["msg"])
+    message = found["msg"]
     return f"{name}: {message[0].lower()}{message[1:]}"

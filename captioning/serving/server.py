@@ -1,4 +1,4 @@
-"""Serves the app until it is interrupted, and logs faults in one line each.
+"""Serves the app until it is interrupted, and logs each fault as one line.
 
 Granian closes connections whose header does not arrive in time, finishes requests when it stops,
 and goes on when the process runs out of file descriptors.
@@ -26,14 +26,9 @@ from starlette.types import ASGIApp
 from captioning.errors import UsageError
 from captioning.serving.refusals import Limits
 
-BACKLOG = 2048
-"""Connections that are open at a time, and that may wait for one of these to close."""
-
-LONGEST_HEADER = 2**16
-"""Bytes of a request's address and headers."""
-
-LONGEST_LINE = 300
-"""Characters of a line of the log."""
+BACKLOG = 2048  # connections that are open, and as many that wait for one of these to close
+LONGEST_HEADER = 2**16  # bytes of a request's address and headers
+LONGEST_LINE = 300  # characters of a line of the log
 
 TRACEBACK = "Traceback (most recent call last):"
 PLACE = re.compile(r'File ".*?([^/\\"]+)", line ([0-9]+)')
@@ -93,12 +88,16 @@ def serve(
 ) -> None:
     """Print the address, then answer requests until SIGINT or SIGTERM.
 
-    If `opens_browser`, open the page in a browser where there is a desktop to show one.
+    `opens_browser` opens the page in a browser if there is a desktop to show it on.
     """
     host, port = listening.getsockname()[:2]
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     print(url, flush=True)
-    if opens_browser and _has_desktop():
+    if sys.platform.startswith("linux"):  # where another browser might take over the terminal
+        has_desktop = bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    else:
+        has_desktop = sys.stdout.isatty()
+    if opens_browser and has_desktop:
         # The socket listens already: the browser waits for its answer.
         threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
     with suppress(KeyboardInterrupt):
@@ -122,22 +121,12 @@ async def _until_interrupted(server: Server) -> None:
         await server.serve()
 
 
-def _has_desktop() -> bool:
-    """Whether a browser would open as a window; without one it might take over the terminal."""
-    if sys.platform.startswith("linux"):
-        return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
-    return sys.stdout.isatty()
-
-
 class _OneLine(logging.Formatter):
-    """Formats a fault as one line: what happened, why, and where in the program."""
+    """What happened, why, and where in the program."""
 
     def format(self, record: logging.LogRecord) -> str:
-        text = record.getMessage()
-        if record.exc_info:
-            text = f"{text}\n{self.formatException(record.exc_info)}"
-        head, _, _ = text.partition(TRACEBACK)
-        _, _, trace = text.rpartition(TRACEBACK)
+        text = super().format(record)
+        head, trace = text.partition(TRACEBACK)[0], text.rpartition(TRACEBACK)[2]
         if places := PLACE.findall(trace):
             reason = " ".join(line for line in trace.splitlines() if not line.startswith(" "))
             head = f"{head.strip()}: {reason.strip()} ({places[-1][0]}, line {places[-1][1]})"
@@ -147,7 +136,7 @@ class _OneLine(logging.Formatter):
 
 @contextmanager
 def faults_on_stderr() -> Iterator[None]:
-    """Log faults of this process to stderr while the block lasts, each as one line."""
+    """Log faults to stderr while the block lasts."""
     handler = logging.StreamHandler()
     handler.setFormatter(_OneLine())
     root = logging.getLogger()

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from captioning.evaluation.agreement import VARIANTS, Agreement
@@ -10,9 +9,7 @@ from captioning.files import written_whole
 from captioning.metrics.scores import LEVEL
 
 DOTS_PER_INCH = 150
-WIDTH = 6.4
-ROW = 0.42
-FRAME = 1.5
+WIDTH, ROW, FRAME = 6.4, 0.42, 1.5
 """Inches: the width, the height of a metric, and the height of title, axis and legend."""
 
 COLOURS = {"b": "#b35806", "c": "#2b5c8a"}
@@ -24,7 +21,6 @@ def draw(agreement: Agreement) -> Figure:
     """The metrics from top to bottom as in the table, each with tau-b and tau-c."""
     names = list(agreement.taus)
     figure = Figure(figsize=(WIDTH, FRAME + ROW * len(names)), layout="constrained")
-    FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     for variant, offset in zip(VARIANTS, (-OFFSET, OFFSET), strict=True):
         colour = COLOURS[variant]
@@ -40,11 +36,8 @@ def draw(agreement: Agreement) -> Figure:
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_xlabel(f"Kendall's tau, {LEVEL * 100:.0f} % interval over images")
-    axes.set_title(
-        f"{agreement.ratings:,} ratings of {agreement.pairs:,} captions of "
-        f"{agreement.images:,} images",
-        fontsize=10,
-    )
+    counts = f"{agreement.ratings:,} ratings of {agreement.pairs:,} captions"
+    axes.set_title(f"{counts} of {agreement.images:,} images", fontsize=10)
     axes.axvline(0, color="0.6", linewidth=0.8)
     axes.grid(axis="x", color="0.9")
     axes.set_axisbelow(True)

@@ -14,17 +14,11 @@ WIDTH, HEIGHT = 320, 150
 LEFT, RIGHT, TOP, BOTTOM = 38, 10, 10, 22
 """Margins around the curve, for the numbers, in units of the drawing."""
 
-FLAT = 1e-3
-"""Relative spread below which the vertical axis spans a fifth of the values' size."""
+FLAT = 1e-3  # relative spread below which the vertical axis spans a fifth of the values' size
 
 
 class Point(NamedTuple):
-    """A value of a training.
-
-    Attributes:
-        epoch: epochs trained before it.
-        value: a score, or a loss.
-    """
+    """A score or a loss after a number of epochs."""
 
     epoch: float
     value: float
@@ -69,11 +63,11 @@ def curve(name: str, points: Sequence[Point], best: float | None = None) -> str:
         f'<text class="axis" x="{x(tick)}" y="{HEIGHT - 6}" text-anchor="middle">{tick:g}</text>'
         for tick in places
     ]
-    lines.append(
-        f'<text class="axis" x="{LEFT - 6}" y="{HEIGHT - 6}" text-anchor="end">epoch</text>'
-    )
     path = " ".join(f"{x(epoch)},{y(value)}" for epoch, value in shown)
-    lines.append(f'<polyline class="line" points="{path}"/>')
+    lines += [
+        f'<text class="axis" x="{LEFT - 6}" y="{HEIGHT - 6}" text-anchor="end">epoch</text>',
+        f'<polyline class="line" points="{path}"/>',
+    ]
     for epoch, value in shown:
         kind = "point best" if epoch == best else "point"
         lines.append(

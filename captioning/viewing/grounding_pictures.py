@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -25,14 +24,10 @@ from captioning.evaluation.grounding.looks import (
 )
 from captioning.files import written_whole
 from captioning.maps import ATTENTION
-from captioning.viewing.overlay import DOTS_PER_INCH, word_pictures
-from captioning.viewing.text_drawing import drawable
+from captioning.viewing.overlay import DOTS_PER_INCH, drawable, word_pictures
 
-WORDS = 12
-"""The number of words in the plot: the most frequent ones."""
-
-SHOWN, COLUMNS = 8, 4
-"""The number of looks in the picture of the best, or of the worst."""
+WORDS = 12  # of the plot: the most frequent ones
+SHOWN, COLUMNS = 8, 4  # looks in the picture of the best, or of the worst
 
 COLOURS = {MODEL: "#31688e", UNIFORM: "#c2410c", GAUSSIAN: "#4d7c0f"}
 MARKERS = {UNIFORM: "|", GAUSSIAN: "x"}
@@ -42,18 +37,10 @@ BOX_COLOUR = "#7df9ff"
 def save_pictures(
     report: GroundingReport, folder: str | Path, max_pixels: int = MAX_PIXELS
 ) -> list[Path]:
-    """Write scores.png, best.png and worst.png.
+    """Write scores.png, best.png and worst.png; returns their paths, none without looks.
 
     The best looks have the largest mass in the box, compared with a uniform map; each photo is
-    shown once.
-
-    Args:
-        report: the report.
-        folder: the folder of the pictures.
-        max_pixels: larger photos are rejected.
-
-    Returns:
-        The files; empty if the report has no looks.
+    shown once. Photos of more than `max_pixels` are rejected.
 
     Raises:
         InputError: a photo cannot be read, or the folder cannot be written to.
@@ -61,21 +48,20 @@ def save_pictures(
     if not report.looks:
         return []
     figures = {
-        "scores.png": draw_scores(report),
-        "best.png": draw_looks(report.ranked()[:SHOWN], max_pixels),
-        "worst.png": draw_looks(report.ranked(worst=True)[:SHOWN], max_pixels),
+        Path(folder) / "scores.png": draw_scores(report),
+        Path(folder) / "best.png": draw_looks(report.ranked()[:SHOWN], max_pixels),
+        Path(folder) / "worst.png": draw_looks(report.ranked(worst=True)[:SHOWN], max_pixels),
     }
-    for name, figure in figures.items():
-        with written_whole(Path(folder) / name) as temporary:
+    for path, figure in figures.items():
+        with written_whole(path) as temporary:
             figure.savefig(temporary, format="png", dpi=DOTS_PER_INCH)
-    return [Path(folder) / name for name in figures]
+    return list(figures)
 
 
 def draw_scores(report: GroundingReport) -> Figure:
     """A panel per measure: bars with intervals for the model, markers for the baselines."""
     groups = [report.all, *report.words[:WORDS]]
     figure = Figure(figsize=(10, 1.2 + 0.32 * len(groups)), layout="constrained")
-    FigureCanvasAgg(figure)
     for axes, measure in zip(figure.subplots(1, len(MEASURES), sharey=True), MEASURES, strict=True):
         _draw_measure(axes, groups, measure)
     names, families = drawable([f"{group.name} ({group.looks})" for group in groups])
@@ -83,13 +69,8 @@ def draw_scores(report: GroundingReport) -> Figure:
     figure.axes[0].invert_yaxis()
     handles, labels = figure.axes[0].get_legend_handles_labels()
     known = dict(zip(labels, handles, strict=True))
-    figure.legend(
-        [known[source] for source in SOURCES],
-        SOURCES,
-        loc="outside lower center",
-        ncols=len(SOURCES),
-        frameon=False,
-    )
+    order = [known[source] for source in SOURCES]
+    figure.legend(order, SOURCES, loc="outside lower center", ncols=len(SOURCES), frameon=False)
     return figure
 
 
@@ -102,7 +83,6 @@ def draw_looks(looks: Sequence[Look], max_pixels: int = MAX_PIXELS) -> Figure:
     columns = min(COLUMNS, len(looks))
     rows = math.ceil(len(looks) / columns)
     figure = Figure(figsize=(3 * columns, 3.2 * rows), layout="constrained")
-    FigureCanvasAgg(figure)
     panels = figure.subplots(rows, columns, squeeze=False).flatten()
     for axes in panels:
         axes.set_axis_off()
@@ -141,9 +121,8 @@ def _draw_look(axes: Axes, look: Look, max_pixels: int) -> None:
     [picture] = word_pictures(read_image(look.image, max_pixels), caption)
     axes.imshow(picture, extent=(0, width, height, 0))
     for left, top, across, down in look.place.boxes:
-        axes.add_patch(
-            Rectangle((left, top), across, down, fill=False, edgecolor=BOX_COLOUR, linewidth=1.5)
-        )
+        box = Rectangle((left, top), across, down, fill=False, edgecolor=BOX_COLOUR, linewidth=1.5)
+        axes.add_patch(box)
     [name], families = drawable([look.mention.name])
     inside, area = look.scores[MODEL][IN_BOX], look.scores[UNIFORM][IN_BOX]
     axes.set_title(

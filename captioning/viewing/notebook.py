@@ -13,8 +13,7 @@ HEIGHT = 660
 def notebook_view(caption: Caption) -> str | None:
     """The interactive view in a frame of its own, so that a notebook can show many.
 
-    Returns:
-        HTML; None if the photo is unknown, or has changed since it was captioned.
+    None if the photo is unknown, or has changed since it was captioned.
     """
     if caption.photo is None:
         return None

@@ -5,7 +5,10 @@ ICML 2015, https://arxiv.org/abs/1502.03044.
 """
 
 import math
+from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,15 +16,14 @@ from jaxtyping import Float, UInt8
 from matplotlib import colormaps
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
+from matplotlib.text import Text
 from PIL import Image
 from torch import Tensor
 
 from captioning.captioner.caption import Caption
 from captioning.files import written_whole
-from captioning.viewing.text_drawing import FONT, drawable, fit
 from captioning.viewing.viewer import Photo, upright
-
-Picture = UInt8[np.ndarray, "height width 3"]
 
 LONG_SIDE = 480  # pixels of a drawn photo
 PHOTO_LIGHT, UNSEEN_LIGHT, MAP_LIGHT = 0.5, 0.16, 0.65
@@ -32,6 +34,9 @@ FIGURE_SHAPE = 1.25  # width over height of the figure
 MARGIN, GAP, LETTERING, BASELINE = 0.15, 0.12, 0.28, 0.07
 WORD_POINTS, SMALLEST_POINTS, PROBABILITY_POINTS = 12.0, 7.0, 7.5
 DOTS_PER_INCH = 150
+
+FONT = "DejaVu Sans"  # comes with matplotlib, so that pictures look the same everywhere
+UNDRAWABLE = "\N{WHITE SQUARE}"
 
 
 def save(photo: Photo, caption: Caption, path: str | Path, map_name: str | None = None) -> None:
@@ -48,9 +53,9 @@ def save(photo: Photo, caption: Caption, path: str | Path, map_name: str | None 
 def draw(photo: Photo, caption: Caption, map_name: str | None = None) -> Figure:
     """The photo, then one panel per word with the word's map.
 
-    Each panel shows the photo in grey with the map as light on it. Every map is scaled to its own
-    maximum, so panels do not show how peaked a map is. Parts that the model did not see are dark.
-    Above a panel are the word and its probability. pyplot's global state stays untouched.
+    Each panel shows the photo in grey with the map as light on it, scaled to the map's own maximum:
+    panels do not show how peaked a map is. Parts that the model did not see are dark. Above a panel
+    are the word and its probability.
 
     Args:
         photo: the photo of the caption, or its path.
@@ -60,48 +65,67 @@ def draw(photo: Photo, caption: Caption, map_name: str | None = None) -> Figure:
     Raises:
         InputError: the photo cannot be read or is not the caption's, or there is no such map.
     """
-    displayed = _displayed(photo, caption)
-    pictures = [displayed, *_lit(displayed, caption, map_name)]
+    pictures = _pictures(photo, caption, map_name)
     words, families = drawable(caption.words)
 
-    width, height = _panel(*caption.size)
-    columns = _columns(len(pictures), width + GAP, LETTERING + height + GAP)
-    rows = math.ceil(len(pictures) / columns)
-    across = 2 * MARGIN + columns * (width + GAP) - GAP
-    down = 2 * MARGIN + rows * (LETTERING + height + GAP) - GAP
-    figure = Figure(figsize=(across, down), dpi=DOTS_PER_INCH, facecolor="white")
-    FigureCanvasAgg(figure)
+    # The panel of a tall photo is wide enough for its word; that of a wide one as low as the photo.
+    shape = caption.size[0] / caption.size[1]
+    width = math.sqrt(PANEL_AREA * min(max(shape, NARROWEST), WIDEST))
+    height = width / max(shape, NARROWEST)
+    column, row, panels = width + GAP, LETTERING + height + GAP, len(pictures)
+    columns = min(  # near FIGURE_SHAPE, with few empty places
+        range(1, panels + 1),
+        key=lambda n: (
+            abs(math.log(n * column / (math.ceil(panels / n) * row) / FIGURE_SHAPE))
+            + -panels % n / panels
+        ),
+    )
+    rows = math.ceil(panels / columns)
+    across = 2 * MARGIN + columns * column - GAP
+    down = 2 * MARGIN + rows * row - GAP
 
+    figure = Figure(figsize=(across, down), dpi=DOTS_PER_INCH, facecolor="white")
+    FigureCanvasAgg(figure)  # which measures the texts
+    grid = figure.add_gridspec(
+        rows,
+        columns,
+        left=MARGIN / across,
+        right=1 - MARGIN / across,
+        bottom=MARGIN / down,
+        top=1 - (MARGIN + LETTERING) / down,
+        wspace=GAP / width,
+        hspace=(LETTERING + GAP) / height,
+    )
     for index, picture in enumerate(pictures):
-        row, column = divmod(index, columns)
-        left = MARGIN + column * (width + GAP)
-        bottom = down - MARGIN - row * (LETTERING + height + GAP) - LETTERING - height
-        axes = figure.add_axes((left / across, bottom / down, width / across, height / down))
+        axes = figure.add_subplot(grid[index])
         axes.imshow(picture)
-        axes.set_anchor("NW")  # below its word, even if the photo is narrower than the panel
+        drawn_height, drawn_width, _ = picture.shape
+        axes.set_xlim(-0.5, max(drawn_width, drawn_height * width / height) - 0.5)
         axes.set_axis_off()
         if index == 0:
             continue
-        line = (bottom + height + BASELINE) / down
-        probability = figure.text(
-            (left + width) / across,
-            line,
+        above: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
+        probability = axes.annotate(
             f"{caption.probabilities[index - 1]:.2f}",
+            (1, 1),
+            (0, 72 * BASELINE),
             fontsize=PROBABILITY_POINTS,
             fontfamily=FONT,
             color="0.45",
             horizontalalignment="right",
+            **above,
         )
-        word = figure.text(
-            left / across,
-            line,
+        word = axes.annotate(
             words[index - 1],
+            (0, 1),
+            (0, 72 * BASELINE),
             fontsize=WORD_POINTS,
             fontfamily=families,
             parse_math=False,
+            **above,
         )
         room = (width - BASELINE) * DOTS_PER_INCH - probability.get_window_extent().width
-        fit(word, room, SMALLEST_POINTS)
+        _fit(word, room)
     return figure
 
 
@@ -111,8 +135,7 @@ def word_pictures(photo: Photo, caption: Caption, map_name: str | None = None) -
     Raises:
         InputError: as `draw`.
     """
-    pictures = _lit(_displayed(photo, caption), caption, map_name)
-    return [Image.fromarray(picture) for picture in pictures]
+    return [Image.fromarray(picture) for picture in _pictures(photo, caption, map_name)[1:]]
 
 
 def upsampled(
@@ -120,101 +143,106 @@ def upsampled(
     crop: tuple[float, float, float, float],
     size: tuple[int, int],
 ) -> Float[np.ndarray, "height width"]:
-    """A map at the resolution of the photo.
+    """A map at the resolution of the photo; zero at pixels whose centre is outside the crop.
 
     The grid covers the crop, and each weight belongs to the centre of its cell (`align_corners` is
-    false, in PyTorch's terms); beyond the outermost centres the edge cells are repeated. The
-    interpolation is a cubic B-spline: unlike interpolating cubics it never rings below zero. Its
-    slight blur stands in for the Gaussian filter of the paper (section 5.4).
+    false, in PyTorch's terms); beyond the outermost centres the edge cells are repeated. A cubic
+    B-spline of the weights never rings below zero as interpolating cubics do. Its slight blur
+    stands in for the Gaussian filter of the paper (section 5.4).
 
     Args:
         weights: of the regions, rows from top to bottom.
         crop: left, top, width and height of what the model saw, in pixels of the photo.
         size: width and height of the photo.
-
-    Returns:
-        Values on the scale of `weights`; zero at pixels whose centre is outside the crop.
     """
     left, top, across, down = crop
     rows, columns = weights.shape
-    vertical = _spline(size[1], top, down, rows)
-    horizontal = _spline(size[0], left, across, columns)
-    return vertical @ weights.detach().cpu().float().numpy() @ horizontal.T
+    axes = (size[1], top, down, rows), (size[0], left, across, columns)
+    splines = []
+    for pixels, start, extent, cells in axes:
+        # In cells, whose centres are integers.
+        place = (np.arange(pixels) + 0.5 - start) / extent * cells - 0.5
+        distance = abs(place[:, None] - np.arange(-2, cells + 2))  # two more cells at each edge
+        near = (4 - 6 * distance**2 + 3 * distance**3) / 6
+        far = (2 - distance).clip(0) ** 3 / 6
+        seen = (place >= -0.5) & (place <= cells - 0.5)
+        shares = np.where(distance < 1, near, far) * seen[:, None]
+        splines.append(shares.astype(np.float32))
+    padded = np.pad(weights.detach().cpu().float().numpy(), 2, mode="edge")
+    return splines[0] @ padded @ splines[1].T
 
 
-def _spline(
-    pixels: int, start: float, extent: float, cells: int
-) -> Float[np.ndarray, "pixels cells"]:
-    """The weight of each cell at every pixel of one axis; zero rows outside the crop."""
-    place = (np.arange(pixels) + 0.5 - start) / extent * cells - 0.5  # cell centres are integers
-    before = np.floor(place)
-    x = place - before
-    kernel = (
-        (1 - x) ** 3 / 6,
-        (3 * x**3 - 6 * x**2 + 4) / 6,
-        (-3 * x**3 + 3 * x**2 + 3 * x + 1) / 6,
-        x**3 / 6,
-    )
-    shares = np.zeros((pixels, cells), dtype=np.float32)
-    for offset, share in zip((-1, 0, 1, 2), kernel, strict=True):
-        cell = np.clip(before + offset, 0, cells - 1).astype(int)
-        np.add.at(shares, (np.arange(pixels), cell), share.astype(np.float32))
-    shares[(place < -0.5) | (place > cells - 0.5)] = 0
-    return shares
+def drawable(words: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
+    """The drawable form of words of any script, and the installed font families that draw it.
+
+    Invisible characters (joiners, variation selectors, controls) are left out; characters without
+    an installed font become white squares, so that Matplotlib does not warn of missing glyphs.
+    """
+    shown = [
+        "".join(c for c in word if c.isprintable() and not "\ufe00" <= c <= "\ufe0f")
+        for word in words
+    ]
+    families, missing = _fonts(frozenset("".join(shown)))
+    table = {ord(character): UNDRAWABLE for character in missing}
+    return [word.translate(table) for word in shown], families
 
 
-def _displayed(photo: Photo, caption: Caption) -> Picture:
-    """The photo with `LONG_SIDE` pixels on its longer side."""
+@lru_cache(maxsize=256)
+def _fonts(characters: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]]:
+    """FONT and the other fonts that the characters need, and the characters without a font."""
+    regular = {
+        entry.name
+        for entry in fontManager.ttflist
+        if entry.weight == 400 and entry.style == "normal" and "Last Resort" not in entry.name
+    }
+    families, missing = [], characters
+    for family in [FONT, *sorted(regular - {FONT})]:
+        font = get_font(findfont(FontProperties(family=family)))
+        drawn = {character for character in missing if font.get_char_index(ord(character))}
+        if drawn or family == FONT:
+            families.append(family)
+        missing -= drawn
+        if not missing:
+            break
+    return tuple(families), missing
+
+
+def _fit(text: Text, room: float) -> None:
+    """Make a text smaller, then cut it if necessary, until it is no wider than `room` pixels."""
+    length = text.get_window_extent().width
+    if length > room:
+        text.set_fontsize(max(SMALLEST_POINTS, WORD_POINTS * room / length))
+    word = text.get_text()
+    while text.get_window_extent().width > 1.01 * room and len(word) > 1:  # hinting adds a little
+        word = word[:-1]
+        text.set_text(word + "…")
+
+
+def _pictures(
+    photo: Photo, caption: Caption, map_name: str | None
+) -> list[UInt8[np.ndarray, "height width 3"]]:
+    """The photo, then for each word the photo in grey with the word's map in colours of inferno.
+
+    Inferno starts at black and its lightness grows evenly: a weight of zero adds nothing, and equal
+    differences look equal on dark and bright photos.
+    """
     image = upright(photo, caption)
     scale = LONG_SIDE / max(image.size)
     width, height = (max(1, round(scale * side)) for side in image.size)
     if image.mode != "RGB":  # converting an RGB photo would copy it, however large
         image = image.convert("RGB")
-    return np.asarray(image.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=3))
+    small = image.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=3)
 
-
-def _lit(photo: Picture, caption: Caption, map_name: str | None) -> list[Picture]:
-    """The photo in grey with each word's map added in the colours of inferno.
-
-    Inferno starts at black and its lightness grows evenly: a weight of zero adds nothing, and equal
-    differences look equal on dark and bright photos.
-    """
-    height, width, _ = photo.shape
-    across, down = width / caption.size[0], height / caption.size[1]
-    left, top, crop_width, crop_height = caption.crop
-    crop = (left * across, top * down, crop_width * across, crop_height * down)
-    seen = upsampled(torch.ones(1, 1), crop, (width, height)) > 0
-    grey = photo @ np.array([0.299, 0.587, 0.114], dtype=np.float32) / 255
+    ratios = (width / caption.size[0], height / caption.size[1]) * 2
+    left, top, across, down = (a * b for a, b in zip(caption.crop, ratios, strict=True))
+    crop = (left, top, across, down)
+    seen = upsampled(torch.ones(1, 1), crop, small.size) > 0
+    pictures = [np.asarray(small)]
+    grey = pictures[0] @ np.array([0.299, 0.587, 0.114], dtype=np.float32) / 255
     grey *= np.where(seen, PHOTO_LIGHT, UNSEEN_LIGHT)
-
-    pictures = []
     for weights in caption.map(map_name):
-        shown = upsampled(weights, crop, (width, height))
+        shown = upsampled(weights, crop, small.size)
         shown /= max(shown.max(), np.finfo(np.float32).tiny)
-        light = colormaps["inferno"](shown)[..., :3] * MAP_LIGHT
-        lit = grey[..., None] + light
+        lit = grey[..., None] + colormaps["inferno"](shown)[..., :3] * MAP_LIGHT
         pictures.append((255 * lit.clip(0, 1)).round().astype(np.uint8))
     return pictures
-
-
-def _panel(width: int, height: int) -> tuple[float, float]:
-    """Width and height in inches of a panel for a photo of this shape.
-
-    The panel of a tall photo is wide enough for its word; that of a wide photo is as low as the
-    photo.
-    """
-    shape = min(max(width / height, NARROWEST), WIDEST)
-    across = math.sqrt(PANEL_AREA * shape)
-    return across, min(across / shape, across * height / width)
-
-
-def _columns(panels: int, width: float, height: float) -> int:
-    """The number of columns with a figure near `FIGURE_SHAPE` and few empty places."""
-
-    def cost(columns: int) -> float:
-        rows = math.ceil(panels / columns)
-        empty = rows * columns - panels
-        shape = columns * width / (rows * height)
-        return abs(math.log(shape / FIGURE_SHAPE)) + empty / panels
-
-    return min(range(1, panels + 1), key=cost)

@@ -3,12 +3,10 @@
 Like the view of one photo, it is one file that loads nothing else; see `viewer`.
 """
 
-import base64
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import starmap
 from string import Template
-from typing import Any
 
 from PIL import Image
 
@@ -16,24 +14,19 @@ from captioning.captioner.caption import Caption
 from captioning.viewing import viewer
 from captioning.viewing.curves import Point, curve, epoch_text
 from captioning.viewing.overlay import LONG_SIDE
-from captioning.viewing.viewer import html_text, script_json, source_hash
+from captioning.viewing.viewer import html_text, script_json
 
-THUMBNAIL = 240
-"""Pixels of the longer side of a photo in the overview."""
+THUMBNAIL = 240  # pixels of the longer side of a photo in the overview
 
 FIRST = ("CIDEr", "BLEU-4", "ROUGE-L", "METEOR", "SPICE", "pointing", "CHAIR-i")
 """The scores with a curve; the table has all scores."""
 
+NO_WORDS = "(no words)"
+
 
 @dataclass(frozen=True)
 class Told:
-    """An image's caption in one validation.
-
-    Attributes:
-        epoch: epochs trained before it.
-        caption: the words.
-        scores: of this caption, by name.
-    """
+    """An image's caption and its scores by name, in the validation after `epoch` epochs."""
 
     epoch: float
     caption: str
@@ -42,12 +35,11 @@ class Told:
 
 @dataclass(frozen=True)
 class Example:
-    """An image of the page.
+    """An image of the page, with its latest caption.
 
     Attributes:
         name: the photo's file name.
         photo: the photo, upright.
-        caption: the latest caption.
         references: captions by people.
         history: captions from the first validation to the latest.
     """
@@ -77,21 +69,20 @@ def html(
         examples: the images.
         best: the score that decides which epoch is best, and the best epoch.
     """
+    best_name, best_epoch = best or ("", None)
+    names = dict.fromkeys(name for name in (best_name, *FIRST) if name in scores)
+    cards = [_card(name, scores[name], best_epoch, name == best_name) for name in names]
+    cards.append(_card("Training loss", losses, None))
     styles = viewer.asset("viewer.css"), viewer.asset("validation_page.css")
     scripts = viewer.asset("viewer.js"), viewer.asset("validation_page.js")
-    policy = (
-        "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
-        f"style-src {' '.join(map(source_hash, styles))}; "
-        f"script-src {' '.join(map(source_hash, scripts))}"
-    )
     return Template(viewer.asset("validation_page.html")).substitute(
-        policy=policy,
+        policy=viewer.policy(styles, scripts),
         title=html_text(title),
         summary=html_text(summary),
-        curves="".join(_curves(losses, scores, best)),
+        curves="".join(cards),
         scores=_score_table(scores),
-        overview="".join(_link(number, each) for number, each in enumerate(examples, 1)),
-        examples="".join(_section(number, each) for number, each in enumerate(examples, 1)),
+        overview="".join(starmap(_link, enumerate(examples, 1))),
+        examples="".join(starmap(_section, enumerate(examples, 1))),
         view_style=styles[0],
         style=styles[1],
         view_script=scripts[0],
@@ -99,20 +90,8 @@ def html(
     )
 
 
-def _curves(
-    losses: Sequence[Point], scores: Mapping[str, Sequence[Point]], best: tuple[str, float] | None
-) -> list[str]:
-    best_name, best_epoch = best or ("", None)
-    names = sorted((name for name in scores if name in FIRST), key=FIRST.index)
-    if best_name in names:
-        names.remove(best_name)
-    if best_name in scores:
-        names.insert(0, best_name)
-    cards = [_card(name, scores[name], best_epoch, name == best_name) for name in names]
-    return [*cards, _card("Training loss", losses, None)]
-
-
 def _card(name: str, points: Sequence[Point], best: float | None, decides: bool = False) -> str:
+    """A curve below its name, its latest value and the change since the one before."""
     latest = f"{points[-1].value:.3f}" if points else "\N{EN DASH}"
     change = ""
     if len(points) > 1:
@@ -144,25 +123,27 @@ def _score_table(scores: Mapping[str, Sequence[Point]]) -> str:
 
 
 def _link(number: int, example: Example) -> str:
-    small = example.photo.convert("RGB")
-    small.thumbnail((THUMBNAIL, THUMBNAIL))
-    small.info.clear()
-    content = io.BytesIO()
-    small.save(content, format="JPEG", quality=80, optimize=True)
-    source = f"data:image/jpeg;base64,{base64.b64encode(content.getvalue()).decode()}"
-    text = example.caption.text or "(no words)"
     return (
-        f'<li><a href="#image-{number}"><img src="{source}" alt="" width="{small.width}" '
-        f'height="{small.height}"><span dir="auto">{html_text(text)}</span></a></li>'
+        f'<li><a href="#image-{number}"><img src="{viewer.jpeg(example.photo, THUMBNAIL)}" alt="">'
+        f'<span dir="auto">{html_text(example.caption.text or NO_WORDS)}</span></a></li>'
     )
 
 
 def _section(number: int, example: Example) -> str:
-    view: dict[str, Any] = viewer.data(example.photo, [example.caption], "", LONG_SIDE)
+    view = viewer.data(example.photo, [example.caption], "", LONG_SIDE)
     references = "".join(f'<li dir="auto">{html_text(text)}</li>' for text in example.references)
     names = list(dict.fromkeys(name for told in example.history for name in told.scores))
     head = "".join(f'<th scope="col">{html_text(name)}</th>' for name in names)
-    rows = "".join(_told(told, names) for told in reversed(example.history))
+    rows = ""
+    for told in reversed(example.history):
+        cells = "".join(
+            f'<td data-name="{html_text(name)}">{_number(told.scores.get(name))}</td>'
+            for name in names
+        )
+        rows += (
+            f'<tr><th scope="row">{epoch_text(told.epoch)}</th><td class="caption" dir="auto">'
+            f"{html_text(told.caption or NO_WORDS)}</td>{cells}</tr>"
+        )
     return (
         f'<section class="example" id="image-{number}"><h2>{html_text(example.name)}</h2>'
         f'<div class="view"><noscript><p>{html_text(example.caption.text)}</p></noscript></div>'
@@ -171,17 +152,6 @@ def _section(number: int, example: Example) -> str:
         f'<div><h3>What the model wrote</h3><div class="scrolled" tabindex="0">'
         f'<table class="history"><thead><tr><th scope="col">Epoch</th><th scope="col">Caption</th>'
         f"{head}</tr></thead><tbody>{rows}</tbody></table></div></div></div></section>"
-    )
-
-
-def _told(told: Told, names: Sequence[str]) -> str:
-    cells = "".join(
-        f'<td data-name="{html_text(name)}">{_number(told.scores.get(name))}</td>' for name in names
-    )
-    caption = told.caption or "(no words)"
-    return (
-        f'<tr><th scope="row">{epoch_text(told.epoch)}</th>'
-        f'<td class="caption" dir="auto">{html_text(caption)}</td>{cells}</tr>'
     )
 
 

@@ -13,8 +13,8 @@ import hashlib
 import io
 import json
 import math
-from collections.abc import Sequence
-from functools import cache
+import os
+from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 from string import Template
@@ -22,9 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from PIL import Image
-from torch import Tensor
 
 from captioning.captioner.caption import Caption
 from captioning.data.images import read_image
@@ -34,11 +32,40 @@ from captioning.files import written_whole
 Photo = str | Path | Image.Image
 """A photo file, or an image as `read_image` returns it."""
 
-LONG_SIDE = 1024
-"""Maximal length of the longer side of the photo in the page, in pixels."""
+LONG_SIDE = 1024  # pixels of the photo in the page
+QUALITY = 85  # of JPEG
+LONGEST_NAME = 200  # bytes of a photo's name in its picture's, which leaves room for a number
 
-QUALITY = 85
-"""JPEG quality of the photo."""
+
+def picture_names(
+    photos: Iterable[Path], folder: str | Path, suffix: str = ".png"
+) -> dict[Path, Path]:
+    """The path of each photo's picture in the folder: its own name, numbered if taken.
+
+    Raises:
+        InputError: a picture would replace one of the photos.
+    """
+    photos = dict.fromkeys(photos)
+    originals = {os.path.realpath(photo): photo for photo in photos}
+    names: dict[Path, Path] = {}
+    taken: set[str] = set()
+    for photo in photos:
+        stem = photo.stem
+        while len(os.fsencode(stem)) > LONGEST_NAME:
+            stem = stem[:-1]
+        name, number = f"{stem}{suffix}", 1
+        while name.casefold() in taken:  # some file systems ignore case
+            number += 1
+            name = f"{stem}-{number}{suffix}"
+        taken.add(name.casefold())
+        names[photo] = Path(folder) / name
+        original = originals.get(os.path.realpath(names[photo]))
+        if original is not None:
+            raise InputError(
+                f"{folder}: the overlay of {photo} would replace the photo "
+                f"{original}; choose another folder"
+            )
+    return names
 
 
 def save(photo: Photo, captions: Sequence[Caption], path: str | Path, title: str = "") -> None:
@@ -56,17 +83,12 @@ def html(
     photo: Photo, captions: Sequence[Caption], title: str = "", long_side: int = LONG_SIDE
 ) -> str:
     """A complete HTML document of the view, in ASCII; see `data`."""
-    content = data(photo, captions, title, long_side)
     style, script = asset("viewer.css"), asset("viewer.js")
-    policy = (
-        "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
-        f"style-src {source_hash(style)}; script-src {source_hash(script)}"
-    )
     return Template(asset("viewer.html")).substitute(
-        policy=policy,
+        policy=policy([style], [script]),
         title=html_text(title or captions[0].text),
         caption=html_text(captions[0].text),
-        data=script_json(content),
+        data=script_json(data(photo, captions, title, long_side)),
         style=style,
         script=script,
     )
@@ -89,20 +111,16 @@ def data(
         photo: the photo of the captions, or its path.
         captions: at least one; the first is shown first. All have the same maps.
         title: a name of the photo.
-        long_side: maximal length of the longer side of the photo in the view, in pixels.
+        long_side: the most pixels of the longer side of the photo in the view.
         compares: show the first two maps side by side, without a choice of others.
 
     Raises:
         InputError: the photo cannot be read, or is not the captions'.
-        ValueError: there is no caption.
     """
-    if not captions:
-        raise ValueError("no caption to show; give at least one")
     first = captions[0]
-    image = upright(photo, first)
     return {
         "title": title,
-        "photo": _jpeg(image, long_side),
+        "photo": jpeg(upright(photo, first), long_side),
         "size": list(first.size),
         "crop": list(first.crop),
         "captions": [
@@ -129,27 +147,8 @@ def upright(photo: Photo, caption: Caption) -> Image.Image:
     return photo
 
 
-@cache
-def asset(name: str) -> str:
-    """The text of a part of the view: `viewer.html`, `viewer.css` or `viewer.js`."""
-    return Path(__file__).with_name(name).read_text(encoding="ascii")
-
-
-def _map(caption: Caption, name: str) -> dict[str, Any]:
-    weights = caption.map(name)
-    words = [{"peak": each.max().item(), "weights": _bytes(each)} for each in weights]
-    return {"map": name, "rows": weights.shape[1], "columns": weights.shape[2], "words": words}
-
-
-def _bytes(weights: Float[Tensor, "rows columns"]) -> str:
-    """Weights as shares of their maximum, one byte each, in base64."""
-    shares = weights / weights.max().clamp(min=torch.finfo(torch.float32).tiny)
-    whole = (255 * shares).round().cpu().numpy().astype(np.uint8)
-    return base64.b64encode(whole.tobytes()).decode()
-
-
-def _jpeg(photo: Image.Image, long_side: int) -> str:
-    """The photo as a JPEG data URI without metadata, scaled down to `long_side`."""
+def jpeg(photo: Image.Image, long_side: int) -> str:
+    """The photo as a JPEG data URI without metadata, scaled down to `long_side` pixels."""
     small = photo if photo.mode == "RGB" else photo.convert("RGB")
     scale = min(1.0, long_side / max(photo.size))
     size = (max(1, round(scale * photo.width)), max(1, round(scale * photo.height)))
@@ -161,6 +160,35 @@ def _jpeg(photo: Image.Image, long_side: int) -> str:
     return f"data:image/jpeg;base64,{base64.b64encode(content.getvalue()).decode()}"
 
 
+def _map(caption: Caption, name: str) -> dict[str, Any]:
+    weights = caption.map(name)
+    peaks = weights.amax((1, 2))
+    shares = weights / peaks.clamp(min=torch.finfo(torch.float32).tiny)[:, None, None]
+    levels = (255 * shares).round().cpu().numpy().astype(np.uint8)
+    words = [
+        {"peak": peak, "weights": base64.b64encode(level.tobytes()).decode()}
+        for peak, level in zip(peaks.tolist(), levels, strict=True)
+    ]
+    return {"map": name, "rows": weights.shape[1], "columns": weights.shape[2], "words": words}
+
+
+def asset(name: str) -> str:
+    """The text of a part of the view: `viewer.html`, `viewer.css` or `viewer.js`."""
+    return Path(__file__).with_name(name).read_text(encoding="ascii")
+
+
+def policy(styles: Sequence[str], scripts: Sequence[str]) -> str:
+    """The content security policy of a page: these inline styles and scripts, nothing else."""
+    kinds = []
+    for kind, contents in (("style", styles), ("script", scripts)):
+        digests = [hashlib.sha256(content.encode("ascii")).digest() for content in contents]
+        sources = [f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests]
+        kinds.append(f"{kind}-src {' '.join(sources)}")
+    return "; ".join(
+        ["default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'", *kinds]
+    )
+
+
 def script_json(value: Any) -> str:
     """JSON in ASCII that cannot close the HTML element it stands in."""
     escapes = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&"}
@@ -170,9 +198,3 @@ def script_json(value: Any) -> str:
 def html_text(text: str) -> str:
     """Text for an HTML document, in ASCII; also of file names that are not valid Unicode."""
     return escape(text).encode("ascii", "xmlcharrefreplace").decode()
-
-
-def source_hash(content: str) -> str:
-    """The content security policy's source for an inline style or script."""
-    digest = hashlib.sha256(content.encode("ascii")).digest()
-    return f"'sha256-{base64.b64encode(digest).decode()}'"

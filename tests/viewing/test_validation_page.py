@@ -1,3 +1,4 @@
+import base64
 import re
 from typing import Any
 
@@ -78,7 +79,6 @@ def test_all_scores_stand_in_a_table() -> None:
 
 def test_markup_in_data_stays_text() -> None:
     hostile = example((MARKUP,), name=MARKUP, references=[MARKUP])
-    hostile = example((MARKUP,), name=MARKUP, references=[MARKUP], history=hostile.history)
     html = page(hostile, title=MARKUP, summary=MARKUP, scores={MARKUP: [Point(1.0, 1.0)]})
     assert MARKUP not in html
     assert "<img src=x" not in html
@@ -98,8 +98,6 @@ def test_it_names_no_address_and_is_ascii() -> None:
 def test_photos_lose_their_metadata() -> None:
     photo = Image.new("RGB", (90, 60), "grey")
     photo.info["comment"] = b"secret place"
-    import base64
-
     html = page(example(photo=photo))
     pictures = re.findall(r"data:image/jpeg;base64,([A-Za-z0-9+/=]+)", html)
     assert len(pictures) == 2
