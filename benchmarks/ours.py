@@ -124,7 +124,7 @@ def search(captioner: Any, annotations: Float[Tensor, "B L D"], precision: str =
 
 def caption(captioner: Any, photos: Sequence[Path]) -> list[str]:
     """The captions of files."""
-    return [found.text for found in captioner.caption(photos)]
+    return [best.text for best, *_ in captioner.candidates(photos)]
 
 
 def random_encoder(size: Size) -> CNNEncoder:

@@ -40,7 +40,7 @@ def test_each_photo_gives_one_line_of_path_and_caption(
 ) -> None:
     paths = [photos / "b.png", photos / "a.jpg"]
     assert main(["caption", *map(str, paths), "--model", str(checkpoint), "--device", "cpu"]) == 0
-    captions = load(checkpoint).caption(paths)
+    captions = load(checkpoint)(paths)
     lines, errors = output(capsys)
     assert lines == [f"{path}\t{c.text}" for path, c in zip(paths, captions, strict=True)]
     assert not errors

@@ -45,7 +45,7 @@ def test_caption_prints_what_the_ensemble_says(
     assert main(["caption", *photos, *given(models), "--json", "--device", "cpu"]) == 0
     printed = [json.loads(line)["caption"] for line in capsys.readouterr().out.splitlines()]
     both, *alone = (
-        [caption.text for caption in load(paths).caption(photos)] for paths in (models, *models)
+        [caption.text for caption in load(paths)(photos)] for paths in (models, *models)
     )
     assert printed == both
     assert both not in alone

@@ -61,16 +61,16 @@ def test_the_help_states_the_default_limit_and_the_largest_one(capsys: Capture) 
 
 
 def test_in_python_the_limit_is_an_argument(checkpoint: Path, photo: Path) -> None:
-    assert captioning.load(checkpoint, max_megapixels=0.09).caption([photo])
+    assert captioning.load(checkpoint, max_megapixels=0.09)([photo])
     with pytest.raises(PhotoSizeError, match=r"more than the 0\.08 million"):
-        captioning.load(checkpoint, max_megapixels=0.08).caption([photo])
+        captioning.load(checkpoint, max_megapixels=0.08)([photo])
 
 
 def test_in_python_the_limit_is_that_of_every_member_of_an_ensemble(
     checkpoint: Path, photo: Path
 ) -> None:
     with pytest.raises(PhotoSizeError):
-        captioning.load([checkpoint, checkpoint], max_megapixels=0.08).caption([photo])
+        captioning.load([checkpoint, checkpoint], max_megapixels=0.08)([photo])
 
 
 def test_a_configuration_sets_the_limit(

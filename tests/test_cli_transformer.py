@@ -30,7 +30,10 @@ DECODERS = {
 }
 
 
-@pytest.fixture(scope="module", params=DECODERS)
+@pytest.fixture(
+    scope="module",
+    params=["transformer", pytest.param("heads", marks=pytest.mark.integration)],
+)
 def model(request: pytest.FixtureRequest, trained: Trained) -> Path:
     """A checkpoint that `captioning train` wrote; not to be changed by a test."""
     class_path, *given = DECODERS[request.param]
@@ -56,7 +59,7 @@ def test_it_captions_alone_and_together_with_the_papers_lstm(
     for models in ([model], [model, checkpoint]):
         given = [option for path in models for option in ("--model", str(path))]
         lines = told(["caption", *photos, "--json", *given], capsys)
-        expected = load([str(path) for path in models]).caption(photos)
+        expected = load([str(path) for path in models])(photos)
         assert [json.loads(line)["caption"] for line in lines] == [c.text for c in expected]
 
 

@@ -4,17 +4,18 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
-from PIL.Image import Image
+from PIL.Image import Image, fromarray
 from torch import Tensor
 from torch.nn import functional as F
 
 from captioning.captioner.caption import Caption, RunnerUp
 from captioning.configurable import build
-from captioning.data.images import Upload
+from captioning.data.images import Upload, read_image
 from captioning.data.preprocessing import Preprocessing, View
 from captioning.data.tokens import tokenizer
 from captioning.data.vocabulary import BOS, EOS, PAD, Vocabulary
@@ -27,7 +28,10 @@ from captioning.search import BeamSearch, Decoded, Search
 from captioning.search.alternatives import Alternatives, find_alternatives
 from captioning.search.search import generable_log_probs
 
-Photo = str | Path | Image | Upload | View
+Readable = str | Path | Image | Upload | View
+Photo = Readable | bytes | np.ndarray | Tensor
+"""A path, a PIL image, the bytes of a file, or 8-bit RGB pixels: an array (H, W, 3) or a tensor
+(3, H, W)."""
 
 
 class Captioner:
@@ -135,25 +139,34 @@ class Captioner:
         """Where the parameters are."""
         return next(self.model.parameters()).device
 
-    def __call__(self, photos: Photo | Sequence[Photo]) -> Caption | list[Caption]:
-        """The best caption of a photo, or of each photo of a list.
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # a path is a sequence of paths, too
+        self,
+        photos: Photo,
+        search: Search | None = None,
+        runners_up: int = 0,
+        maps: Sequence[str] = (),
+    ) -> Caption: ...
 
-        Raises:
-            InputError: a photo cannot be read.
-        """
-        if isinstance(photos, Photo):
-            return self.caption([photos])[0]
-        return self.caption(photos)
+    @overload
+    def __call__(
+        self,
+        photos: Sequence[Photo],
+        search: Search | None = None,
+        runners_up: int = 0,
+        maps: Sequence[str] = (),
+    ) -> list[Caption]: ...
 
-    def caption(
+    def __call__(
         self,
         photos: Photo | Sequence[Photo],
         search: Search | None = None,
         runners_up: int = 0,
         maps: Sequence[str] = (),
-    ) -> list[Caption]:
-        """The best caption of each photo; see `candidates`."""
-        return [found[0] for found in self.candidates(photos, search, runners_up, maps, most=1)]
+    ) -> Caption | list[Caption]:
+        """The best caption of a photo, or of each photo of a list; see `candidates`."""
+        found = [best for [best] in self.candidates(photos, search, runners_up, maps, most=1)]
+        return found[0] if isinstance(photos, Photo) else found
 
     @torch.no_grad()  # in inference mode, autocast would cast all weights again at every word
     def candidates(
@@ -167,7 +180,7 @@ class Captioner:
         """All captions that the search found for each photo, the best first.
 
         Args:
-            photos: paths, images as `read_image` returns them, or views from `view`.
+            photos: any of `Photo`, or a sequence of them.
             search: how words are chosen; defaults to the captioner's search.
             runners_up: number of alternatives to report for each word; if positive, they cost one
                 more pass over the captions.
@@ -178,8 +191,9 @@ class Captioner:
         Raises:
             InputError: a photo cannot be read, the model's numbers overflow, or it has no such map.
         """
-        photos = [photos] if isinstance(photos, Photo) else photos
-        views = [photo if isinstance(photo, View) else self.view(photo) for photo in photos]
+        given: Sequence[Photo] = [photos] if isinstance(photos, Photo) else photos
+        read = [self._readable(photo) for photo in given]
+        views = [photo if isinstance(photo, View) else self.view(photo) for photo in read]
         if not views:
             return []
         names = known_maps(maps, self.model, self.default_map) if maps else ()
@@ -203,7 +217,7 @@ class Captioner:
                 for name in names
                 if name != ATTENTION  # the search has computed it
             }
-        return self._captions(photos, views, decoded, of_words, names, others)
+        return self._captions(read, views, decoded, of_words, names, others)
 
     @torch.no_grad()
     def read(self, photo: Photo, text: str) -> Caption:
@@ -216,7 +230,8 @@ class Captioner:
         Raises:
             InputError: the photo cannot be read, or a word is unknown.
         """
-        view = photo if isinstance(photo, View) else self.view(photo)
+        read = self._readable(photo)
+        view = read if isinstance(read, View) else self.view(read)
         words = tokenizer(self.vocabulary.tokenizer)(text)
         if unknown := [word for word in words if word not in self.vocabulary.words]:
             raise InputError(f"{shown(text)}: the model does not know {shown(unknown[0])}")
@@ -229,11 +244,30 @@ class Captioner:
         log_probs = generable_log_probs(logits).gather(3, written[..., None]).squeeze(3)
         scores = log_probs.sum(dim=2) / written.shape[2] ** self.search.length_penalty
         decoded = Decoded(written, log_probs, weights, scores)
-        return self._captions([photo], [view], decoded)[0][0]
+        return self._captions([read], [view], decoded)[0][0]
+
+    def _readable(self, photo: Photo) -> Readable:
+        """The photo as `view` takes it: pixels and bytes become images."""
+        if isinstance(photo, bytes):
+            return read_image(Upload("photo", photo, self.preprocessing.max_pixels))
+        if isinstance(photo, Tensor):
+            photo = photo.permute(1, 2, 0).cpu().numpy() if photo.ndim == 3 else photo.numpy()
+        if isinstance(photo, np.ndarray):
+            if photo.dtype != np.uint8 or photo.ndim != 3 or photo.shape[2] != 3:
+                raise InputError(
+                    f"pixels of {photo.dtype} and shape {photo.shape}: give uint8, an array of "
+                    "shape (H, W, 3) or a tensor of shape (3, H, W)"
+                )
+            return fromarray(photo)
+        if isinstance(photo, Image):
+            return photo if photo.mode == "RGB" else photo.convert("RGB")
+        if not isinstance(photo, Readable):
+            raise InputError(f"{shown(photo)}: not a photo; give a path, an image or pixels")
+        return photo
 
     def _captions(
         self,
-        photos: Sequence[Photo],
+        photos: Sequence[Readable],
         views: Sequence[View],
         decoded: Decoded,
         of_words: Mapping[str, Float[Tensor, "B N T rows columns"]] | None = None,

@@ -3,7 +3,6 @@
 import argparse
 
 from captioning.cli.options import add_imports, add_photo_limit
-from captioning.user_modules import import_modules
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -18,7 +17,6 @@ def run(options: argparse.Namespace) -> int:
     from captioning.data.folder_check import check
     from captioning.data.readers import reader_for
 
-    import_modules(options.modules)
     result = check(reader_for(options.data), max_pixels=options.max_pixels)
     print(result)
     return 0 if result.ok else 1

@@ -4,7 +4,6 @@ import argparse
 
 from captioning.cli.options import add_imports
 from captioning.terminal import printable
-from captioning.user_modules import import_modules
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +22,6 @@ def run(options: argparse.Namespace) -> int:
     """Write the file."""
     from captioning.captioner import export
 
-    import_modules(options.modules)
     export(options.model, options.file, options.half)
     print(printable(options.file))
     return 0

@@ -116,7 +116,7 @@ def photo_scorers_of(
 
 
 def scorers_of(options: argparse.Namespace) -> "tuple[Scorer, ...]":
-    """The scorers of the chosen metrics that need no photos; imports the user's modules first.
+    """The scorers of the chosen metrics that need no photos.
 
     Raises:
         InputError: something that a metric needs is missing, or the document frequencies cannot be
@@ -127,9 +127,7 @@ def scorers_of(options: argparse.Namespace) -> "tuple[Scorer, ...]":
 
     from captioning.metrics.cider import DocumentFrequencies, cider_scores
     from captioning.metrics.registry import scorers
-    from captioning.user_modules import import_modules
 
-    import_modules(options.modules)
     found = scorers(options.metrics)
     if options.frequencies is not None:
         frequencies = DocumentFrequencies.load(options.frequencies)

@@ -21,7 +21,6 @@ from captioning.numbers import (
     TopK,
     TopP,
 )
-from captioning.user_modules import import_modules
 
 if TYPE_CHECKING:
     from captioning.captioner import Captioner
@@ -121,7 +120,6 @@ def model_and_search(
     from captioning.progress_bar import stage
     from captioning.search import BeamSearch, Greedy, Sampling
 
-    import_modules(options.modules)
     max_megapixels = getattr(options, "max_pixels", MAX_PIXELS) / 1e6  # a server has its own
     is_shared = processes is not None and processes.count > 1
     device = "cpu" if is_shared else usable_device(options.device)

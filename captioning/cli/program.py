@@ -15,6 +15,7 @@ from typing import NoReturn
 from captioning.errors import INTERRUPTED, InputError, UsageError, as_input_error
 from captioning.progress_bar import is_first_process, stage
 from captioning.terminal import escape_what_cannot_be_encoded
+from captioning.user_modules import import_modules
 
 COMMANDS = {
     "demo": "the web page at once: a small model captions freshly drawn scenes",
@@ -123,6 +124,7 @@ def _run(arguments: list[str]) -> int:
     name, *options = arguments or [""]
     try:
         parsed = options if name in LIGHTNING else parser_for(name).parse_args(arguments)
+        import_modules(getattr(parsed, "modules", ()))
         run = import_module(f"captioning.cli.{name}").run
         ends = name not in ENDLESS
         with stage(name, is_first_process()) if ends else nullcontext():

@@ -34,7 +34,7 @@ class Report:
     Attributes:
         captions: one caption per image, by image id.
         scores: the scores of each metric; those of images are in the order of the captions.
-        statistics: number, length and variety of the captions; see `captioning.metrics.scores.COUNTS`.
+        statistics: number, length and variety of the captions, by the names in `COUNTS`.
     """
 
     captions: Mapping[Any, str]

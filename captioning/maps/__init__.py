@@ -70,7 +70,14 @@ def word_maps(name: str, captioned: Captioned) -> Maps:
                 "an ensemble of several encoders has attention only; choose attention, or give "
                 "one model"
             )
-        return MAPS[name](captioned)
+        found = MAPS[name](captioned)
+        wanted = (*captioned.tokens[..., 1:].shape, rows, columns)
+        if found.shape != wanted or not found.isfinite().all():
+            raise InputError(
+                f"gives numbers of shape {list(found.shape)}; a map is finite and of shape "
+                f"{list(wanted)}: images, captions, words, rows, columns"
+            )
+        return found
     except InputError as error:
         raise MapError(f"map {name}: {error}") from None
 
@@ -89,7 +96,10 @@ def known_maps(names: Sequence[str], model: Model, default: str) -> tuple[str, .
     ]
     for name in expanded:
         if name not in MAPS and name not in heads:
-            raise MapError(f"unknown map {name!r}; choose from {', '.join([*MAPS, *heads])}")
+            raise MapError(
+                f"unknown map {name!r}; choose from {', '.join([*MAPS, *heads])}, or import the "
+                "module of your own"
+            )
         if name in NEEDS_EVIDENCE and not has_evidence(model.decoder):
             raise MapError(
                 f"map {name}: only an LSTM decoder with deep output has it; choose another map"

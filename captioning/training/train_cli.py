@@ -48,8 +48,8 @@ def train(arguments: list[str]) -> Path | None:
         arguments: LightningCLI's options, such as ``--config configs/shapes.yaml``.
 
     Returns:
-        The best checkpoint; None if batches were only tried out (``trainer.fast_dev_run``), and in
-        all processes but the first.
+        The best checkpoint, or the last one if no validation has run; None if batches were only
+        tried out (``trainer.fast_dev_run``), and in all processes but the first.
 
     Raises:
         InputError: options, data, a photo or a folder are invalid.
@@ -110,7 +110,10 @@ def _train(cli: TrainCLI) -> Path | None:
     best = cli.config_init.checkpoints
     if best.best_model_score is not None:
         print(f"best {best.monitor}: {best.best_model_score:.4f}", file=sys.stderr)
-    return cli.best
+    if cli.best.exists():
+        return cli.best
+    print(f"no validation has run, so there is no {cli.best.name} yet", file=sys.stderr)
+    return cli.last
 
 
 @contextmanager

@@ -79,7 +79,7 @@ class ValidationImages(Checked, pl.Callback):
             torch.autocast(module.device.type, enabled=False),
             torch.inference_mode(False),  # some maps take gradients
         ):
-            captions = module.captioner.caption(photos, runners_up=RUNNERS_UP, maps=self.maps)
+            captions = module.captioner(photos, runners_up=RUNNERS_UP, maps=self.maps)
         by_name = scores_by_image(module)
         images = []
         for record, caption in zip(records, captions, strict=True):

@@ -62,7 +62,7 @@ def test_a_saved_captioner_gives_the_same_captions_when_loaded(
     captioner: Captioner, tmp_path: Path
 ) -> None:
     loaded = load(checkpoint(captioner, tmp_path / "best.ckpt"))
-    for ours, theirs in zip(captioner.caption(PHOTOS), loaded.caption(PHOTOS), strict=True):
+    for ours, theirs in zip(captioner(PHOTOS), loaded(PHOTOS), strict=True):
         assert_same(ours, theirs)
 
 
@@ -151,8 +151,8 @@ def test_a_damaged_checkpoint_is_named_in_one_line(
 
 def test_a_batch_of_photos_equals_its_photos_one_by_one(captioner: Captioner) -> None:
     captioner.model.double()
-    for one, together in zip(PHOTOS, captioner.caption(PHOTOS), strict=True):
-        assert_same(captioner.caption([one])[0], together)
+    for one, together in zip(PHOTOS, captioner(PHOTOS), strict=True):
+        assert_same(captioner([one])[0], together)
 
 
 def test_a_photo_may_be_given_by_its_path(
@@ -160,12 +160,12 @@ def test_a_photo_may_be_given_by_its_path(
 ) -> None:
     path = shapes_records[0].image
     with Image.open(path) as opened:
-        assert_same(captioner.caption([path])[0], captioner.caption([opened.convert("RGB")])[0])
+        assert_same(captioner([path])[0], captioner([opened.convert("RGB")])[0])
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 50), (50, 1)])
 def test_the_smallest_photos_have_captions(captioner: Captioner, size: tuple[int, int]) -> None:
-    (caption,) = captioner.caption([photo(*size)])
+    (caption,) = captioner([photo(*size)])
     assert caption.words
     assert caption.size == size
 
@@ -173,15 +173,15 @@ def test_the_smallest_photos_have_captions(captioner: Captioner, size: tuple[int
 def test_a_photo_that_cannot_be_read_is_named(captioner: Captioner, tmp_path: Path) -> None:
     shutil.copy(__file__, tmp_path / "photo.jpg")
     with pytest.raises(InputError, match=r"photo\.jpg: not an image"):
-        captioner.caption([tmp_path / "photo.jpg"])
+        captioner([tmp_path / "photo.jpg"])
 
 
 def test_no_photos_have_no_captions(captioner: Captioner) -> None:
-    assert captioner.caption([]) == []
+    assert captioner([]) == []
 
 
 def test_every_word_has_its_probability_and_a_map(captioner: Captioner) -> None:
-    for caption in captioner.caption(PHOTOS):
+    for caption in captioner(PHOTOS):
         assert len(caption.probabilities) == len(caption.words)
         assert all(0 < probability <= 1 for probability in caption.probabilities)
         assert caption.map().shape == (len(caption.words), 4, 4)
@@ -189,22 +189,22 @@ def test_every_word_has_its_probability_and_a_map(captioner: Captioner) -> None:
 
 
 def test_the_end_mark_is_not_a_word(captioner: Captioner) -> None:
-    (caption,) = with_eos_score(captioner, 100).caption([PHOTOS[0]], Greedy(min_length=3))
+    (caption,) = with_eos_score(captioner, 100)([PHOTOS[0]], Greedy(min_length=3))
     assert len(caption.words) == len(caption.probabilities) == len(caption.map()) == 3
 
 
 def test_the_probabilities_of_an_endless_caption_make_its_score(captioner: Captioner) -> None:
     search = BeamSearch(2, length_penalty=0.0, max_length=4)
-    (caption,) = with_eos_score(captioner, -100).caption([PHOTOS[0]], search)
+    (caption,) = with_eos_score(captioner, -100)([PHOTOS[0]], search)
     product = torch.tensor(caption.probabilities).prod()
     assert caption.score == pytest.approx(product.log().item(), rel=1e-4)
 
 
 def test_the_crop_is_what_the_model_saw(captioner: Captioner) -> None:
-    wide = captioner.caption([PHOTOS[3]])[0]
+    wide = captioner([PHOTOS[3]])[0]
     assert (wide.crop, wide.size) == ((80, 0, 40, 40), (200, 40))
     seen = PHOTOS[3].crop((80, 0, 120, 40))
-    assert captioner.caption([seen])[0].words == wide.words
+    assert captioner([seen])[0].words == wide.words
 
 
 def test_a_beam_offers_its_captions_the_best_first(captioner: Captioner) -> None:
@@ -212,7 +212,7 @@ def test_a_beam_offers_its_captions_the_best_first(captioner: Captioner) -> None
     assert len({caption.words for caption in found}) == 5
     scores = [caption.score for caption in found]
     assert scores == sorted(scores, reverse=True)
-    assert_same(found[0], captioner.caption([PHOTOS[0]], BeamSearch(5))[0])
+    assert_same(found[0], captioner([PHOTOS[0]], BeamSearch(5))[0])
 
 
 def test_beams_that_cannot_be_filled_are_left_out(captioner: Captioner) -> None:
@@ -228,7 +228,7 @@ def test_vectors_computed_before_give_the_same_as_the_image(captioner: Captioner
 
 
 def test_a_caption_as_json_has_its_words_and_no_weights(captioner: Captioner) -> None:
-    (caption,) = captioner.caption([PHOTOS[0]])
+    (caption,) = captioner([PHOTOS[0]])
     value = caption.as_json()
     assert value["caption"] == caption.text == " ".join(caption.words)
     assert [entry["word"] for entry in value["words"]] == list(caption.words)
@@ -236,8 +236,8 @@ def test_a_caption_as_json_has_its_words_and_no_weights(captioner: Captioner) ->
 
 
 def test_a_search_in_bfloat16_scores_nearly_the_same(checkpoint: Path) -> None:
-    exact = load(checkpoint).caption(PHOTOS)
-    rounded = load(checkpoint, bfloat16=True).caption(PHOTOS)
+    exact = load(checkpoint)(PHOTOS)
+    rounded = load(checkpoint, bfloat16=True)(PHOTOS)
     for caption, other in zip(exact, rounded, strict=True):
         assert other.score == pytest.approx(caption.score, rel=0.02)
         assert other.score != caption.score
@@ -252,13 +252,13 @@ def test_a_photo_or_a_list_can_be_captioned_by_a_call(
     listed = captioner([path, str(path)])
     assert isinstance(listed, list)
     assert [each.words for each in listed] == [one.words, one.words]
-    assert [each.words for each in captioner.caption(str(path))] == [one.words]
+    assert captioner(str(path)).words == one.words
 
 
 def test_the_users_words_have_the_probabilities_of_a_generated_caption(
     captioner: Captioner,
 ) -> None:
-    [caption] = with_eos_score(captioner, 1).caption([PHOTOS[0]], Greedy(max_length=6))
+    [caption] = with_eos_score(captioner, 1)([PHOTOS[0]], Greedy(max_length=6))
     read = captioner.read(PHOTOS[0], caption.text)
     assert read.words == caption.words
     assert read.probabilities == pytest.approx(caption.probabilities, rel=1e-4)
@@ -269,7 +269,26 @@ def test_the_users_words_have_the_probabilities_of_a_generated_caption(
 
 
 def test_a_caption_saves_its_picture(captioner: Captioner, tmp_path: Path) -> None:
-    [caption] = captioner.caption([PHOTOS[0]])
+    [caption] = captioner([PHOTOS[0]])
     caption.save(tmp_path / "overlay.png")
     with Image.open(tmp_path / "overlay.png") as picture:
         assert picture.format == "PNG"
+
+
+def test_a_photo_is_a_path_an_image_bytes_or_pixels(captioner: Captioner, tmp_path: Path) -> None:
+    path = tmp_path / "photo.png"
+    PHOTOS[0].save(path)
+    pixels = np.array(PHOTOS[0].convert("RGB"))
+    wanted = captioner(path)
+    for photo in (
+        str(path),
+        PHOTOS[0],
+        PHOTOS[0].convert("RGBA"),
+        path.read_bytes(),
+        pixels,
+        torch.from_numpy(pixels).permute(2, 0, 1),
+    ):
+        assert_same(captioner(photo), wanted)
+    for wrong in (pixels / 255, pixels[0]):
+        with pytest.raises(InputError, match="give "):
+            captioner([wrong])

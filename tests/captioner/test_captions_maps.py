@@ -24,7 +24,7 @@ def test_a_map_is_computed_on_demand_and_equals_that_of_the_batch(
     captioner: Captioner, photos: list[Path]
 ) -> None:
     names = ("occlusion", "attention-evidence")
-    alone, batched = captioner.caption(photos), captioner.caption(photos, maps=names)
+    alone, batched = captioner(photos), captioner(photos, maps=names)
     for one, other in zip(alone, batched, strict=True):
         assert set(one.maps) == {"attention"}
         assert set(other.maps) == {"attention", *names}
@@ -62,7 +62,7 @@ def test_every_layer_and_head_is_a_map(
     encoder = captioner.model.encoder
     decoder = TransformerDecoder(encoder.annotation_dim, 8, 8, layers=2, heads=2, inner_width=8)
     model = Model(encoder, Adapter(encoder.annotation_dim), decoder).eval()
-    [caption, *_] = Captioner(model, vocabulary, Preprocessing(32)).caption(photos, maps=["heads"])
+    [caption, *_] = Captioner(model, vocabulary, Preprocessing(32))(photos, maps=["heads"])
     assert caption.shown_maps == ("attention", *head_names(decoder))
     torch.testing.assert_close(caption.map("layer 2 mean"), caption.map("attention"))
     heads = (caption.map("layer 2 head 1") + caption.map("layer 2 head 2")) / 2
@@ -78,8 +78,8 @@ def test_maps_that_the_model_does_not_have_are_refused(
         ("layer 1 mean", "unknown map 'layer 1 mean'"),
     ):
         with pytest.raises(InputError, match=message):
-            captioner.caption(photos, maps=[name])
-    [caption, *_] = captioner.caption(photos)
+            captioner(photos, maps=[name])
+    [caption, *_] = captioner(photos)
     with pytest.raises(InputError, match="unknown map 'lime'"):
         caption.map("lime")
 

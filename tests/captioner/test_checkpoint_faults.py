@@ -42,7 +42,7 @@ def written(saved: Saved, path: Path) -> Path:
 
 
 def said(path: Path) -> tuple[Any, ...]:
-    [caption] = load(path).caption([PHOTO])
+    [caption] = load(path)([PHOTO])
     return caption.words, caption.score, caption.probabilities
 
 
@@ -212,7 +212,7 @@ def test_overflow_in_the_model_is_an_error_and_gives_no_caption(
     for parameter in captioner.model.decoder.parameters():
         parameter.data.fill_(3e38)
     with pytest.raises(InputError, match="the model's numbers overflow"):
-        load(written(content(captioner), tmp_path / "large.ckpt")).caption([PHOTO])
+        load(written(content(captioner), tmp_path / "large.ckpt"))([PHOTO])
 
 
 def test_a_flipped_byte_anywhere_is_refused_or_changes_nothing(
@@ -263,5 +263,5 @@ def test_only_regular_files_are_opened(tmp_path: Path, kind: str) -> None:
 
 
 def test_a_score_is_json(saved: Saved, tmp_path: Path) -> None:
-    [caption] = load(written(saved, tmp_path / "whole.ckpt")).caption([PHOTO])
+    [caption] = load(written(saved, tmp_path / "whole.ckpt"))([PHOTO])
     json.dumps(caption.as_json(), allow_nan=False)

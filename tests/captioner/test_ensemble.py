@@ -221,7 +221,7 @@ def test_members_may_have_encoders_of_their_own(
     assert isinstance(both.model.encoder, JointEncoder)
     assert len(both.model.encoder.encoders) == 2
     for photo in PHOTOS:
-        [caption] = both.caption([photo], Greedy(max_length=1))
+        [caption] = both([photo], Greedy(max_length=1))
         probabilities, weights = by_hand(members, photo)
         best = probabilities[0, 0, 4:].max(0)
         assert caption.words == (vocabulary.words[best.indices],)
@@ -237,8 +237,8 @@ def test_a_search_in_bfloat16_keeps_the_weights_in_single_precision(
     paths = [
         saved(captioner, tmp_path / f"{number}.ckpt") for number, captioner in enumerate(models)
     ]
-    exact = load(paths).caption(PHOTOS, Greedy(max_length=1))
-    rounded = load(paths, bfloat16=True).caption(PHOTOS, Greedy(max_length=1))
+    exact = load(paths)(PHOTOS, Greedy(max_length=1))
+    rounded = load(paths, bfloat16=True)(PHOTOS, Greedy(max_length=1))
     for caption, other in zip(exact, rounded, strict=True):
         assert other.score == pytest.approx(caption.score, rel=0.05)
         assert not other.map().equal(caption.map())

@@ -13,7 +13,7 @@ def test_an_exported_model_captions_as_its_checkpoint_does(
 ) -> None:
     export(checkpoint, tmp_path / "model.ckpt")
     photos = [record.image for record in shapes_records]
-    before, after = load(checkpoint).caption(photos), load(tmp_path / "model.ckpt").caption(photos)
+    before, after = load(checkpoint)(photos), load(tmp_path / "model.ckpt")(photos)
     for caption, other in zip(before, after, strict=True):
         assert other.text == caption.text
         assert other.score == caption.score

@@ -43,7 +43,7 @@ def test_every_photo_has_its_caption_or_its_reason_in_order(
     captioner: Captioner, photo: Path, tmp_path: Path
 ) -> None:
     paths = [photo, tmp_path / "gone.jpg", photo, photo, tmp_path / "gone.jpg"]
-    [expected] = captioner.caption([photo])
+    [expected] = captioner([photo])
     found = list(candidates(captioner, paths, batch_size=2))
     assert [path for path, _ in found] == paths
     texts = [None if isinstance(each, InputError) else each[0].text for _, each in found]

@@ -37,7 +37,7 @@ def test_the_captions_do_not_depend_on_the_batches(
     lines = [shards.path(number).read_text().splitlines() for number in range(4)]
     assert [len(each) for each in lines] == [3, 3, 3, 2]
     [photo] = {json.loads(line)["image"] for each in lines for line in each}
-    [caption] = captioner.caption([photo], SEARCH)
+    [caption] = captioner([photo], SEARCH)
     assert {json.loads(line)["caption"] for each in lines for line in each} == {caption.text}
 
 

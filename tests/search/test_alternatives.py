@@ -65,20 +65,20 @@ def test_a_caption_has_runners_up_for_each_word_on_request(captioner: Captioner)
 
 
 def test_captions_are_the_same_whether_they_are_asked_for_or_not(captioner: Captioner) -> None:
-    plain, asked = captioner.caption(PHOTOS), captioner.caption(PHOTOS, runners_up=3)
+    plain, asked = captioner(PHOTOS), captioner(PHOTOS, runners_up=3)
     assert [caption.words for caption in plain] == [caption.words for caption in asked]
     assert all(not caption.runners_up for caption in plain)
 
 
 def test_the_end_of_a_caption_may_be_a_runner_up(captioner: Captioner) -> None:
-    [caption] = captioner.caption(PHOTOS[:1], Greedy(max_length=4), runners_up=4)
+    [caption] = captioner(PHOTOS[:1], Greedy(max_length=4), runners_up=4)
     words = {"a", "red", "circle", "square", None}
     for word, others in zip(caption.words, caption.runners_up, strict=True):
         assert {word, *(other.word for other in others)} == words
 
 
 def test_runners_up_are_part_of_the_json(captioner: Captioner) -> None:
-    [caption] = captioner.caption(PHOTOS[:1], runners_up=1)
+    [caption] = captioner(PHOTOS[:1], runners_up=1)
     entry = caption.as_json()["words"][0]
     [[word, probability], *_] = caption.runners_up[0]
     assert entry["runners_up"] == [{"word": word, "probability": probability}]

@@ -22,7 +22,7 @@ def test_concurrent_photos_are_captioned_as_one_batch(
     health = client.get("/health").json()
     assert health["photos"] == len(photos)
     assert health["batches"] <= len(photos) // 2
-    expected = captioner.caption([Image.open(io.BytesIO(photo)) for photo in photos])
+    expected = captioner([Image.open(io.BytesIO(photo)) for photo in photos])
     assert texts == [caption.text for caption in expected]
 
 

@@ -34,7 +34,7 @@ def test_a_photo_gets_the_caption_that_the_model_gives_it(
     client: TestClient, captioner: Captioner, photo: bytes
 ) -> None:
     answer = client.post("/caption", files={"photo": photo})
-    [expected] = captioner.caption([read(photo)])
+    [expected] = captioner([read(photo)])
     [found] = answer.json()["captions"]
     assert answer.status_code == 200
     assert found["caption"] == expected.text

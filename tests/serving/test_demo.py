@@ -41,7 +41,7 @@ def test_the_shipped_model_is_small() -> None:
 def test_most_captions_of_scenes_that_the_model_has_never_seen_are_right() -> None:
     drawn = [random_scene(np.random.default_rng([0, SPLIT, number])) for number in range(SCENES)]
     pictures = [Image.fromarray(picture(scene, PIXELS)) for scene in drawn]
-    captions = load(MODEL).caption(pictures)
+    captions = load(MODEL)(pictures)
     right = [not faults(one.text, scene) for one, scene in zip(captions, drawn, strict=True)]
     assert sum(right) >= 0.8 * SCENES
 

@@ -64,7 +64,7 @@ def test_each_validation_logs_a_table_of_the_same_images(run: Path, shapes_data:
 @pytest.mark.integration
 def test_each_row_has_the_scores_of_its_image(run: Path, shapes_data: Path) -> None:
     records = Coco(shapes_data).read("val")
-    captions = load(run / "last.ckpt").caption([record.image for record in records])
+    captions = load(run / "last.ckpt")([record.image for record in records])
     report = Report.of(
         {record.image_id: caption.text for record, caption in zip(records, captions, strict=True)},
         {record.image_id: record.captions for record in records},
@@ -113,7 +113,7 @@ def test_the_table_shows_the_maps_that_the_configuration_names(
     maps = ["--validation_table.images", "1", "--validation_table.maps", "[gradient, attention]"]
     assert main(["train", "--config", str(tiny_config), *options, *maps]) == 0
     record = Coco(shapes_data).read("val")[0]
-    [caption] = load(run / "last.ckpt").caption([record.image], maps=["gradient"])
+    [caption] = load(run / "last.ckpt")([record.image], maps=["gradient"])
     [table] = tables(run)
     assert table["columns"][7] == "word 1, gradient"
     [row] = table["data"]

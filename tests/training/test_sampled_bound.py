@@ -220,6 +220,7 @@ OPTIONS = (
 )
 
 
+@pytest.mark.integration
 def test_the_baseline_resumes_with_the_training(
     train_into: Train, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -154,7 +154,7 @@ def test_it_is_added_to_the_cross_entropy_of_captions(
     torch.testing.assert_close(total, plain.total + 0.3 * 2 * figures["boxes"])  # two words
 
 
-@pytest.mark.parametrize("boxes", [0.0, 1.0])
+@pytest.mark.parametrize("boxes", [pytest.param(0.0, marks=pytest.mark.integration), 1.0])
 def test_attention_comes_to_lie_in_the_boxes(
     named: tuple[Captioner, Tensor, Batch, Record], boxes: float
 ) -> None:

@@ -209,7 +209,7 @@ def test_a_checkpoint_captions_where_there_are_no_training_data(
     data = shutil.copytree(shapes_data, tmp_path / "data")
     folder = train_into("run", "--data.reader.init_args.root", str(data))
     photo = shutil.copy(next((data / "test").iterdir()), tmp_path / "photo.jpg")
-    [caption] = load(folder / "best.ckpt").caption([photo])
+    [caption] = load(folder / "best.ckpt")([photo])
     shutil.rmtree(data)
     (folder / "config.yaml").unlink()
     command = [sys.executable, "-m", "captioning", "caption", photo, "--json"]

@@ -38,7 +38,7 @@ def test_each_validation_logs_what_ground_finds_of_the_same_images(
     captioner = load(folder / "last.ckpt")
     split = Coco(shapes_data).read("val")
     records = split[::2]
-    captions = captioner.caption([record.image for record in records])
+    captions = captioner([record.image for record in records])
     texts = {record.image_id: each.text for record, each in zip(records, captions, strict=True)}
     lexicon = Lexicon.of(categories(split))  # which a limit does not change
     expected = ground(captioner, records, texts, lexicon, map_name="gradient").summary

@@ -47,7 +47,7 @@ def test_the_page_shows_the_captions_of_the_last_validation(run: Path, shapes_da
     page = (run / PAGE).read_text()
     assert epochs(page) == ["3", "2", "1"]
     records = Coco(shapes_data).read("val")[::2]
-    latest = load(run / "last.ckpt").caption([record.image for record in records])
+    latest = load(run / "last.ckpt")([record.image for record in records])
     assert [each[0] for each in captions(page)] == [caption.text for caption in latest]
     assert [len(each) for each in captions(page)] == [3, 3]
     for record in records:

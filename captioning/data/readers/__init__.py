@@ -10,7 +10,11 @@ from captioning.data.readers.reader import Contents, Problem, Reader
 from captioning.data.readers.table import CaptionTable
 from captioning.errors import InputError
 
+READERS: list[type[Reader]] = [Coco, Flickr30kEntities, Flickr8k, Karpathy, CaptionTable]
+"""The readers that `reader_for` chooses from."""
+
 __all__ = [
+    "READERS",
     "CaptionTable",
     "Coco",
     "Contents",
@@ -34,9 +38,9 @@ def reader_for(root: str | Path, objects: bool = True) -> Reader:
     root = Path(root)
     if not root.exists():
         raise InputError(f"{root}: no such folder; check the path")
-    for kind in (Coco, Flickr30kEntities, Flickr8k, Karpathy, CaptionTable):
+    for kind in READERS:
         if kind.recognises(root):
-            reader: Reader = kind(root)
+            reader = kind(root)
             if isinstance(reader, Coco | Flickr30kEntities):
                 reader.objects = objects
             return reader
@@ -44,5 +48,6 @@ def reader_for(root: str | Path, objects: bool = True) -> Reader:
         f"{root}: unknown layout; expected annotations/captions_*.json (COCO), "
         "dataset_*.json (Karpathy), Flickr8k.token.txt (Flickr8k), Sentences and Annotations "
         "(Flickr30k Entities), or captions.csv or "
-        "captions.jsonl with file_name and caption (your own photos)"
+        "captions.jsonl with file_name and caption (your own photos); a reader of your own: "
+        "--import its module"
     )

@@ -42,7 +42,7 @@ def grounded(captioner: Captioner, record: Record, caption: str) -> GroundingRep
 
 
 def test_looks_are_where_the_search_looked(captioner: Captioner, record: Record) -> None:
-    [caption] = captioner.caption([record.image])
+    [caption] = captioner([record.image])
     lexicon = Lexicon({"circle": captioner.vocabulary.words})
     looks = ground(captioner, [record], {7: caption.text}, lexicon).looks
     assert [look.mention.name for look in looks] == list(caption.words)
