@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, cast, overload
 
 import numpy as np
 import torch
@@ -191,7 +191,7 @@ class Captioner:
         Raises:
             InputError: a photo cannot be read, the model's numbers overflow, or it has no such map.
         """
-        given: Sequence[Photo] = [photos] if isinstance(photos, Photo) else photos
+        given = [photos] if isinstance(photos, Photo) else cast("Sequence[Photo]", photos)
         read = [self._readable(photo) for photo in given]
         views = [photo if isinstance(photo, View) else self.view(photo) for photo in read]
         if not views:
