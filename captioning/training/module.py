@@ -92,7 +92,8 @@ class CaptioningModule(Checked, pl.LightningModule):
             by default it changes nothing.
         default_map: the default map of a word, by its name in `captioning.maps`; None for the one
             that suits the decoder.
-        objective: the loss of a step; by default cross-entropy with smoothed labels, and the paper's penalty.
+        objective: the loss of a step; by default cross-entropy with smoothed labels, and the
+            paper's penalty.
         initial: a checkpoint of the same model to start from; None for a random start.
         learning_rate: highest learning rate of adapter and decoder.
         encoder_learning_rate: highest learning rate of the encoder's trained stages.
