@@ -57,6 +57,8 @@ VERBOSE = (
     r" - Not a valid subclass of .*$",
     r"( - Expected a null)? Given value type: \w+",
     r"\. Add the import path to import_path_allowlist in set_parsing_settings to allow it\.?",
+    r", denied by the '\*' entry of the import path denylist",
+    r"\. Got value: Namespace\(.*$",
     r"\d+ validation errors? for [\w-]+ ",
     r" \[type=\w+.*?For further information visit \S+?(?=\. Got| |$)",
 )
@@ -200,21 +202,31 @@ def one_line(message: str, options: Collection[str], allowed: Collection[str]) -
     line = _flat(message)
     for verbose in VERBOSE:
         line = re.sub(verbose, "", line)
+    keys = re.findall(r'Parser key "([\w.]+)": ', line)
+    line = re.sub(r'(Parser key "([\w.]+)": )+', f"{'.'.join(keys)}: ", line)
     line = line if len(line) <= MOST else f"{line[:MOST]}..."
     if "arguments are required" in line:
+        if keys:
+            return f"{line}; give them in the init_args of {'.'.join(keys)}"
         return f"{line}; start from a configuration: captioning train --config configs/shapes.yaml"
     if "import" in line.lower():
+        named = re.search(r"Importing '([\w.]+)'", line)
+        if named and (near := get_close_matches(named[1], allowed, 1, 0.85)):
+            return f"{line}; did you mean {near[0]!r}?"
         return f"{line}; a class of your own needs --import MODULE; see docs/configuration.md"
     if unknown := re.search(UNKNOWN, line):
         name = ".".join(filter(None, unknown.groups())).replace("init_args.", "")
         last = name.rpartition(".")[2]
-        known = set(options)
-        for path in allowed:
+        known = dict.fromkeys(options, "")  # names of arguments, with a class that takes each
+        for path in sorted(allowed):
             module, _, kind = path.rpartition(".")
             made = vars(getattr(sys.modules[module], kind)).get("__init__")
             if isfunction(made):
-                known |= signature(made).parameters.keys() - {"self", "args", "kwargs"}
+                for argument in signature(made).parameters.keys() - {"self", "args", "kwargs"}:
+                    known.setdefault(argument, kind)
         near = get_close_matches(name, known, 1, 0.85) or get_close_matches(last, known, 1)
+        if near and near[0] == last:
+            return f"{line}; {last!r} is an argument of {known[last]}: give it in its init_args"
         if near:
             return f"{line}; did you mean {near[0]!r}?"
     return f"{line}; see captioning train --help"

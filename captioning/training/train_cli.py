@@ -112,7 +112,8 @@ def _train(cli: TrainCLI) -> Path | None:
         print(f"best {best.monitor}: {best.best_model_score:.4f}", file=sys.stderr)
     if cli.best.exists():
         return cli.best
-    print(f"no validation has run, so there is no {cli.best.name} yet", file=sys.stderr)
+    if cli.shows_progress:
+        print(f"no validation has run, so there is no {cli.best.name} yet", file=sys.stderr)
     return cli.last
 
 

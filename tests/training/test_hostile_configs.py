@@ -252,11 +252,11 @@ def test_a_callback_that_refuses_its_arguments_is_an_error_of_one_line(
 @pytest.mark.parametrize(
     ("option", "told"),
     [
-        ("--model.search.width=1000000", r'"width": .* less than or equal to 1000\. .*1000000'),
-        ("--data.limit=0", r'"data.limit": .* greater than or equal to 1 .*0'),
-        ("--seed_everything=-1", r'"data.seed": .* greater than or equal to 0\. .*-1'),
+        ("--model.search.width=1000000", r"width: .* less than or equal to 1000\. .*1000000"),
+        ("--data.limit=0", r"data.limit: .* greater than or equal to 1 .*0"),
+        ("--seed_everything=-1", r"data.seed: .* greater than or equal to 0\. .*-1"),
         ("--trainer.accumulate_grad_batches=0", "batches: give a whole number from 1 to .* not 0"),
-        ("--model.learning_rate=" + "9" * 400, r'"model.learning_rate": .* equal to 100'),
+        ("--model.learning_rate=" + "9" * 400, r"model.learning_rate: .* equal to 100"),
     ],
     ids=lambda value: value[:30],
 )
