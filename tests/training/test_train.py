@@ -162,6 +162,16 @@ def test_a_training_without_loggers_and_progress_may_end_before_its_first_valida
     assert capsys.readouterr().err == ""
 
 
+def test_a_training_that_has_not_validated_names_its_last_checkpoint(
+    tiny_config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = ["--trainer.default_root_dir", str(tmp_path / "run"), "--trainer.logger", "false"]
+    named = train(["--config", str(tiny_config), *place, "--trainer.max_steps", "2"])
+    assert named == tmp_path / "run" / "last.ckpt"
+    assert named.exists()
+    assert "no validation has run, so there is no best.ckpt yet" in capsys.readouterr().err
+
+
 LISTED = """
 trainer:
   max_epochs: 3
