@@ -183,26 +183,24 @@ def check_yaml(text: str) -> None:
             raise yaml.YAMLError(f"more than {MAX_YAML_VALUES:,} values, aliases included")
 
 
-def check_keys(value: Any) -> None:
-    """Check that every key of a parsed configuration is text or a whole number.
+def check_values(value: Any) -> None:
+    """Check a parsed configuration's keys and numbers.
 
     Raises:
-        ValueError: a key is something else, such as a date or null.
+        ValueError: a key is neither text nor a whole number, such as a date.
+        OverflowError: a whole number is larger than any float.
     """
-    for part in _parts(value):
-        for key in part if isinstance(part, dict) else ():
-            if isinstance(key, bool) or not isinstance(key, str | int):
-                raise ValueError(f"the key {key!r} is not text; put it in quotes")
-
-
-def check_numbers(value: Any) -> None:
-    """Check that every whole number of a parsed configuration fits into a float.
-
-    Raises:
-        OverflowError: a number is larger than any float.
-    """
-    for part in _parts(value):
-        if isinstance(part, int):
+    waiting = [value]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            for key in part:
+                if isinstance(key, bool) or not isinstance(key, str | int):
+                    raise ValueError(f"the key {key!r} is not text; put it in quotes")
+            waiting += part.values()
+        elif isinstance(part, list):
+            waiting += part
+        elif isinstance(part, int):
             float(part)
 
 
@@ -211,16 +209,6 @@ def plain(error: Exception) -> str:
     if "integer string conversion" in str(error):
         return "a number of thousands of digits"
     return str(error)
-
-
-def _parts(value: Any) -> Iterator[Any]:
-    waiting = [value]
-    while waiting:
-        part = waiting.pop()
-        yield part
-        waiting += (
-            part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
-        )
 
 
 def _whole(digits: str) -> int:

@@ -24,14 +24,7 @@ from pytorch_lightning import callbacks, loggers, strategies
 from pytorch_lightning.cli import LightningArgumentParser
 
 from captioning.errors import InputError, UsageError
-from captioning.untrusted import (
-    MAX_YAML_BYTES,
-    check_keys,
-    check_numbers,
-    check_yaml,
-    plain,
-    text_of,
-)
+from captioning.untrusted import MAX_YAML_BYTES, check_values, check_yaml, plain, text_of
 
 MODE = "bounded_yaml"
 """Name of `bounded_yaml` as a mode of jsonargparse's parsers."""
@@ -81,8 +74,7 @@ def bounded_yaml(text: str) -> Any:
     check_yaml(text)
     try:
         value = _load(text)
-        check_keys(value)
-        check_numbers(value)
+        check_values(value)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise yaml.YAMLError(plain(error)) from None  # numbers and dates that Python cannot read
     return value
