@@ -23,6 +23,7 @@ REMEDIES = {
     errno.EMFILE: "raise the limit on open files (ulimit -n)",
     errno.ENFILE: "close other programs",
     errno.EIO: "check the disk",
+    errno.ENXIO: "let a program read from it",
 }
 """The remedy of each operating-system error."""
 

@@ -1,5 +1,6 @@
 """Atomic writing of files."""
 
+import errno
 import glob
 import json
 import os
@@ -7,12 +8,16 @@ import shutil
 import stat
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from captioning.errors import InputError, as_input_error
+
+PATIENCE = 10.0
+"""Seconds to wait for a program that reads a pipe."""
 
 
 @contextmanager
@@ -96,13 +101,28 @@ def _copy_to_stream(content: Path, stream: Path) -> None:
     """Write the content of a file to a stream."""
     descriptor = _descriptor(stream.stat())
     if descriptor is None:
-        target = os.open(stream, os.O_WRONLY)
+        target = _opened_stream(stream)
     else:  # keeps the order with earlier prints
         for output in filter(None, (sys.stdout, sys.stderr)):
             output.flush()
         target = os.dup(descriptor)
     with content.open("rb") as source, os.fdopen(target, "wb") as file:
         shutil.copyfileobj(source, file)
+
+
+def _opened_stream(stream: Path) -> int:
+    """The descriptor of a device or a pipe; a pipe that nobody reads is an error after a while."""
+    due = time.monotonic() + PATIENCE
+    while True:
+        try:
+            descriptor = os.open(stream, os.O_WRONLY | getattr(os, "O_NONBLOCK", 0))
+        except OSError as error:
+            if error.errno != errno.ENXIO or time.monotonic() > due:
+                raise
+            time.sleep(0.1)
+        else:
+            os.set_blocking(descriptor, True)
+            return descriptor
 
 
 def made_folder(path: str | Path) -> Path:

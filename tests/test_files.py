@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from captioning import files
 from captioning.errors import InputError
 from captioning.files import remove_unfinished, write_json, written_whole
 from captioning.untrusted import read_json
@@ -80,6 +81,13 @@ def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path: Path) -> None:
         assert json.loads(read.result(timeout=60)) == [1]
     assert pipe.is_fifo()
     assert list(tmp_path.iterdir()) == [pipe]
+
+
+def test_a_pipe_that_nobody_reads_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    monkeypatch.setattr(files, "PATIENCE", 0.1)
+    with pytest.raises(InputError, match=r"pipe: cannot be written .*; let a program read from it"):
+        write_json(tmp_path / "pipe", [1])
 
 
 def test_a_full_device_is_named_and_stays_a_device() -> None:

@@ -3,18 +3,19 @@
 import argparse
 import ctypes
 import errno
+import logging
 import os
 import platform
 import sys
 import warnings
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from typing import NoReturn
 
 from captioning.errors import INTERRUPTED, InputError, UsageError, as_input_error
-from captioning.progress_bar import is_first_process, stage
-from captioning.terminal import escape_what_cannot_be_encoded
+from captioning.progress_bar import is_first_process, say, stage
+from captioning.terminal import escape_what_cannot_be_encoded, printable
 from captioning.user_modules import import_modules
 
 COMMANDS = {
@@ -66,7 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         keep_freed_memory()
         # Pillow's, of odd metadata in photos that it reads all the same.
         warnings.filterwarnings("ignore", module=r"PIL\.")
-        return _run(given)
+        with _log_on_stderr():
+            return _run(given)
     except InputError as error:
         _print_error(str(error))
         return 2 if isinstance(error, UsageError) else 1
@@ -134,6 +136,26 @@ def _run(arguments: list[str]) -> int:
         raise
     sys.stdout.flush()  # raises here if the disk is full or the reader has gone
     return code
+
+
+class _Lines(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        if is_first_process():
+            say(f"captioning: {printable(record.getMessage())}")
+
+
+@contextmanager
+def _log_on_stderr() -> Iterator[None]:
+    """Print what the package logs, such as classes without a kernel, while the block lasts."""
+    log, lines = logging.getLogger("captioning"), _Lines()
+    level = log.level
+    log.addHandler(lines)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(lines)
+        log.setLevel(level)
 
 
 def _give_up_output() -> None:

@@ -25,12 +25,12 @@ def accelerate(model: Model) -> Model:
     after replacing a layer of its decoder or adding a hook there.
 
     Returns:
-        The model itself if its decoder has no kernel, after a warning in the log that says why.
+        The model itself if its decoder has no kernel, after a log line that says why.
     """
     reason = FastLSTM.why_not(model.decoder)
     if reason is not None:
         kind = type(model.decoder).__name__
-        log.warning("no kernel for class %s: plain PyTorch, because %s", kind, reason)
+        log.info("no kernel for class %s: plain PyTorch, because %s", kind, reason)
         return model
     assert isinstance(model.decoder, LSTMDecoder)
     return Model(model.encoder, model.adapter, FastLSTM.of(model.decoder))

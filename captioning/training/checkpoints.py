@@ -109,14 +109,14 @@ class WholeCheckpoints(TorchCheckpointIO):
                 raise
 
 
-def check_resumable(path: Path, module: pl.LightningModule) -> None:
-    """Raise InputError if a checkpoint is damaged or of another model than the module's.
+def check_resumable(path: Path, module: pl.LightningModule, trainer: pl.Trainer) -> None:
+    """Raise InputError if a checkpoint is damaged, or of another model or another training.
 
     Lightning itself may restore half of it.
     """
     try:
         check_archive(path)
-        _check_training(path, module)
+        _check_training(path, module, trainer)
     except InputError as error:
         reason = str(error).removeprefix(f"{path}: ").partition("; ")[0]
         raise InputError(
@@ -125,18 +125,32 @@ def check_resumable(path: Path, module: pl.LightningModule) -> None:
         ) from None
 
 
-def _check_training(path: Path, module: pl.LightningModule) -> None:
+def _check_training(path: Path, module: pl.LightningModule, trainer: pl.Trainer) -> None:
     try:
         saved = torch.load(path, map_location="cpu", weights_only=True)
         parameters = saved["state_dict"]
         [optimizer] = saved["optimizer_states"]
         trained = sum(len(group["params"]) for group in optimizer["param_groups"])
-        saved["loops"]["fit_loop"], saved["callbacks"], saved["lr_schedulers"]
+        states = [(saved["loops"]["fit_loop"], trainer.fit_loop.state_dict())]
+        for callback in trainer.callbacks:  # type: ignore[attr-defined]
+            states.append((saved["callbacks"].get(callback.state_key, {}), callback.state_dict()))
+        saved["lr_schedulers"]
         moments = [value for state in optimizer["state"].values() for value in state.values()]
     except Exception:  # of a dozen kinds: the file may hold anything
         raise InputError("not a checkpoint of a training") from None
     if not all(isinstance(value, torch.Tensor) for value in moments):
         raise InputError("the optimizer's state holds something else than tensors")
+    if not all(_of_one_type(found, wanted) for found, wanted in states):
+        raise InputError("the state of its loops or callbacks has values of other types")
     check_tensors(path, parameters, module.state_dict())
     if trained != sum(parameter.requires_grad for parameter in module.parameters()):
         raise InputError("other parts of the model were trained")
+
+
+def _of_one_type(found: Any, wanted: Any) -> bool:
+    """Whether values have the types of those with the same keys; None stands for any."""
+    if isinstance(wanted, dict):
+        return isinstance(found, dict) and all(
+            _of_one_type(found[key], value) for key, value in wanted.items() if key in found
+        )
+    return found is None or wanted is None or isinstance(found, type(wanted))

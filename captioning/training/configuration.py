@@ -217,7 +217,7 @@ def one_line(message: str, options: Collection[str], allowed: Collection[str]) -
                 for argument in signature(made).parameters.keys() - {"self", "args", "kwargs"}:
                     known.setdefault(argument, kind)
         near = get_close_matches(name, known, 1, 0.85) or get_close_matches(last, known, 1)
-        if near and near[0] == last:
+        if near and near[0] == last and known[last]:
             return f"{line}; {last!r} is an argument of {known[last]}: give it in its init_args"
         if near:
             return f"{line}; did you mean {near[0]!r}?"

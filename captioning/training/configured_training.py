@@ -165,6 +165,11 @@ class TrainCLI(LightningCLI):
         except (ArgumentError, OverflowError) as error:
             known = {action.dest for action in parser._actions}
             raise UsageError(one_line(str(error), known, self.allowed)) from None
+        except UnicodeError as error:  # jsonargparse reads values that name files
+            value = (
+                error.object if isinstance(error, UnicodeEncodeError) else "the file of an option"
+            )
+            raise UsageError(f"{value}: not UTF-8 text; give another value") from None
         check_parsed(self.config, self.allowed)
         for name, limits in LIMITS.items():
             wanted = unmet_requirement(limits | None, self.config[name])

@@ -90,7 +90,7 @@ def _train(cli: TrainCLI) -> Path | None:
     resumed = cli.last if cli.config.resume and cli.last.exists() else None
     if resumed is not None:
         with stage(f"checking {resumed}"):
-            check_resumable(resumed, cli.model)
+            check_resumable(resumed, cli.model, cli.trainer)
     if cli.trainer.is_global_zero:
         for checkpoint in (cli.last, cli.best):
             if resumed is None:  # of a run that is overwritten: never resume from it

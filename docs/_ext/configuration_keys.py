@@ -68,11 +68,13 @@ def classes(parent: type) -> list[type]:
     while waiting:
         kind = waiting.pop()
         waiting += type.__subclasses__(kind)
+        if not _is_ours(kind):
+            continue
         is_exported = class_path(kind).rpartition(".")[0] != kind.__module__
         is_abstract = any(
             getattr(getattr(kind, name, None), "__isabstractmethod__", False) for name in dir(kind)
         )
-        if _is_ours(kind) and is_exported and not is_abstract:
+        if is_exported and not is_abstract:
             found.add(kind)
     return sorted(found, key=class_path)
 

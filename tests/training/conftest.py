@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -66,3 +66,11 @@ def with_scores(monkeypatch: pytest.MonkeyPatch, *scores: float) -> None:
 
     others = [metric for metric in registry.METRICS if metric.name != "BLEU"]
     monkeypatch.setattr(registry, "METRICS", [Metric("BLEU", lambda: scores), *others])
+
+
+@pytest.fixture(autouse=True)
+def without_process_group() -> Iterator[None]:
+    """Leaves no process group behind, which would make later trainings distributed ones."""
+    yield
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytorch_lightning as pl
 import torch
 
 from captioning.errors import InputError
@@ -197,17 +198,17 @@ def last(train_into: Train) -> Path:
     return train_into("run", ONE) / "last.ckpt"
 
 
-def module(config: Path, *options: str) -> CaptioningModule:
-    """The module of a training with these options, before its first step."""
+def training(config: Path, *options: str) -> tuple[CaptioningModule, pl.Trainer]:
+    """A training with these options, before its first step."""
     with plain_messages():
-        made = TrainCLI(["--config", str(config), "--trainer.fast_dev_run=true", *options]).model
-    assert isinstance(made, CaptioningModule)
-    return made
+        made = TrainCLI(["--config", str(config), "--trainer.fast_dev_run=true", *options])
+    assert isinstance(made.model, CaptioningModule)
+    return made.model, made.trainer
 
 
-def refusal(path: Path, of: CaptioningModule) -> str:
+def refusal(path: Path, of: tuple[CaptioningModule, pl.Trainer]) -> str:
     with pytest.raises(InputError) as error:
-        check_resumable(path, of)
+        check_resumable(path, *of)
     message = str(error.value)
     assert message.startswith(f"{path}: cannot be resumed from (")
     assert "\n" not in message
@@ -215,8 +216,8 @@ def refusal(path: Path, of: CaptioningModule) -> str:
 
 
 def test_a_damaged_checkpoint_is_refused(train_into: Train, last: Path, tiny_config: Path) -> None:
-    ours = module(tiny_config)
-    check_resumable(last, ours)
+    ours = training(tiny_config)
+    check_resumable(last, *ours)
     whole, content = last.read_bytes(), saved(last.parent)
     for damaged in [b"", b"text", whole[:-1], whole[: len(whole) // 2]]:
         last.write_bytes(damaged)
@@ -227,13 +228,15 @@ def test_a_damaged_checkpoint_is_refused(train_into: Train, last: Path, tiny_con
     for key in ("loops", "callbacks", "optimizer_states", "state_dict"):
         torch.save({name: value for name, value in content.items() if name != key}, last)
         assert "not a checkpoint of a training" in refusal(last, ours)
+    torch.save(content | {"loops": {"fit_loop": {"epoch_progress": 3}}}, last)
+    assert "values of other types" in refusal(last, ours)
     last.unlink()
     os.mkfifo(last)
     assert "a pipe" in refusal(last, ours)
 
 
 def test_a_checkpoint_of_another_model_is_refused(last: Path, tiny_config: Path) -> None:
-    larger = module(tiny_config, "--model.decoder.init_args.hidden_dim=9")
+    larger = training(tiny_config, "--model.decoder.init_args.hidden_dim=9")
     assert "has the shape" in refusal(last, larger)
-    frozen = module(tiny_config, "--model.encoder.init_args.trainable_stages=0")
+    frozen = training(tiny_config, "--model.encoder.init_args.trainable_stages=0")
     assert "other parts" in refusal(last, frozen)

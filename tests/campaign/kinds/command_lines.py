@@ -2,6 +2,7 @@
 
 import json
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -53,8 +54,11 @@ def _case(world: World, number: int, random: Random, folder: Path) -> Case:
 def _steps(arguments: list[str], folder: Path, given: Given) -> Steps:
     address = "http://" if {"demo", "serve"} & set(arguments) else None
     outcome = yield Call(arguments, interrupt_at=address)
+    lists = [Path(file) for flag, file in pairwise(arguments) if flag == "--list"]
+    lists = [file for file in lists if file.name and "\0" not in str(file) and file.is_file()]
+    inputs = len(arguments) + sum(file.read_bytes().count(b"\n") + 1 for file in lists)
     return [
-        *judge.faults(outcome, folder, inputs=len(arguments), silent="check" in arguments),
+        *judge.faults(outcome, folder, inputs, silent="check" in arguments),
         *judge.half_written(folder),
         *given.replaced(),
     ]
