@@ -119,10 +119,15 @@ def check_resumable(path: Path, module: pl.LightningModule, trainer: pl.Trainer)
         _check_training(path, module, trainer)
     except InputError as error:
         reason = str(error).removeprefix(f"{path}: ").partition("; ")[0]
-        raise InputError(
-            f"{path}: cannot be resumed from ({reason}); put an earlier copy there, give the "
-            "configuration that it was trained with, or start again with --overwrite"
-        ) from None
+        raise not_resumable(path, reason) from None
+
+
+def not_resumable(path: Path, reason: str) -> InputError:
+    """The error of a checkpoint that no training can go on from."""
+    return InputError(
+        f"{path}: cannot be resumed from ({reason}); put an earlier copy there, give the "
+        "configuration that it was trained with, or start again with --overwrite"
+    )
 
 
 def _check_training(path: Path, module: pl.LightningModule, trainer: pl.Trainer) -> None:

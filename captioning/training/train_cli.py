@@ -15,7 +15,7 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from captioning.errors import InputError, as_input_error
 from captioning.files import remove_unfinished, written_whole
 from captioning.progress_bar import stage
-from captioning.training.checkpoints import check_resumable
+from captioning.training.checkpoints import check_resumable, not_resumable
 from captioning.training.configured_training import FeaturesCLI, TrainCLI
 from captioning.training.loggers import wandb_within
 
@@ -105,6 +105,10 @@ def _train(cli: TrainCLI) -> Path | None:
             if error.filename is None:  # a full disk, met by a logger
                 raise as_input_error(error, cli.folder, "cannot be written") from None
             raise
+        except (AttributeError, IndexError, KeyError, TypeError) as error:
+            if resumed is None or not _is_raised_by_a_library(error):
+                raise
+            raise not_resumable(resumed, f"its state: {type(error).__name__} {error}") from None
     if not cli.trainer.is_global_zero:
         return None
     best = cli.config_init.checkpoints
@@ -133,7 +137,7 @@ def plain_messages(remedy: str = "continue by the same command with --resume") -
         try:
             yield
         except (MisconfigurationException, ValueError) as error:
-            if isinstance(error, ValueError) and not _is_lightnings(error):
+            if isinstance(error, ValueError) and not _is_raised_by_a_library(error):
                 raise
             reason = " ".join(str(error).split())
             raise InputError(f"the trainer cannot do this: {reason}") from None
@@ -149,8 +153,8 @@ def plain_messages(remedy: str = "continue by the same command with --resume") -
                 logger.setLevel(level)
 
 
-def _is_lightnings(error: Exception) -> bool:
-    """Whether Lightning itself raised the error, not code that it called."""
+def _is_raised_by_a_library(error: Exception) -> bool:
+    """Whether Lightning or torch's optimizers raised the error, not code that they called."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     module = str(frame.f_globals.get("__name__"))
-    return module.startswith(("pytorch_lightning.", "lightning_fabric."))
+    return module.startswith(("pytorch_lightning.", "lightning_fabric.", "torch.optim."))

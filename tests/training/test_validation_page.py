@@ -92,13 +92,13 @@ def test_images_are_captioned_once_for_w_and_b_and_the_page(
     tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[int] = []
-    caption = Captioner.caption
+    caption = Captioner.__call__
 
     def counted(self: Captioner, photos: Any, *args: Any, **options: Any) -> Any:
         calls.append(len(photos))
         return caption(self, photos, *args, **options)
 
-    monkeypatch.setattr(Captioner, "caption", counted)
+    monkeypatch.setattr(Captioner, "__call__", counted)
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.delenv("WANDB_DATA_DIR", raising=False)
     options = ["--trainer.default_root_dir", str(tmp_path / "run"), "--trainer.max_epochs", "2"]
