@@ -139,7 +139,7 @@ def _check_training(path: Path, module: pl.LightningModule, trainer: pl.Trainer)
         states = [(saved["loops"]["fit_loop"], trainer.fit_loop.state_dict())]
         for callback in trainer.callbacks:  # type: ignore[attr-defined]
             states.append((saved["callbacks"].get(callback.state_key, {}), callback.state_dict()))
-        saved["lr_schedulers"]
+        saved["lr_schedulers"], saved["pytorch-lightning_version"].split
         moments = [value for state in optimizer["state"].values() for value in state.values()]
     except Exception:  # of a dozen kinds: the file may hold anything
         raise InputError("not a checkpoint of a training") from None

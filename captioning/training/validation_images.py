@@ -8,11 +8,13 @@ import pytorch_lightning as pl
 import torch
 import wandb
 from PIL import Image
+from pydantic import BaseModel, ValidationError
 from pytorch_lightning.loggers import WandbLogger
 
 from captioning.captioner import Caption
 from captioning.data.images import read_image
 from captioning.data.records import Record
+from captioning.errors import InputError
 from captioning.files import written_whole
 from captioning.maps import ATTENTION, known_maps
 from captioning.numbers import Checked, TableImages
@@ -154,6 +156,31 @@ def _jpeg(picture: Image.Image) -> wandb.Image:
     return wandb.Image(small, file_type="jpg")
 
 
+class ToldImage(BaseModel):
+    """What a validation said of an image."""
+
+    image: int | str
+    caption: str
+    scores: dict[str, float]
+
+
+class Validation(BaseModel):
+    """A validation, for the page."""
+
+    epoch: float
+    scores: dict[str, float]
+    images: list[ToldImage]
+
+
+class History(BaseModel):
+    """The state of `ValidationPage` in a checkpoint."""
+
+    losses: list[tuple[float, float]]
+    validations: list[Validation]
+    loss: float
+    steps: int
+
+
 class ValidationPage(ValidationImages):
     """Writes validation.html into the run's folder: curves, and captions of the same images.
 
@@ -180,11 +207,17 @@ class ValidationPage(ValidationImages):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore them."""
-        self._losses = [Point(*point) for point in state_dict["losses"]]
-        self._validations = list(state_dict["validations"])
-        self._loss = torch.tensor(state_dict["loss"])
-        self._steps = state_dict["steps"]
+        """Restore them; raises InputError if they are not what `state_dict` gives."""
+        try:
+            history = History.model_validate(state_dict)
+        except ValidationError:
+            raise InputError(
+                "the checkpoint's history of validations is damaged; resume from an earlier copy, "
+                "or start again with --overwrite"
+            ) from None
+        self._losses = [Point(*point) for point in history.losses]
+        self._validations = [validation.model_dump() for validation in history.validations]
+        self._loss, self._steps = torch.tensor(history.loss), history.steps
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
