@@ -271,8 +271,11 @@ def test_a_training_that_cannot_be(
         (["--data.reader", "Cocoa"], "data.reader: Expected a dot import path string: Cocoa"),
         (["--config", "no/such.yaml"], "no/such.yaml: no such configuration; check the path"),
         (["stray"], "stray"),
+        (["--data=\udce9.jpg"], r"\xe9.jpg: not UTF-8 text"),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+    ids=lambda value: (
+        " ".join(value).encode(errors="replace").decode() if isinstance(value, list) else ""
+    ),
 )
 def test_a_misspelt_option_of_a_training(
     training: list[str], options: list[str], expected: str, capsys: Capture
