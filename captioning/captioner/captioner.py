@@ -6,17 +6,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast, overload
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
-from PIL.Image import Image, fromarray
+from PIL.Image import Image
 from torch import Tensor
 from torch.nn import functional as F
 
 from captioning.captioner.caption import Caption, RunnerUp
 from captioning.configurable import build
-from captioning.data.images import Upload, read_image
-from captioning.data.preprocessing import Preprocessing, View
+from captioning.data.images import Upload
+from captioning.data.preprocessing import Photo, Preprocessing, Readable, View, readable
 from captioning.data.tokens import tokenizer
 from captioning.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from captioning.errors import InputError
@@ -27,11 +26,6 @@ from captioning.numbers import shown
 from captioning.search import BeamSearch, Decoded, Search
 from captioning.search.alternatives import Alternatives, find_alternatives
 from captioning.search.search import generable_log_probs
-
-Readable = str | Path | Image | Upload | View
-Photo = Readable | bytes | np.ndarray | Tensor
-"""A path, a PIL image, the bytes of a file, or 8-bit RGB pixels: an array (H, W, 3) or a tensor
-(3, H, W)."""
 
 
 class Captioner:
@@ -192,7 +186,7 @@ class Captioner:
             InputError: a photo cannot be read, the model's numbers overflow, or it has no such map.
         """
         given = [photos] if isinstance(photos, Photo) else cast("Sequence[Photo]", photos)
-        read = [self._readable(photo) for photo in given]
+        read = [readable(photo, self.preprocessing.max_pixels) for photo in given]
         views = [photo if isinstance(photo, View) else self.view(photo) for photo in read]
         if not views:
             return []
@@ -230,7 +224,7 @@ class Captioner:
         Raises:
             InputError: the photo cannot be read, or a word is unknown.
         """
-        read = self._readable(photo)
+        read = readable(photo, self.preprocessing.max_pixels)
         view = read if isinstance(read, View) else self.view(read)
         words = tokenizer(self.vocabulary.tokenizer)(text)
         if unknown := [word for word in words if word not in self.vocabulary.words]:
@@ -245,25 +239,6 @@ class Captioner:
         scores = log_probs.sum(dim=2) / written.shape[2] ** self.search.length_penalty
         decoded = Decoded(written, log_probs, weights, scores)
         return self._captions([read], [view], decoded)[0][0]
-
-    def _readable(self, photo: Photo) -> Readable:
-        """The photo as `view` takes it: pixels and bytes become images."""
-        if isinstance(photo, bytes):
-            return read_image(Upload("photo", photo, self.preprocessing.max_pixels))
-        if isinstance(photo, Tensor):
-            photo = photo.permute(1, 2, 0).cpu().numpy() if photo.ndim == 3 else photo.numpy()
-        if isinstance(photo, np.ndarray):
-            if photo.dtype != np.uint8 or photo.ndim != 3 or photo.shape[2] != 3:
-                raise InputError(
-                    f"pixels of {photo.dtype} and shape {photo.shape}: give uint8, an array of "
-                    "shape (H, W, 3) or a tensor of shape (3, H, W)"
-                )
-            return fromarray(photo)
-        if isinstance(photo, Image):
-            return photo if photo.mode == "RGB" else photo.convert("RGB")
-        if not isinstance(photo, Readable):
-            raise InputError(f"{shown(photo)}: not a photo; give a path, an image or pixels")
-        return photo
 
     def _captions(
         self,

@@ -8,12 +8,13 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from jaxtyping import UInt8
-from PIL.Image import Image, Resampling
+from PIL.Image import Image, Resampling, fromarray
 from torch import Tensor
 
 from captioning.configurable import Configurable
-from captioning.data.images import MAX_PIXELS, Upload, read_photo
-from captioning.numbers import ImageSize
+from captioning.data.images import MAX_PIXELS, Upload, read_image, read_photo
+from captioning.errors import InputError
+from captioning.numbers import ImageSize, shown
 
 MARGIN = 7 / 8
 """Range of the side of a random crop, as a fraction of the photo's short side (augmentation)."""
@@ -40,6 +41,36 @@ class View(NamedTuple):
     def mirrored(self) -> "View":
         """The view with left and right exchanged."""
         return self._replace(pixels=self.pixels.flip(-1), is_mirrored=not self.is_mirrored)
+
+
+Readable = str | Path | Image | Upload | View
+Photo = Readable | bytes | np.ndarray | Tensor
+"""A path, a PIL image, the bytes of a file, or 8-bit RGB pixels: an array (H, W, 3) or a tensor
+(3, H, W)."""
+
+
+def readable(photo: Photo, max_pixels: int = MAX_PIXELS) -> Readable:
+    """The photo as `Preprocessing` takes it: pixels and the bytes of a file become images.
+
+    Raises:
+        InputError: pixels have another type or shape, bytes are no photo, or it is something else.
+    """
+    if isinstance(photo, bytes):
+        return read_image(Upload("photo", photo, max_pixels))
+    if isinstance(photo, Tensor):
+        photo = (photo.permute(1, 2, 0) if photo.ndim == 3 else photo).cpu().numpy()
+    if isinstance(photo, np.ndarray):
+        if photo.dtype != np.uint8 or photo.ndim != 3 or photo.shape[2] != 3:
+            raise InputError(
+                f"pixels of {photo.dtype} and shape {photo.shape}: give uint8, an array of "
+                "shape (H, W, 3) or a tensor of shape (3, H, W)"
+            )
+        return fromarray(photo)
+    if isinstance(photo, Image):
+        return photo if photo.mode == "RGB" else photo.convert("RGB")
+    if not isinstance(photo, Readable):
+        raise InputError(f"{shown(photo)}: not a photo; give a path, an image or pixels")
+    return photo
 
 
 def middle(size: tuple[int, int]) -> tuple[float, float, float, float]:

@@ -72,7 +72,7 @@ def word_log_probs(
 
 
 def shares(relevance: Float[Tensor, "*B L"], grid: tuple[int, int]) -> Float[Tensor, "*B r c"]:
-    """The positive part of each region's relevance as shares on the grid; uniform if none is."""
+    """Shares of the regions on the grid: negative relevance counts as zero, all zeros as equal."""
     positive = relevance.detach().clamp(min=0)
     total = positive.sum(dim=-1, keepdim=True)
     uniform = torch.full_like(positive, 1 / positive.shape[-1])

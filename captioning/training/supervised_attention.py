@@ -146,7 +146,7 @@ def _mentions(
 def box_shares(
     objects: Sequence[ImageObject], seen: Seen, grid: tuple[int, int]
 ) -> Float[np.ndarray, " L"] | None:
-    """Share of each region that boxes cover, normalised to the sum one; None if none is seen."""
+    """How much of each region the boxes cover, scaled to sum one; None if no box is in view."""
     each = [Area.of_boxes([thing.box]).shares(seen.crop, grid) for thing in objects]
     covered = np.sum(each, axis=0).clip(max=1.0)  # 1 where boxes overlap, too
     shares: Float[np.ndarray, " L"] = (covered[:, ::-1] if seen.is_mirrored else covered).flatten()
