@@ -5,6 +5,7 @@ from pathlib import Path
 from captioning.data.readers.coco import Coco
 from captioning.data.readers.flickr8k import Flickr8k
 from captioning.data.readers.flickr30k_entities import Flickr30kEntities
+from captioning.data.readers.joined import Joined
 from captioning.data.readers.karpathy import Karpathy
 from captioning.data.readers.reader import Contents, Problem, Reader
 from captioning.data.readers.table import CaptionTable
@@ -20,6 +21,7 @@ __all__ = [
     "Contents",
     "Flickr8k",
     "Flickr30kEntities",
+    "Joined",
     "Karpathy",
     "Problem",
     "Reader",
