@@ -84,6 +84,11 @@ def ensemble(captioners: Sequence[Captioner], names: Sequence[str]) -> Captioner
 def _joint(members: Sequence[Captioner]) -> tuple["JointEncoder", Preprocessing]:
     """The members' encoders as one, and its preprocessing."""
     parts = {repr(member.preprocessing.config): member.preprocessing for member in members}
+    if len(fits := {part.fit for part in parts.values()}) > 1:
+        raise InputError(
+            f"an ensemble's models must see the same part of a photo, not {' and '.join(fits)}; "
+            "train them with the same data.fit"
+        )
     places, left = {}, 0
     for kind, part in parts.items():
         places[kind] = (left, part.size)
@@ -107,7 +112,7 @@ class SideBySide(Preprocessing):
     """
 
     def __init__(self, parts: Sequence[Preprocessing]) -> None:
-        super().__init__(max(part.size for part in parts))
+        super().__init__(max(part.size for part in parts), parts[0].fit)
         self.parts = parts
 
     def __call__(self, photo: str | Path | Upload | Image) -> View:

@@ -18,7 +18,7 @@ from captioning.data.dataset import (
 from captioning.data.extraction import feature_cache
 from captioning.data.feature_cache import ConstantEncoder, FeatureCache
 from captioning.data.images import MEGAPIXELS, PhotoMegapixels, pixels_of
-from captioning.data.preprocessing import MirroredPreprocessing, Preprocessing
+from captioning.data.preprocessing import Fit, MirroredPreprocessing, Preprocessing
 from captioning.data.readers import Reader
 from captioning.data.records import Record
 from captioning.data.tokens import TokenizerName
@@ -44,6 +44,7 @@ class CaptionData(Checked, pl.LightningDataModule):
     Args:
         reader: the data set.
         size: side of the square images in pixels.
+        fit: how a photo becomes a square: crop, pad or squeeze; see `Preprocessing`.
         batch_size: B, images per step.
         captions_per_image: N, the most captions of one image in a step.
         min_count: words that occur less often in the training captions become unknown.
@@ -76,6 +77,7 @@ class CaptionData(Checked, pl.LightningDataModule):
         self,
         reader: Reader,
         size: ImageSize = 224,
+        fit: Fit = "crop",
         batch_size: BatchSize = 32,
         captions_per_image: CaptionsPerImage = 5,
         min_count: Count = 5,
@@ -106,7 +108,7 @@ class CaptionData(Checked, pl.LightningDataModule):
                     "data.augment, which mirrors and crops images"
                 )
         self.reader = reader
-        self.preprocessing = Preprocessing(size)
+        self.preprocessing = Preprocessing(size, fit)
         self.preprocessing.max_pixels = pixels_of(max_megapixels)
         self.batch_size = batch_size
         self.captions_per_image = captions_per_image
@@ -183,7 +185,7 @@ class CaptionData(Checked, pl.LightningDataModule):
             )
         images = [record.image for record in self.train_records if not sided(record)]
         if self.mirror and images:
-            mirrored = MirroredPreprocessing(self.preprocessing.size)
+            mirrored = MirroredPreprocessing(self.preprocessing.size, self.preprocessing.fit)
             mirrored.max_pixels = self.preprocessing.max_pixels
             self._mirrored = cached(
                 f"{self.features}-mirrored",

@@ -17,7 +17,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 from captioning.data.feature_cache import FeatureCache
 from captioning.data.images import read_photo
-from captioning.data.preprocessing import Preprocessing, middle
+from captioning.data.preprocessing import Place, Preprocessing
 from captioning.data.records import Record
 from captioning.data.vocabulary import PAD, Vocabulary
 
@@ -28,7 +28,7 @@ POOL = 32  # batches; a pool's images are sorted by caption length and cut into 
 class Seen(NamedTuple):
     """The part of a photo that an image shows, and whether left and right are exchanged."""
 
-    crop: tuple[float, float, float, float]  # left, top, width and height, in pixels of the photo
+    crop: Place
     is_mirrored: bool
 
 
@@ -107,7 +107,7 @@ class CaptionDataset(Dataset[Example]):
     mirrored: FeatureCache | None = None  # of the mirrored images, for half of the time
     tells_seen: bool = False  # with features, this reads each photo once for its size
     crop: int | None = None
-    _squares: dict[int, tuple[float, float, float, float]] = field(default_factory=dict)
+    _places: dict[int, Place] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.records)
@@ -155,16 +155,16 @@ class CaptionDataset(Dataset[Example]):
             image = cells.flatten(0, 1)
         if not self.tells_seen:
             return image, None
-        if index not in self._squares:
+        if index not in self._places:
             photo = read_photo(record.image, 1, self.preprocessing.max_pixels)
-            self._squares[index] = middle(photo.size)
-        square = self._squares[index]
+            self._places[index] = self.preprocessing.place(photo.size)
+        place = self._places[index]
         if side:
-            left, top, pixels, _ = square
-            cell = pixels / whole
+            left, top, across, high = place
+            wide, tall = across / whole, high / whole  # a cell
             column = whole - side - column if is_mirrored else column
-            square = left + column * cell, top + row * cell, side * cell, side * cell
-        return image, Seen(square, is_mirrored)
+            place = left + column * wide, top + row * tall, side * wide, side * tall
+        return image, Seen(place, is_mirrored)
 
 
 class SeededSampler(DistributedSampler):

@@ -1,14 +1,13 @@
 """How a photo becomes the image that the encoder sees, in training and afterwards."""
 
 import math
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import UInt8
-from PIL.Image import Image, Resampling, fromarray
+from PIL.Image import Image, Resampling, fromarray, new
 from torch import Tensor
 
 from captioning.configurable import Configurable
@@ -17,10 +16,15 @@ from captioning.errors import InputError
 from captioning.numbers import ImageSize, shown
 
 MARGIN = 7 / 8
-"""Range of the side of a random crop, as a fraction of the photo's short side (augmentation)."""
+"""Sides of a random crop as a fraction of those of the part that is otherwise seen."""
 
-Place = Callable[[tuple[int, int]], tuple[float, float, float, float]]
-"""Left, top, width and height of a square, in pixels of a photo of this width and height."""
+GREY = (128, 128, 128)  # of the bars beside a padded photo
+
+Fit = Literal["crop", "pad", "squeeze"]
+"""How a photo becomes a square: its middle alone, with bars beside it, or with another shape."""
+
+Place = tuple[float, float, float, float]
+"""Left, top, width and height of a part of a photo in its pixels; bars lie outside the photo."""
 
 
 class View(NamedTuple):
@@ -28,13 +32,14 @@ class View(NamedTuple):
 
     Attributes:
         pixels: the image at the encoder's size.
-        crop: the part of the photo: left, top, width and height in its pixels.
+        crop: the part of the photo: left, top, width and height in its pixels. It reaches beyond
+            the photo where there are bars.
         size: width and height of the photo in pixels.
         is_mirrored: whether left and right are exchanged.
     """
 
     pixels: UInt8[Tensor, "3 S S"]
-    crop: tuple[float, float, float, float]
+    crop: Place
     size: tuple[int, int]
     is_mirrored: bool = False
 
@@ -73,29 +78,34 @@ def readable(photo: Photo, max_pixels: int = MAX_PIXELS) -> Readable:
     return photo
 
 
-def middle(size: tuple[int, int]) -> tuple[float, float, float, float]:
-    """Left, top, width and height of the largest square in the middle of a photo of this size."""
-    width, height = size
-    side = float(min(width, height))
-    return (width - side) / 2, (height - side) / 2, side, side
-
-
 class Preprocessing(Configurable):
-    """A square crop of a photo at its own aspect ratio.
+    """A photo, or a part of it, as a square image.
 
     Large JPEGs are decoded at reduced size, but always with at least twice the image's pixels along
     each side, so that the antialiased resizing decides the result.
 
     Args:
         size: S, side of the square in pixels.
+        fit: crop: the largest square in the middle of the photo, at its own aspect ratio. Pad: the
+            whole photo at its own aspect ratio, with grey bars along its long sides. Squeeze: the
+            whole photo, its aspect ratio changed to 1.
     """
 
-    def __init__(self, size: ImageSize = 224) -> None:
+    def __init__(self, size: ImageSize = 224, fit: Fit = "crop") -> None:
         self.size = size
+        self.fit = fit
         self.max_pixels = MAX_PIXELS  # no argument, since those are stored in checkpoints
 
+    def place(self, size: tuple[int, int]) -> Place:
+        """The part that is seen of a photo of this width and height."""
+        width, height = size
+        if self.fit == "squeeze":
+            return 0.0, 0.0, float(width), float(height)
+        side = float(min(size) if self.fit == "crop" else max(size))
+        return (width - side) / 2, (height - side) / 2, side, side
+
     def __call__(self, photo: str | Path | Upload | Image) -> View:
-        """The largest square in the middle of the photo.
+        """The photo as the model sees it.
 
         Args:
             photo: a path, an upload, or an image as `read_image` gives it.
@@ -103,24 +113,8 @@ class Preprocessing(Configurable):
         Raises:
             InputError: the photo cannot be read.
         """
-        return self._view(photo, middle)
-
-    def _view(self, photo: str | Path | Upload | Image, place: Place) -> View:
-        if isinstance(photo, Image):
-            image, size = photo, photo.size
-        else:
-            image, size = read_photo(photo, math.ceil(2 * self.size / MARGIN), self.max_pixels)
-        left, top, side, _ = crop = place(size)
-        # The last pixels of a reduced photo may reach beyond it, so its size is not exact.
-        r = round(size[0] / image.width)
-        small = image.resize(
-            (self.size, self.size),
-            Resampling.BILINEAR,
-            box=(left / r, top / r, (left + side) / r, (top + side) / r),
-            reducing_gap=3.0,
-        )
-        pixels = torch.from_numpy(np.array(small)).permute(2, 0, 1).contiguous()
-        return View(pixels, crop, size)
+        image, size = self._read(photo)
+        return self._view(image, size, self.place(size))
 
     def augmented(self, photo: str | Path | Image, generator: torch.Generator, flip: bool) -> View:
         """A random crop, with `flip` mirrored half of the time; for training.
@@ -128,19 +122,65 @@ class Preprocessing(Configurable):
         Raises:
             InputError: the photo cannot be read.
         """
+        image, size = self._read(photo)
         right, down, mirror = torch.rand(3, generator=generator).tolist()
-
-        def anywhere(size: tuple[int, int]) -> tuple[float, float, float, float]:
-            side = min(size) * MARGIN
-            return right * (size[0] - side), down * (size[1] - side), side, side
-
-        view = self._view(photo, anywhere)
+        left, top, across, high = self.place(size)
+        width, height = across * MARGIN, high * MARGIN
+        if self.fit == "crop":  # anywhere in the photo, not only in its middle
+            left, top, (across, high) = 0.0, 0.0, size
+        place = left + right * (across - width), top + down * (high - height), width, height
+        view = self._view(image, size, place)
         return view.mirrored() if flip and mirror < 0.5 else view
+
+    def _read(self, photo: str | Path | Upload | Image) -> tuple[Image, tuple[int, int]]:
+        """The photo, perhaps at reduced size, and its width and height in pixels of the file."""
+        if isinstance(photo, Image):
+            return photo, photo.size
+        return read_photo(photo, math.ceil(2 * self.size / MARGIN), self.max_pixels)
+
+    def _view(self, image: Image, size: tuple[int, int], place: Place) -> View:
+        # The last pixels of a reduced photo may reach beyond it, so its size is not exact.
+        r = round(size[0] / image.width)
+        across = _Axis.of(place[0], place[2], size[0], self.size)
+        down = _Axis.of(place[1], place[3], size[1], self.size)
+        small = image.resize(
+            (across.pixels, down.pixels),
+            Resampling.BILINEAR,
+            box=(across.first / r, down.first / r, across.last / r, down.last / r),
+            reducing_gap=3.0,
+        )
+        if small.size != (self.size, self.size):
+            photo, small = small, new("RGB", (self.size, self.size), GREY)
+            small.paste(photo, (across.bar, down.bar))
+        pixels = torch.from_numpy(np.array(small)).permute(2, 0, 1).contiguous()
+        return View(pixels, (across.start, down.start, across.extent, down.extent), size)
 
 
 class MirroredPreprocessing(Preprocessing):
-    """The same square, mirrored left to right; for training."""
+    """The same, mirrored left to right; for training."""
 
     def __call__(self, photo: str | Path | Upload | Image) -> View:
         """As `Preprocessing`, with left and right exchanged."""
         return super().__call__(photo).mirrored()
+
+
+class _Axis(NamedTuple):
+    """What is seen of a photo along one axis; bars take whole pixels of the image."""
+
+    first: float  # pixel of the photo
+    last: float
+    pixels: int  # of the image that show the photo
+    bar: int  # pixels of the image before those
+    start: float  # of the whole image, bars included, in pixels of the photo
+    extent: float
+
+    @classmethod
+    def of(cls, start: float, extent: float, length: int, size: int) -> "_Axis":
+        """The axis of a photo of this `length` in an image of this `size`."""
+        first, last = max(start, 0.0), min(start + extent, float(length))
+        if (first, last) == (start, start + extent):
+            return cls(first, last, size, 0, start, extent)
+        pixels = max(1, round(size * (last - first) / extent))
+        bar = min(round(size * (first - start) / extent), size - pixels)
+        scale = (last - first) / pixels
+        return cls(first, last, pixels, bar, first - bar * scale, size * scale)

@@ -64,6 +64,43 @@ def test_the_crop_of_a_training_view_is_where_the_pixels_come_from(
 
 
 @pytest.mark.parametrize("size", PHOTOS.values(), ids=PHOTOS)
+def test_a_squeezed_photo_is_seen_whole(size: tuple[int, int]) -> None:
+    view = Preprocessing(32, "squeeze")(ramp(size))
+    assert view.crop == (0, 0, *size)
+    assert_crop_names_the_place(view)
+
+
+@pytest.mark.parametrize("size", PHOTOS.values(), ids=PHOTOS)
+@pytest.mark.parametrize("augmented", [False, True], ids=["whole", "augmented"])
+def test_a_padded_photo_is_seen_whole_between_grey_bars(
+    size: tuple[int, int], augmented: bool
+) -> None:
+    preprocessing, photo = Preprocessing(32, "pad"), ramp(size)
+    view = preprocessing(photo)
+    if augmented:
+        view = preprocessing.augmented(photo, seeded(3), flip=False)
+    left, top, width, height = view.crop
+    assert width == pytest.approx(height, rel=1 / 8)  # bars take whole pixels of the image
+    x, y = middles(left, width, 32) + 0.5, middles(top, height, 32) + 0.5  # in the photo
+    inside = ((y > 0) & (y < size[1]))[:, None] & ((x > 0) & (x < size[0]))
+    is_grey = (view.pixels == 128).all(dim=0)
+    assert is_grey.equal(~inside)
+    if not augmented:
+        assert left <= 0 >= top
+        assert left + width >= size[0] - 1e-9
+        assert top + height >= size[1] - 1e-9
+    columns = view.pixels[0].float().masked_fill(~inside, torch.nan).nanmean(dim=0)
+    expected = (x - 0.5).masked_fill(~inside.any(dim=0), torch.nan)
+    torch.testing.assert_close(columns[2:-2], expected[2:-2], atol=2, rtol=0, equal_nan=True)
+
+
+def test_the_fit_is_kept_with_the_preprocessing() -> None:
+    rebuilt = build(Preprocessing(16, "pad").config)
+    assert isinstance(rebuilt, Preprocessing)
+    assert rebuilt(ramp((90, 60))).pixels.equal(Preprocessing(16, "pad")(ramp((90, 60))).pixels)
+
+
+@pytest.mark.parametrize("size", PHOTOS.values(), ids=PHOTOS)
 def test_a_random_crop_lies_within_the_photo_at_its_aspect_ratio(size: tuple[int, int]) -> None:
     for seed in range(20):
         view = Preprocessing(16).augmented(ramp(size), seeded(seed), flip=True)
