@@ -3,6 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
@@ -78,6 +79,29 @@ class InverseSquareRoot(Schedule):
         return min(done / self.warmup_steps, (self.warmup_steps / done) ** 0.5)
 
 
+@dataclass
+class Phase(Checked):
+    """The last epochs of a training, with an objective and learning rates of their own.
+
+    It starts from the averaged weights, if `ExponentialAverage` keeps some, with a new optimizer
+    and a new course of the learning rate.
+
+    Args:
+        objective: the loss of a step.
+        epochs: number of epochs, of the trainer's `max_epochs`.
+        learning_rate: highest learning rate of adapter and decoder.
+        encoder_learning_rate: highest learning rate of the encoder's trained stages.
+        decay: share of the averaged weights that each step keeps, from the first step on; see
+            `ExponentialAverage`.
+    """
+
+    objective: Objective
+    epochs: PositiveCount
+    learning_rate: LearningRate = 2e-4
+    encoder_learning_rate: LearningRate = 2e-5
+    decay: Share = 0.9995
+
+
 class CaptioningModule(Checked, pl.LightningModule):
     """Trains a model.
 
@@ -100,6 +124,8 @@ class CaptioningModule(Checked, pl.LightningModule):
         weight_decay: of AdamW.
         warmup: share of the training in which the learning rate rises, before its cosine decay.
         schedule: how the learning rate changes, in place of `warmup` and the cosine.
+        then: the last epochs of the training, if they have another objective, such as self-critical
+            training after cross-entropy.
 
     Raises:
         InputError: the decoder has no such map, or `initial` is a checkpoint of another model.
@@ -125,6 +151,7 @@ class CaptioningModule(Checked, pl.LightningModule):
         weight_decay: WeightDecay = 0.01,
         warmup: Share = 0.1,
         schedule: Schedule | None = None,
+        then: Phase | None = None,
     ) -> None:
         super().__init__()
         encoder.grid(preprocessing.size, preprocessing.size)  # an error if the size is too small
@@ -141,12 +168,27 @@ class CaptioningModule(Checked, pl.LightningModule):
         self.encoder_learning_rate = encoder_learning_rate
         self.weight_decay = weight_decay
         self.schedule = schedule or OneCycle(warmup)
+        self.then = then
         self.scores = validation_metrics()
+
+    @property
+    def first_epochs(self) -> int | None:
+        """The number of epochs before the phase `then`; None if all have one objective."""
+        if self.then is None or self.trainer.fast_dev_run:  # type: ignore[attr-defined]
+            return None
+        return (self.trainer.max_epochs or 0) - self.then.epochs
+
+    @property
+    def phase(self) -> Phase | None:
+        """`then`, once its epochs have begun."""
+        begun = self.first_epochs is not None and self.current_epoch >= self.first_epochs
+        return self.then if begun else None
 
     def setup(self, stage: str) -> None:
         """Accelerate the model, and let the data module cache the frozen stages' output."""
         data: CaptionData = self.trainer.datamodule  # type: ignore[attr-defined]
-        data.tells_seen = self.objective.needs_seen
+        objectives = [self.objective, *([self.then.objective] if self.then else [])]
+        data.tells_seen = any(objective.needs_seen for objective in objectives)
         # Lightning moves the model only later, but extracting features is work for the device.
         encoder = self.model.encoder.to(self.trainer.strategy.root_device)
         data.keep_features(encoder.constant, cast("Any", folded) if self.kernels else None)
@@ -157,14 +199,22 @@ class CaptioningModule(Checked, pl.LightningModule):
 
     @stage("preparing the objective")
     def on_fit_start(self) -> None:
-        """Give the objective the training captions."""
+        """Give the objectives the training captions."""
         data: CaptionData = self.trainer.datamodule  # type: ignore[attr-defined]
         self.objective.prepare(data.train_records)
+        if self.then is not None:
+            self.then.objective.prepare(data.train_records)
+
+    def on_train_batch_start(self, batch: Batch, index: int) -> None:
+        """Forget the gradients of the first objective where `then` begins."""
+        if index == 0 and self.current_epoch == self.first_epochs:
+            cast("torch.optim.Optimizer", self.optimizers(use_pl_optimizer=False)).state.clear()
 
     def training_step(self, batch: Batch, index: int) -> Float[Tensor, ""]:
         """The loss of a batch of images with all their captions."""
         annotations = self.model.encode(batch.images)
-        total, divisor, figures = self.objective(self.captioner, annotations, batch)
+        objective = self.objective if self.phase is None else self.phase.objective
+        total, divisor, figures = objective(self.captioner, annotations, batch)
         # Gradients are averaged over processes. With losses per mean number of words, that average
         # is the gradient that one process would have had with all images.
         divisors: Any = self.all_gather(divisor)
@@ -198,22 +248,46 @@ class CaptioningModule(Checked, pl.LightningModule):
                 "the learning rate falls until the training ends; give trainer.max_epochs or "
                 "trainer.max_steps"
             )
-        groups: list[tuple[nn.Module, float]] = [
-            (nn.ModuleList([self.model.decoder, self.model.adapter]), self.learning_rate),
-            (self.model.encoder, self.encoder_learning_rate),
+        writing = nn.ModuleList([self.model.decoder, self.model.adapter])
+        groups: list[tuple[nn.Module, float, float]] = [
+            (writing, self.learning_rate, getattr(self.then, "learning_rate", 0.0)),
+            (
+                self.model.encoder,
+                self.encoder_learning_rate,
+                getattr(self.then, "encoder_learning_rate", 0.0),
+            ),
         ]
-        trained: list[dict[str, Any]] = [
-            {"params": parameters, "lr": rate}
-            for part, rate in groups
-            if (parameters := [p for p in part.parameters() if p.requires_grad])
-        ]
+        trained: list[dict[str, Any]] = []
+        shares: list[Callable[[int], float]] = []
+        first = self._first_steps(int(steps))
+        for part, rate, later in groups:
+            if parameters := [p for p in part.parameters() if p.requires_grad]:
+                trained.append({"params": parameters, "lr": rate})
+                shares.append(partial(self._share, first, int(steps), later / rate))
         # In one pass over the parameters, unless gradients are scaled, which clipping must undo.
         fused = self.trainer.precision != "16-mixed"
         optimizer = torch.optim.AdamW(trained, weight_decay=self.weight_decay, fused=fused)
         # Not torch's OneCycleLR: it breaks off where a training resumes with more epochs.
-        shares = partial(self.schedule, steps=int(steps))
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, shares)
         return [optimizer], [{"scheduler": schedule, "interval": "step"}]
+
+    def _first_steps(self, steps: int) -> int:
+        """The number of steps before the phase `then`."""
+        if self.then is None or self.first_epochs is None:
+            return steps
+        epochs = self.trainer.max_epochs or 0
+        if self.first_epochs < 1:
+            raise InputError(
+                f"trainer.max_epochs: give more than the {self.then.epochs} epochs of model.then, "
+                f"not {epochs}"
+            )
+        return steps * self.first_epochs // epochs
+
+    def _share(self, first: int, steps: int, ratio: float, step: int) -> float:
+        """The learning rate at a step, as a share of the highest one before `then`."""
+        if step < first or first == steps:
+            return self.schedule(step, first)
+        return ratio * self.schedule(step - first, steps - first)
 
     def configure_gradient_clipping(
         self,
