@@ -81,7 +81,7 @@ def test_a_folder_without_photos(checkpoint: Path, tmp_path: Path, capsys: Captu
 
 def test_a_missing_checkpoint(photo: Path, tmp_path: Path, capsys: Capture) -> None:
     error = refusal(["caption", str(photo), "--model", str(tmp_path / "no.ckpt")], capsys)
-    assert "no.ckpt: no such checkpoint" in error
+    assert "no.ckpt: no such model" in error
 
 
 def test_a_checkpoint_of_something_else(photo: Path, tmp_path: Path, capsys: Capture) -> None:

@@ -19,6 +19,7 @@ from captioning.data.images import MEGAPIXELS, pixels_of
 from captioning.errors import InputError
 from captioning.files import written_whole
 from captioning.integrity import check_archive, check_tensors
+from captioning.shelf import DEFAULT, path_of
 from captioning.untrusted import opened
 
 KEY = "captioner"
@@ -29,17 +30,18 @@ PREFIX = "model."
 
 
 def load(
-    checkpoint: str | Path | Sequence[str | Path],
+    checkpoint: str | Path | Sequence[str | Path] = DEFAULT,
     device: str | torch.device = "cpu",
     bfloat16: bool = False,
     max_megapixels: float = MEGAPIXELS,
     kernels: bool | None = None,
 ) -> Captioner:
-    """The captioner in a file of `captioning train` or `captioning export`, ready to caption.
+    """A captioner, ready to caption.
 
     Args:
-        checkpoint: the file; or several, for an ensemble that averages the models' word
-            probabilities. An ensemble uses the first model's search.
+        checkpoint: the name of a model that comes with the package (`captioning models`), or a file
+            of `captioning train` or `captioning export`; or several, for an ensemble that averages
+            the models' word probabilities. An ensemble uses the first model's search.
         device: the device to compute on.
         bfloat16: whether to search in bfloat16; see `Captioner`.
         max_megapixels: larger photo files are refused unread; at most 178.
@@ -53,7 +55,7 @@ def load(
     paths = [checkpoint] if isinstance(checkpoint, (str, Path)) else checkpoint
     if not paths:
         raise InputError("no checkpoint to load; give one, or several for an ensemble")
-    captioners = [_captioner(Path(path), kernels) for path in paths]
+    captioners = [_captioner(path_of(path), kernels) for path in paths]
     for captioner in captioners:
         captioner.preprocessing.max_pixels = pixels_of(max_megapixels)
     captioner = captioners[0]
@@ -88,7 +90,10 @@ def read(path: Path) -> tuple[Any, dict[str, Tensor]]:
         InputError: the file is missing or damaged, or not such a file.
     """
     if not path.exists():
-        raise InputError(f"{path}: no such checkpoint; `captioning train` writes one")
+        raise InputError(
+            f"{path}: no such model; give a file that `captioning train` wrote, or a name that "
+            "`captioning models` lists"
+        )
     with opened(path) as file:
         is_archive = zipfile.is_zipfile(file)
     if is_archive:
@@ -161,7 +166,7 @@ def export(checkpoint: str | Path, path: str | Path, half: bool = False) -> None
         InputError: the checkpoint is missing or damaged, or the file cannot be written.
     """
     load(checkpoint)  # refuses a file that is not a captioner's
-    config, tensors = read(Path(checkpoint))
+    config, tensors = read(path_of(checkpoint))
     kept = {
         name: (_halved(value) if half else value.clone()).contiguous()
         for name, value in tensors.items()

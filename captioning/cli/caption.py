@@ -3,18 +3,19 @@
 import argparse
 import sys
 from itertools import islice
-from pathlib import Path
 
 from captioning.cli.model_options import (
     add_model,
     add_processes,
     add_search,
     model_and_search,
+    models_of,
     processes_of,
 )
 from captioning.cli.options import add_maps, add_number, add_photo_limit
 from captioning.errors import InputError, UsageError
 from captioning.numbers import ShardSize
+from captioning.shelf import DEFAULT
 from captioning.terminal import printable
 
 SHARD_SIZE = 1000
@@ -30,7 +31,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
     parser.add_argument("photos", nargs="*", metavar="PHOTO", help="photos, or folders of photos")
     parser.add_argument("--list", metavar="FILE", help="a file of further photos, one path a line")
-    add_model(parser)
+    add_model(parser, DEFAULT)
     add_photo_limit(parser)
     add_search(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object per photo")
@@ -135,7 +136,7 @@ def _write_shards(options: argparse.Namespace) -> int:
     captioner, search = model_and_search(options, processes)
     folder = made_folder(options.out)
     size = options.shard_size or SHARD_SIZE
-    models = list(map(Path, options.model))
+    models = models_of(options)
     made_with = settings(models, options.bf16, search, options.seed, size, photos)
     shards = Shards(folder, size, made_with)
     try:

@@ -19,7 +19,7 @@ def run(options: argparse.Namespace) -> int:
     """Caption drawn scenes on the page until interrupted."""
     try:
         from captioning.serving import Limits, allowed_hosts, application, listening_socket, serve
-        from captioning.serving.demo import MODEL, scenes
+        from captioning.serving.demo import scenes
     except ImportError as error:
         raise UsageError(
             f"demo needs {error.name}, which is not installed; pip install 'captioning[serve]'"
@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
 
     host = "127.0.0.1"
     with listening_socket(host, options.port or 0) as listening:
-        captioner, limits = load(MODEL), Limits()
+        captioner, limits = load("shapes"), Limits()
         app = application(
             captioner,
             captioner.search,

@@ -8,7 +8,7 @@ from captioning.terminal import printable
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
-    parser.add_argument("--model", required=True, metavar="CHECKPOINT", help="a trained model")
+    parser.add_argument("--model", required=True, metavar="MODEL", help="a trained model")
     parser.add_argument("file", metavar="FILE", help="where to write it (safetensors)")
     parser.add_argument(
         "--half",

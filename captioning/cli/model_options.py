@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from captioning.cli.options import add_imports, add_number
@@ -21,6 +22,7 @@ from captioning.numbers import (
     TopK,
     TopP,
 )
+from captioning.shelf import DEFAULT, path_of
 
 if TYPE_CHECKING:
     from captioning.captioner import Captioner
@@ -28,15 +30,17 @@ if TYPE_CHECKING:
     from captioning.search import Search
 
 
-def add_model(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the model and its batches."""
+def add_model(parser: argparse.ArgumentParser, default: str | None = None) -> None:
+    """Add the options of the model and its batches; without a default, a model must be given."""
     add_imports(parser)
     parser.add_argument(
         "--model",
-        required=True,
+        required=default is None,
         action="append",
-        metavar="CHECKPOINT",
-        help="a trained model; give several for an ensemble, which averages their probabilities",
+        metavar="MODEL",
+        help="a trained model, or the name of one that comes with the package; give several for an "
+        "ensemble, which averages their probabilities"
+        + (f" (default: {default})" if default else ""),
     )
     add_number(parser, "--batch-size", BatchSize, "photos at a time", 16)
     parser.add_argument(
@@ -103,6 +107,11 @@ def processes_of(options: argparse.Namespace) -> "Processes":
     return processes
 
 
+def models_of(options: argparse.Namespace) -> list[Path]:
+    """The files of the models that the options name."""
+    return [path_of(model) for model in options.model or [DEFAULT]]
+
+
 def model_and_search(
     options: argparse.Namespace, processes: "Processes | None" = None
 ) -> "tuple[Captioner, Search]":
@@ -125,7 +134,7 @@ def model_and_search(
     device = "cpu" if is_shared else usable_device(options.device)
     kernels = None if options.kernels is None else options.kernels == "on"
     with stage("loading the model"):
-        captioner = load(options.model, device, options.bf16, max_megapixels, kernels)
+        captioner = load(models_of(options), device, options.bf16, max_megapixels, kernels)
     torch.manual_seed(options.seed)
     kind = type(captioner.search)
     if options.beam is not None:

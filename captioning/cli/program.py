@@ -31,6 +31,7 @@ COMMANDS = {
     "captioning features --config configs/flickr8k.yaml",
     "check": "look for faults in a data set before training",
     "shapes": "draw the data set of simple scenes",
+    "models": "list the models that come with the package",
     "export": "write a model to share, without the state of its training",
 }
 """What each command does. Its options and work are in the module of its name."""

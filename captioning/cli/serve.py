@@ -7,13 +7,14 @@ from captioning.cli.model_options import add_model, add_search, model_and_search
 from captioning.cli.options import add_maps, add_number
 from captioning.errors import UsageError
 from captioning.numbers import Megabytes, Megapixels, Port, Requests, Seconds
+from captioning.shelf import DEFAULT
 
 OFFERED = "a map of a word that requests may choose; the first is their default"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
-    add_model(parser)
+    add_model(parser, DEFAULT)
     add_search(parser)
     add_maps(parser, OFFERED, default="all, the default map first")
     where = parser.add_argument_group("address")
@@ -57,9 +58,8 @@ def run(options: argparse.Namespace) -> int:
             seconds=float(options.timeout),
             requests=options.queue,
         )
-        name = " + ".join(
-            "/".join(Path(path).parts[-2:]) for path in options.model
-        )  # no whole paths
+        given = options.model or [DEFAULT]
+        name = " + ".join("/".join(Path(path).parts[-2:]) for path in given)  # no whole paths
         batch_size, maps = options.batch_size, options.maps
         app = application(captioner, search, name, batch_size, limits, hosts, maps=maps)
         serve(app, listening, limits)

@@ -28,7 +28,7 @@ TIMM = "timm/"
 """Prefix of the names of timm's backbones; torchvision has some of the same names."""
 
 SMALL_WEIGHTS = Path(__file__).with_name("small_cnn.pth")
-"""Weights of the small backbone, trained by `scripts/demo_model` on drawn scenes."""
+"""Weights of the small backbone, trained by `scripts/shapes_model` on drawn scenes."""
 
 
 @dataclass(frozen=True)

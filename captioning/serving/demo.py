@@ -1,11 +1,6 @@
-"""Drawn scenes for the page, and the model that captions them.
-
-`scripts/demo_model` made the model: it trains `configs/shapes.yaml` and exports the best checkpoint
-in half precision.
-"""
+"""Drawn scenes for the page."""
 
 import io
-from pathlib import Path as File
 from typing import Annotated
 
 import numpy as np
@@ -15,7 +10,6 @@ from PIL import Image
 
 from captioning.shapes import picture, random_scene
 
-MODEL = File(__file__).with_name("demo.safetensors")
 PIXELS = 256  # side of a scene's picture
 SPLIT = 3  # none of the data set's: no scene of the page is one of the training's
 MOST = 10**6  # scenes

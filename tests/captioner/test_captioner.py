@@ -87,7 +87,7 @@ def test_a_loaded_captioner_is_ready_to_caption(captioner: Captioner, tmp_path: 
 
 
 def test_a_missing_checkpoint_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"best\.ckpt: no such checkpoint"):
+    with pytest.raises(InputError, match=r"best\.ckpt: no such model"):
         load(tmp_path / "best.ckpt")
 
 

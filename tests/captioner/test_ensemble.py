@@ -274,7 +274,7 @@ def test_a_model_with_other_words_is_refused_by_name(
 
 def test_a_missing_member_is_named(vocabulary: Vocabulary, tmp_path: Path) -> None:
     first = saved(model(vocabulary, 1), tmp_path / "1.ckpt")
-    with pytest.raises(InputError, match=r"2\.ckpt: no such checkpoint"):
+    with pytest.raises(InputError, match=r"2\.ckpt: no such model"):
         load([first, tmp_path / "2.ckpt"])
 
 

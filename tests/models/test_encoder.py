@@ -19,7 +19,6 @@ from captioning.errors import InputError
 from captioning.models import BACKBONES, CNNEncoder, Encoder
 from captioning.models.encoder import FrozenStages
 from captioning.models.small_networks import PlainCNN, SmallCNN
-from captioning.serving.demo import MODEL
 
 
 def images(height: int = 32, width: int = 32, batch: int = 2) -> Tensor:
@@ -160,7 +159,7 @@ def test_an_unknown_backbone_is_named_with_those_that_are_known() -> None:
 
 
 def test_the_small_backbones_default_weights_are_those_of_the_shipped_model() -> None:
-    encoder, shipped = CNNEncoder("small", "DEFAULT"), load(MODEL).model.encoder
+    encoder, shipped = CNNEncoder("small", "DEFAULT"), load("shapes").model.encoder
     assert isinstance(shipped, CNNEncoder)
     assert encoder.constant is encoder
     for name, value in shipped.stages.state_dict().items():

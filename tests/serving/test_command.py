@@ -12,7 +12,6 @@ import httpx
 import pytest
 
 from captioning.cli import main
-from captioning.serving.demo import MODEL
 
 
 class Process(NamedTuple):
@@ -55,7 +54,7 @@ def serving(
 def test_serve_prints_its_address_captions_photos_and_ends_by_a_signal(
     photo: bytes, tmp_path: Path, end: int
 ) -> None:
-    with serving(MODEL, tmp_path / "stderr", end=end) as server:
+    with serving("shapes", tmp_path / "stderr", end=end) as server:
         assert server.address.startswith("http://127.0.0.1:")
         files = {"photo": photo}
         chosen = {"view": "true", "map": "grad-cam"}
@@ -69,7 +68,7 @@ def test_serve_prints_its_address_captions_photos_and_ends_by_a_signal(
 
 @pytest.mark.integration
 def test_idle_clients_beyond_the_limit_on_files_give_way(tmp_path: Path) -> None:
-    with serving(MODEL, tmp_path / "stderr", files=256) as server, ExitStack() as stack:
+    with serving("shapes", tmp_path / "stderr", files=256) as server, ExitStack() as stack:
         for _ in range(400):
             idle = socket.create_connection(("127.0.0.1", _port(server)), timeout=20)
             stack.enter_context(closing(idle))

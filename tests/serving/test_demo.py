@@ -14,8 +14,9 @@ from starlette.types import ASGIApp
 
 from captioning.captioner import load
 from captioning.serving import Limits, application
-from captioning.serving.demo import MODEL, PIXELS, SPLIT, scenes
+from captioning.serving.demo import PIXELS, SPLIT, scenes
 from captioning.shapes import faults, picture, random_scene
+from captioning.shelf import path_of
 from tests.serving.conftest import served
 
 SCENES = 40
@@ -25,7 +26,7 @@ MEGABYTES = 3
 @pytest.fixture(scope="module")
 def demo() -> ASGIApp:
     """The demo's app."""
-    captioner = load(MODEL)
+    captioner = load("shapes")
     return application(captioner, captioner.search, "demo", 16, Limits(), scenes=scenes)
 
 
@@ -35,13 +36,13 @@ def client(demo: ASGIApp) -> TestClient:
 
 
 def test_the_shipped_model_is_small() -> None:
-    assert MODEL.stat().st_size <= MEGABYTES * 10**6
+    assert path_of("shapes").stat().st_size <= MEGABYTES * 10**6
 
 
 def test_most_captions_of_scenes_that_the_model_has_never_seen_are_right() -> None:
     drawn = [random_scene(np.random.default_rng([0, SPLIT, number])) for number in range(SCENES)]
     pictures = [Image.fromarray(picture(scene, PIXELS)) for scene in drawn]
-    captions = load(MODEL)(pictures)
+    captions = load("shapes")(pictures)
     right = [not faults(one.text, scene) for one, scene in zip(captions, drawn, strict=True)]
     assert sum(right) >= 0.8 * SCENES
 

@@ -1,0 +1,43 @@
+from pathlib import Path
+
+import pytest
+import torch
+
+import captioning
+from captioning.cli import main
+from captioning.errors import InputError
+from captioning.shelf import path_of, shipped_models
+
+NAMES = [model.name for model in shipped_models()]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_shipped_model_is_loaded_by_its_name(name: str) -> None:
+    captioner = captioning.load(name)
+    noise = torch.randint(256, (3, 90, 120), dtype=torch.uint8)
+    assert captioner(noise).words
+
+
+@pytest.mark.parametrize("model", shipped_models(), ids=NAMES)
+def test_a_shipped_model_is_small_and_has_a_card(model: captioning.shelf.Shipped) -> None:
+    assert model.file.stat().st_size <= 30_000_000
+    assert "# " in model.card.read_text()
+    assert all((model.data, model.scores, model.licence))
+
+
+def test_the_default_model_comes_first(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models"]) == 0
+    printed = capsys.readouterr().out
+    assert [line.split(" ")[0] for line in printed.splitlines() if line[0] != " "] == NAMES
+    assert ", the default" in printed.splitlines()[0]
+    for model in shipped_models():
+        assert model.scores in printed
+
+
+def test_a_path_is_not_taken_for_a_name(tmp_path: Path) -> None:
+    assert path_of("shapes") == shipped_models()[-1].file
+    for path in ("./shapes", "runs/shapes", "shapes.safetensors", "../shipped/shapes"):
+        assert path_of(path) == Path(path)
+    assert path_of(tmp_path / "shapes") == tmp_path / "shapes"
+    with pytest.raises(InputError, match=r"nothing: no such model; .* `captioning models` lists"):
+        captioning.load("nothing")
