@@ -40,6 +40,7 @@ class Caption:
         shown_maps: names of the maps that pictures and pages show, the first one by default.
         runners_up: for each word its most probable alternatives, the best first; empty unless
             requested.
+        confidence: the chance that the caption is good; None if the model is not calibrated.
         photo: the photo as it was given, so that a notebook can show it; None if it was a view.
     """
 
@@ -51,6 +52,7 @@ class Caption:
     maps: Mapping[str, Float[Tensor, "T _ _"]]
     shown_maps: tuple[str, ...]
     runners_up: tuple[tuple[RunnerUp, ...], ...] = ()
+    confidence: float | None = None
     photo: str | Path | Image | None = field(default=None, compare=False, repr=False)
     _compute: Callable[[str], Float[Tensor, "T _ _"]] | None = field(
         default=None, compare=False, repr=False
@@ -101,4 +103,5 @@ class Caption:
         ]
         for entry, others in zip(words, self.runners_up, strict=False):  # empty unless requested
             entry["runners_up"] = [other._asdict() for other in others]
-        return {"caption": self.text, "score": self.score, "words": words}
+        sure = {} if self.confidence is None else {"confidence": self.confidence}
+        return {"caption": self.text, **sure, "score": self.score, "words": words}

@@ -12,6 +12,7 @@ from PIL.Image import Image
 from torch import Tensor
 from torch.nn import functional as F
 
+from captioning.captioner.calibration import Calibration, margins, signs_of
 from captioning.captioner.caption import Caption, RunnerUp
 from captioning.configurable import build
 from captioning.data.images import Upload
@@ -50,6 +51,8 @@ class Captioner:
         bfloat16: whether to search in bfloat16, which is faster on some processors. Annotation
             vectors are always computed in single precision, since bfloat16 would change
             MobileNetV2's by an eighth of their size.
+        calibration: makes probabilities of words mean what they say, and gives captions a
+            confidence; None for a model that has not been calibrated (`captioning calibrate`).
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class Captioner:
         self.kernels = on_by_default() if kernels is None else kernels
         self.fast = accelerate(model) if self.kernels else model
         self.bfloat16 = False
+        self.calibration: Calibration | None = None
 
     def __repr__(self) -> str:
         """The classes of its parts, and the number of its words."""
@@ -84,13 +88,16 @@ class Captioner:
     @property
     def config(self) -> dict[str, Any]:
         """Plain values from which `from_config` builds the same captioner, without parameters."""
-        return {
+        config: dict[str, Any] = {
             "model": self.model.config,
             "vocabulary": list(self.vocabulary.words),
             "preprocessing": self.preprocessing.config,
             "search": self.search.config,
             "default_map": self.default_map,
         }
+        if self.calibration is not None:
+            config["calibration"] = self.calibration.config
+        return config
 
     @classmethod
     def from_config(cls, config: Any, kernels: bool | None = None) -> "Captioner":
@@ -105,7 +112,7 @@ class Captioner:
         preprocessing, search = build(config["preprocessing"]), build(config["search"])
         if not isinstance(preprocessing, Preprocessing) or not isinstance(search, Search):
             raise InputError("the model's preprocessing or search is of the wrong class")
-        return cls(
+        captioner = cls(
             Model.from_config(config["model"]),
             _vocabulary(config["vocabulary"]),
             preprocessing,
@@ -113,6 +120,9 @@ class Captioner:
             config["default_map"],
             kernels,
         )
+        if "calibration" in config:
+            captioner.calibration = Calibration.from_config(config["calibration"])
+        return captioner
 
     def to(self, device: str | torch.device) -> "Captioner":
         """Move the model to a device; returns the captioner."""
@@ -196,11 +206,16 @@ class Captioner:
         decoded = self.decode(annotations, search)
         if decoded.scores.isnan().any():
             raise InputError("the model's numbers overflow; use another checkpoint")
+        confidences, others = None, None
+        if self.calibration is not None:
+            decoded, confidences = self._calibrated(self.calibration, annotations, decoded, most)
         decoded = Decoded(*(part[:, :most] for part in decoded))
-        others = None
         if runners_up:
+            temperature = 1.0 if self.calibration is None else self.calibration.temperature
             with self._search_precision(annotations.device):
-                others = find_alternatives(self.fast, annotations, decoded.tokens, runners_up)
+                others = find_alternatives(
+                    self.fast, annotations, decoded.tokens, runners_up, temperature
+                )
         of_words = {}
         if names:
             captioned = Captioned(
@@ -211,7 +226,33 @@ class Captioner:
                 for name in names
                 if name != ATTENTION  # the search has computed it
             }
-        return self._captions(read, views, decoded, of_words, names, others)
+        return self._captions(read, views, decoded, of_words, names, others, confidences)
+
+    def signs(
+        self, annotations: Float[Tensor, "B L D"], decoded: Decoded, most: int | None = None
+    ) -> tuple[Float[Tensor, "B N S"], Float[Tensor, "B N T V"]]:
+        """What the confidence in the best `most` captions follows from, and their words' logits.
+
+        Reads these captions again by teacher forcing.
+        """
+        margin = margins(decoded.scores)[:, :most]
+        best = Decoded(*(part[:, :most] for part in decoded))
+        with self._search_precision(annotations.device):
+            logits, _ = self.fast(annotations, F.pad(best.tokens, (1, -1), value=BOS))
+        return signs_of(best, margin, logits), logits
+
+    def _calibrated(
+        self,
+        calibration: Calibration,
+        annotations: Float[Tensor, "B L D"],
+        decoded: Decoded,
+        most: int | None,
+    ) -> tuple[Decoded, Float[Tensor, "B N"]]:
+        """The best `most` captions with calibrated probabilities, and the confidence in each."""
+        signs, logits = self.signs(annotations, decoded, most)
+        best = Decoded(*(part[:, :most] for part in decoded))
+        of_words = calibration.log_probs(logits, best.tokens)
+        return best._replace(log_probs=of_words), calibration.confidence(signs)
 
     @torch.no_grad()
     def read(self, photo: Photo, text: str) -> Caption:
@@ -237,6 +278,8 @@ class Captioner:
         written = tokens[..., 1:]
         log_probs = generable_log_probs(logits).gather(3, written[..., None]).squeeze(3)
         scores = log_probs.sum(dim=2) / written.shape[2] ** self.search.length_penalty
+        if self.calibration is not None:
+            log_probs = self.calibration.log_probs(logits, written)
         decoded = Decoded(written, log_probs, weights, scores)
         return self._captions([read], [view], decoded)[0][0]
 
@@ -248,6 +291,7 @@ class Captioner:
         of_words: Mapping[str, Float[Tensor, "B N T rows columns"]] | None = None,
         shown_maps: tuple[str, ...] = (),
         others: Alternatives | None = None,
+        confidences: Float[Tensor, "B N"] | None = None,
     ) -> list[list[Caption]]:
         """The captions of each photo, with attention and further maps of their words."""
         grid = self.model.encoder.grid(*views[0].pixels.shape[1:])
@@ -271,6 +315,7 @@ class Captioner:
                         size=view.size,
                         maps={name: each[b, n, :length] for name, each in of_words.items()},
                         shown_maps=shown_maps or (self.default_map,),
+                        confidence=None if confidences is None else confidences[b, n].item(),
                         runners_up=() if others is None else self._runners_up(others, b, n, length),
                         photo=None if isinstance(photo, View | Upload) else photo,
                         _compute=partial(self._map, view, tokens, length),

@@ -12,6 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from captioning.captioner.calibration import Calibration
 from captioning.captioner.captioner import Captioner
 from captioning.captioner.ensemble import ensemble
 from captioning.configurable import UnknownClassError
@@ -151,7 +152,12 @@ def model_tensors(saved: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def export(checkpoint: str | Path, path: str | Path, half: bool = False) -> None:
+def export(
+    checkpoint: str | Path,
+    path: str | Path,
+    half: bool = False,
+    calibration: Calibration | None = None,
+) -> None:
     """Write the model of a checkpoint to a safetensors file that `load` reads.
 
     Without the optimizer's state the file has a third of the size, in half precision a sixth. No
@@ -161,12 +167,15 @@ def export(checkpoint: str | Path, path: str | Path, half: bool = False) -> None
         checkpoint: of `captioning train`.
         path: where to write the model.
         half: keep 16 bits of each number. The model computes in single precision all the same.
+        calibration: the model's; by default the one that it has.
 
     Raises:
         InputError: the checkpoint is missing or damaged, or the file cannot be written.
     """
     load(checkpoint)  # refuses a file that is not a captioner's
     config, tensors = read(path_of(checkpoint))
+    if calibration is not None:
+        config = config | {"calibration": calibration.config}
     kept = {
         name: (_halved(value) if half else value.clone()).contiguous()
         for name, value in tensors.items()

@@ -3,6 +3,8 @@
 import argparse
 import sys
 from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from captioning.cli.model_options import (
     add_model,
@@ -14,14 +16,19 @@ from captioning.cli.model_options import (
 )
 from captioning.cli.options import add_maps, add_number, add_photo_limit
 from captioning.errors import InputError, UsageError
-from captioning.numbers import ShardSize
+from captioning.numbers import ShardSize, Share
 from captioning.shelf import DEFAULT
 from captioning.terminal import printable
+
+if TYPE_CHECKING:
+    from captioning.captioner import Caption
 
 SHARD_SIZE = 1000
 
 MOST_PHOTOS = 1_000_000
 """The most photos without --out, where memory holds all their paths."""
+
+NOT_SURE = "not sure"
 
 RUNNERS_UP = 3
 """How many alternatives a page shows for each word."""
@@ -35,6 +42,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_photo_limit(parser)
     add_search(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object per photo")
+    parser.add_argument(
+        "--confidence",
+        action="store_true",
+        help="print before each photo the chance that its caption is good; JSON and pages always "
+        "have it",
+    )
+    add_number(
+        parser, "--min-confidence", Share, f"print {NOT_SURE!r} for captions below P", None, "P"
+    )
     parser.add_argument(
         "--overlay", metavar="DIR", help="write a picture per photo of where the model looked"
     )
@@ -91,6 +107,10 @@ def _print_captions(options: argparse.Namespace, most_photos: int) -> int:
     pictures = picture_names(photos, options.overlay) if options.overlay else {}
     pages = picture_names(photos, options.html, ".html") if options.html else {}
     captioner, search = model_and_search(options)
+    if captioner.calibration is None and (options.confidence or options.min_confidence):
+        raise UsageError(
+            "this model is not calibrated, so it has no confidence; see captioning calibrate --help"
+        )
     maps = (options.maps or [captioner.default_map]) if pictures or pages else ()
     failed = False
     # `say` keeps lines and the progress bar apart where both go to one terminal.
@@ -117,9 +137,16 @@ def _print_captions(options: argparse.Namespace, most_photos: int) -> int:
                 from captioning.viewing import viewer
 
                 viewer.save(image, found, pages[photo], photo.name)
-        shown = json_line(photo, caption) if options.json else printable(photo, caption.text)
+        shown = json_line(photo, caption) if options.json else _line(options, photo, caption)
         say(shown, file=sys.stdout)
     return 1 if failed else 0
+
+
+def _line(options: argparse.Namespace, photo: Path, caption: "Caption") -> str:
+    """The photo and its caption, if it is sure enough, behind its confidence if asked for."""
+    sure = 1.0 if caption.confidence is None else caption.confidence
+    text = NOT_SURE if sure < (options.min_confidence or 0) else caption.text
+    return printable(*([f"{sure:.2f}"] if options.confidence else []), photo, text)
 
 
 def _write_shards(options: argparse.Namespace) -> int:
@@ -128,6 +155,11 @@ def _write_shards(options: argparse.Namespace) -> int:
     from captioning.inference.bulk import PhotoStream, caption_into_shards, settings
     from captioning.inference.shards import Shards
 
+    if options.confidence or options.min_confidence:
+        raise UsageError(
+            "--confidence and --min-confidence are for printed captions; the files of --out have "
+            "the confidence of each caption"
+        )
     if options.overlay or options.html or options.maps:
         name = "--overlay" if options.overlay else "--html" if options.html else "--map"
         raise UsageError(f"{name} is for printed captions; leave out either it or --out")

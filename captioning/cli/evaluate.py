@@ -1,7 +1,7 @@
 """`captioning evaluate`: the scores of a model on a split."""
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,13 +14,10 @@ from captioning.cli.model_options import (
     processes_of,
 )
 from captioning.cli.options import add_limit, add_photo_limit
-from captioning.errors import InputError
 from captioning.terminal import printable
 
 if TYPE_CHECKING:
     from captioning.captioner import Captioner
-    from captioning.data.feature_cache import FeatureCache
-    from captioning.data.records import Record
     from captioning.evaluation.grounding import GroundingReport
 
 
@@ -48,9 +45,10 @@ def run(options: argparse.Namespace) -> int:
     """Score the model."""
     from captioning.data.readers import reader_for
     from captioning.evaluation import grounding
-    from captioning.evaluation.captions import split_captions, training_captions
-    from captioning.evaluation.report import Report, scene_scores
+    from captioning.evaluation.captions import features_of, split_captions, training_captions
+    from captioning.evaluation.report import Report, aligned, scenes_right
     from captioning.files import made_folder
+    from captioning.metrics.scores import Scores
 
     processes = processes_of(options)
     scorers = scorers_of(options)
@@ -58,7 +56,8 @@ def run(options: argparse.Namespace) -> int:
     records = reader.read(options.split)[: options.limit]
     by_photos = photo_scorers_of(options, {record.image_id: record.image for record in records})
     captioner, search = model_and_search(options, processes)
-    features = _features(options.features, captioner, records)
+    features = features_of(options.features, captioner, records)
+    right = scenes_right(options.data, options.split)
     kind = "evaluation" if len(options.model) == 1 else "ensemble"
     beside = Path(options.model[0]).parent
     folder = made_folder(options.out or beside / f"{kind}-{options.split}")
@@ -79,11 +78,23 @@ def run(options: argparse.Namespace) -> int:
         scorers,
         training_captions(reader),
         captioner.vocabulary.words,
-        scene_scores(captions, options.data, options.split),
+        () if right is None else (Scores.of("right", right(captions).astype(float)),),
         by_photos,
     )
     report.write(folder)
     print(report.table())
+    if captioner.calibration is not None and processes.count == 1:
+        from captioning.evaluation.calibration import CalibrationReport, judge
+        from captioning.files import write_json
+        from captioning.viewing import calibration_plot
+
+        judged = judge(
+            captioner, records, search, right, options.batch_size, options.seed, features
+        )
+        calibration = CalibrationReport.of(judged, captioner.calibration)
+        write_json(folder / "calibration.json", calibration.as_json())
+        calibration_plot.save(calibration, folder / "calibration.png")
+        print("", aligned(calibration.table()), sep="\n")
     if (grounded := _grounded(options, captioner, captions)) is not None:
         grounded.write(folder / "grounding.json")
         print("", grounding.table(grounded), sep="\n")
@@ -107,28 +118,3 @@ def _grounded(
     records = split[: options.limit]
     lexicon = Lexicon.of(known)
     return ground(captioner, records, captions, lexicon, options.batch_size, options.seed)
-
-
-def _features(
-    folder: str | None, captioner: "Captioner", records: "Sequence[Record]"
-) -> "FeatureCache | None":
-    """The cached annotations of the records' images, if given; they must be of this encoder."""
-    from captioning.captioner.ensemble import JointEncoder
-    from captioning.data.feature_cache import FeatureCache
-
-    if folder is None:
-        return None
-    if isinstance(captioner.model.encoder, JointEncoder):
-        raise InputError(
-            f"{folder}: features are of one encoder at one image size, but the models of this "
-            "ensemble differ in these; omit --features"
-        )
-    if captioner.model.encoder.constant is None:
-        raise InputError(
-            f"{folder}: this model trained its whole encoder, so it has no features; "
-            "omit --features"
-        )
-    features = FeatureCache(folder)
-    images = [record.image for record in records]
-    features.check(captioner.model.encoder.constant, captioner.preprocessing, images)
-    return features

@@ -24,6 +24,7 @@ COMMANDS = {
     "serve": "a web page and a JSON API for captions",
     "train": "train a model: captioning train --config configs/shapes.yaml",
     "evaluate": "score a model on a split",
+    "calibrate": "make a model's probabilities mean what they say",
     "score": "score captions in COCO's results format",
     "judge": "compare metrics with people's ratings of captions",
     "ground": "test maps of words against the boxes and masks of objects",

@@ -7,6 +7,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from captioning.captioner import Captioner
+from captioning.captioner.ensemble import JointEncoder
 from captioning.data.dataset import Batch, CaptionDataset, collate, lower_priority
 from captioning.data.feature_cache import FeatureCache
 from captioning.data.readers import Reader
@@ -115,3 +116,25 @@ def training_captions(reader: Reader) -> list[str] | None:
         return [caption for record in reader.read("train") for caption in record.captions]
     except InputError:
         return None
+
+
+def features_of(
+    folder: str | None, captioner: Captioner, records: Sequence[Record]
+) -> FeatureCache | None:
+    """The cached annotations of the records' images, if given; they must be of this encoder."""
+    if folder is None:
+        return None
+    if isinstance(captioner.model.encoder, JointEncoder):
+        raise InputError(
+            f"{folder}: features are of one encoder at one image size, but the models of this "
+            "ensemble differ in these; omit --features"
+        )
+    if captioner.model.encoder.constant is None:
+        raise InputError(
+            f"{folder}: this model trained its whole encoder, so it has no features; "
+            "omit --features"
+        )
+    features = FeatureCache(folder)
+    images = [record.image for record in records]
+    features.check(captioner.model.encoder.constant, captioner.preprocessing, images)
+    return features

@@ -1,12 +1,13 @@
 """The scores of a set of captions: as numbers, as a table, and in files."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Bool
 from numpy.typing import NDArray
 
 from captioning.data.tokens import tokens, words_of
@@ -164,19 +165,23 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-def scene_scores(
-    captions: Mapping[int | str, str], data: str | Path, split: str
-) -> tuple[Scores, ...]:
-    """The share of captions of drawn scenes that are right in every attribute and relation.
+def scenes_right(
+    data: str | Path, split: str
+) -> Callable[[Mapping[int | str, str]], Bool[np.ndarray, " I"]] | None:
+    """Says which captions of drawn scenes are right in every attribute and relation.
 
     Returns:
-        The score "right", 1 or 0 for each caption; empty if the data set in the folder `data` has
-        no drawn scenes.
+        A function of captions by image id; None if the data set in the folder `data` has no drawn
+        scenes.
     """
     if not (Path(data) / "annotations" / f"scenes_{split}.json").exists():
-        return ()
+        return None
     from captioning.shapes import faults, read_scenes
 
     scenes = read_scenes(data, split)
-    right = [not faults(caption, scenes[int(image)]) for image, caption in captions.items()]
-    return (Scores.of("right", np.array(right, dtype=np.float64)),)
+
+    def right(captions: Mapping[int | str, str]) -> Bool[np.ndarray, " I"]:
+        found = [not faults(caption, scenes[int(image)]) for image, caption in captions.items()]
+        return np.array(found, dtype=bool)
+
+    return right

@@ -28,6 +28,7 @@ def find_alternatives(
     annotations: Float[Tensor, "B L D"],
     tokens: Int[Tensor, "B N T"],
     k: int,
+    temperature: float = 1.0,
 ) -> Alternatives:
     """The k most probable other tokens in the place of each token of finished captions.
 
@@ -39,9 +40,12 @@ def find_alternatives(
         annotations: what it takes.
         tokens: the captions as a search returns them.
         k: number of alternatives; fewer if the vocabulary is smaller.
+        temperature: what logits are divided by before the softmax.
     """
     before = F.pad(tokens, (1, -1), value=BOS)
     logits, _ = model(annotations, before)
-    others = generable_log_probs(logits).scatter_(-1, tokens[..., None], float("-inf"))
+    others = generable_log_probs(logits / temperature).scatter_(
+        -1, tokens[..., None], float("-inf")
+    )
     log_probs, words = others.topk(min(k, others.shape[-1] - len(NEVER) - 1), dim=-1)
     return Alternatives(words, log_probs.exp())

@@ -142,6 +142,9 @@ class CaptionAnswer(BaseModel):
     """A caption."""
 
     caption: str
+    confidence: float | None = Field(
+        None, description="The chance that it is good; null for a model that is not calibrated."
+    )
     score: float = Field(description="Captions are ranked by it.")
     words: list[WordAnswer]
 

@@ -234,7 +234,8 @@ const attentionView = (() => {
         this.note = make("p", { class: "note" }));
       this.framed = isWhole ? "" : " The model saw the framed part of the photo.";
 
-      const picture = make("div", { class: "picture" }, this.stages, this.line);
+      this.sure = make("p", { class: "note" });
+      const picture = make("div", { class: "picture" }, this.stages, this.line, this.sure);
       const panel = make("div", { class: "panel" }, this.details,
         make("div", { class: "controls" },
           make("div", { class: "row" }, this.player,
@@ -336,6 +337,9 @@ const attentionView = (() => {
       this.even = 1 / (source.rows * source.columns);
       this.note.textContent = `${nameOf(source)} per region, scaled to each word\u2019s maximum; ` +
         `the mark is an even spread, ${percent(this.even)}.${this.framed}`;
+      const { confidence } = this.caption; // missing where the model is not calibrated
+      this.sure.textContent = confidence == null ? "" : `${percent(confidence)} sure`;
+      this.sure.hidden = confidence == null;
       this.panes[0].choose(source, this.caption.caption);
       const [, beside] = this.panes;
       if (this.compared < 0) {

@@ -1,0 +1,64 @@
+"""`captioning calibrate`: makes a model's probabilities mean what they say."""
+
+import argparse
+from pathlib import Path
+
+from captioning.cli.model_options import add_model, add_search, model_and_search, models_of
+from captioning.cli.options import add_limit, add_photo_limit
+from captioning.errors import UsageError
+from captioning.terminal import printable
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of this command."""
+    parser.add_argument("file", metavar="FILE", help="where to write the model (safetensors)")
+    parser.add_argument("--data", required=True, metavar="DIR", help="the data set")
+    parser.add_argument(
+        "--split",
+        default="val",
+        help="a split that the model was not trained on, nor chosen by (default: val)",
+    )
+    add_limit(parser)
+    parser.add_argument(
+        "--features", metavar="DIR", help="use the cached annotations in this folder, not photos"
+    )
+    add_model(parser)
+    add_photo_limit(parser)
+    add_search(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the model with its calibration, and print how well it is calibrated."""
+    from captioning.captioner import export
+    from captioning.data.readers import reader_for
+    from captioning.evaluation.calibration import CalibrationReport, calibrated, judge
+    from captioning.evaluation.captions import features_of
+    from captioning.evaluation.report import aligned, scenes_right
+    from captioning.files import made_folder
+    from captioning.viewing import calibration_plot
+
+    models = models_of(options)
+    if len(models) > 1:
+        raise UsageError("calibrate takes one model; an ensemble has no file")
+    records = reader_for(options.data, objects=False).read(options.split)[: options.limit]
+    captioner, search = model_and_search(options)
+    judged = judge(
+        captioner,
+        records,
+        search,
+        scenes_right(options.data, options.split),
+        options.batch_size,
+        options.seed,
+        features_of(options.features, captioner, records),
+    )
+    calibration = calibrated(judged)
+    report = CalibrationReport.across_halves(judged)
+    folder = made_folder(Path(options.file).parent)
+    export(models[0], options.file, calibration=calibration)
+    picture = folder / f"{Path(options.file).stem}-calibration.png"
+    calibration_plot.save(report, picture)
+    print("Calibrated on each half of the photos, on the other half:")
+    print(aligned([*report.table(), ("temperature", f"{calibration.temperature:.4f}")]))
+    print(printable(options.file))
+    print(printable(picture))
+    return 0

@@ -1,0 +1,333 @@
+"""Whether a captioner's probabilities mean what they say, and the calibration that makes them.
+
+Shapes: I images, W words of references, S signs, G temperatures of a grid.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from scipy.optimize import minimize
+from torch import Tensor
+
+from captioning.captioner import Captioner
+from captioning.captioner.calibration import SIGNS, Calibration
+from captioning.data.feature_cache import FeatureCache
+from captioning.data.records import Record
+from captioning.data.tokens import tokens, words_of
+from captioning.data.vocabulary import PAD, UNK
+from captioning.errors import InputError
+from captioning.evaluation.captions import batches
+from captioning.inference.batches import seed_batch
+from captioning.metrics.cider import DocumentFrequencies, cider_scores
+from captioning.metrics.scores import Words, generated_tokens
+from captioning.progress_bar import stage
+from captioning.search import Search
+from captioning.search.search import generable_log_probs
+
+TEMPERATURES = np.exp(np.linspace(-1.2, 1.2, 49))
+"""The grid that the temperature is chosen from, in steps of 5 %."""
+
+BINS = 10
+"""Bins of equal width for the expected calibration error."""
+
+PENALTY = 1e-3
+"""Weight of the squared regression weights of standardised signs, relative to an image's loss."""
+
+FEWEST = 5
+"""Good captions, and others, that a regression needs at least."""
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """A model's captions of a split, what the model knew of them, and whether they are good.
+
+    Attributes:
+        captions: one per image, by image id.
+        signs: of each caption.
+        good: whether each is good.
+        nll: minus the log probability of each image's references at each temperature, in nats.
+        likeliest: probability of the likeliest word in the place of each word of the references.
+        right: whether that is the word of the reference.
+        of_image: the image of each word.
+    """
+
+    captions: Mapping[int | str, str]
+    signs: Float[np.ndarray, "I S"]
+    good: Bool[np.ndarray, " I"]
+    nll: Float[np.ndarray, "I G"]
+    likeliest: Float[np.ndarray, "W G"]
+    right: Bool[np.ndarray, " W"]
+    of_image: Int[np.ndarray, " W"]
+
+    def part(self, chosen: Bool[np.ndarray, " I"]) -> "Judged":
+        """The same of some of the images."""
+        words = chosen[self.of_image]
+        kept = [
+            item for item, is_kept in zip(self.captions.items(), chosen, strict=True) if is_kept
+        ]
+        return Judged(
+            dict(kept),
+            self.signs[chosen],
+            self.good[chosen],
+            self.nll[chosen],
+            self.likeliest[words],
+            self.right[words],
+            (np.cumsum(chosen) - 1)[self.of_image[words]],
+        )
+
+
+@torch.no_grad()
+def judge(
+    captioner: Captioner,
+    records: Sequence[Record],
+    search: Search | None = None,
+    good: Callable[[Mapping[int | str, str]], Bool[np.ndarray, " I"]] | None = None,
+    batch_size: int = 32,
+    seed: int = 0,
+    features: FeatureCache | None = None,
+) -> Judged:
+    """Caption the images of a split, and judge each caption by the references.
+
+    A caption is good if its CIDEr-D against the photo's references is at least the median that
+    people's captions of these photos have against the photo's other references.
+
+    Args:
+        captioner: the model.
+        records: the images with their references.
+        search: default: the captioner's own.
+        good: says of captions by image id which are good, if the references do not decide it.
+        batch_size: images per batch.
+        seed: of a search that samples.
+        features: cached annotations of the images, instead of the photos.
+    """
+    captions: dict[int | str, str] = {}
+    signs, nll, likeliest, correct, owners = [], [], [], [], []
+    for number, batch in batches(captioner, records, batch_size, features=features):
+        seed_batch(seed, number)
+        annotations = captioner.fast.encode(batch.images.to(captioner.device))
+        decoded = captioner.decode(annotations, search)
+        signs.append(captioner.signs(annotations, decoded, most=1)[0][:, 0].cpu().numpy())
+        sentences = captioner.sentences(decoded)
+        first = len(captions)
+        ids = [record.image_id for record in batch.records]
+        captions |= dict(zip(ids, sentences, strict=True))
+        references = batch.tokens.to(captioner.device)
+        logits, _ = captioner.fast(annotations, references[..., :-1])
+        losses, tops, hits, images = _of_words(logits.float(), references[..., 1:])
+        nll.append(losses)
+        likeliest.append(tops)
+        correct.append(hits)
+        owners.append(first + images)
+    return Judged(
+        captions,
+        np.concatenate(signs),
+        good_captions(captions, records) if good is None else good(captions),
+        np.concatenate(nll),
+        np.concatenate(likeliest),
+        np.concatenate(correct),
+        np.concatenate(owners),
+    )
+
+
+def _of_words(
+    logits: Float[Tensor, "B N T V"], written: Int[Tensor, "B N T"]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Of the known words of references: the losses (B, G), the likeliest words' probabilities
+    (W, G), whether those are right (W), and the images (W)."""
+    real = (written != PAD) & (written != UNK)
+    chosen, targets, images = logits[real], written[real], real.nonzero()[:, 0]
+    losses, tops = [], []
+    for temperature in TEMPERATURES:
+        log_probs = generable_log_probs(chosen / float(temperature))
+        own = -log_probs.gather(1, targets[:, None]).squeeze(1)
+        losses.append(torch.zeros(len(written), device=own.device).index_add(0, images, own))
+        tops.append(log_probs.amax(dim=1).exp())
+    hits = generable_log_probs(chosen).argmax(dim=1) == targets
+    arrays = torch.stack(losses, dim=1), torch.stack(tops, dim=1), hits, images
+    a, b, c, d = (each.cpu().numpy() for each in arrays)
+    return a, b, c, d
+
+
+@stage("judging the captions")
+def good_captions(
+    captions: Mapping[int | str, str], records: Sequence[Record]
+) -> Bool[np.ndarray, " I"]:
+    """Whether each caption's CIDEr-D is at least the median of people's captions; see `judge`.
+
+    Raises:
+        InputError: no photo has two references.
+    """
+    references: list[list[Words]] = [
+        [words_of(tokens(caption)) for caption in record.captions] for record in records
+    ]
+    frequencies = DocumentFrequencies.of(references)
+    people: list[tuple[Words, list[Words]]] = [
+        (its[n], its[:n] + its[n + 1 :])
+        for its in references
+        if len(its) > 1
+        for n in range(len(its))
+    ]
+    if not people:
+        raise InputError(
+            "no photo has two captions, but what people's captions score against each other "
+            "decides which captions are good; add captions"
+        )
+    median = np.median(_cider([one for one, _ in people], [its for _, its in people], frequencies))
+    written = [words_of(generated_tokens(captions[record.image_id])) for record in records]
+    found: Bool[np.ndarray, " I"] = _cider(written, references, frequencies) >= median
+    return found
+
+
+def _cider(
+    captions: Sequence[Words], references: Sequence[Sequence[Words]], known: DocumentFrequencies
+) -> Float[np.ndarray, " I"]:
+    return cider_scores(captions, references, known).images["CIDEr"]
+
+
+def calibrated(judged: Judged) -> Calibration:
+    """The calibration that fits these captions best.
+
+    The temperature minimises the cross-entropy of the references; the confidence is a logistic
+    regression on the captions' signs.
+
+    Raises:
+        InputError: too few captions are good, or too few are not.
+    """
+    good = int(judged.good.sum())
+    if min(good, len(judged.good) - good) < FEWEST:
+        raise InputError(
+            f"{good} of {len(judged.good)} captions are good; a calibration needs at least "
+            f"{FEWEST} good ones and as many others, so use more photos"
+        )
+    known = np.where(np.isfinite(judged.signs), judged.signs, np.nan)
+    means = np.nan_to_num(np.nanmean(known, axis=0))
+    signs = np.where(np.isnan(known), means, known) - means
+    scales = np.maximum(signs.std(axis=0), 1e-6)
+    standard, targets = signs / scales, judged.good.astype(np.float64)
+
+    def loss(parameters: Float[np.ndarray, " _"]) -> float:
+        logits = standard @ parameters[:-1] + parameters[-1]
+        cross_entropy = np.logaddexp(0.0, logits) - targets * logits
+        return float(cross_entropy.mean() + PENALTY * (parameters[:-1] ** 2).sum())
+
+    *weights, bias = minimize(loss, np.zeros(len(SIGNS) + 1), method="L-BFGS-B").x
+    return Calibration(
+        temperature=float(TEMPERATURES[judged.nll.sum(axis=0).argmin()]),
+        means=tuple(map(float, means)),
+        weights=tuple(map(float, np.array(weights) / scales)),
+        bias=float(bias),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Reliability:
+    """How far probabilities agree with how often they come true.
+
+    Attributes:
+        probabilities: that the model gave.
+        outcomes: what happened.
+    """
+
+    probabilities: Float[np.ndarray, " n"]
+    outcomes: Bool[np.ndarray, " n"]
+
+    @cached_property
+    def bins(self) -> list[tuple[float, float, int]]:
+        """Mean probability, share that came true, and number, of each non-empty bin."""
+        places = np.minimum((self.probabilities * BINS).astype(int), BINS - 1)
+        return [
+            (
+                float(self.probabilities[own].mean()),
+                float(self.outcomes[own].mean()),
+                int(own.sum()),
+            )
+            for place in range(BINS)
+            if (own := places == place).any()
+        ]
+
+    @property
+    def error(self) -> float:
+        """The expected calibration error (Guo et al. 2017, eq. 3)."""
+        total = len(self.outcomes)
+        return sum(abs(mean - share) * count / total for mean, share, count in self.bins)
+
+    @cached_property
+    def risks(self) -> Float[np.ndarray, " n"]:
+        """The share of wrong ones among the most probable 1, 2, ..., n."""
+        order = np.argsort(-self.probabilities, kind="stable")
+        return np.cumsum(~self.outcomes[order]) / np.arange(1, len(order) + 1)
+
+    @property
+    def areas(self) -> tuple[float, float, float]:
+        """The area under the curve of risk over coverage: ours, the best, and a random order's."""
+        wrong = int((~self.outcomes).sum())
+        count = len(self.outcomes)
+        best = np.maximum(np.arange(1, count + 1) - (count - wrong), 0) / np.arange(1, count + 1)
+        return float(self.risks.mean()), float(best.mean()), wrong / count
+
+
+@dataclass(frozen=True, eq=False)
+class CalibrationReport:
+    """How well a captioner is calibrated on a split.
+
+    Attributes:
+        captions: the confidence in captions, and whether they are good.
+        words: the probability of the likeliest word, and whether the reference has it.
+    """
+
+    captions: Reliability
+    words: Reliability
+
+    @classmethod
+    def of(cls, judged: Judged, calibration: Calibration) -> "CalibrationReport":
+        """The report of captions with this calibration."""
+        confidence = calibration.confidence(torch.from_numpy(judged.signs).double()).numpy()
+        nearest = int(abs(np.log(TEMPERATURES / calibration.temperature)).argmin())
+        return cls(
+            Reliability(confidence, judged.good),
+            Reliability(judged.likeliest[:, nearest], judged.right),
+        )
+
+    @classmethod
+    def across_halves(cls, judged: Judged) -> "CalibrationReport":
+        """The report of a calibration of each half of the photos, used on the other half."""
+        first = np.arange(len(judged.good)) % 2 == 0
+        halves = judged.part(first), judged.part(~first)
+        reports = [cls.of(halves[1 - number], calibrated(halves[number])) for number in range(2)]
+        return cls(
+            *(
+                Reliability(
+                    np.concatenate([getattr(each, name).probabilities for each in reports]),
+                    np.concatenate([getattr(each, name).outcomes for each in reports]),
+                )
+                for name in ("captions", "words")
+            )
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as plain values."""
+        ours, best, random = self.captions.areas
+        return {
+            "good captions": float(self.captions.outcomes.mean()),
+            "mean confidence": float(self.captions.probabilities.mean()),
+            "calibration error of confidence": self.captions.error,
+            "calibration error of words": self.words.error,
+            "area of risk over coverage": ours,
+            "area of the best order": best,
+            "area of a random order": random,
+            "bins of confidence": self.captions.bins,
+            "bins of words": self.words.bins,
+        }
+
+    def table(self) -> list[tuple[str, str]]:
+        """Names and values, without the bins."""
+        return [
+            (name, f"{value:.4f}")
+            for name, value in self.as_json().items()
+            if isinstance(value, float)
+        ]

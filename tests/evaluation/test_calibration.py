@@ -1,0 +1,206 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from captioning.captioner import export, load
+from captioning.captioner.calibration import SIGNS, Calibration, margins
+from captioning.cli import main
+from captioning.data.readers import Coco
+from captioning.data.records import Record
+from captioning.errors import InputError
+from captioning.evaluation.calibration import (
+    TEMPERATURES,
+    CalibrationReport,
+    Judged,
+    Reliability,
+    calibrated,
+    good_captions,
+    judge,
+)
+from captioning.shapes import write_shapes
+from captioning.shelf import path_of
+
+HAND = Calibration(0.5, (0.0,) * len(SIGNS), (1.0, 0.0, 0.0, 0.0, 0.0), 0.25)
+
+
+def judged(images: int = 4000, sharpness: float = 2.0, seed: int = 0) -> Judged:
+    """Captions that are good by a known rule, and words that come true more seldom than said."""
+    random = np.random.default_rng(seed)
+    signs = random.normal(size=(images, len(SIGNS)))
+    good = random.random(images) < 1 / (1 + np.exp(-(signs[:, 0] - 0.5 * signs[:, 3] + 0.3)))
+    logits = random.normal(size=(3 * images, 8)) * sharpness
+    truth = np.exp(logits / 1.5)  # so the temperature is 1.5
+    words = (
+        random.random((3 * images, 1)) > np.cumsum(truth / truth.sum(1, keepdims=True), 1)
+    ).sum(1)
+    scaled = logits[:, :, None] / TEMPERATURES
+    log_probs = scaled - np.log(np.exp(scaled).sum(axis=1, keepdims=True))
+    own = -np.take_along_axis(log_probs, words[:, None, None], axis=1)[:, 0]
+    return Judged(
+        dict.fromkeys(range(images), "a caption"),
+        signs,
+        good,
+        own.reshape(images, 3, -1).sum(axis=1),
+        np.exp(log_probs.max(axis=1)),
+        logits.argmax(axis=1) == words,
+        np.repeat(np.arange(images), 3),
+    )
+
+
+def test_a_calibration_finds_the_temperature_and_the_rule() -> None:
+    found = calibrated(judged())
+    assert found.temperature == pytest.approx(1.5, rel=0.06)  # a step of the grid
+    assert found.weights[0] == pytest.approx(1.0, abs=0.1)
+    assert found.weights[3] == pytest.approx(-0.5, abs=0.1)
+    assert found.weights[4] == pytest.approx(0.0, abs=0.1)
+
+
+def test_calibrated_probabilities_come_true_as_often_as_they_say() -> None:
+    report = CalibrationReport.across_halves(judged())
+    assert report.captions.error < 0.03
+    assert report.words.error < 0.03
+    assert len(report.captions.outcomes) == 4000
+    wrong = CalibrationReport.of(judged(seed=1), Calibration(0.4, (0.0,) * 5, (3.0,) * 5, 0.0))
+    assert wrong.captions.error > 0.1
+    assert wrong.words.error > 0.1
+
+
+def test_the_error_and_the_risk_are_those_worked_out_by_hand() -> None:
+    found = Reliability(np.array([0.15, 0.15, 0.95, 1.0]), np.array([True, False, True, False]))
+    assert found.error == pytest.approx((2 * abs(0.15 - 0.5) + 2 * abs(0.975 - 0.5)) / 4)
+    assert found.risks.tolist() == pytest.approx([1.0, 0.5, 1 / 3, 0.5])
+    ours, best, random = found.areas
+    assert ours == pytest.approx((1 + 0.5 + 1 / 3 + 0.5) / 4)
+    assert best == pytest.approx((0 + 0 + 1 / 3 + 0.5) / 4)
+    assert random == 0.5
+
+
+def test_a_caption_is_good_if_it_is_as_close_to_the_references_as_people_are() -> None:
+    references = (
+        ("a dog runs on grass", "a dog runs on green grass", "the dog runs on grass"),
+        ("two cats sleep", "two cats sleep there", "two cats are asleep"),
+        ("a red car", "one red car", "a red car parks"),
+    )
+    records = [Record(Path("x"), number, its) for number, its in enumerate(references)]
+    captions = {0: "a dog runs on grass", 1: "a red car", 2: "a car"}
+    assert good_captions(captions, records).tolist() == [True, False, False]
+    with pytest.raises(InputError, match="no photo has two captions"):
+        good_captions({0: "a dog"}, [Record(Path("x"), 0, ("a dog",))])
+
+
+def test_too_few_good_captions_are_told() -> None:
+    few = judged(images=12)
+    with pytest.raises(InputError, match="at least 5 good ones and as many others"):
+        calibrated(few.part(few.good))
+
+
+def test_the_margin_is_to_the_best_other_caption() -> None:
+    scores = torch.tensor([[-1.0, -1.5, -4.0], [-2.0, -torch.inf, -torch.inf]])
+    found = margins(scores)
+    assert found[0].tolist() == [0.5, -0.5, -3.0]
+    assert found[1].isnan().all()
+    assert margins(scores[:, :1]).isnan().all()
+
+
+def test_a_sign_that_is_not_known_changes_nothing() -> None:
+    calibration = Calibration(1.0, (1.0,) * 5, (2.0,) * 5, 0.3)
+    signs = torch.full((2, 5), torch.nan)
+    expected = torch.tensor(0.3).sigmoid().item()
+    assert calibration.confidence(signs).tolist() == pytest.approx([expected] * 2)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"temperature": 0.0}, {"bias": float("nan")}, {"weights": [1.0]}, {"means": "many"}],
+    ids=str,
+)
+def test_a_damaged_calibration_is_refused(changes: dict[str, object]) -> None:
+    assert Calibration.from_config(HAND.config) == HAND
+    with pytest.raises(InputError, match="the model's calibration"):
+        Calibration.from_config(HAND.config | changes)
+
+
+def test_captions_of_a_calibrated_model_have_its_probabilities(shapes_data: Path) -> None:
+    captioner = load("shapes")
+    photo = Coco(shapes_data).read("val")[0].image
+    plain = captioner(photo)
+    captioner.calibration = HAND
+    caption = captioner(photo, runners_up=2)
+    assert (caption.text, caption.score) == (plain.text, plain.score)
+    assert plain.confidence is None
+    log_probs = [*np.log(plain.probabilities)]
+    assert caption.confidence == pytest.approx(
+        1 / (1 + np.exp(-(np.mean(log_probs) + 0.25))),
+        abs=0.05,  # the mean has the end, too
+    )
+    # At half the temperature, what is likely is likelier.
+    assert caption.probabilities[0] > plain.probabilities[0]
+    read = captioner.read(photo, caption.text)
+    assert read.probabilities == pytest.approx(caption.probabilities, abs=1e-5)
+    for word, others in zip(caption.probabilities, caption.runners_up, strict=True):
+        assert word + sum(other.probability for other in others) <= 1 + 1e-5
+
+
+def test_confidences_of_a_batch_are_those_of_its_photos(shapes_data: Path) -> None:
+    captioner = load("shapes")
+    captioner.calibration = HAND
+    photos = [record.image for record in Coco(shapes_data).read("train")]
+    together = [caption.confidence for caption in captioner(photos)]
+    assert together == pytest.approx([captioner(photo).confidence for photo in photos], abs=1e-5)
+
+
+def test_a_judged_caption_is_that_of_the_captioner(shapes_data: Path) -> None:
+    captioner = load("shapes")
+    records = Coco(shapes_data).read("train")
+    found = judge(captioner, records, batch_size=4)
+    assert [*found.captions.values()] == [captioner(record.image).text for record in records]
+    one = TEMPERATURES.tolist().index(pytest.approx(1.0))
+    read = captioner.read(records[0].image, records[0].captions[0])
+    known = -np.log(read.probabilities).sum()
+    assert found.nll[0, one] >= known - 1e-3  # which has the other captions, and the ends, too
+
+
+def test_commands_say_how_sure_a_calibrated_model_is(
+    shapes_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = tmp_path / "sure.safetensors"
+    export("shapes", model, calibration=HAND)
+    photos = [str(record.image) for record in Coco(shapes_data).read("test")]
+    assert main(["caption", *photos, "--model", str(model), "--confidence"]) == 0
+    sure = [line.split("\t")[0] for line in capsys.readouterr().out.splitlines()]
+    assert len(sure) == len(photos)
+    assert all(0 < float(number) < 1 for number in sure)
+    assert main(["caption", *photos, "--model", str(model), "--min-confidence", "1"]) == 0
+    assert all(line.endswith("\tnot sure") for line in capsys.readouterr().out.splitlines())
+    assert main(["caption", *photos, "--model", str(model), "--json"]) == 0
+    assert all("confidence" in json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert main(["caption", *photos, "--model", "shapes", "--confidence"]) == 2
+    assert "not calibrated" in capsys.readouterr().err
+    data = ["--data", str(shapes_data), "--split", "test", "--out", str(tmp_path / "scores")]
+    assert main(["evaluate", "--model", str(model), *data]) == 0
+    assert "calibration error of words" in capsys.readouterr().out
+    assert (tmp_path / "scores/calibration.png").exists()
+    calibrate = ["calibrate", str(tmp_path / "new.safetensors"), "--model", str(model)]
+    assert main([*calibrate, "--data", str(shapes_data), "--split", "test"]) == 1
+    assert "use more photos" in capsys.readouterr().err
+
+
+@pytest.mark.integration
+def test_calibrate_writes_a_model_with_its_calibration(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_shapes(tmp_path / "scenes", train=2, val=300, test=2, progress=False)
+    model = tmp_path / "sure.safetensors"
+    data = ["--data", str(tmp_path / "scenes"), "--batch-size", "50"]
+    assert main(["calibrate", str(model), "--model", "shapes", *data]) == 0
+    assert "calibration error of confidence" in capsys.readouterr().out
+    assert (tmp_path / "sure-calibration.png").exists()
+    assert model.stat().st_size == pytest.approx(path_of("shapes").stat().st_size, rel=0.01)
+    noise = torch.randint(256, (3, 256, 256), dtype=torch.uint8)
+    captioner = load(model)
+    scenes = Coco(tmp_path / "scenes").read("val")[:20]
+    sure = [caption.confidence for caption in captioner([record.image for record in scenes])]
+    assert captioner(noise).confidence < np.mean(sure)
