@@ -38,6 +38,10 @@ BINS = 10
 PENALTY = 1e-3
 """Weight of the squared regression weights of standardised signs, relative to an image's loss."""
 
+BOUNDS = ((0, None), (0, None), (None, 0), (0, None), (None, None))
+"""Of the weights of `SIGNS`: likelier words and a larger margin never make a caption less sure, nor
+does more entropy make it surer, so that odd pictures do not profit from chance in few photos."""
+
 FEWEST = 5
 """Good captions, and others, that a regression needs at least."""
 
@@ -215,7 +219,8 @@ def calibrated(judged: Judged) -> Calibration:
         cross_entropy = np.logaddexp(0.0, logits) - targets * logits
         return float(cross_entropy.mean() + PENALTY * (parameters[:-1] ** 2).sum())
 
-    *weights, bias = minimize(loss, np.zeros(len(SIGNS) + 1), method="L-BFGS-B").x
+    start = np.zeros(len(SIGNS) + 1)
+    *weights, bias = minimize(loss, start, method="L-BFGS-B", bounds=[*BOUNDS, (None, None)]).x
     return Calibration(
         temperature=float(TEMPERATURES[judged.nll.sum(axis=0).argmin()]),
         means=tuple(map(float, means)),

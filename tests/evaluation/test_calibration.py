@@ -30,7 +30,7 @@ def judged(images: int = 4000, sharpness: float = 2.0, seed: int = 0) -> Judged:
     """Captions that are good by a known rule, and words that come true more seldom than said."""
     random = np.random.default_rng(seed)
     signs = random.normal(size=(images, len(SIGNS)))
-    good = random.random(images) < 1 / (1 + np.exp(-(signs[:, 0] - 0.5 * signs[:, 3] + 0.3)))
+    good = random.random(images) < 1 / (1 + np.exp(-(signs[:, 0] + 0.5 * signs[:, 3] + 0.3)))
     logits = random.normal(size=(3 * images, 8)) * sharpness
     truth = np.exp(logits / 1.5)  # so the temperature is 1.5
     words = (
@@ -54,7 +54,7 @@ def test_a_calibration_finds_the_temperature_and_the_rule() -> None:
     found = calibrated(judged())
     assert found.temperature == pytest.approx(1.5, rel=0.06)  # a step of the grid
     assert found.weights[0] == pytest.approx(1.0, abs=0.1)
-    assert found.weights[3] == pytest.approx(-0.5, abs=0.1)
+    assert found.weights[3] == pytest.approx(0.5, abs=0.1)
     assert found.weights[4] == pytest.approx(0.0, abs=0.1)
 
 
