@@ -7,10 +7,12 @@ have been imported already: a configuration can neither import a module nor reac
 
 import argparse
 import copy
+import os
 import re
+import stat
 import sys
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from functools import partial
 from inspect import isfunction, isroutine, signature
@@ -129,11 +131,16 @@ def check_files(arguments: Sequence[str]) -> None:
     """Check every configuration file among LightningCLI's arguments.
 
     Raises:
-        UsageError: a file is missing, is not a mapping, or has an option of the command line.
+        UsageError: a file is missing, is not a mapping, or has an option of the command line, or
+            another option names a pipe.
     """
     finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     finder.add_argument("-c", "--config", action="append", nargs="?", default=[])
-    for path in map(Path, filter(None, finder.parse_known_args(arguments)[0].config)):
+    found, others = finder.parse_known_args(arguments)
+    for value in (text.partition("=")[2] or text for text in others):
+        if _is_pipe(value):  # jsonargparse would read options such as --trainer FILE, and wait
+            raise UsageError(f"{value}: a pipe; only --config reads pipes, so give a file")
+    for path in map(Path, filter(None, found.config)):
         if not path.exists():
             raise UsageError(f"{path}: no such configuration; check the path")
         try:
@@ -149,6 +156,12 @@ def check_files(arguments: Sequence[str]) -> None:
         for key in ON_COMMAND_LINE_ONLY:
             if content.get(key, False) is not False:
                 raise UsageError(f"{path}: {key} is allowed on the command line only, as --{key}")
+
+
+def _is_pipe(value: str) -> bool:
+    with suppress(OSError, ValueError):
+        return stat.S_ISFIFO(os.stat(value).st_mode)  # noqa: PTH116 (a Path raises on long names)
+    return False
 
 
 def check_parsed(value: Any, allowed: Collection[str], key: str = "") -> None:

@@ -199,9 +199,10 @@ def test_a_hostile_option_has_no_effect(options: list[str], capsys: Capture) -> 
     assert not Path("marker").exists()
 
 
-def test_a_pipe_is_no_configuration(capsys: Capture) -> None:
+@pytest.mark.parametrize("option", ["--config", "--checkpoints", "--trainer", "--data.reader"])
+def test_a_pipe_is_no_configuration(option: str, capsys: Capture) -> None:
     os.mkfifo("pipe")
-    assert "pipe" in refusal("train", "{}\n", ["--config", "pipe"], capsys)
+    assert "pipe" in refusal("train", "{}\n", [f"{option}=pipe"], capsys)
 
 
 OWN = """
