@@ -12,7 +12,13 @@ from captioning.terminal import printable
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
     parser.add_argument("file", metavar="FILE", help="where to write the model (safetensors)")
-    parser.add_argument("--data", required=True, metavar="DIR", help="the data set")
+    parser.add_argument(
+        "--data",
+        required=True,
+        action="append",
+        metavar="DIR",
+        help="the data set; may be given again to join several",
+    )
     parser.add_argument(
         "--split",
         default="val",
@@ -30,7 +36,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Write the model with its calibration, and print how well it is calibrated."""
     from captioning.captioner import export
-    from captioning.data.readers import reader_for
+    from captioning.data.readers import Joined, reader_for
     from captioning.evaluation.calibration import CalibrationReport, calibrated, judge
     from captioning.evaluation.captions import features_of
     from captioning.evaluation.report import aligned, scenes_right
@@ -40,13 +46,15 @@ def run(options: argparse.Namespace) -> int:
     models = models_of(options)
     if len(models) > 1:
         raise UsageError("calibrate takes one model; an ensemble has no file")
-    records = reader_for(options.data, objects=False).read(options.split)[: options.limit]
+    readers = [reader_for(folder, objects=False) for folder in options.data]
+    reader = Joined(readers) if len(readers) > 1 else readers[0]
+    records = reader.read(options.split)[: options.limit]
     captioner, search = model_and_search(options)
     judged = judge(
         captioner,
         records,
         search,
-        scenes_right(options.data, options.split),
+        scenes_right(options.data[0], options.split) if len(readers) == 1 else None,
         options.batch_size,
         options.seed,
         features_of(options.features, captioner, records),

@@ -17,15 +17,10 @@ def timm_backbone(name: str, weights: str | None) -> Backbone:
         weights: ``DEFAULT`` for those that timm downloads, the path of a state dict, or None.
 
     Raises:
-        InputError: timm is not installed or has no such model, or the weights are missing or do not
-            fit.
+        InputError: timm has no such model, or the weights are missing or do not fit.
     """
-    try:
-        import timm
-    except ImportError:
-        raise InputError(
-            f"{TIMM}{name} needs timm, which is not installed; pip install 'captioning[timm]'"
-        ) from None
+    import timm  # only here, since it takes seconds
+
     if not timm.is_model(name):
         near = timm.list_models(f"*{name.partition('.')[0]}*")[:5]
         hint = f"; it has {', '.join(near)}" if near else "; see timm.list_models()"

@@ -40,8 +40,6 @@ def norms(network: nn.Module) -> list[nn.Module]:
     ],
 )
 def test_a_folded_encoder_gives_the_same_without_batch_norm(backbone: str) -> None:
-    if backbone.startswith("timm/"):
-        pytest.importorskip("timm", reason="timm is not installed")
     torch.manual_seed(0)
     encoder = CNNEncoder(backbone, weights=None).eval()
     with_statistics(encoder)

@@ -1,14 +1,15 @@
 """Backbones of timm: convolutional networks and vision transformers."""
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 
 import pytest
+import timm
 import torch
+from timm.models import _registry as registry
 from torch import Tensor, nn
 
 from captioning.captioner import load
@@ -17,9 +18,6 @@ from captioning.data.records import Record
 from captioning.errors import InputError
 from captioning.models import CNNEncoder
 from captioning.training.train_cli import train
-
-timm = pytest.importorskip("timm", reason="timm is not installed")
-registry = pytest.importorskip("timm.models._registry")
 
 LITE2 = "tf_efficientnet_lite2"
 VIT = "vit_tiny_patch16_224"
@@ -167,12 +165,6 @@ def test_a_download_of_timms_that_fails_is_one_line(
     answer = error.value.__context__
     assert isinstance(answer, HTTPError)
     assert answer.closed  # or its connection stays open
-
-
-def test_timm_missing_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "timm", None)
-    with pytest.raises(InputError, match=r"pip install 'captioning\[timm\]'"):
-        CNNEncoder(f"timm/{VIT}", weights=None)
 
 
 def test_weights_of_another_network_are_refused(lite2: tuple[Any, Path]) -> None:

@@ -74,6 +74,7 @@ def _base(command: str, world: World) -> list[str]:
     """Arguments of a command that is quick and right."""
     model = ["--model", str(world.model)]
     return {
+        "calibrate": ["out.safetensors", "--data", str(world.shapes), *model, "--limit", "2"],
         "caption": [str(world.photos[0]), *model],
         "check": [str(world.shapes)],
         "demo": ["--no-browser"],
