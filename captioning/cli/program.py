@@ -19,7 +19,7 @@ from captioning.terminal import escape_what_cannot_be_encoded, printable
 from captioning.user_modules import import_modules
 
 COMMANDS = {
-    "demo": "the web page at once: a small model captions freshly drawn scenes",
+    "demo": "the web page at once: the model that comes with the package, and photos to click",
     "caption": "caption photos with a trained model",
     "serve": "a web page and a JSON API for captions",
     "train": "train a model: captioning train --config configs/shapes.yaml",

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, FastAPI, File, Request
+from fastapi import FastAPI, File, Request
 from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp
@@ -16,6 +16,7 @@ from captioning.data.preprocessing import View
 from captioning.maps import available_maps
 from captioning.search import Search
 from captioning.serving.batching import Batcher
+from captioning.serving.demo import Examples
 from captioning.serving.form import Answer, CaptionForm, Health, Settings
 from captioning.serving.origin import AllowedHosts, with_origin_check
 from captioning.serving.page import docs, page, with_security_headers
@@ -38,7 +39,7 @@ def application(
     batch_size: int,
     limits: Limits,
     hosts: AllowedHosts = LOOPBACK,
-    scenes: APIRouter | None = None,
+    examples: Examples | None = None,
     maps: Sequence[str] = (),
 ) -> ASGIApp:
     """The web page and the JSON API of a model.
@@ -50,7 +51,7 @@ def application(
         batch_size: the most photos per batch.
         limits: of requests.
         hosts: the names that the server answers to.
-        scenes: the address that draws scenes, which the page then offers; see `serving.demo`.
+        examples: pictures that the page offers.
         maps: the maps of a word that requests may choose, the first by default. If empty, all
             maps of the model, its default first.
     """
@@ -83,12 +84,12 @@ def application(
         redoc_url=None,
     )
     add_errors(app)
-    if scenes is not None:
-        app.include_router(scenes)
+    if examples is not None:
+        app.include_router(examples.router)
 
     @app.get("/", include_in_schema=False)
     async def page_of_the_model() -> HTMLResponse:
-        return HTMLResponse(page(name, search, limits, maps, draws_scenes=scenes is not None))
+        return HTMLResponse(page(name, search, limits, maps, examples))
 
     @app.get("/docs", include_in_schema=False)
     async def docs_of_the_api(request: Request) -> HTMLResponse:

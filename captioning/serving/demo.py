@@ -1,11 +1,13 @@
-"""Drawn scenes for the page."""
+"""Pictures for the page to begin with: free photos, or drawn scenes."""
 
 import io
+from dataclasses import dataclass
+from pathlib import Path as File
 from typing import Annotated
 
 import numpy as np
-from fastapi import APIRouter, Path
-from fastapi.responses import Response
+from fastapi import APIRouter, HTTPException, Path
+from fastapi.responses import FileResponse, Response
 from PIL import Image
 
 from captioning.shapes import picture, random_scene
@@ -14,7 +16,37 @@ PIXELS = 256  # side of a scene's picture
 SPLIT = 3  # none of the data set's: no scene of the page is one of the training's
 MOST = 10**6  # scenes
 
-scenes = APIRouter()
+PHOTOS = {path.name: path for path in sorted(File(__file__).with_name("photos").glob("*.jpg"))}
+"""Free photos by their file names; README.md beside them says whose they are."""
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Pictures that the page offers.
+
+    Attributes:
+        router: the addresses of the pictures.
+        photos: file names of the photos below ``photos/``; empty if the page draws scenes.
+    """
+
+    router: APIRouter
+    photos: tuple[str, ...] = ()
+
+
+scenes, photos = APIRouter(), APIRouter()
+SCENES, FREE_PHOTOS = Examples(scenes), Examples(photos, tuple(PHOTOS))
+
+
+@photos.get(
+    "/photos/{name}",
+    response_class=FileResponse,
+    responses={200: {"content": {"image/jpeg": {}}}, 404: {"description": "no such photo"}},
+)
+def photo(name: str) -> FileResponse:
+    """One of the free photos."""
+    if name not in PHOTOS:
+        raise HTTPException(404, "no such photo")
+    return FileResponse(PHOTOS[name], media_type="image/jpeg")
 
 
 @scenes.get(

@@ -98,16 +98,26 @@
     caption();
   };
 
-  /* The demo's own pictures: drawn by the server, and captioned like any photo. */
-  const draw = async () => {
-    const number = Math.floor(Math.random() * 1e6);
+  /* A picture of the server's own is captioned like any photo. */
+  const fetched = async (address, name) => {
     try {
-      const drawn = await fetch(`scenes/${number}`);
-      if (!drawn.ok) throw new Error(`The server failed with status ${drawn.status}.`);
-      take([new File([await drawn.blob()], `scene ${number}`, { type: "image/png" })]);
+      const answer = await fetch(address);
+      if (!answer.ok) throw new Error(`The server failed with status ${answer.status}.`);
+      const picture = await answer.blob();
+      take([new File([picture], name, { type: picture.type })]);
     } catch (problem) {
       fail(problem.message);
     }
+  };
+  const examples = [...document.querySelectorAll("[data-photo]")];
+  for (const button of examples) {
+    const { photo: name } = button.dataset;
+    button.addEventListener("click", () => fetched(`photos/${name}`, name));
+  }
+  if (examples.length) examples[0].click();
+  const draw = () => {
+    const number = Math.floor(Math.random() * 1e6);
+    fetched(`scenes/${number}`, `scene ${number}`);
   };
   if (!scene.parentElement.hidden) {
     scene.addEventListener("click", draw);

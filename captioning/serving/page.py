@@ -9,6 +9,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from captioning.search import BeamSearch, Sampling, Search
+from captioning.serving.demo import Examples
 from captioning.serving.form import MOST_CAPTIONS, CaptionForm
 from captioning.serving.refusals import MEANINGS, Limits
 from captioning.viewing import viewer
@@ -28,7 +29,11 @@ TEMPERATURE = 0.7
 
 
 def page(
-    model: str, search: Search, limits: Limits, maps: Sequence[str], draws_scenes: bool = False
+    model: str,
+    search: Search,
+    limits: Limits,
+    maps: Sequence[str],
+    examples: Examples | None = None,
 ) -> str:
     """The page that sends photos.
 
@@ -37,14 +42,20 @@ def page(
         search: gives the initial settings.
         limits: of requests.
         maps: the maps of a word to choose from; the first is selected.
-        draws_scenes: offer drawn scenes, and begin with one.
+        examples: photos to click, or drawn scenes, of which the first is captioned at once.
     """
     is_sampling = isinstance(search, Sampling)
     width = search.width if isinstance(search, BeamSearch) else 1
     temperature = search.temperature if isinstance(search, Sampling) else TEMPERATURE
     return Template(asset("page.html")).substitute(
         model=escape(model),
-        scenes="" if draws_scenes else "hidden",
+        scenes="" if examples and not examples.photos else "hidden",
+        examples="" if examples and examples.photos else "hidden",
+        photos="".join(
+            f'<button type="button" data-photo="{name}"><img src="photos/{name}" '
+            f'alt="{name.partition(".")[0]}"></button>'
+            for name in (examples.photos if examples else ())
+        ),
         largest=limits.bytes,
         megabytes=f"{limits.bytes / 1e6:g}",
         by_sampling="checked" if is_sampling else "",
@@ -84,7 +95,8 @@ def with_security_headers(app: ASGIApp) -> ASGIApp:
     """The app, with the security headers in every answer."""
     styles = [asset("page.css"), viewer.asset("viewer.css")]
     scripts = [asset("page.js"), viewer.asset("viewer.js")]
-    policy = viewer.policy(styles, scripts) + "; connect-src 'self'; frame-ancestors 'none'"
+    policy = viewer.policy(styles, scripts).replace("img-src data:", "img-src 'self' data:")
+    policy += "; connect-src 'self'; frame-ancestors 'none'"
 
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
         async def sent(message: Message) -> None:

@@ -14,12 +14,13 @@ from starlette.types import ASGIApp
 
 from captioning.captioner import load
 from captioning.serving import Limits, application
-from captioning.serving.demo import PIXELS, SPLIT, scenes
+from captioning.serving import demo as demo_module
+from captioning.serving.demo import FREE_PHOTOS, PIXELS, SCENES, SPLIT
 from captioning.shapes import faults, picture, random_scene
 from captioning.shelf import path_of
 from tests.serving.conftest import served
 
-SCENES = 40
+NUMBER = 40
 MEGABYTES = 3
 
 
@@ -27,7 +28,7 @@ MEGABYTES = 3
 def demo() -> ASGIApp:
     """The demo's app."""
     captioner = load("shapes")
-    return application(captioner, captioner.search, "demo", 16, Limits(), scenes=scenes)
+    return application(captioner, captioner.search, "demo", 16, Limits(), examples=SCENES)
 
 
 @pytest.fixture
@@ -40,11 +41,11 @@ def test_the_shipped_model_is_small() -> None:
 
 
 def test_most_captions_of_scenes_that_the_model_has_never_seen_are_right() -> None:
-    drawn = [random_scene(np.random.default_rng([0, SPLIT, number])) for number in range(SCENES)]
+    drawn = [random_scene(np.random.default_rng([0, SPLIT, number])) for number in range(NUMBER)]
     pictures = [Image.fromarray(picture(scene, PIXELS)) for scene in drawn]
     captions = load("shapes")(pictures)
     right = [not faults(one.text, scene) for one, scene in zip(captions, drawn, strict=True)]
-    assert sum(right) >= 0.8 * SCENES
+    assert sum(right) >= 0.8 * NUMBER
 
 
 def test_a_number_always_gives_the_same_scene(client: TestClient) -> None:
@@ -58,6 +59,26 @@ def test_the_page_offers_scenes(client: TestClient) -> None:
     assert '<p class="scenes" >' in client.get("/").text
 
 
+def test_the_page_offers_the_free_photos() -> None:
+    captioner = load("shapes")
+    app = application(captioner, captioner.search, "demo", 16, Limits(), examples=FREE_PHOTOS)
+    client = TestClient(app, "http://localhost")
+    page = client.get("/")
+    assert "img-src 'self'" in page.headers["content-security-policy"]
+    assert len(FREE_PHOTOS.photos) == 6
+    for name in FREE_PHOTOS.photos:
+        assert f'src="photos/{name}"' in page.text
+        with Image.open(io.BytesIO(client.get(f"/photos/{name}").content)) as image:
+            assert image.format == "JPEG"
+    assert client.get("/photos/README.md").status_code == 404
+    assert client.get("/photos/..%2Fdemo.py").status_code == 404
+
+
+def test_the_free_photos_are_credited() -> None:
+    credits = Path(demo_module.__file__).with_name("photos") / "README.md"
+    assert all(f"`{name}`" in credits.read_text() for name in FREE_PHOTOS.photos)
+
+
 @pytest.mark.parametrize("number", ["-1", "1000000", "one"])
 def test_a_number_out_of_range_is_refused(client: TestClient, number: str) -> None:
     answer = client.get(f"/scenes/{number}")
@@ -66,16 +87,22 @@ def test_a_number_out_of_range_is_refused(client: TestClient, number: str) -> No
 
 
 @pytest.mark.integration
-def test_the_command_draws_and_captions_until_it_is_interrupted(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "captioning", "demo", "--no-browser"]
+@pytest.mark.parametrize("options", [[], ["--scenes"]], ids=["photos", "scenes"])
+def test_the_command_captions_its_pictures_until_it_is_interrupted(
+    options: list[str], tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "captioning", "demo", "--no-browser", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
         assert process.stdout is not None
         address = process.stdout.readline().strip()
-        photo = httpx.get(f"{address}/scenes/1", timeout=60).content
+        picture = "scenes/1" if options else "photos/cat.jpg"
+        photo = httpx.get(f"{address}/{picture}", timeout=60).content
         answer = httpx.post(f"{address}/caption", files={"photo": photo}, timeout=60)
         process.send_signal(signal.SIGINT)
         assert process.wait() == 0
-    assert answer.json()["captions"][0]["words"]
+    caption = answer.json()["captions"][0]
+    assert caption["words"]
+    assert ("confidence" in caption) == (not options)  # the model of scenes is not calibrated
 
 
 @pytest.mark.integration
