@@ -41,3 +41,13 @@ def test_a_path_is_not_taken_for_a_name(tmp_path: Path) -> None:
     assert path_of(tmp_path / "shapes") == tmp_path / "shapes"
     with pytest.raises(InputError, match=r"nothing: no such model; .* `captioning models` lists"):
         captioning.load("nothing")
+
+
+def test_photos_are_captioned_without_naming_a_model(capsys: pytest.CaptureFixture[str]) -> None:
+    cat = Path(captioning.__file__).with_name("serving") / "photos" / "cat.jpg"
+    assert main(["caption", str(cat), "--confidence"]) == 0
+    confidence, path, caption = capsys.readouterr().out.strip().split("\t")
+    assert 0 < float(confidence) < 1
+    assert path == str(cat)
+    assert "cat" in caption.split()
+    assert captioning.load()(cat).text == caption

@@ -9,11 +9,12 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from captioning.captioner.caption import Caption
+from captioning.data.preprocessing import Fit, Preprocessing
 from captioning.errors import InputError
 from captioning.viewing.overlay import draw, save, upsampled, word_pictures
 
 WIDE, TALL = (300, 200), (160, 400)
-CROPS = {WIDE: (50.0, 0.0, 200.0, 200.0), TALL: (0.0, 120.0, 160.0, 160.0)}
+MIDDLE = (50.0, 0.0, 200.0, 200.0)  # of WIDE
 
 
 def one_hot(row: int, column: int) -> torch.Tensor:
@@ -41,32 +42,35 @@ def pixels(figure: Figure) -> np.ndarray:
     return np.asarray(figure.canvas.buffer_rgba())  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize("fit", ["crop", "pad", "squeeze"])
 @pytest.mark.parametrize("size", [WIDE, TALL])
-@pytest.mark.parametrize(("row", "column"), [(0, 0), (0, 4), (2, 1), (3, 4)])
+@pytest.mark.parametrize(("row", "column"), [(0, 2), (2, 1), (3, 3), (1, 2)])
 def test_the_peak_is_inside_the_cell_of_the_largest_weight(
-    size: tuple[int, int], row: int, column: int
+    fit: Fit, size: tuple[int, int], row: int, column: int
 ) -> None:
-    left, top, width, height = CROPS[size]
-    found = upsampled(one_hot(row, column), CROPS[size], size)
+    left, top, width, height = place = Preprocessing(32, fit).place(size)
+    found = upsampled(one_hot(row, column), place, size)
     y, x = np.unravel_index(found.argmax(), found.shape)
     assert left + column * width / 5 <= x < left + (column + 1) * width / 5
     assert top + row * height / 4 <= y < top + (row + 1) * height / 4
 
 
+@pytest.mark.parametrize("fit", ["crop", "pad", "squeeze"])
 @pytest.mark.parametrize("size", [WIDE, TALL])
-def test_equal_weights_stay_equal_inside_the_crop_and_are_zero_outside(
-    size: tuple[int, int],
+def test_equal_weights_stay_equal_where_the_model_looked_and_are_zero_elsewhere(
+    fit: Fit, size: tuple[int, int]
 ) -> None:
-    left, top, width, height = map(int, CROPS[size])
+    place = Preprocessing(32, fit).place(size)
+    left, top, width, height = map(int, place)
     expected = np.zeros((size[1], size[0]))
-    expected[top : top + height, left : left + width] = 0.05
-    found = upsampled(torch.full((4, 5), 0.05), CROPS[size], size)
+    expected[max(top, 0) : top + height, max(left, 0) : left + width] = 0.05
+    found = upsampled(torch.full((4, 5), 0.05), place, size)
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 def test_a_checkerboard_does_not_ring_below_zero() -> None:
     checkerboard = (torch.arange(20).reshape(4, 5) % 2).float()
-    assert upsampled(checkerboard, CROPS[WIDE], WIDE).min() == 0
+    assert upsampled(checkerboard, MIDDLE, WIDE).min() == 0
 
 
 @pytest.mark.parametrize(

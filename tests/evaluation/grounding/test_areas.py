@@ -42,6 +42,16 @@ def test_shares_of_cells_are_what_the_box_covers_of_them() -> None:
     np.testing.assert_allclose(shares, expected, atol=1e-12)
 
 
+def test_cells_over_bars_hold_nothing() -> None:
+    padded = (0.0, -20.0, 120.0, 120.0)  # the whole photo between bars of 20 pixels
+    found = Place.of([dog(0, 0, 120, 80)], SIZE, padded, (6, 6))
+    assert found is not None
+    expected = np.zeros((6, 6))
+    expected[1:5] = 1
+    np.testing.assert_allclose(found.in_box, expected, atol=1e-12)
+    assert (found.box_holds == (expected == 1)).all()
+
+
 def test_where_boxes_overlap_their_area_counts_once() -> None:
     twice = area((30, 10, 20, 30), (35, 5, 30, 20), (30, 10, 20, 30))
     painted = np.zeros((80, 120), dtype=bool)
