@@ -1,5 +1,7 @@
 """The parts of a training, built from YAML files and options."""
 
+import io
+from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -52,8 +54,15 @@ LIMITS: dict[str, Any] = {
 }
 """Ranges of Lightning's options that it does not check itself."""
 
+DIGITS = 18
+"""The most digits of a whole number for Lightning's options; larger ones overflow in its code."""
+
 WHERE = ("accelerator", "devices", "num_nodes", "strategy", "plugins")
 """The trainer's options for hardware and processes."""
+
+
+def _is_large(value: Any) -> bool:
+    return isinstance(value, int) and abs(value) >= 10**DIGITS
 
 
 class TrainCLI(LightningCLI):
@@ -160,8 +169,15 @@ class TrainCLI(LightningCLI):
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         """Read the options, of which none may be unknown, of another type or out of range."""
+        errors = io.StringIO()
         try:
-            super().parse_arguments(parser, args)
+            with redirect_stderr(errors):
+                super().parse_arguments(parser, args)
+        except SystemExit as end:  # the parsers of --model.decoder.help CLASS end the process
+            if end.code:
+                line = errors.getvalue().strip().rpartition("\n")[2].removeprefix("error: ")
+                raise UsageError(f"{line}; see {self.command} --help") from None
+            raise
         except (ArgumentError, OverflowError) as error:
             known = {action.dest for action in parser._actions}
             raise UsageError(one_line(str(error), known, self.allowed)) from None
@@ -175,6 +191,11 @@ class TrainCLI(LightningCLI):
             wanted = unmet_requirement(limits | None, self.config[name])
             if wanted:
                 raise UsageError(f"{name}: give {wanted}, not {shown(self.config[name])}")
+        for name, value in vars(self.config.trainer).items():
+            is_text = isinstance(value, str) and value.isdecimal()  # of devices
+            too_large = len(value) > DIGITS if is_text else _is_large(value)
+            if too_large:
+                raise UsageError(f"trainer.{name}: give a smaller number than {shown(value)}")
         options = self.config.trainer
         self.shows_progress = options.enable_progress_bar is not False
         self.is_trial = bool(options.fast_dev_run)

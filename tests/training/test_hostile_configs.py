@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -203,6 +204,23 @@ def test_a_hostile_option_has_no_effect(options: list[str], capsys: Capture) -> 
 def test_a_pipe_is_no_configuration(option: str, capsys: Capture) -> None:
     os.mkfifo("pipe")
     assert "pipe" in refusal("train", "{}\n", [f"{option}=pipe"], capsys)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--trainer.devices", "1" + 20 * "0"],
+        ["--trainer.val_check_interval", 400 * "9"],
+        ["--model.decoder.help", "-inf", "--data.captions_per_image", "1e400"],
+    ],
+    ids=["devices", "interval", "help"],
+)
+def test_what_lightning_and_jsonargparse_stumble_over_is_one_line(
+    options: list[str], capsys: Capture
+) -> None:
+    assert re.search(
+        "give a smaller number|unrecognized", refusal("train", "{}\n", options, capsys)
+    )
 
 
 OWN = """
