@@ -83,7 +83,9 @@ def run(options: argparse.Namespace) -> int:
     )
     report.write(folder)
     print(report.table())
-    if captioner.calibration is not None and processes.count == 1:
+    # What is good is decided by drawn scenes, or by people's captions of the same photo.
+    is_decided = right is not None or any(len(record.captions) > 1 for record in records)
+    if captioner.calibration is not None and is_decided and processes.count == 1:
         from captioning.evaluation.calibration import CalibrationReport, judge
         from captioning.files import write_json
         from captioning.viewing import calibration_plot

@@ -1,6 +1,7 @@
 """The parts of a training, built from YAML files and options."""
 
 import io
+import sys
 from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -186,6 +187,7 @@ class TrainCLI(LightningCLI):
                 error.object if isinstance(error, UnicodeEncodeError) else "the file of an option"
             )
             raise UsageError(f"{value}: not UTF-8 text; give another value") from None
+        sys.stderr.write(errors.getvalue())  # warnings, if any
         check_parsed(self.config, self.allowed)
         for name, limits in LIMITS.items():
             wanted = unmet_requirement(limits | None, self.config[name])

@@ -4,6 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from captioning.captioner import export, load
 from captioning.captioner.calibration import SIGNS, Calibration, margins
@@ -186,6 +187,20 @@ def test_commands_say_how_sure_a_calibrated_model_is(
     calibrate = ["calibrate", str(tmp_path / "new.safetensors"), "--model", str(model)]
     assert main([*calibrate, "--data", str(shapes_data), "--split", "test"]) == 1
     assert "use more photos" in capsys.readouterr().err
+
+
+def test_photos_with_one_caption_each_are_scored_without_a_report_of_calibration(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = ["file_name,caption,split"]
+    for number in range(3):
+        Image.effect_noise((40, 30), 60 + number).save(tmp_path / f"{number}.png")
+        rows.append(f"{number}.png,a red star,val")
+    (tmp_path / "captions.csv").write_text("\n".join(rows))
+    export("shapes", tmp_path / "sure.safetensors", calibration=HAND)
+    model = ["--model", str(tmp_path / "sure.safetensors")]
+    assert main(["evaluate", *model, "--data", str(tmp_path), "--out", str(tmp_path / "out")]) == 0
+    assert "calibration error" not in capsys.readouterr().out
 
 
 @pytest.mark.integration
