@@ -83,6 +83,8 @@ def test_a_photo_that_is_picked_gets_its_caption_and_where_the_model_looked(
 def test_a_changed_setting_captions_the_photo_again(page: Any, photo: bytes) -> None:
     choose(page, "photo.png", photo)
     page.wait_for_selector("canvas")
+    assert not page.is_visible("[name=captions]")  # technical terms are folded away
+    page.click("summary")
     page.fill("[name=captions]", "5")
     page.keyboard.press("Tab")
     page.wait_for_selector(".captions label")
@@ -97,6 +99,8 @@ def test_two_maps_are_shown_side_by_side_and_named(page: Any, photo: bytes) -> N
     choose(page, "photo.png", photo)
     page.wait_for_selector("canvas")
     assert "Attention \u00d7 evidence per region" in page.text_content(".legend .note")
+    page.locator(".words button").first.focus()
+    page.click("summary")
     page.locator(".words button").first.focus()
     page.get_by_role("combobox", name="Map", exact=True).select_option("Grad-CAM")
     page.wait_for_selector(".legend .note:has-text('Grad-CAM per region')")
