@@ -1,11 +1,15 @@
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import captioning
 from captioning.cli import main
 from captioning.errors import InputError
+from captioning.shapes import picture, random_scene
 from captioning.shelf import path_of, shipped_models
 
 NAMES = [model.name for model in shipped_models()]
@@ -51,3 +55,16 @@ def test_photos_are_captioned_without_naming_a_model(capsys: pytest.CaptureFixtu
     assert path == str(cat)
     assert "cat" in caption.split()
     assert captioning.load()(cat).text == caption
+
+
+def test_the_photo_model_is_unsure_of_noise_and_of_drawn_scenes() -> None:
+    captioner = captioning.load()
+    random = np.random.default_rng(0)
+    odd: list[Any] = [random.integers(0, 256, (90, 120, 3), dtype=np.uint8) for _ in range(3)]
+    odd += [Image.fromarray(picture(random_scene(random), 128)) for _ in range(5)]
+    cat = Path(captioning.__file__).with_name("serving") / "photos" / "cat.jpg"
+    sure = captioner(cat).confidence
+    assert sure is not None
+    confidences = [caption.confidence or 0.0 for caption in captioner(odd)]
+    assert max(confidences) < sure
+    assert np.mean(confidences) < 0.2

@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
     """Write the model with its calibration, and print how well it is calibrated."""
     from captioning.captioner import export
     from captioning.data.readers import Joined, reader_for
-    from captioning.evaluation.calibration import CalibrationReport, calibrated, judge
+    from captioning.evaluation.calibration import CalibrationReport, assess, calibrated
     from captioning.evaluation.captions import features_of
     from captioning.evaluation.report import aligned, scenes_right
     from captioning.files import made_folder
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     reader = Joined(readers) if len(readers) > 1 else readers[0]
     records = reader.read(options.split)[: options.limit]
     captioner, search = model_and_search(options)
-    judged = judge(
+    assessed = assess(
         captioner,
         records,
         search,
@@ -59,8 +59,8 @@ def run(options: argparse.Namespace) -> int:
         options.seed,
         features_of(options.features, captioner, records),
     )
-    calibration = calibrated(judged)
-    report = CalibrationReport.across_halves(judged)
+    calibration = calibrated(assessed)
+    report = CalibrationReport.across_halves(assessed)
     folder = made_folder(Path(options.file).parent)
     export(models[0], options.file, calibration=calibration)
     picture = folder / f"{Path(options.file).stem}-calibration.png"

@@ -45,9 +45,10 @@ def run(options: argparse.Namespace) -> int:
     """Score the model."""
     from captioning.data.readers import reader_for
     from captioning.evaluation import grounding
+    from captioning.evaluation.calibration import CalibrationReport, assess
     from captioning.evaluation.captions import features_of, split_captions, training_captions
     from captioning.evaluation.report import Report, aligned, scenes_right
-    from captioning.files import made_folder
+    from captioning.files import made_folder, write_json
     from captioning.metrics.scores import Scores
 
     processes = processes_of(options)
@@ -61,15 +62,25 @@ def run(options: argparse.Namespace) -> int:
     kind = "evaluation" if len(options.model) == 1 else "ensemble"
     beside = Path(options.model[0]).parent
     folder = made_folder(options.out or beside / f"{kind}-{options.split}")
-    captions = split_captions(
-        captioner,
-        records,
-        search,
-        batch_size=options.batch_size,
-        seed=options.seed,
-        features=features,
-        processes=processes,
-    )
+    # What is good is decided by drawn scenes, or by people's captions of the same photo.
+    is_decided = right is not None or any(len(record.captions) > 1 for record in records)
+    assessed = None
+    captions: Mapping[int | str, str] | None
+    if captioner.calibration is not None and is_decided and processes.count == 1:
+        assessed = assess(
+            captioner, records, search, right, options.batch_size, options.seed, features
+        )
+        captions = assessed.captions
+    else:
+        captions = split_captions(
+            captioner,
+            records,
+            search,
+            batch_size=options.batch_size,
+            seed=options.seed,
+            features=features,
+            processes=processes,
+        )
     if captions is None:
         return 0  # the first process reports the results of all
     report = Report.of(
@@ -83,17 +94,10 @@ def run(options: argparse.Namespace) -> int:
     )
     report.write(folder)
     print(report.table())
-    # What is good is decided by drawn scenes, or by people's captions of the same photo.
-    is_decided = right is not None or any(len(record.captions) > 1 for record in records)
-    if captioner.calibration is not None and is_decided and processes.count == 1:
-        from captioning.evaluation.calibration import CalibrationReport, judge
-        from captioning.files import write_json
+    if assessed is not None and captioner.calibration is not None:
         from captioning.viewing import calibration_plot
 
-        judged = judge(
-            captioner, records, search, right, options.batch_size, options.seed, features
-        )
-        calibration = CalibrationReport.of(judged, captioner.calibration)
+        calibration = CalibrationReport.of(assessed, captioner.calibration)
         write_json(folder / "calibration.json", calibration.as_json())
         calibration_plot.save(calibration, folder / "calibration.png")
         print("", aligned(calibration.table()), sep="\n")

@@ -47,7 +47,7 @@ FEWEST = 5
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class Assessed:
     """A model's captions of a split, what the model knew of them, and whether they are good.
 
     Attributes:
@@ -68,13 +68,13 @@ class Judged:
     right: Bool[np.ndarray, " W"]
     of_image: Int[np.ndarray, " W"]
 
-    def part(self, chosen: Bool[np.ndarray, " I"]) -> "Judged":
+    def part(self, chosen: Bool[np.ndarray, " I"]) -> "Assessed":
         """The same of some of the images."""
         words = chosen[self.of_image]
         kept = [
             item for item, is_kept in zip(self.captions.items(), chosen, strict=True) if is_kept
         ]
-        return Judged(
+        return Assessed(
             dict(kept),
             self.signs[chosen],
             self.good[chosen],
@@ -86,7 +86,7 @@ class Judged:
 
 
 @torch.no_grad()
-def judge(
+def assess(
     captioner: Captioner,
     records: Sequence[Record],
     search: Search | None = None,
@@ -94,8 +94,8 @@ def judge(
     batch_size: int = 32,
     seed: int = 0,
     features: FeatureCache | None = None,
-) -> Judged:
-    """Caption the images of a split, and judge each caption by the references.
+) -> Assessed:
+    """Caption the images of a split, and say which captions are good by the references.
 
     A caption is good if its CIDEr-D against the photo's references is at least the median that
     people's captions of these photos have against the photo's other references.
@@ -108,6 +108,9 @@ def judge(
         batch_size: images per batch.
         seed: of a search that samples.
         features: cached annotations of the images, instead of the photos.
+
+    Raises:
+        InputError: a photo cannot be read, or no photo has two references and `good` is not given.
     """
     captions: dict[int | str, str] = {}
     signs, nll, likeliest, correct, owners = [], [], [], [], []
@@ -127,7 +130,7 @@ def judge(
         likeliest.append(tops)
         correct.append(hits)
         owners.append(first + images)
-    return Judged(
+    return Assessed(
         captions,
         np.concatenate(signs),
         good_captions(captions, records) if good is None else good(captions),
@@ -157,11 +160,11 @@ def _of_words(
     return a, b, c, d
 
 
-@stage("judging the captions")
+@stage("comparing the captions with people's")
 def good_captions(
     captions: Mapping[int | str, str], records: Sequence[Record]
 ) -> Bool[np.ndarray, " I"]:
-    """Whether each caption's CIDEr-D is at least the median of people's captions; see `judge`.
+    """Whether each caption's CIDEr-D is at least the median of people's captions; see `assess`.
 
     Raises:
         InputError: no photo has two references.
@@ -193,7 +196,7 @@ def _cider(
     return cider_scores(captions, references, known).images["CIDEr"]
 
 
-def calibrated(judged: Judged) -> Calibration:
+def calibrated(assessed: Assessed) -> Calibration:
     """The calibration that fits these captions best.
 
     The temperature minimises the cross-entropy of the references; the confidence is a logistic
@@ -202,17 +205,17 @@ def calibrated(judged: Judged) -> Calibration:
     Raises:
         InputError: too few captions are good, or too few are not.
     """
-    good = int(judged.good.sum())
-    if min(good, len(judged.good) - good) < FEWEST:
+    good = int(assessed.good.sum())
+    if min(good, len(assessed.good) - good) < FEWEST:
         raise InputError(
-            f"{good} of {len(judged.good)} captions are good; a calibration needs at least "
+            f"{good} of {len(assessed.good)} captions are good; a calibration needs at least "
             f"{FEWEST} good ones and as many others, so use more photos"
         )
-    known = np.where(np.isfinite(judged.signs), judged.signs, np.nan)
+    known = np.where(np.isfinite(assessed.signs), assessed.signs, np.nan)
     means = np.nan_to_num(np.nanmean(known, axis=0))
     signs = np.where(np.isnan(known), means, known) - means
     scales = np.maximum(signs.std(axis=0), 1e-6)
-    standard, targets = signs / scales, judged.good.astype(np.float64)
+    standard, targets = signs / scales, assessed.good.astype(np.float64)
 
     def loss(parameters: Float[np.ndarray, " _"]) -> float:
         logits = standard @ parameters[:-1] + parameters[-1]
@@ -222,7 +225,7 @@ def calibrated(judged: Judged) -> Calibration:
     start = np.zeros(len(SIGNS) + 1)
     *weights, bias = minimize(loss, start, method="L-BFGS-B", bounds=[*BOUNDS, (None, None)]).x
     return Calibration(
-        temperature=float(TEMPERATURES[judged.nll.sum(axis=0).argmin()]),
+        temperature=float(TEMPERATURES[assessed.nll.sum(axis=0).argmin()]),
         means=tuple(map(float, means)),
         weights=tuple(map(float, np.array(weights) / scales)),
         bias=float(bias),
@@ -289,20 +292,20 @@ class CalibrationReport:
     words: Reliability
 
     @classmethod
-    def of(cls, judged: Judged, calibration: Calibration) -> "CalibrationReport":
+    def of(cls, assessed: Assessed, calibration: Calibration) -> "CalibrationReport":
         """The report of captions with this calibration."""
-        confidence = calibration.confidence(torch.from_numpy(judged.signs).double()).numpy()
+        confidence = calibration.confidence(torch.from_numpy(assessed.signs).double()).numpy()
         nearest = int(abs(np.log(TEMPERATURES / calibration.temperature)).argmin())
         return cls(
-            Reliability(confidence, judged.good),
-            Reliability(judged.likeliest[:, nearest], judged.right),
+            Reliability(confidence, assessed.good),
+            Reliability(assessed.likeliest[:, nearest], assessed.right),
         )
 
     @classmethod
-    def across_halves(cls, judged: Judged) -> "CalibrationReport":
+    def across_halves(cls, assessed: Assessed) -> "CalibrationReport":
         """The report of a calibration of each half of the photos, used on the other half."""
-        first = np.arange(len(judged.good)) % 2 == 0
-        halves = judged.part(first), judged.part(~first)
+        first = np.arange(len(assessed.good)) % 2 == 0
+        halves = assessed.part(first), assessed.part(~first)
         reports = [cls.of(halves[1 - number], calibrated(halves[number])) for number in range(2)]
         return cls(
             *(
