@@ -13,18 +13,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
     add_number(parser, "--port", Port, "default: any free one")
     parser.add_argument("--no-browser", action="store_true", help="only print the address")
-    parser.add_argument(
-        "--scenes",
-        action="store_true",
-        help="a model of drawn shapes captions freshly drawn scenes, instead of photos",
-    )
     add_maps(parser, OFFERED, default="all, the default map first")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Caption photos, or drawn scenes, on the page until interrupted."""
+    """Caption photos, and drawn scenes in a tab, on the page until interrupted."""
     try:
-        from captioning.serving import Limits, allowed_hosts, application, listening_socket, serve
+        from captioning.serving import (
+            Limits,
+            allowed_hosts,
+            application,
+            listening_socket,
+            serve,
+            service,
+        )
         from captioning.serving.demo import FREE_PHOTOS, SCENES
     except ImportError as error:
         raise UsageError(
@@ -34,16 +36,18 @@ def run(options: argparse.Namespace) -> int:
 
     host = "127.0.0.1"
     with listening_socket(host, options.port or 0) as listening:
-        captioner, limits = load("shapes" if options.scenes else DEFAULT), Limits()
+        limits, maps = Limits(), options.maps
+        of_scenes, of_photos = load("shapes"), load(DEFAULT)
         app = application(
-            captioner,
-            captioner.search,
-            "of drawn scenes" if options.scenes else "of photos",
+            of_photos,
+            of_photos.search,
+            DEFAULT,
             batch_size=16,
             limits=limits,
             hosts=allowed_hosts(listening, host, []),
-            examples=SCENES if options.scenes else FREE_PHOTOS,
-            maps=options.maps,
+            examples=FREE_PHOTOS,
+            maps=maps,
+            tab=service(of_scenes, of_scenes.search, "shapes", 16, limits, SCENES, maps),
         )
         serve(app, listening, limits, opens_browser=not options.no_browser)
     return 0

@@ -4,7 +4,7 @@
 `serve`.
 """
 
-from captioning.serving.app import application
+from captioning.serving.app import application, service
 from captioning.serving.origin import AllowedHosts, allowed_hosts
 from captioning.serving.refusals import Limits
 from captioning.serving.server import Server, faults_on_stderr, listening_socket, serve
@@ -18,4 +18,5 @@ __all__ = [
     "faults_on_stderr",
     "listening_socket",
     "serve",
+    "service",
 ]

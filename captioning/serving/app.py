@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Annotated, Any, TypeVar
 
 from fastapi import FastAPI, File, Request
 from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.requests import ClientDisconnect
+from starlette.routing import Mount
 from starlette.types import ASGIApp
 
 from captioning.captioner import Caption, Captioner
@@ -16,7 +17,7 @@ from captioning.data.preprocessing import View
 from captioning.maps import available_maps
 from captioning.search import Search
 from captioning.serving.batching import Batcher
-from captioning.serving.demo import Examples
+from captioning.serving.demo import DRAWN, Examples
 from captioning.serving.form import Answer, CaptionForm, Health, Settings
 from captioning.serving.origin import AllowedHosts, with_origin_check
 from captioning.serving.page import docs, page, with_security_headers
@@ -41,8 +42,9 @@ def application(
     hosts: AllowedHosts = LOOPBACK,
     examples: Examples | None = None,
     maps: Sequence[str] = (),
+    tab: FastAPI | None = None,
 ) -> ASGIApp:
-    """The web page and the JSON API of a model.
+    """The web page and the JSON API of a model, for strangers.
 
     Args:
         captioner: what captions the photos.
@@ -54,7 +56,24 @@ def application(
         examples: pictures that the page offers.
         maps: the maps of a word that requests may choose, the first by default. If empty, all
             maps of the model, its default first.
+        tab: the page and API of another model with examples, by `service`.
     """
+    app = service(captioner, search, name, batch_size, limits, examples, maps)
+    if tab is not None:
+        app.mount(f"/{DRAWN}", tab)
+    return with_security_headers(with_origin_check(RequestLimits(app, limits), hosts))
+
+
+def service(
+    captioner: Captioner,
+    search: Search,
+    name: str,
+    batch_size: int,
+    limits: Limits,
+    examples: Examples | None = None,
+    maps: Sequence[str] = (),
+) -> FastAPI:
+    """The addresses of `application`, without its protection."""
     maps = tuple(dict.fromkeys(maps or (captioner.default_map, *available_maps(captioner.model))))
 
     def caption_batch(views: Sequence[View], settings: Sequence[Settings]) -> list[list[Caption]]:
@@ -71,7 +90,12 @@ def application(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with batcher.running():
+        async with AsyncExitStack() as stack:
+            for route in app.routes:
+                if isinstance(route, Mount) and isinstance(route.app, FastAPI):
+                    tab = route.app
+                    await stack.enter_async_context(tab.router.lifespan_context(tab))
+            await stack.enter_async_context(batcher.running())
             yield
 
     app = FastAPI(
@@ -131,7 +155,7 @@ def application(
             )
         return JSONResponse(answer)
 
-    return with_security_headers(with_origin_check(RequestLimits(app, limits), hosts))
+    return app
 
 
 async def _unless_gone(request: Request, answer: Coroutine[Any, Any, Result]) -> Result:

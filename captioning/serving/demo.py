@@ -15,6 +15,8 @@ from captioning.shapes import picture, random_scene
 PIXELS = 256  # side of a scene's picture
 SPLIT = 3  # none of the data set's: no scene of the page is one of the training's
 MOST = 10**6  # scenes
+DRAWN = "drawn"
+"""Where the page of drawn scenes lies, below that of photos."""
 
 PHOTOS = {path.name: path for path in sorted(File(__file__).with_name("photos").glob("*.jpg"))}
 """Free photos by their file names; README.md beside them says whose they are."""
@@ -22,19 +24,35 @@ PHOTOS = {path.name: path for path in sorted(File(__file__).with_name("photos").
 
 @dataclass(frozen=True)
 class Examples:
-    """Pictures that the page offers.
+    """Pictures that a page offers.
 
     Attributes:
         router: the addresses of the pictures.
-        photos: file names of the photos below ``photos/``; empty if the page draws scenes.
+        buttons: in HTML, what draws a scene or captions a photo.
+        tabs: in HTML, links to the pages of the demo.
     """
 
     router: APIRouter
-    photos: tuple[str, ...] = ()
+    buttons: str
+    tabs: str
 
 
 scenes, photos = APIRouter(), APIRouter()
-SCENES, FREE_PHOTOS = Examples(scenes), Examples(photos, tuple(PHOTOS))
+SCENES = Examples(
+    scenes,
+    '<button id="scene" type="button">Draw a new scene</button> '
+    "<span>This model knows circles, squares, triangles, stars and crosses, and no photos.</span>",
+    '<a href="../">Photos</a> <a href="" aria-current="page">Drawn scenes</a>',
+)
+FREE_PHOTOS = Examples(
+    photos,
+    "".join(
+        f'<button type="button" data-photo="{name}"><img src="photos/{name}" '
+        f'alt="{name.partition(".")[0]}"></button>'
+        for name in PHOTOS
+    ),
+    f'<a href="" aria-current="page">Photos</a> <a href="{DRAWN}/">Drawn scenes</a>',
+)
 
 
 @photos.get(

@@ -7,15 +7,15 @@
   const picker = document.getElementById("photo");
   const status = document.getElementById("status");
   const error = document.getElementById("error");
+  const list = document.getElementById("photos");
   const view = document.getElementById("view");
-  const scene = document.getElementById("scene");
   const { body } = document;
   const { kind, beam, temperature, captions, map, compare } = form.elements;
-  const largest = Number(form.dataset.largest);
+  const largest = Number(picker.dataset.largest);
 
-  let photo = null;
-  let running = null; // aborts the request that is under way
-  let shown = null; // the view of the last answer, and its photo
+  let photos = []; // those that were chosen last
+  let running = null; // aborts the requests that are under way
+  let shown = null; // the photo that the view shows, and its view
 
   for (const { options } of [map, compare]) {
     for (const option of options) {
@@ -31,7 +31,7 @@
     error.textContent = sentence;
   };
 
-  const fields = () => {
+  const fields = (photo) => {
     const sent = new FormData();
     sent.append("photo", photo, photo.name);
     sent.append("captions", captions.value);
@@ -48,10 +48,14 @@
   };
 
   /* What the server says, whatever it is; errors are sentences for whoever sees the page. */
-  const answered = async (signal) => {
+  const answered = async (photo, signal) => {
+    if (photo.size > largest) {
+      throw new Error(`${photo.name}: ${megabytes(photo.size)} are more than the ` +
+        `${megabytes(largest)} that the server reads; choose a smaller photo`);
+    }
     let answer;
     try {
-      answer = await fetch("caption", { method: "POST", body: fields(), signal });
+      answer = await fetch("caption", { method: "POST", body: fields(photo), signal });
     } catch {
       throw new Error("The server cannot be reached; see whether it is running, and try again.");
     }
@@ -60,41 +64,74 @@
     return told;
   };
 
+  const show = (photo, data) => {
+    const before = shown;
+    shown = { photo, view: attentionView.mount(view, data) };
+    const isSame = before?.photo === photo &&
+      before.view.caption.caption === shown.view.caption.caption;
+    if (isSame) shown.view.pin(before.view.pinned); // with another map, say
+    status.textContent = photo.name;
+    for (const card of list.querySelectorAll("button")) {
+      card.setAttribute("aria-pressed", String(card.photo === photo));
+    }
+  };
+
+  /* One of several photos with its caption; a click shows it in the view. */
+  const card = (photo, data) => {
+    const button = document.createElement("button");
+    const picture = document.createElement("img");
+    const text = document.createElement("span");
+    button.type = "button";
+    button.photo = photo;
+    button.setAttribute("aria-pressed", "false");
+    picture.src = data.photo;
+    picture.alt = photo.name;
+    text.dir = "auto";
+    text.textContent = attentionView.sentenceOf(data.captions[0]);
+    button.append(picture, text);
+    button.addEventListener("click", () => show(photo, data));
+    const item = document.createElement("li");
+    item.append(button);
+    return item;
+  };
+
   const caption = async () => {
     running?.abort();
     running = null;
     body.classList.remove("busy");
-    if (!photo || !form.reportValidity()) return;
+    if (!photos.length || !form.reportValidity()) return;
     error.textContent = "";
-    if (photo.size > largest) {
-      fail(`${photo.name}: ${megabytes(photo.size)} are more than the ${megabytes(largest)} ` +
-        "that the server reads; choose a smaller photo");
-      return;
-    }
+    list.replaceChildren();
     const mine = new AbortController();
     running = mine;
-    status.textContent = `Looking at ${photo.name} \u2026`;
     body.classList.add("busy");
-    try {
-      const told = await answered(mine.signal);
-      if (running !== mine) return;
-      const before = shown;
-      shown = { photo, view: attentionView.mount(view, told.view) };
-      const isSame = before?.photo === photo &&
-        before.view.caption.caption === shown.view.caption.caption;
-      if (isSame) shown.view.pin(before.view.pinned); // with another map, say
-      status.textContent = photo.name;
-      body.classList.add("has-photo");
-    } catch (problem) {
-      if (running === mine) fail(problem.message);
-    } finally {
-      if (running === mine) body.classList.remove("busy");
+    const problems = [];
+    const again = photos.includes(shown?.photo) ? shown.photo : null; // with other settings
+    let isFirst = true;
+    for (const [place, photo] of photos.entries()) {
+      const which = photos.length > 1 ? `, ${place + 1} of ${photos.length},` : "";
+      status.textContent = `Looking at ${photo.name}${which} \u2026`;
+      try {
+        const { view: data } = await answered(photo, mine.signal);
+        if (running !== mine) return;
+        if (photos.length > 1) list.append(card(photo, data));
+        if (again ? photo === again : isFirst) show(photo, data);
+        body.classList.add("has-photo");
+        isFirst = false;
+      } catch (problem) {
+        if (running !== mine) return;
+        problems.push(problem.message);
+      }
     }
+    body.classList.remove("busy");
+    if (isFirst) fail("");
+    else status.textContent = shown.photo.name;
+    error.textContent = problems.join("\n");
   };
 
   const take = (files) => {
     if (!files.length) return;
-    [photo] = files;
+    photos = files;
     caption();
   };
 
@@ -109,20 +146,15 @@
       fail(problem.message);
     }
   };
-  const examples = [...document.querySelectorAll("[data-photo]")];
-  for (const button of examples) {
-    const { photo: name } = button.dataset;
-    button.addEventListener("click", () => fetched(`photos/${name}`, name));
+  const [example, ...others] = document.querySelectorAll("[data-photo], #scene");
+  for (const button of example ? [example, ...others] : []) {
+    button.addEventListener("click", () => {
+      const number = Math.floor(Math.random() * 1e6);
+      const { photo } = button.dataset;
+      fetched(photo ? `photos/${photo}` : `scenes/${number}`, photo ?? `scene ${number}`);
+    });
   }
-  if (examples.length) examples[0].click();
-  const draw = () => {
-    const number = Math.floor(Math.random() * 1e6);
-    fetched(`scenes/${number}`, `scene ${number}`);
-  };
-  if (!scene.parentElement.hidden) {
-    scene.addEventListener("click", draw);
-    draw();
-  }
+  example?.click();
 
   picker.addEventListener("change", () => {
     take([...picker.files]);
@@ -131,7 +163,6 @@
 
   form.addEventListener("submit", (event) => event.preventDefault());
   form.addEventListener("change", (event) => {
-    if (event.target === picker) return;
     // A beam finds as many captions as it is wide: the one that was not touched gives way.
     if (Number(captions.value) > Number(beam.value)) {
       if (event.target === beam) captions.value = beam.value;

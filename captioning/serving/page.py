@@ -42,20 +42,15 @@ def page(
         search: gives the initial settings.
         limits: of requests.
         maps: the maps of a word to choose from; the first is selected.
-        examples: photos to click, or drawn scenes, of which the first is captioned at once.
+        examples: pictures to click, of which the first is captioned at once.
     """
     is_sampling = isinstance(search, Sampling)
     width = search.width if isinstance(search, BeamSearch) else 1
     temperature = search.temperature if isinstance(search, Sampling) else TEMPERATURE
     return Template(asset("page.html")).substitute(
         model=escape(model),
-        scenes="" if examples and not examples.photos else "hidden",
-        examples="" if examples and examples.photos else "hidden",
-        photos="".join(
-            f'<button type="button" data-photo="{name}"><img src="photos/{name}" '
-            f'alt="{name.partition(".")[0]}"></button>'
-            for name in (examples.photos if examples else ())
-        ),
+        tabs=examples.tabs if examples else "",
+        examples=examples.buttons if examples else "",
         largest=limits.bytes,
         megabytes=f"{limits.bytes / 1e6:g}",
         by_sampling="checked" if is_sampling else "",

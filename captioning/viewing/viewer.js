@@ -17,9 +17,29 @@ const attentionView = (() => {
   const FADE = 160; // milliseconds from one word's map to the next
   const PACE = 1100; // milliseconds per word while playing
   const DARKEST = 0.88; // opacity of the spotlight's dark
+  const AT_REST = 0.6; // share of the opacity while no word is shown
 
   const mounted = new WeakMap();
   let serial = 0; // radio buttons of one name are one group in the whole page
+
+  /* A caption is shown as a sentence, with a full stop in scripts that have capitals. */
+  const capital = ([first = "", ...others]) => [first.toLocaleUpperCase(), ...others].join("");
+  const sentenceOf = ({ caption }) => capital(caption) + fullStop(caption);
+  const fullStop = (text) => (/[\p{Ll}\p{Lu}]$/u.test(text) ? "." : "");
+
+  /* Put a text on the clipboard. */
+  const copied = async (text) => {
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch { // the page is not from a secure address, or in a frame that may not
+      const field = make("textarea", { class: "hidden" });
+      document.body.append(field);
+      field.value = text;
+      field.select();
+      document.execCommand("copy");
+      field.remove();
+    }
+  };
 
   /* Children that are strings become text nodes, never markup. */
   const make = (tag, attributes = {}, ...children) => {
@@ -150,13 +170,14 @@ const attentionView = (() => {
       this.canvas.width = columns * Math.max(4, Math.round(SIDE / columns));
       this.canvas.height = rows * Math.max(4, Math.round(SIDE / rows));
       this.maps = words.map(() => null);
+      this.rest = null;
       this.shown = null;
     }
 
-    /* Fade from what is on the canvas to the map of a word. */
+    /* Fade from what is on the canvas to the map of a word, or of all words if it is null. */
     draw(index, mode) {
       cancelAnimationFrame(this.frame);
-      const map = this.map(index);
+      const map = index === null ? this.mean() : this.map(index);
       const from = this.shown;
       const isStill = !from || from === map ||
         matchMedia("(prefers-reduced-motion: reduce)").matches;
@@ -175,6 +196,20 @@ const attentionView = (() => {
       this.maps[index] ??= smooth(
         words[index].weights, rows, columns, this.canvas.height, this.canvas.width);
       return this.maps[index];
+    }
+
+    /* The mean of all words' maps, as a share of its highest value. */
+    mean() {
+      if (!this.rest) {
+        const { words } = this.source;
+        const mean = new Float32Array(this.canvas.width * this.canvas.height);
+        words.forEach(({ peak }, index) => this.map(index).forEach((value, i) => {
+          mean[i] += peak * value;
+        }));
+        const top = mean.reduce((most, value) => Math.max(most, value), 1e-9);
+        this.rest = mean.map((value) => value / top);
+      }
+      return this.rest;
     }
 
     paint(map, mode) {
@@ -216,8 +251,10 @@ const attentionView = (() => {
       this.stages = make("div", { class: "stages" }, this.panes[0].root);
       const isWhole = width > 0.99 * size[0] && height > 0.99 * size[1];
 
-      this.line = make("p", { class: "words", role: "group", dir: "auto",
+      this.line = make("span", { class: "words", role: "group", dir: "auto",
         "aria-label": "Caption, word by word" });
+      this.copier = make("button", { type: "button", class: "copy" }, "Copy");
+      this.sure = make("p", { class: "sure" });
       this.details = make("div", { class: "details", "aria-live": "polite" });
       this.player = make("button", { type: "button", class: "play" });
       this.strength = make("input", { type: "range", min: 0, max: 100, value: 80 });
@@ -234,20 +271,17 @@ const attentionView = (() => {
         this.note = make("p", { class: "note" }));
       this.framed = isWhole ? "" : " The model saw the framed part of the photo.";
 
-      this.sure = make("p", { class: "note" });
-      const picture = make("div", { class: "picture" }, this.stages, this.line, this.sure);
-      const panel = make("div", { class: "panel" }, this.details,
-        make("div", { class: "controls" },
-          make("div", { class: "row" }, this.player,
-            make("fieldset", { class: "modes" }, make("legend", { class: "hidden" }, "Show as"),
-              ...modes)),
-          make("label", { class: "strength" }, make("span", {}, "Opacity"), this.strength),
-          ...this.mapChoosers()),
-        legend);
-      if (captions.length > 1) panel.append(this.chooser());
       this.root = make("div", { class: isWhole ? "attention-view whole" : "attention-view" });
       if (title) this.root.append(make("h1", {}, title));
-      this.root.append(make("div", { class: "columns" }, picture, panel));
+      this.root.append(this.stages,
+        make("p", { class: "caption" }, this.line, " ", this.copier), this.sure, this.details);
+      this.root.append(make("div", { class: "controls" }, this.player,
+        make("details", {}, make("summary", {}, "The map"),
+          make("fieldset", { class: "modes" }, make("legend", { class: "hidden" }, "Show as"),
+            ...modes),
+          make("label", { class: "strength" }, make("span", {}, "Opacity"), this.strength),
+          ...this.mapChoosers(), legend)));
+      if (captions.length > 1) this.root.append(this.chooser());
     }
 
     /* If there are several maps: the choice of the one to show, and of one beside it. */
@@ -289,6 +323,11 @@ const attentionView = (() => {
     listen(keys) {
       const { signal } = this.gone;
       this.player.addEventListener("click", () => this.toggle());
+      this.copier.addEventListener("click", async () => {
+        await copied(sentenceOf(this.caption));
+        this.copier.textContent = "Copied";
+        setTimeout(() => { this.copier.textContent = "Copy"; }, PACE);
+      });
       this.strength.addEventListener("input", () => this.render());
       this.stages.addEventListener("click", () => this.clear());
       this.line.addEventListener("pointerleave", () => { this.hovered = null; this.render(); });
@@ -302,7 +341,7 @@ const attentionView = (() => {
     key(event) {
       if (event.altKey || event.ctrlKey || event.metaKey) return;
       const isControl = !this.words.includes(event.target) &&
-        event.target.closest?.("a, button, input, select, textarea");
+        event.target.closest?.("a, button, input, select, summary, textarea");
       if (event.key === "Escape") {
         this.clear();
       } else if (isControl) {
@@ -350,11 +389,9 @@ const attentionView = (() => {
       }
       this.stages.classList.toggle("compared", this.compared >= 0);
       this.words = words.map(({ word, probability }, place) => {
-        const bar = make("span", { class: "bar" });
-        bar.style.setProperty("--share", probability);
-        const button = make("button", { type: "button", "aria-pressed": "false" },
-          make("span", { class: "word" }, word), bar,
-          make("span", { class: "probability" }, percent(probability)));
+        const button = make("button", { type: "button", class: "bar", "aria-pressed": "false" },
+          make("span", { class: "word" }, place ? word : capital(word)));
+        button.style.setProperty("--share", probability);
         button.addEventListener("focus", () => this.pin(place));
         button.addEventListener("click", () => this.pin(place)); // Safari focuses no buttons
         button.addEventListener("pointerenter", (event) => {
@@ -365,8 +402,10 @@ const attentionView = (() => {
         });
         return button;
       });
-      this.line.replaceChildren(...this.words.flatMap((word) => [word, " "]));
+      const between = this.words.flatMap((word, place) => (place ? [" ", word] : [word]));
+      this.line.replaceChildren(...between, fullStop(this.caption.caption));
       if (!words.length) this.line.append(make("em", {}, "The caption has no words."));
+      this.copier.hidden = !words.length;
       this.player.disabled = !words.length;
       this.render();
     }
@@ -413,7 +452,8 @@ const attentionView = (() => {
       const index = this.hovered ?? this.pinned;
       this.root.dataset.word = index ?? "";
       this.root.dataset.mode = this.mode;
-      this.root.style.setProperty("--strength", this.strength.value / 100);
+      const share = index === null ? AT_REST : 1;
+      this.root.style.setProperty("--strength", share * this.strength.value / 100);
       this.player.textContent = this.timer ? "Pause" : "Play";
       this.player.classList.toggle("playing", Boolean(this.timer));
       this.words.forEach((word, i) => {
@@ -428,7 +468,7 @@ const attentionView = (() => {
       this.scale.classList.toggle("marked", peak !== null);
       this.scale.style.setProperty("--mark", peak === null ? 0 : Math.min(this.even / peak, 1));
       this.describe(index);
-      if (index === null) return;
+      if (!this.words.length) return;
       const shown = this.compared < 0 ? this.panes.slice(0, 1) : this.panes;
       for (const pane of shown) pane.draw(index, this.mode);
     }
@@ -441,21 +481,20 @@ const attentionView = (() => {
       if (index === null) {
         const way = matchMedia("(hover: hover)").matches ? "Point at" : "Tap";
         this.details.replaceChildren(make("p", { class: "hint" },
-          `${way} a word to see which part of the photo it came from, or press play.`));
+          `${way} a word to see where it came from.`));
         return;
       }
       const { word, probability, runners_up: others = [] } = this.caption.words[index];
       const entries = [{ word, probability }, ...others].map((entry) => {
-        const bar = make("span", { class: "bar" });
-        bar.style.setProperty("--share", entry.probability);
         const name = entry.word === null ? make("em", { class: "name" }, "end of caption")
           : make("span", { class: "name", dir: "auto" }, entry.word);
-        return make("li", {}, name, " ",
-          make("span", { class: "probability" }, percent(entry.probability)), bar);
+        const item = make("li", { class: "bar" }, name, " ",
+          make("span", { class: "probability" }, percent(entry.probability)));
+        item.style.setProperty("--share", entry.probability);
+        return item;
       });
-      this.details.replaceChildren(
-        make("p", { class: "note" }, others.length ? "Word and its alternatives" : "Word"),
-        make("ol", {}, ...entries));
+      this.details.replaceChildren(make("ol", { "aria-label": "Word and its alternatives" },
+        ...entries));
     }
   }
 
@@ -469,5 +508,5 @@ const attentionView = (() => {
   for (const script of document.querySelectorAll("script[data-attention-view]")) {
     mount(script.parentElement, JSON.parse(script.textContent), document);
   }
-  return { mount, nameOf };
+  return { mount, nameOf, sentenceOf };
 })();

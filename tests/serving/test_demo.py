@@ -13,9 +13,9 @@ from starlette.testclient import TestClient
 from starlette.types import ASGIApp
 
 from captioning.captioner import load
-from captioning.serving import Limits, application
+from captioning.serving import Limits, application, service
 from captioning.serving import demo as demo_module
-from captioning.serving.demo import FREE_PHOTOS, PIXELS, SCENES, SPLIT
+from captioning.serving.demo import FREE_PHOTOS, PHOTOS, PIXELS, SCENES, SPLIT
 from captioning.shapes import faults, picture, random_scene
 from captioning.shelf import path_of
 from tests.serving.conftest import served
@@ -24,11 +24,13 @@ NUMBER = 40
 MEGABYTES = 3
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def demo() -> ASGIApp:
-    """The demo's app."""
-    captioner = load("shapes")
-    return application(captioner, captioner.search, "demo", 16, Limits(), examples=SCENES)
+    """The demo's app, with the small model for its photos, too."""
+    captioner, limits = load("shapes"), Limits()
+    search = captioner.search
+    tab = service(captioner, search, "shapes", 16, limits, SCENES)
+    return application(captioner, search, "photos", 16, limits, examples=FREE_PHOTOS, tab=tab)
 
 
 @pytest.fixture
@@ -49,24 +51,33 @@ def test_most_captions_of_scenes_that_the_model_has_never_seen_are_right() -> No
 
 
 def test_a_number_always_gives_the_same_scene(client: TestClient) -> None:
-    first, again, other = (client.get(f"/scenes/{number}").content for number in (7, 7, 8))
+    first, again, other = (client.get(f"/drawn/scenes/{number}").content for number in (7, 7, 8))
     assert first == again != other
     with Image.open(io.BytesIO(first)) as image:
         assert (image.format, image.size) == ("PNG", (PIXELS, PIXELS))
 
 
-def test_the_page_offers_scenes(client: TestClient) -> None:
-    assert '<p class="scenes" >' in client.get("/").text
+def test_a_tab_offers_scenes(client: TestClient) -> None:
+    page = client.get("/drawn/")
+    assert 'id="scene"' in page.text
+    assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
 
 
-def test_the_page_offers_the_free_photos() -> None:
-    captioner = load("shapes")
-    app = application(captioner, captioner.search, "demo", 16, Limits(), examples=FREE_PHOTOS)
-    client = TestClient(app, "http://localhost")
+def test_both_tabs_caption(demo: ASGIApp) -> None:
+    with TestClient(demo, "http://localhost") as client:
+        scene = client.get("/drawn/scenes/1").content
+        answers = [
+            client.post(f"/{tab}caption", files={"photo": scene}).json() for tab in ("", "drawn/")
+        ]
+    assert answers[0] == answers[1]
+    assert answers[0]["captions"][0]["words"]
+
+
+def test_the_page_offers_the_free_photos(client: TestClient) -> None:
     page = client.get("/")
     assert "img-src 'self'" in page.headers["content-security-policy"]
-    assert len(FREE_PHOTOS.photos) == 6
-    for name in FREE_PHOTOS.photos:
+    assert len(PHOTOS) == 6
+    for name in PHOTOS:
         assert f'src="photos/{name}"' in page.text
         with Image.open(io.BytesIO(client.get(f"/photos/{name}").content)) as image:
             assert image.format == "JPEG"
@@ -76,33 +87,32 @@ def test_the_page_offers_the_free_photos() -> None:
 
 def test_the_free_photos_are_credited() -> None:
     credits = Path(demo_module.__file__).with_name("photos") / "README.md"
-    assert all(f"`{name}`" in credits.read_text() for name in FREE_PHOTOS.photos)
+    assert all(f"`{name}`" in credits.read_text() for name in PHOTOS)
 
 
 @pytest.mark.parametrize("number", ["-1", "1000000", "one"])
 def test_a_number_out_of_range_is_refused(client: TestClient, number: str) -> None:
-    answer = client.get(f"/scenes/{number}")
+    answer = client.get(f"/drawn/scenes/{number}")
     assert answer.status_code == 422
     assert "number" in answer.json()["error"]
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("options", [[], ["--scenes"]], ids=["photos", "scenes"])
-def test_the_command_captions_its_pictures_until_it_is_interrupted(
-    options: list[str], tmp_path: Path
-) -> None:
-    command = [sys.executable, "-m", "captioning", "demo", "--no-browser", *options]
+def test_the_command_captions_its_pictures_until_it_is_interrupted(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "captioning", "demo", "--no-browser"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
         assert process.stdout is not None
         address = process.stdout.readline().strip()
-        picture = "scenes/1" if options else "photos/cat.jpg"
-        photo = httpx.get(f"{address}/{picture}", timeout=60).content
-        answer = httpx.post(f"{address}/caption", files={"photo": photo}, timeout=60)
+        captions = []
+        for tab, picture in (("", "photos/cat.jpg"), ("drawn/", "scenes/1")):
+            photo = httpx.get(f"{address}/{tab}{picture}", timeout=60).content
+            answer = httpx.post(f"{address}/{tab}caption", files={"photo": photo}, timeout=60)
+            captions.append(answer.json()["captions"][0])
         process.send_signal(signal.SIGINT)
         assert process.wait() == 0
-    caption = answer.json()["captions"][0]
-    assert caption["words"]
-    assert ("confidence" in caption) == (not options)  # the model of scenes is not calibrated
+    assert all(caption["words"] for caption in captions)
+    assert "confidence" in captions[0]
+    assert "confidence" not in captions[1]  # the model of scenes is not calibrated
 
 
 @pytest.mark.integration
@@ -113,6 +123,7 @@ def test_the_page_shows_a_scene_at_once_and_another_one_on_request(
         page = browser.new_page(viewport={"width": 360, "height": 700})
         page.set_default_timeout(60_000)
         page.goto(address)
+        page.get_by_text("Drawn scenes").click()
         page.wait_for_selector("#view canvas")
         first = page.text_content("#status")
         page.click("#scene")

@@ -73,10 +73,29 @@ def test_a_photo_that_is_picked_gets_its_caption_and_where_the_model_looked(
     page.wait_for_selector("canvas")
     [found] = client.post("/caption", files={"photo": photo}).json()["captions"]
     assert page.get_attribute("#view img", "alt") == found["caption"]
-    blank = page.locator("canvas").evaluate("canvas => canvas.toDataURL()")
-    page.locator(".words button").first.focus()
-    assert page.locator("canvas").evaluate("canvas => canvas.toDataURL()") != blank
+    map_at_rest = page.locator("canvas").evaluate("canvas => canvas.toDataURL()")
+    page.locator("canvas").evaluate("canvas => { canvas.width += 0; }")  # which empties it
+    assert page.locator("canvas").evaluate("canvas => canvas.toDataURL()") != map_at_rest
     assert page.text_content("#status") == "photo.png"
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+
+
+def test_several_photos_are_listed_and_each_can_be_shown(page: Any, photo: bytes) -> None:
+    contents = {"one.png": photo, "notes.txt": b"no photo", "two.png": photo}
+    page.set_input_files(
+        "#photo",
+        [
+            {"name": name, "mimeType": "image/png", "buffer": content}
+            for name, content in contents.items()
+        ],
+    )
+    assert error(page).startswith("notes.txt: not an image")
+    cards = page.locator("#photos button")
+    assert [card.get_attribute("aria-pressed") for card in cards.all()] == ["true", "false"]
+    assert page.text_content("#status") == "one.png"
+    cards.nth(1).click()
+    assert page.text_content("#status") == "two.png"
+    assert cards.nth(1).inner_text() == page.locator(".words").inner_text()
     assert page.evaluate("document.documentElement.scrollWidth") == 360
 
 
@@ -84,7 +103,7 @@ def test_a_changed_setting_captions_the_photo_again(page: Any, photo: bytes) -> 
     choose(page, "photo.png", photo)
     page.wait_for_selector("canvas")
     assert not page.is_visible("[name=captions]")  # technical terms are folded away
-    page.click("summary")
+    page.get_by_text("Search and maps").click()
     page.fill("[name=captions]", "5")
     page.keyboard.press("Tab")
     page.wait_for_selector(".captions label")
@@ -100,10 +119,10 @@ def test_two_maps_are_shown_side_by_side_and_named(page: Any, photo: bytes) -> N
     page.wait_for_selector("canvas")
     assert "Attention \u00d7 evidence per region" in page.text_content(".legend .note")
     page.locator(".words button").first.focus()
-    page.click("summary")
+    page.get_by_text("Search and maps").click()
     page.locator(".words button").first.focus()
     page.get_by_role("combobox", name="Map", exact=True).select_option("Grad-CAM")
-    page.wait_for_selector(".legend .note:has-text('Grad-CAM per region')")
+    page.wait_for_selector(".legend .note:has-text('Grad-CAM per region')", state="attached")
     assert page.get_attribute(".attention-view", "data-word") == "0"  # still the same word
     page.get_by_role("combobox", name="Beside it").select_option("occlusion")
     page.wait_for_selector(".compared figure:nth-child(2) canvas")

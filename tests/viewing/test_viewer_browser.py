@@ -74,6 +74,30 @@ def chosen(page: Any) -> str:
     return page.locator(".attention-view").get_attribute("data-word")
 
 
+def opacity(page: Any, value: int) -> None:
+    """Set how much of the map is seen."""
+    page.locator(".attention-view details").evaluate("details => { details.open = true; }")
+    page.get_by_label("Opacity").fill(str(value))
+
+
+def test_at_rest_it_shows_where_it_looked_for_all_words(page: Any) -> None:
+    regions = picture(page).max(2)[: picture(page).shape[0] // 4]  # the words' row of regions
+    whole = picture(page).max(2)
+    lit = [light.mean() for light in np.array_split(regions, 6, axis=1)][1:5]
+    assert min(lit) > 1.2 * whole[whole.shape[0] // 2 :].mean()
+
+
+def test_the_caption_is_a_sentence_that_can_be_copied(page: Any) -> None:
+    sentence = f"A small dog {MARKUP}"
+    assert page.locator(".words").inner_text() == sentence
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy").click()
+    page.get_by_role("button", name="Copied").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()") == sentence
+    page.get_by_text("the cat").click()
+    assert page.locator(".words").inner_text() == "The cat."
+
+
 def test_pointing_at_a_word_lays_its_map_over_the_photo(page: Any) -> None:
     maps, pictures = set(), [picture(page)]
     for place in range(3):
@@ -87,7 +111,9 @@ def test_pointing_at_a_word_lays_its_map_over_the_photo(page: Any) -> None:
 
 
 def test_the_brightest_place_is_the_region_of_the_largest_weight(page: Any) -> None:
+    opacity(page, 0)
     plain = picture(page)
+    opacity(page, 80)
     for place in range(3):
         word(page, place).hover()
         light = (picture(page) - plain).mean(2)
@@ -130,15 +156,16 @@ def test_a_word_shows_its_probability_and_its_alternatives(page: Any) -> None:
     word(page, 1).focus()
     details = page.locator("[aria-live]")
     assert details.locator("li").all_inner_texts() == [
-        "small\n60%",
-        "cat\n25%",
-        "end of caption\n2.0%",
+        "small 60%",
+        "cat 25%",
+        "end of caption 2.0%",
     ]
 
 
 def test_spotlight_and_opacity_change_the_picture(page: Any) -> None:
     word(page, 0).focus()
     pictures = [picture(page)]
+    page.get_by_text("The map").click()
     page.get_by_text("Spotlight").click()
     pictures.append(picture(page))
     page.get_by_label("Opacity").fill("20")
@@ -148,7 +175,7 @@ def test_spotlight_and_opacity_change_the_picture(page: Any) -> None:
 
 def test_another_caption_can_be_chosen(page: Any) -> None:
     page.get_by_text("the cat").click()
-    assert page.locator(".words .word").all_inner_texts() == ["the", "cat"]
+    assert page.locator(".words .word").all_inner_texts() == ["The", "cat"]
     assert page.locator(".stage img").get_attribute("alt") == "the cat"
 
 
@@ -162,6 +189,7 @@ def test_a_screen_reader_finds_photo_words_and_controls_by_name(page: Any) -> No
     assert page.get_by_role("img", name=" ".join(WORDS)).count() == 1
     words = page.get_by_role("group", name="Caption").get_by_role("button")
     assert words.count() == len(WORDS)
+    page.get_by_text("The map").click()
     for role, name in (("button", "Play"), ("slider", "Opacity"), ("radio", "Spotlight")):
         assert page.get_by_role(role, name=name).count() == 1
 
@@ -190,7 +218,7 @@ def test_a_page_mounts_one_caption_after_the_other(browser: Any) -> None:
     page.set_content(f"<style>{viewer.asset('viewer.css')}</style><div></div>")
     page.add_script_tag(content=viewer.asset("viewer.js"))
     mount = "data => attentionView.mount(document.querySelector('div'), data) && null"
-    for words in (("a", "dog"), ("the", "cat")):
+    for words in (("A", "dog"), ("The", "cat")):
         page.evaluate(mount, viewer.data(photo, [caption(words)]))
         assert page.locator(".words .word").all_inner_texts() == list(words)
     page.close()
@@ -207,6 +235,7 @@ def maps_page(browser: Any, tmp_path: Path) -> Iterator[Any]:
     page = context.new_page()
     page.set_default_timeout(10_000)
     page.goto((tmp_path / "maps.html").as_uri())
+    page.locator(".attention-view details").evaluate("details => { details.open = true; }")
     yield page
     context.close()
 
