@@ -174,6 +174,9 @@ def export(
     """
     load(checkpoint)  # refuses a file that is not a captioner's
     config, tensors = read(path_of(checkpoint))
+    encoder = config["model"]["encoder"]
+    if "weights" in encoder:  # the place of a file on the machine of the training
+        config = config | {"model": config["model"] | {"encoder": encoder | {"weights": None}}}
     if calibration is not None:
         config = config | {"calibration": calibration.config}
     kept = {

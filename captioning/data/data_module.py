@@ -1,7 +1,7 @@
 """The data of a training: which records, how they are prepared, in which batches."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -64,6 +64,7 @@ class CaptionData(Checked, pl.LightningDataModule):
         seed: of the order of the images and of the augmentation.
         max_megapixels: larger photos are refused; at most 178.
         tokenizer: ptb, which the scores use, or NLTK's treebank, wordpunct or tweet.
+        words: what the vocabulary begins with, however often it occurs; those of `model.initial`.
 
     Raises:
         InputError: a number is out of its range, a split is missing or empty, or `features`,
@@ -94,6 +95,7 @@ class CaptionData(Checked, pl.LightningDataModule):
         seed: Seed = 0,
         max_megapixels: PhotoMegapixels = MEGAPIXELS,
         tokenizer: TokenizerName = "ptb",
+        words: Sequence[str] = (),
     ) -> None:
         super().__init__()
         if features and augment:
@@ -125,6 +127,7 @@ class CaptionData(Checked, pl.LightningDataModule):
         self.val_split = val_split
         self.seed = seed
         self.tokenizer: TokenizerName = tokenizer
+        self.words = words
         self._cache: FeatureCache | None = None
         self._mirrored: FeatureCache | None = None
         self._epochs = self._batches = 0
@@ -144,7 +147,7 @@ class CaptionData(Checked, pl.LightningDataModule):
     def vocabulary(self) -> Vocabulary:
         """The words of the training captions."""
         captions = (caption for record in self.train_records for caption in record.captions)
-        vocabulary = Vocabulary.build(captions, self.min_count, self.tokenizer)
+        vocabulary = Vocabulary.build(captions, self.min_count, self.tokenizer, self.words)
         if not vocabulary.words:
             raise InputError(
                 f"no word occurs {self.min_count} times in the captions of split "

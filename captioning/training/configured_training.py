@@ -38,6 +38,7 @@ from captioning.training.configuration import (
     first_cause,
     one_line,
 )
+from captioning.training.initial import words_of
 from captioning.training.loggers import EveryStepOnce, loggers
 from captioning.training.module import CaptioningModule
 from captioning.training.validation_grounding import ValidationGrounding
@@ -118,6 +119,7 @@ class TrainCLI(LightningCLI):
         parser.link_arguments("data.vocabulary", "model.vocabulary", apply_on="instantiate")
         parser.link_arguments("data.preprocessing", "model.preprocessing", apply_on="instantiate")
         parser.link_arguments("seed_everything", "data.seed")
+        parser.link_arguments("model.initial", "data.words", compute_fn=words_of)
         parser.add_class_arguments(BestCheckpoint, "checkpoints")
         parser.add_lightning_class_args(EarlyStopping, "early_stopping")
         parser.add_lightning_class_args(ValidationTable, "validation_table")

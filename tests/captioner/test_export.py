@@ -51,3 +51,15 @@ def test_what_is_no_checkpoint_is_refused_and_nothing_is_written(
     assert main(["export", "--model", str(tmp_path / "text"), str(tmp_path / "out")]) == 1
     assert "text: damaged, or not a model of captioning" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_an_exported_model_does_not_say_where_its_first_weights_were(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    captioner = load(checkpoint)
+    saved = torch.load(checkpoint, weights_only=True)
+    saved["captioner"]["model"]["encoder"]["weights"] = "/home/someone/weights.pth"
+    torch.save(saved, tmp_path / "model.ckpt")
+    export(tmp_path / "model.ckpt", tmp_path / "model.safetensors")
+    assert b"someone" not in (tmp_path / "model.safetensors").read_bytes()
+    assert load(tmp_path / "model.safetensors").vocabulary == captioner.vocabulary
