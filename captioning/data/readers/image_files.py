@@ -116,11 +116,11 @@ def _similar(
             continue
         by_length: dict[int, list[Path]] = defaultdict(list)
         for path in files.get(_plain(parts[-1]), ()):
-            by_length[_common(parts[:-1], path.relative_to(folder).parts[:-1])].append(path)
-        best = max(by_length, default=-1)
-        if whole and best != len(parts) - 1:
-            continue
-        candidates = by_length[best]
+            folders = path.relative_to(folder).parts[:-1]
+            length = _common(parts[:-1], folders)
+            if not whole or length == len(folders) == len(parts) - 1:
+                by_length[length].append(path)
+        candidates = by_length[max(by_length, default=0)]
         exact = [path for path in candidates if path.name == parts[-1]]
         if len(exact or candidates) == 1:
             fitting[name] = (exact or candidates)[0]
