@@ -52,6 +52,20 @@ def test_json_that_is_no_utf_8_says_how_to_save_it(tmp_path: Path) -> None:
         read_json(tmp_path / "value.json")
 
 
+def test_a_nan_in_json_is_shown_with_its_place() -> None:
+    text = '[{"caption": "NaN"},\n {"image_id": 5, "caption": NaN}]'
+    with pytest.raises(
+        ValueError, match=r'NaN is .*: line 2 column 29, after .*"caption":'
+    ) as caught:
+        json_of(text)
+    assert "\n" not in str(caught.value)
+
+
+def test_utf_16_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('"é"', encoding="utf-16")
+    assert read_json(tmp_path / "a.json") == "é"
+
+
 def test_whole_numbers_of_json_fit_into_floats() -> None:
     assert float(json_of("9" * MAX_DIGITS)) < float("inf")
 

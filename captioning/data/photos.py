@@ -1,5 +1,6 @@
 """Finds the photos of paths, folders and lists, one after another."""
 
+import codecs
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -64,6 +65,8 @@ def _photos_of_list(file: Path) -> Iterator[Path]:
                     raise InputError(
                         f"{file}: line {number} is not a path; give a text file of one path a line"
                     )
+                if number == 1:
+                    line = line.removeprefix(codecs.BOM_UTF8)  # which Windows' editors write
                 # File names are bytes, and those that are not UTF-8 must stay unchanged.
                 if path := line.decode("utf-8", "surrogateescape").rstrip("\r\n"):
                     yield Path(path)

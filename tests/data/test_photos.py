@@ -50,6 +50,11 @@ def test_a_list_is_read_a_line_at_a_time_and_its_photos_come_last(tmp_path: Path
     assert names == ["c.jpg", "b.jpg", "with space .jpg", "a.jpg"]
 
 
+def test_a_byte_order_mark_of_a_list_is_no_part_of_a_name(tmp_path: Path) -> None:
+    (tmp_path / "list").write_bytes(b"\xef\xbb\xbfa.jpg\r\nb.jpg\r\n")
+    assert list(find_photos([], tmp_path / "list")) == [Path("a.jpg"), Path("b.jpg")]
+
+
 def test_names_that_are_no_utf8_come_through_a_list(tmp_path: Path) -> None:
     (tmp_path / "list.txt").write_bytes(b"caf\xe9.jpg\n")
     [photo] = find_photos([], tmp_path / "list.txt")
