@@ -66,8 +66,16 @@ def test_a_bare_interrupt_says_that_it_was_one(
     assert capsys.readouterr().err.splitlines()[-1] == "captioning: interrupted"
 
 
-@pytest.mark.parametrize("raised", [KeyboardInterrupt, ImportError])
+@pytest.mark.parametrize(
+    ("number", "raised"),
+    [
+        (signal.SIGINT, KeyboardInterrupt),
+        (signal.SIGINT, ImportError),
+        (signal.SIGTERM, KeyboardInterrupt),
+    ],
+)
 def test_an_interrupt_among_the_first_imports_is_one_line(
+    number: signal.Signals,
     raised: type[BaseException],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -76,14 +84,14 @@ def test_an_interrupt_among_the_first_imports_is_one_line(
         def find_spec(self, name: str, path: Any, target: Any = None) -> None:
             if name == "captioning.cli":
                 try:
-                    signal.raise_signal(signal.SIGINT)
+                    signal.raise_signal(number)
                 except KeyboardInterrupt:  # of which compiled modules make other errors
                     raise raised from None
 
     for name in [name for name in sys.modules if name.startswith("captioning.cli")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
-    before = signal.getsignal(signal.SIGINT)
-    assert program.main() == INTERRUPTED
+    before = signal.getsignal(number)
+    assert program.main() == 128 + number
     assert capsys.readouterr().err == "captioning: interrupted\n"
-    assert signal.getsignal(signal.SIGINT) is before
+    assert signal.getsignal(number) is before

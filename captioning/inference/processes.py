@@ -95,8 +95,9 @@ def results(
 
 
 def _end_with(parent: int) -> None:
-    """End this process when `parent` ends, and silently after an interrupt, which both receive."""
-    signal.signal(signal.SIGINT, lambda *_: os._exit(0))
+    """End this process when `parent` ends, and silently after a signal, which both receive."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: os._exit(0))
 
     def watch() -> None:
         while os.getppid() == parent:

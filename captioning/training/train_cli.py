@@ -10,7 +10,7 @@ from pathlib import Path
 
 import wandb
 import yaml
-from pytorch_lightning.utilities.exceptions import MisconfigurationException
+from pytorch_lightning.utilities.exceptions import MisconfigurationException, SIGTERMException
 
 from captioning.errors import InputError, as_input_error
 from captioning.files import remove_unfinished, written_whole
@@ -125,7 +125,7 @@ def _train(cli: TrainCLI) -> Path | None:
 def plain_messages(remedy: str = "continue by the same command with --resume") -> Iterator[None]:
     """Hide warnings that do not apply, and turn Lightning's and W&B's errors into input errors.
 
-    An interrupt, which Lightning would turn into an exit, names the remedy.
+    An interrupt or SIGTERM, which Lightning would turn into an exit, names the remedy.
     """
     loggers = [logging.getLogger(name) for name in ("pytorch_lightning", "lightning_fabric")]
     levels = [logger.level for logger in loggers]
@@ -145,7 +145,8 @@ def plain_messages(remedy: str = "continue by the same command with --resume") -
             reason = " ".join(str(error).split())
             raise InputError(f"W&B: {reason}; WANDB_MODE=offline trains without it") from None
         except SystemExit as exit:
-            if not isinstance(exit.__context__, KeyboardInterrupt):
+            is_signal = isinstance(exit, SIGTERMException)  # where no handler of ours raised
+            if not (is_signal or isinstance(exit.__context__, KeyboardInterrupt)):
                 raise
             raise KeyboardInterrupt(f"interrupted; {remedy}") from None
         finally:
