@@ -44,10 +44,12 @@ class BestCheckpoint(ModelCheckpoint):
         assert self.dirpath is not None
         moved: dict[str, Any] = {"dirpath": self.dirpath}
         best = state_dict["best_model_score"]
-        if best is not None:  # None before the first validation
-            path = str(Path(self.dirpath) / "best.ckpt")
-            moved |= {"best_model_path": path, "kth_best_model_path": path}
-            moved["best_k_models"] = {path: best}
+        path = Path(self.dirpath) / "best.ckpt"
+        if not path.exists():  # no validation yet, or somebody removed it
+            return
+        if best is not None:
+            moved |= {"best_model_path": str(path), "kth_best_model_path": str(path)}
+            moved["best_k_models"] = {str(path): best}
         super().load_state_dict(state_dict | moved)
 
 

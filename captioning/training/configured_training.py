@@ -40,6 +40,7 @@ from captioning.training.configuration import (
 )
 from captioning.training.loggers import EveryStepOnce, loggers
 from captioning.training.module import CaptioningModule
+from captioning.training.run_folder import RunFolder
 from captioning.training.validation_grounding import ValidationGrounding
 from captioning.training.validation_images import ValidationPage, ValidationTable
 from captioning.user_modules import IMPORT, import_modules, split_imports
@@ -78,7 +79,7 @@ class TrainCLI(LightningCLI):
 
     Attributes:
         is_trial: whether a few batches are only tried out, which writes no files.
-        folder: the run's folder, with the checkpoints `best` and `last`.
+        folder: the run's folder.
     """
 
     command = "captioning train"
@@ -201,8 +202,7 @@ class TrainCLI(LightningCLI):
         options = self.config.trainer
         self.shows_progress = options.enable_progress_bar is not False
         self.is_trial = bool(options.fast_dev_run)
-        self.folder = Path(options.default_root_dir or "runs/captioning")
-        self.best, self.last = self.folder / "best.ckpt", self.folder / "last.ckpt"
+        self.folder = RunFolder(Path(options.default_root_dir or "runs/captioning"))
 
     def instantiate_classes(self) -> None:
         """Build what the options describe; a class may refuse its arguments, or lack a package."""
@@ -220,12 +220,8 @@ class TrainCLI(LightningCLI):
         """Reject an unsuitable folder before anything slow begins."""
         if self.is_trial:
             return
-        if self.last.exists() and not (self.config.resume or self.config.overwrite):
-            raise InputError(
-                f"{self.folder}: contains an earlier run; continue with --resume, start again with "
-                "--overwrite, or give another --trainer.default_root_dir"
-            )
-        made_folder(self.folder)
+        self.folder.resumed(self.config.resume, self.config.overwrite)
+        made_folder(self.folder.path)
 
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
         """The trainer, with our callbacks, and with our loggers if the configuration has none."""
@@ -240,15 +236,19 @@ class TrainCLI(LightningCLI):
             logger = False
         else:
             best = self.config_init.checkpoints
-            best.dirpath = str(self.folder)
+            best.dirpath = str(self.folder.path)
             # The last one after the best one, whose score it stores.
-            callbacks += [best, LastCheckpoint(self.last, self.config.save_every)]
+            callbacks += [best, LastCheckpoint(self.folder.last, self.config.save_every)]
             if logger is None:
-                logger = loggers(self.folder, self.settings(), self.config.resume)
+                logger = loggers(self.folder.path, self.settings(), self.config.resume)
                 callbacks.append(EveryStepOnce())
         if logger:
             callbacks.append(LearningRateMonitor(logging_interval="step"))
-        changes = {"logger": logger, "callbacks": callbacks, "default_root_dir": str(self.folder)}
+        changes = {
+            "logger": logger,
+            "callbacks": callbacks,
+            "default_root_dir": str(self.folder.path),
+        }
         if self.shows_progress and not any(isinstance(each, ProgressBar) for each in callbacks):
             callbacks.append(Progress())
             changes["enable_progress_bar"] = False  # no further one of Lightning's

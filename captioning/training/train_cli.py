@@ -9,11 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import wandb
-import yaml
 from pytorch_lightning.utilities.exceptions import MisconfigurationException, SIGTERMException
 
 from captioning.errors import InputError, as_input_error
-from captioning.files import remove_unfinished, written_whole
 from captioning.progress_bar import stage
 from captioning.training.checkpoints import check_resumable, not_resumable
 from captioning.training.configured_training import FeaturesCLI, TrainCLI
@@ -87,38 +85,34 @@ def features(arguments: list[str]) -> Path | None:
 
 
 def _train(cli: TrainCLI) -> Path | None:
-    resumed = cli.last if cli.config.resume and cli.last.exists() else None
+    resumed = cli.folder.resumed(cli.config.resume, cli.config.overwrite)
     if resumed is not None:
         with stage(f"checking {resumed}"):
             check_resumable(resumed, cli.model, cli.trainer)
     if cli.trainer.is_global_zero:
-        for checkpoint in (cli.last, cli.best):
-            if resumed is None:  # of a run that is overwritten: never resume from it
-                checkpoint.unlink(missing_ok=True)
-            remove_unfinished(checkpoint)
-        with written_whole(cli.folder / "config.yaml") as path:
-            path.write_text(yaml.safe_dump(cli.settings(), sort_keys=False), encoding="utf-8")
-    with wandb_within(cli.folder):
-        try:
-            cli.trainer.fit(cli.model, cli.datamodule, ckpt_path=resumed, weights_only=True)
-        except OSError as error:
-            if error.filename is None:  # a full disk, met by a logger
-                raise as_input_error(error, cli.folder, "cannot be written") from None
-            raise
-        except (AttributeError, IndexError, KeyError, TypeError) as error:
-            if resumed is None or not _is_raised_by_a_library(error):
-                raise
-            raise not_resumable(resumed, f"its state: {type(error).__name__} {error}") from None
+        cli.folder.prepare(resumed, cli.settings())
+    _fit(cli, resumed)
     if not cli.trainer.is_global_zero:
         return None
     best = cli.config_init.checkpoints
     if best.best_model_score is not None:
         print(f"best {best.monitor}: {best.best_model_score:.4f}", file=sys.stderr)
-    if cli.best.exists():
-        return cli.best
-    if cli.shows_progress:
-        print(f"no validation has run, so there is no {cli.best.name} yet", file=sys.stderr)
-    return cli.last
+    return cli.folder.result(best.best_model_score is not None, cli.shows_progress)
+
+
+def _fit(cli: TrainCLI, resumed: Path | None) -> None:
+    """Train, and turn the errors of full disks and odd checkpoints into input errors."""
+    with wandb_within(cli.folder.path):
+        try:
+            cli.trainer.fit(cli.model, cli.datamodule, ckpt_path=resumed, weights_only=True)
+        except OSError as error:
+            if error.filename is None:  # a full disk, met by a logger
+                raise as_input_error(error, cli.folder.path, "cannot be written") from None
+            raise
+        except (AttributeError, IndexError, KeyError, TypeError) as error:
+            if resumed is None or not _is_raised_by_a_library(error):
+                raise
+            raise not_resumable(resumed, f"its state: {type(error).__name__} {error}") from None
 
 
 @contextmanager
