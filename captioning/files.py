@@ -16,8 +16,13 @@ from typing import Any
 
 from captioning.errors import InputError, as_input_error
 
+try:
+    import fcntl
+except ImportError:  # Windows, where folders cannot be locked like this
+    fcntl = None  # type: ignore[assignment]
+
 PATIENCE = 10.0
-"""Seconds to wait for a program that reads a pipe."""
+"""Seconds to wait for a program that reads a pipe, or for one that is about to end."""
 
 
 @contextmanager
@@ -138,6 +143,39 @@ def made_folder(path: str | Path) -> Path:
             return path
     except OSError as error:
         raise as_input_error(error, path, "not a writable folder") from None
+
+
+@contextmanager
+def only_writer(folder: str | Path) -> Iterator[None]:
+    """Hold a folder, so that no other process which asks for it writes there meanwhile.
+
+    The operating system ends the hold with the process, however that ends; a process that was just
+    killed may have workers that end some seconds later. On Windows, and on file systems without
+    locks, nothing is held.
+
+    Raises:
+        InputError: another process holds the folder.
+    """
+    descriptor = os.open(folder, os.O_RDONLY) if fcntl else None
+    due = time.monotonic() + PATIENCE
+    try:
+        while descriptor is not None:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > due:
+                    raise InputError(
+                        f"{folder}: another process is writing there; wait until it ends, or give "
+                        "another folder"
+                    ) from None
+                time.sleep(0.1)
+            except OSError:
+                break
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def write_json(path: str | Path, value: Any) -> None:

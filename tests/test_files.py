@@ -1,5 +1,8 @@
 import json
 import os
+import signal
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -7,7 +10,7 @@ import pytest
 
 from captioning import files
 from captioning.errors import InputError
-from captioning.files import remove_unfinished, write_json, written_whole
+from captioning.files import only_writer, remove_unfinished, write_json, written_whole
 from captioning.untrusted import read_json
 from tests.conftest import files_no_larger_than
 
@@ -116,3 +119,17 @@ def test_what_killed_processes_left_of_a_file_is_removed_and_nothing_else(tmp_pa
         path.touch()
     remove_unfinished(tmp_path / "last.ckpt")
     assert sorted(tmp_path.iterdir()) == sorted(kept)
+
+
+def test_a_folder_is_free_again_when_the_process_that_held_it_is_killed(tmp_path: Path) -> None:
+    hold = f"""
+import os, signal
+from captioning.files import only_writer
+
+with only_writer({str(tmp_path)!r}):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    process = subprocess.run([sys.executable, "-c", hold], check=False)
+    assert process.returncode == -signal.SIGKILL
+    with only_writer(tmp_path):
+        assert not list(tmp_path.iterdir())

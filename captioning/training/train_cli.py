@@ -5,13 +5,14 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import wandb
 from pytorch_lightning.utilities.exceptions import MisconfigurationException, SIGTERMException
 
 from captioning.errors import InputError, as_input_error
+from captioning.files import only_writer
 from captioning.progress_bar import stage
 from captioning.training.checkpoints import check_resumable, not_resumable
 from captioning.training.configured_training import FeaturesCLI, TrainCLI
@@ -85,14 +86,16 @@ def features(arguments: list[str]) -> Path | None:
 
 
 def _train(cli: TrainCLI) -> Path | None:
-    resumed = cli.folder.resumed(cli.config.resume, cli.config.overwrite)
-    if resumed is not None:
-        with stage(f"checking {resumed}"):
-            check_resumable(resumed, cli.model, cli.trainer)
-    if cli.trainer.is_global_zero:
-        cli.folder.prepare(resumed, cli.settings())
-    _fit(cli, resumed)
-    if not cli.trainer.is_global_zero:
+    is_first = cli.trainer.is_global_zero
+    with only_writer(cli.folder.path) if is_first else nullcontext():
+        resumed = cli.folder.resumed(cli.config.resume, cli.config.overwrite)
+        if resumed is not None:
+            with stage(f"checking {resumed}"):
+                check_resumable(resumed, cli.model, cli.trainer)
+        if is_first:
+            cli.folder.prepare(resumed, cli.settings())
+        _fit(cli, resumed)
+    if not is_first:
         return None
     best = cli.config_init.checkpoints
     if best.best_model_score is not None:

@@ -1,11 +1,14 @@
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
+from captioning import files
 from captioning.captioner import Captioner
 from captioning.errors import InputError
+from captioning.files import only_writer
 from captioning.inference import bulk
 from captioning.inference.bulk import PhotoStream, caption_into_shards
 from captioning.inference.shards import Shards
@@ -52,6 +55,32 @@ def test_only_missing_shards_are_captioned(
     assert caption_into_shards(captioner, SEARCH, photos, shards, 2) == (11, 0, [0])
     assert shards.path(2).exists()
     assert shards.path(1).stat().st_mtime_ns == before
+
+
+def test_a_folder_that_is_removed_meanwhile_is_not_called_finished(
+    captioner: Captioner, photos: PhotoStream, shards: Shards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(self: Shards, number: int, lines: list[str]) -> None:
+        if number == 2:
+            shutil.rmtree(self.folder)
+        whole(self, number, lines)
+
+    whole = Shards.write
+    with monkeypatch.context() as patch:
+        patch.setattr(Shards, "write", write)
+        with pytest.raises(InputError, match=r"6 of 11 captions are not there"):
+            caption_into_shards(captioner, SEARCH, photos, shards, 2)
+    assert caption_into_shards(captioner, SEARCH, photos, shards, 2) == (11, 0, [0])
+    assert shards.numbers() == [0, 1, 2, 3]
+
+
+def test_another_process_that_writes_the_same_captions_is_noticed(
+    captioner: Captioner, photos: PhotoStream, shards: Shards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "PATIENCE", 0.1)
+    with only_writer(shards.folder), pytest.raises(InputError, match="another process is writing"):
+        caption_into_shards(captioner, SEARCH, photos, shards, 2)
+    assert not shards.numbers()
 
 
 def test_photos_that_come_meanwhile_are_noticed(

@@ -2,7 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from captioning import files
 from captioning.errors import InputError
+from captioning.files import only_writer
 from captioning.training.run_folder import RunFolder
 from tests.training.conftest import Train, saved, with_scores
 
@@ -34,3 +36,16 @@ def test_a_resumed_training_whose_best_checkpoint_is_gone_keeps_the_best_of_its_
 def test_a_training_whose_checkpoints_were_removed_does_not_name_them(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="checkpoints were removed"):
         RunFolder(tmp_path).result(has_validated=True, shows_progress=True)
+
+
+def test_a_second_training_in_one_folder_is_refused_before_it_touches_a_file(
+    train_into: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "PATIENCE", 0.1)
+    (tmp_path / "run").mkdir()
+    with (
+        only_writer(tmp_path / "run"),
+        pytest.raises(InputError, match="run: another process is writing there"),
+    ):
+        train_into("run", ONE, "--overwrite")
+    assert not list((tmp_path / "run").iterdir())
