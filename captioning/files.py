@@ -9,7 +9,7 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -128,6 +128,19 @@ def _opened_stream(stream: Path) -> int:
         else:
             os.set_blocking(descriptor, True)
             return descriptor
+
+
+def check_written(paths: Iterable[Path]) -> None:
+    """Check that files which were written one after another are all still there.
+
+    Raises:
+        InputError: some are not, since somebody removed their folder meanwhile.
+    """
+    if gone := [path for path in paths if not path.exists()]:
+        raise InputError(
+            f"{gone[0]}: removed after it was written, with {len(gone) - 1} more; run the command "
+            "again"
+        )
 
 
 def made_folder(path: str | Path) -> Path:
