@@ -27,6 +27,9 @@ def main() -> int:
         interrupts.append(number)
         raise KeyboardInterrupt
 
+    # Pictures are written to files. Notebooks let their commands inherit a backend of theirs, and
+    # where that is not installed, importing matplotlib fails.
+    os.environ["MPLBACKEND"] = "agg"
     before = {number: signal.signal(number, interrupt) for number in SIGNALS}
     try:
         from captioning.cli import main as run

@@ -54,6 +54,22 @@ def test_a_report_goes_through_standard_output(shapes_data: Path, tmp_path: Path
     assert "BLEU-4" in finished.stdout.splitlines()[-1] or "CIDEr" in finished.stdout
 
 
+def test_a_notebook_s_backend_for_pictures_does_not_matter() -> None:
+    code = """
+import sys
+from captioning.__main__ import main
+
+sys.argv = ["captioning", "--help"]
+try:
+    main()
+finally:
+    import matplotlib.figure
+"""
+    backend = {"MPLBACKEND": "module_that_is_not_installed"}
+    command = [sys.executable, "-c", code]
+    subprocess.run(command, check=True, capture_output=True, env=os.environ | backend)
+
+
 def test_a_bare_interrupt_says_that_it_was_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
