@@ -12,7 +12,6 @@ from annotated_types import Interval
 from jsonargparse import ArgumentError
 from pytorch_lightning.callbacks import (
     Checkpoint,
-    EarlyStopping,
     LearningRateMonitor,
     ProgressBar,
     WeightAveraging,
@@ -27,7 +26,7 @@ from captioning.files import made_folder
 from captioning.kernels import on_by_default
 from captioning.numbers import Count, PositiveCount, shown, unmet_requirement
 from captioning.progress_bar import stage
-from captioning.training.callbacks import NumberedSteps, Progress
+from captioning.training.callbacks import NumberedSteps, Progress, StopEarly
 from captioning.training.checkpoints import BestCheckpoint, LastCheckpoint, WholeCheckpoints
 from captioning.training.configuration import (
     MODE,
@@ -65,6 +64,11 @@ WHERE = ("accelerator", "devices", "num_nodes", "strategy", "plugins")
 
 def _is_large(value: Any) -> bool:
     return isinstance(value, int) and abs(value) >= 10**DIGITS
+
+
+def _listed(value: Any) -> list[Any]:
+    """What a configuration gives as a list, as one thing, or not at all."""
+    return list(value) if isinstance(value, list | tuple) else [value] if value else []
 
 
 class TrainCLI(LightningCLI):
@@ -120,7 +124,7 @@ class TrainCLI(LightningCLI):
         parser.link_arguments("data.preprocessing", "model.preprocessing", apply_on="instantiate")
         parser.link_arguments("seed_everything", "data.seed")
         parser.add_class_arguments(BestCheckpoint, "checkpoints")
-        parser.add_lightning_class_args(EarlyStopping, "early_stopping")
+        parser.add_lightning_class_args(StopEarly, "early_stopping")
         parser.add_lightning_class_args(ValidationTable, "validation_table")
         parser.add_lightning_class_args(ValidationPage, "validation_page")
         parser.add_lightning_class_args(ValidationGrounding, "validation_grounding")
@@ -226,12 +230,10 @@ class TrainCLI(LightningCLI):
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
         """The trainer, with our callbacks, and with our loggers if the configuration has none."""
         chosen = self.config_init.trainer
-        given = chosen.callbacks or []
-        callbacks = [
-            *(given if isinstance(given, list) else [given]),
-            NumberedSteps(self.config.data.seed, self.config.compile_after),
-        ]
+        callbacks = _listed(chosen.callbacks)
         logger = chosen.logger
+        self.folder.check_writers(callbacks + _listed(logger))
+        callbacks.append(NumberedSteps(self.config.data.seed, self.config.compile_after))
         if self.is_trial:
             logger = False
         else:

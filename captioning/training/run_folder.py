@@ -1,15 +1,27 @@
 """A training's folder: whether it may be written to, and what is in it afterwards."""
 
-import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
+from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.loggers import CSVLogger
 
-from captioning.errors import InputError
+from captioning.errors import InputError, UsageError
 from captioning.files import remove_unfinished, written_whole
+from captioning.numbers import shown
+from captioning.progress_bar import say
+from captioning.training.configuration import bounded_yaml
+from captioning.untrusted import MAX_YAML_BYTES, text_of
 
 ELSEWHERE = "give another --trainer.default_root_dir"
+
+IN_CHECKPOINT = ("model.learning_rate", "model.encoder_learning_rate", "model.weight_decay")
+"""Settings that a resumed training takes from its checkpoint, with the optimizer's state."""
+
+OF_CALL = ("trainer.default_root_dir", "trainer.max_epochs")
+"""Settings that a moved or a longer training changes as a matter of course."""
 
 
 class RunFolder:
@@ -50,6 +62,52 @@ class RunFolder:
             )
         return None
 
+    def changed(self, settings: Mapping[str, Any]) -> list[str]:
+        """What a resumed training does otherwise than before, a line for each setting.
+
+        Raises:
+            InputError: a setting has changed that would have no effect.
+        """
+        try:
+            earlier = bounded_yaml(text_of(self.config, MAX_YAML_BYTES))
+        except (InputError, yaml.YAMLError):  # removed or damaged
+            return []
+        before, lines = dict(_flat(earlier)), []
+        for key, now in _flat(settings):
+            if key in OF_CALL or before.get(key, now) == now:
+                continue
+            if key in IN_CHECKPOINT:
+                raise InputError(
+                    f"{key}: resumed with {shown(now)}, begun with {shown(before[key])}, which "
+                    "the optimizer keeps; give that, or start again with --overwrite"
+                )
+            lines.append(
+                f"resumed with another {key}: {shown(before[key])} before, {shown(now)} now"
+            )
+        return lines
+
+    def check_writers(self, given: Sequence[Any]) -> None:
+        """Check where a configuration's checkpoints and tables are written.
+
+        Args:
+            given: callbacks and loggers.
+
+        Raises:
+            UsageError: one would write outside of this folder, perhaps into another run's.
+        """
+        for each in given:
+            if isinstance(each, ModelCheckpoint):
+                inside = Path(each.dirpath or self.path / "checkpoints")
+                key, place = "trainer.callbacks", inside / (each.filename or "")
+            elif isinstance(each, CSVLogger):
+                key, place = "trainer.logger", Path(each.log_dir)
+            else:
+                continue
+            if not place.resolve().is_relative_to(self.path.resolve()):
+                raise UsageError(
+                    f"{key}: {place} is outside of the run's folder; give a place in {self.path}"
+                )
+
     def prepare(self, resumed: Path | None, settings: dict[str, Any]) -> None:
         """Remove what an overwritten or killed run left, and write the configuration."""
         for checkpoint in (self.last, self.best):
@@ -74,5 +132,14 @@ class RunFolder:
             )
         if shows_progress:
             reason = "it was removed" if has_validated else "no validation has run"
-            print(f"there is no {self.best.name}: {reason}", file=sys.stderr)
+            say(f"there is no {self.best.name}: {reason}")
         return self.last
+
+
+def _flat(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """The settings of a configuration, each with its dotted key."""
+    if isinstance(value, Mapping) and value:
+        for name, part in value.items():
+            yield from _flat(part, f"{key}.{name}" if key else str(name))
+    else:
+        yield key, value

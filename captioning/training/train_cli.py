@@ -1,7 +1,6 @@
 """`captioning train` and `captioning features`: from a YAML file to a checkpoint or features."""
 
 import logging
-import sys
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -13,8 +12,9 @@ from pytorch_lightning.utilities.exceptions import MisconfigurationException, SI
 
 from captioning.errors import InputError, as_input_error
 from captioning.files import only_writer
-from captioning.progress_bar import stage
-from captioning.training.checkpoints import check_resumable, not_resumable
+from captioning.progress_bar import say, stage
+from captioning.training.callbacks import is_at_zero
+from captioning.training.checkpoints import check_resumable, ended, not_resumable
 from captioning.training.configured_training import FeaturesCLI, TrainCLI
 from captioning.training.loggers import wandb_within
 
@@ -89,33 +89,58 @@ def _train(cli: TrainCLI) -> Path | None:
     is_first = cli.trainer.is_global_zero
     with only_writer(cli.folder.path) if is_first else nullcontext():
         resumed = cli.folder.resumed(cli.config.resume, cli.config.overwrite)
+        left = None
         if resumed is not None:
             with stage(f"checking {resumed}"):
-                check_resumable(resumed, cli.model, cli.trainer)
-        if is_first:
-            cli.folder.prepare(resumed, cli.settings())
-        _fit(cli, resumed)
+                left = ended(check_resumable(resumed, cli.model, cli.trainer), cli.trainer)
+        if left is None:
+            if is_first:
+                _prepare(cli, resumed)
+            _fit(cli, resumed)
     if not is_first:
         return None
-    best = cli.config_init.checkpoints
+    if left is not None:
+        say(f"{cli.folder.path}: nothing is left to train: it {left}")
+    return _result(cli)
+
+
+def _prepare(cli: TrainCLI, resumed: Path | None) -> None:
+    """Make the folder ready, and report settings that differ from those of a resumed training."""
+    settings = cli.settings()
+    if resumed is not None:
+        for line in cli.folder.changed(settings):
+            say(line)
+    cli.folder.prepare(resumed, settings)
+
+
+def _result(cli: TrainCLI) -> Path:
+    """Report how the training ended; returns the checkpoint to use."""
+    best, stopping = cli.config_init.checkpoints, cli.config_init.early_stopping
+    if stopping.reason is not None:
+        say(f"stopped after epoch {cli.trainer.current_epoch}: {stopping.reason}")
     if best.best_model_score is not None:
-        print(f"best {best.monitor}: {best.best_model_score:.4f}", file=sys.stderr)
+        say(f"best {best.monitor}: {best.best_model_score:.4f}")
+        if is_at_zero(best.mode, best.best_model_score, None):
+            say(
+                f"{best.monitor} never rose above 0: no caption resembles its references yet; "
+                "train for more epochs, or on more photos"
+            )
     return cli.folder.result(best.best_model_score is not None, cli.shows_progress)
 
 
 def _fit(cli: TrainCLI, resumed: Path | None) -> None:
     """Train, and turn the errors of full disks and odd checkpoints into input errors."""
-    with wandb_within(cli.folder.path):
-        try:
+    try:
+        with wandb_within(cli.folder.path):
             cli.trainer.fit(cli.model, cli.datamodule, ckpt_path=resumed, weights_only=True)
-        except OSError as error:
-            if error.filename is None:  # a full disk, met by a logger
-                raise as_input_error(error, cli.folder.path, "cannot be written") from None
+    except OSError as error:
+        if error.filename is None:  # a full disk, met by a logger
+            raise as_input_error(error, cli.folder.path, "cannot be written") from None
+        raise
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        if resumed is None or not _is_raised_by_a_library(error):
             raise
-        except (AttributeError, IndexError, KeyError, TypeError) as error:
-            if resumed is None or not _is_raised_by_a_library(error):
-                raise
-            raise not_resumable(resumed, f"its state: {type(error).__name__} {error}") from None
+        raise not_resumable(resumed, f"its state: {type(error).__name__} {error}") from None
 
 
 @contextmanager

@@ -204,12 +204,13 @@ def test_every_listed_class_of_lightning_works(
     more: str, train_into: Train, tmp_path: Path
 ) -> None:
     delta = tmp_path / "delta.yaml"
-    delta.write_text(LISTED.replace("MORE", more).replace("FOLDER", str(tmp_path / "there")))
+    there = tmp_path / "run" / "there"
+    delta.write_text(LISTED.replace("MORE", more).replace("FOLDER", str(there)))
     last = saved(train_into("run", "--config", str(delta)))
     assert (last["epoch"], last["global_step"]) == (0, 1)  # one step of three batches
-    assert (tmp_path / "there" / "epoch=0.ckpt").exists()
-    assert (tmp_path / "there" / "logged" / "first" / "metrics.csv").exists()
-    assert (tmp_path / "there" / "wandb").exists() == bool(more)
+    assert (there / "epoch=0.ckpt").exists()
+    assert (there / "logged" / "first" / "metrics.csv").exists()
+    assert (there / "wandb").exists() == bool(more)
 
 
 @pytest.mark.integration
