@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from captioning.errors import InputError, as_input_error
+from captioning.untrusted import address_of
 
 try:
     import fcntl
@@ -37,7 +38,7 @@ def written_whole(path: str | Path) -> Iterator[Path]:
     Raises:
         InputError: the folder or the file cannot be written to, or `path` is a folder itself.
     """
-    path = Path(path)
+    path = _on_this_machine(path)
     temporary = None
     try:
         if path.is_dir():
@@ -59,6 +60,16 @@ def written_whole(path: str | Path) -> Iterator[Path]:
     finally:
         if temporary:
             temporary.unlink(missing_ok=True)
+
+
+def _on_this_machine(path: str | Path) -> Path:
+    """The path, unless it would become a folder with the odd name ``s3:`` or ``~``."""
+    if address := address_of(path):
+        raise InputError(f"{address}: an address; files are written to this machine's folders only")
+    first, *rest = Path(path).parts or ("",)
+    if first.startswith("~") and rest:
+        raise InputError(f"{path}: {first} is not expanded here; give the whole path")
+    return Path(path)
 
 
 def remove_unfinished(path: str | Path) -> None:
@@ -149,7 +160,7 @@ def made_folder(path: str | Path) -> Path:
     Raises:
         InputError: the folder cannot be made or written to.
     """
-    path = Path(path)
+    path = _on_this_machine(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):

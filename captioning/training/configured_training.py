@@ -23,8 +23,9 @@ from captioning.captioner.device import fast_precision
 from captioning.data.data_module import CaptionData
 from captioning.errors import InputError, UsageError
 from captioning.files import made_folder
+from captioning.inference.processes import announce_wait
 from captioning.kernels import on_by_default
-from captioning.numbers import Count, PositiveCount, shown, unmet_requirement
+from captioning.numbers import Count, PositiveCount, Seed, shown, unmet_requirement
 from captioning.progress_bar import stage
 from captioning.training.callbacks import NumberedSteps, Progress, StopEarly
 from captioning.training.checkpoints import BestCheckpoint, LastCheckpoint, WholeCheckpoints
@@ -45,6 +46,7 @@ from captioning.training.validation_images import ValidationPage, ValidationTabl
 from captioning.user_modules import IMPORT, import_modules, split_imports
 
 LIMITS: dict[str, Any] = {
+    "seed_everything": Seed,
     "early_stopping.patience": Count,
     "trainer.max_epochs": PositiveCount | Literal[-1],
     "trainer.accumulate_grad_batches": PositiveCount,
@@ -52,6 +54,8 @@ LIMITS: dict[str, Any] = {
     "trainer.gradient_clip_val": Annotated[float, Interval(ge=0, le=1_000_000)],
     "trainer.log_every_n_steps": Count,
     "trainer.num_sanity_val_steps": Count | Literal[-1],
+    # Not the true ones of less or more than 32 bits: the losses are computed in single precision.
+    "trainer.precision": Literal["32-true", "bf16-mixed", "16-mixed", "32", "bf16", "16", 32, 16],
 }
 """Ranges of Lightning's options that it does not check itself."""
 
@@ -256,9 +260,10 @@ class TrainCLI(LightningCLI):
             changes["enable_progress_bar"] = False  # no further one of Lightning's
         try:
             trainer: Any = super().instantiate_trainer(**(kwargs | changes))
-        except (TypeError, ValueError) as error:  # names that Lightning does not know
+        except (RuntimeError, TypeError, ValueError) as error:  # unknown names, callbacks twice
             reason = " ".join(str(error).split())
             raise InputError(f"trainer: {reason}; see {self.command} --help") from None
+        announce_wait(trainer.num_nodes, getattr(trainer.strategy, "cluster_environment", None))
         # Averaged weights are swapped out when a validation ends; callbacks that show them come
         # before that, checkpoints after.
         trainer.callbacks.sort(
@@ -295,7 +300,7 @@ class FeaturesCLI(TrainCLI):
 
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
         """A trainer that starts the processes and writes no files."""
-        return pl.Trainer(
+        trainer = pl.Trainer(
             **{name: self.config_init.trainer[name] for name in WHERE},
             logger=False,
             enable_checkpointing=False,
@@ -303,3 +308,5 @@ class FeaturesCLI(TrainCLI):
             enable_model_summary=False,
             limit_val_batches=0,
         )
+        announce_wait(trainer.num_nodes, getattr(trainer.strategy, "cluster_environment", None))
+        return trainer

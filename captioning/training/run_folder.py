@@ -12,6 +12,7 @@ from captioning.errors import InputError, UsageError
 from captioning.files import remove_unfinished, written_whole
 from captioning.numbers import shown
 from captioning.progress_bar import say
+from captioning.training.checkpoints import LastCheckpoint
 from captioning.training.configuration import bounded_yaml
 from captioning.untrusted import MAX_YAML_BYTES, text_of
 
@@ -99,6 +100,8 @@ class RunFolder:
             if isinstance(each, ModelCheckpoint):
                 inside = Path(each.dirpath or self.path / "checkpoints")
                 key, place = "trainer.callbacks", inside / (each.filename or "")
+            elif isinstance(each, LastCheckpoint):
+                key, place = "trainer.callbacks", Path(each.path)
             elif isinstance(each, CSVLogger):
                 key, place = "trainer.logger", Path(each.log_dir)
             else:

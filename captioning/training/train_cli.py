@@ -39,6 +39,9 @@ IGNORED = (
 )
 """Lightning's and W&B's warnings that do not apply here."""
 
+OF_LIBRARIES = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""Errors that Lightning raises for options which it does not check."""
+
 
 def train(arguments: list[str]) -> Path | None:
     """Train as the options say, with progress on stderr.
@@ -158,10 +161,10 @@ def plain_messages(remedy: str = "continue by the same command with --resume") -
             logger.setLevel(logging.WARNING)
         try:
             yield
-        except (MisconfigurationException, ValueError) as error:
-            if isinstance(error, ValueError) and not _is_raised_by_a_library(error):
+        except (MisconfigurationException, *OF_LIBRARIES) as error:
+            if isinstance(error, OF_LIBRARIES) and not _is_raised_by_a_library(error):
                 raise
-            reason = " ".join(str(error).split())
+            reason = " ".join(str(error).split()) or type(error).__name__
             raise InputError(f"the trainer cannot do this: {reason}") from None
         except wandb.errors.Error as error:
             reason = " ".join(str(error).split())
