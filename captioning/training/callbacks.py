@@ -18,6 +18,9 @@ from captioning.progress_bar import ProgressBar, duration, say
 LOGGED_ONLY = ("images", "shortest", "longest", "distinct words")
 """Validation scores that an epoch's line leaves out, to stay short."""
 
+NOTHING = 5e-5
+"""Scores below are printed as 0.0000."""
+
 
 class NumberedSteps(pl.Callback):
     """Lets a step depend on its number alone, so that a resumed training repeats it exactly.
@@ -118,8 +121,12 @@ class StopEarly(EarlyStopping):
 
 
 def is_at_zero(mode: str, score: Tensor, best: Tensor | None) -> bool:
-    """Whether a score that should rise has not risen above 0 yet."""
-    return mode == "max" and score.item() == 0 and (best is None or best.item() <= 0)
+    """Whether a score that should rise, and the best one before, are 0 as printed.
+
+    The COCO evaluation's BLEU without a single match is not quite 0.
+    """
+    scores = [score] if best is None else [score, best]
+    return mode == "max" and score.item() >= 0 and all(each.item() < NOTHING for each in scores)
 
 
 class Progress(pl.Callback):

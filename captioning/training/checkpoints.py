@@ -145,13 +145,13 @@ def not_resumable(path: Path, reason: str) -> InputError:
 
 def ended(saved: dict[str, Any], trainer: pl.Trainer) -> str | None:
     """Why nothing is left of a checkpoint's training, and what to change; None if it goes on."""
-    epochs = saved["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"]
+    epochs, done = _progress(saved)
     steps, last_epoch = trainer.max_steps, trainer.max_epochs
     if last_epoch is not None and 0 <= last_epoch <= epochs:
         return (
             f"ended after epoch {epochs}; to continue, raise trainer.max_epochs, now {last_epoch}"
         )
-    if 0 <= steps <= saved["global_step"]:
+    if 0 <= steps <= done:
         return f"ended after step {steps}; to continue, raise trainer.max_steps"
     for callback in trainer.callbacks:  # type: ignore[attr-defined]
         state = saved["callbacks"].get(callback.state_key, {})
@@ -162,6 +162,12 @@ def ended(saved: dict[str, Any], trainer: pl.Trainer) -> str | None:
                 f"now {callback.patience}"
             )
     return None
+
+
+def _progress(saved: dict[str, Any]) -> tuple[int, int]:
+    """The numbers of epochs and steps of a checkpoint's training."""
+    epochs = saved["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"]
+    return epochs + 0, saved["global_step"] + 0
 
 
 def _checked_training(
@@ -176,8 +182,6 @@ def _checked_training(
         for callback in trainer.callbacks:  # type: ignore[attr-defined]
             states.append((saved["callbacks"].get(callback.state_key, {}), callback.state_dict()))
         saved["lr_schedulers"], saved["pytorch-lightning_version"].split
-        int(saved["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"])
-        int(saved["global_step"])
         moments = [value for state in optimizer["state"].values() for value in state.values()]
     except Exception:  # of a dozen kinds: the file may hold anything
         raise InputError("not a checkpoint of a training") from None
@@ -185,6 +189,10 @@ def _checked_training(
         raise InputError("the optimizer's state holds something else than tensors")
     if not all(_of_one_type(found, wanted) for found, wanted in states):
         raise InputError("the state of its loops or callbacks has values of other types")
+    try:
+        _progress(saved)
+    except (KeyError, TypeError):
+        raise InputError("it does not say how far the training came") from None
     check_tensors(path, parameters, module.state_dict())
     if trained != sum(parameter.requires_grad for parameter in module.parameters()):
         raise InputError("other parts of the model were trained")

@@ -122,12 +122,13 @@ def _result(cli: TrainCLI) -> Path:
     if stopping.reason is not None:
         say(f"stopped after epoch {cli.trainer.current_epoch}: {stopping.reason}")
     if best.best_model_score is not None:
-        say(f"best {best.monitor}: {best.best_model_score:.4f}")
+        line = f"best {best.monitor}: {best.best_model_score:.4f}"
         if is_at_zero(best.mode, best.best_model_score, None):
-            say(
-                f"{best.monitor} never rose above 0: no caption resembles its references yet; "
-                "train for more epochs, or on more photos"
+            line += (
+                ", as no caption resembles its references yet; train for more epochs, or on more "
+                "photos"
             )
+        say(line)
     return cli.folder.result(best.best_model_score is not None, cli.shows_progress)
 
 

@@ -79,13 +79,17 @@ def test_a_training_that_stopped_early_continues_with_more_patience_only(
     assert saved(folder)["epoch"] == 3
 
 
+@pytest.mark.parametrize("scores", [(0.0, 0.0, 0.0), (2e-9, 3e-9, 1e-9)], ids=["exact", "BLEU's"])
 def test_scores_of_0_stop_nothing_and_the_last_of_their_epochs_is_the_best(
-    train_into: Train, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    scores: tuple[float, ...],
+    train_into: Train,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with_scores(monkeypatch, *[0.0] * 4)
+    with_scores(monkeypatch, 0.0, *scores)
     folder = train_into("run", "--early_stopping.patience", "1")  # 3 epochs
     assert saved(folder, "best.ckpt")["epoch"] == saved(folder)["epoch"] == 2
-    assert "val/BLEU-4 never rose above 0: no caption resembles" in capsys.readouterr().err
+    assert "best val/BLEU-4: 0.0000, as no caption resembles" in capsys.readouterr().err
 
 
 def test_a_resumed_training_reports_changed_settings_and_refuses_those_without_effect(

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytorch_lightning as pl
 import torch
 import yaml
 
 from captioning.captioner import load
 from captioning.errors import InputError
+from captioning.training.configuration import allow_list
 from captioning.training.configured_training import TrainCLI
 from captioning.training.module import CaptioningModule
 from captioning.training.train_cli import plain_messages, train
@@ -211,6 +213,50 @@ def test_every_listed_class_of_lightning_works(
     assert (there / "epoch=0.ckpt").exists()
     assert (there / "logged" / "first" / "metrics.csv").exists()
     assert (there / "wandb").exists() == bool(more)
+
+
+OURS: dict[str, dict[str, Any]] = {
+    "callbacks.ExponentialAverage": {},
+    "callbacks.NumberedSteps": {"seed": 0, "compile_after": -1},
+    "callbacks.Progress": {},
+    "callbacks.StopEarly": {"monitor": "val/CIDEr", "mode": "max"},
+    "checkpoints.BestCheckpoint": {"monitor": "val/CIDEr"},
+    "checkpoints.LastCheckpoint": {"path": "FOLDER/more.ckpt", "minutes": 0},
+    "loggers.EveryStepOnce": {},
+    "validation_grounding.ValidationGrounding": {"images": 1},
+    "validation_images.ValidationImages": {"images": 1},
+    "validation_images.ValidationPage": {"images": 1},
+    "validation_images.ValidationTable": {"images": 1},
+}
+"""Our callbacks, which a configuration may name too, with their arguments."""
+
+
+@pytest.mark.integration
+def test_every_callback_of_ours_may_be_listed_unless_it_would_be_there_twice(
+    train_into: Train, tmp_path: Path
+) -> None:
+    with allow_list(()) as allowed:
+        found = {
+            value.__module__.removeprefix("captioning.training.") + f".{value.__name__}"
+            for module, _, name in (path.rpartition(".") for path in allowed)
+            if issubclass(value := getattr(sys.modules[module], name), pl.Callback)
+            and value.__module__.startswith("captioning.")
+        }
+    assert found == OURS.keys()
+    listed = [
+        {"class_path": f"captioning.training.{name}", "init_args": arguments}
+        for name, arguments in OURS.items()
+    ]
+    delta = tmp_path / "delta.yaml"
+    for part in listed[:-2] + listed[-1:], listed[-2:-1]:
+        text = yaml.safe_dump({"trainer": {"callbacks": part}})
+        delta.write_text(text.replace("FOLDER", str(tmp_path / "run")))
+        given = ("run", "--config", str(delta), "--trainer.max_epochs", "1", "--overwrite")
+        if len(part) == 1:
+            with pytest.raises(InputError, match="more than one stateful callback"):
+                train_into(*given)
+        else:
+            assert saved(train_into(*given), "more.ckpt")["epoch"] == 0
 
 
 @pytest.mark.integration
