@@ -12,7 +12,7 @@ from captioning.data.photos import find_photos
 from captioning.data.ranks import decided_by_first_rank
 from captioning.errors import InputError, UsageError
 from captioning.files import made_folder, only_writer
-from captioning.inference.batches import cut, found_captions, json_line, read_ahead, seed_batch
+from captioning.inference.batches import cut, found_captions, json_line, read_ahead, seeded
 from captioning.inference.processes import ALONE, Processes, results
 from captioning.inference.shards import Shards
 from captioning.progress_bar import ProgressBar, is_first_process, say
@@ -76,6 +76,8 @@ def caption_into_shards(
         UsageError: this machine has too few devices.
     """
 
+    search = seeded(search, seed)
+
     def caption_share(process: int, count: int) -> None:
         missing = decided_by_first_rank(lambda: _begin(photos, shards, count))
         with ProgressBar(
@@ -88,8 +90,7 @@ def caption_into_shards(
                 if number % count != process or shards.path(number).exists():
                     continue
                 lines: list[str] = []
-                for place, paths, views in read_ahead(captioner, enumerate(cut(part, batch_size))):
-                    seed_batch(seed, number * shards.size + place * batch_size)
+                for _, paths, views in read_ahead(captioner, enumerate(cut(part, batch_size))):
                     captions = found_captions(captioner, views, search)
                     for path, found in zip(paths, captions, strict=True):
                         if isinstance(found, InputError):

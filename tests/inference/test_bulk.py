@@ -12,7 +12,7 @@ from captioning.files import only_writer
 from captioning.inference import bulk
 from captioning.inference.bulk import PhotoStream, caption_into_shards
 from captioning.inference.shards import Shards
-from captioning.search import BeamSearch
+from captioning.search import BeamSearch, Sampling
 
 SEARCH = BeamSearch(width=2, max_length=5)
 
@@ -42,6 +42,28 @@ def test_the_captions_do_not_depend_on_the_batches(
     [photo] = {json.loads(line)["image"] for each in lines for line in each}
     [caption] = captioner([photo], SEARCH)
     assert {json.loads(line)["caption"] for each in lines for line in each} == {caption.text}
+
+
+def test_sampled_captions_depend_on_the_photo_alone_also_where_an_earlier_call_ended(
+    captioner: Captioner, photos: PhotoStream, shards: Shards
+) -> None:
+    assert photos.listed is not None
+    for number in range(11):
+        path = photos.listed.with_name(f"{number}.png")
+        Image.effect_noise((40, 30), 50 + number).save(path)
+    photos.listed.write_text("".join(f"{shards.folder.parent}/{n}.png\n" for n in range(11)))
+    search = Sampling(temperature=100.0, max_length=5)
+
+    def lines(batch_size: int) -> list[str]:
+        caption_into_shards(captioner, search, photos, shards, batch_size, seed=3)
+        texts = [shards.path(number).read_text() for number in range(4)]
+        return [json.loads(line)["caption"] for text in texts for line in text.splitlines()]
+
+    whole = lines(2)
+    assert len(set(whole)) > 3
+    for number in (1, 3):
+        shards.path(number).unlink()
+    assert lines(16) == whole
 
 
 def test_only_missing_shards_are_captioned(
