@@ -22,7 +22,7 @@ from captioning.data.tokens import tokens, words_of
 from captioning.data.vocabulary import PAD, UNK
 from captioning.errors import InputError
 from captioning.evaluation.captions import batches
-from captioning.inference.batches import seed_batch
+from captioning.inference.batches import seeded
 from captioning.metrics.cider import DocumentFrequencies, cider_scores
 from captioning.metrics.scores import Words, generated_tokens
 from captioning.progress_bar import stage
@@ -112,14 +112,16 @@ def assess(
     """
     captions: dict[int | str, str] = {}
     signs, likeliest, correct, owners = [], [], [], []
-    for number, batch in batches(captioner, records, batch_size, features=features):
-        seed_batch(seed, number)
+    search = seeded(search or captioner.search, seed)
+    for _, batch in batches(captioner, records, batch_size, features=features):
         annotations = captioner.fast.encode(batch.images.to(captioner.device))
-        decoded = captioner.decode(annotations, search)
+        ids = [record.image_id for record in batch.records]
+        decoded = captioner.decode(
+            annotations, search.for_images(str(image).encode() for image in ids)
+        )
         signs.append(captioner.signs(annotations, decoded, most=1)[0][:, 0].cpu().numpy())
         sentences = captioner.sentences(decoded)
         first = len(captions)
-        ids = [record.image_id for record in batch.records]
         captions |= dict(zip(ids, sentences, strict=True))
         references = batch.tokens.to(captioner.device)
         logits, _ = captioner.fast(annotations, references[..., :-1])

@@ -6,6 +6,7 @@ import torch
 from captioning.captioner import export, load
 from captioning.cli import main
 from captioning.data.records import Record
+from tests.conftest import files_no_larger_than
 
 
 def test_an_exported_model_captions_as_its_checkpoint_does(
@@ -63,3 +64,14 @@ def test_an_exported_model_does_not_say_where_its_first_weights_were(
     export(tmp_path / "model.ckpt", tmp_path / "model.safetensors")
     assert b"someone" not in (tmp_path / "model.safetensors").read_bytes()
     assert load(tmp_path / "model.safetensors").vocabulary == captioner.vocabulary
+
+
+def test_a_full_disk_is_named_in_one_line_and_keeps_the_earlier_file(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "model").write_text("an earlier one")
+    with files_no_larger_than(10_000):
+        assert main(["export", "--model", str(checkpoint), str(tmp_path / "model")]) == 1
+    assert "model: cannot be written (File too large)" in capsys.readouterr().err
+    assert [file.name for file in tmp_path.iterdir()] == ["model"]
+    assert (tmp_path / "model").read_text() == "an earlier one"
