@@ -36,6 +36,14 @@ _LIMITED.maxlevel, _LIMITED.maxdict = 3, 8
 _KINDS = {dict: "an object", list: "a list", str: "text", int: "a whole number"}
 
 
+def address_of(path: str | Path) -> str | None:
+    """The address that somebody gave as a path, such as ``s3://bucket/run``; None for a path."""
+    first, *rest = Path(path).parts or ("",)
+    # A path of an address has lost a slash; a drive of Windows has one letter.
+    is_address = rest and re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]+:", first)
+    return "/".join([first, "", *rest]) if is_address else None
+
+
 @contextmanager
 def opened(path: str | Path) -> Iterator[BufferedReader]:
     """An open file. Pipes and devices are refused, since they may be endless.
@@ -47,6 +55,8 @@ def opened(path: str | Path) -> Iterator[BufferedReader]:
         # Opening a pipe would wait for whoever writes to it.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except FileNotFoundError:
+        if address := address_of(path):
+            raise InputError(f"{address}: an address, not a file; download it first") from None
         raise InputError(f"{path}: no such file; check the path") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}); check the path") from None

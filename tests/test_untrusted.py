@@ -145,3 +145,10 @@ def test_plain_anchors_merges_and_dates_are_read() -> None:
     text = "a: &a {x: 1e-3, y: 2020-13-45}\nb: {<<: *a, x: 2}\nc: [*a, *a]\n"
     first = {"x": 0.001, "y": "2020-13-45"}
     assert bounded_yaml(text) == {"a": first, "b": {**first, "x": 2}, "c": [first, first]}
+
+
+def test_an_address_is_told_from_a_missing_file_and_keeps_both_its_slashes() -> None:
+    with pytest.raises(InputError, match=r"^https://example\.org/a\.jpg: an address"):
+        text_of(Path("https://example.org/a.jpg"))
+    with pytest.raises(InputError, match=r"^a:b\.jpg: no such file"):
+        text_of("a:b.jpg")

@@ -203,6 +203,7 @@ class Captioner:
         names = known_maps(maps, self.model, self.default_map) if maps else ()
         images = torch.stack([view.pixels for view in views]).to(self.device)
         annotations = self.fast.encode(images)
+        search = (search or self.search).for_images(v.pixels.numpy().tobytes() for v in views)
         decoded = self.decode(annotations, search)
         if decoded.scores.isnan().any():
             raise InputError("the model's numbers overflow; use another checkpoint")

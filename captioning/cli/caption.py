@@ -95,6 +95,7 @@ def _print_captions(options: argparse.Namespace, most_photos: int) -> int:
     """Print a line per photo."""
     from captioning.data.images import read_image
     from captioning.data.photos import find_photos
+    from captioning.files import check_written
     from captioning.inference.batches import candidates, json_line
     from captioning.progress_bar import say
     from captioning.viewing.viewer import picture_names
@@ -113,6 +114,7 @@ def _print_captions(options: argparse.Namespace, most_photos: int) -> int:
         )
     maps = (options.maps or [captioner.default_map]) if pictures or pages else ()
     failed = False
+    written: list[Path] = []
     # `say` keeps lines and the progress bar apart where both go to one terminal.
     for photo, found in candidates(
         captioner,
@@ -133,12 +135,15 @@ def _print_captions(options: argparse.Namespace, most_photos: int) -> int:
                 from captioning.viewing import overlay
 
                 overlay.save(image, caption, pictures[photo])
+                written.append(pictures[photo])
             if pages:
                 from captioning.viewing import viewer
 
                 viewer.save(image, found, pages[photo], photo.name)
+                written.append(pages[photo])
         shown = json_line(photo, caption) if options.json else _line(options, photo, caption)
         say(shown, file=sys.stdout)
+    check_written(written)
     return 1 if failed else 0
 
 

@@ -22,6 +22,7 @@ COMMANDS = {
     "demo": "the web page at once: the model that comes with the package, and photos to click",
     "caption": "caption photos with a trained model",
     "serve": "a web page and a JSON API for captions",
+    "finetune": "train on one's own photos, from the model that comes with the package",
     "train": "train a model: captioning train --config configs/shapes.yaml",
     "evaluate": "score a model on a split",
     "calibrate": "make a model's probabilities mean what they say",

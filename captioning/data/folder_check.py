@@ -19,10 +19,17 @@ COLUMNS = ("split", "images", "captions", "min / mean / max", "objects")
 
 @dataclass(frozen=True)
 class Check:
-    """What the splits of a data set hold, faults included; `str` gives a readable report."""
+    """What the splits of a data set hold, faults included; `str` gives a readable report.
 
-    source: str  # the data set and its format
+    Attributes:
+        source: the data set and its format.
+        splits: the contents of each split, with its problems.
+        faulty: the photos that are missing, cannot be read, or are in an earlier split too.
+    """
+
+    source: str
     splits: dict[str, Contents]
+    faulty: frozenset[Path]
 
     @property
     def ok(self) -> bool:
@@ -96,26 +103,28 @@ def check(reader: Reader, progress: bool = True, max_pixels: int = MAX_PIXELS) -
         except InputError as error:
             splits[split] = Contents([], [Problem("cannot be read", str(error))])
     images = sorted({record.image for contents in splits.values() for record in contents.records})
-    identities, faulty = {}, {}
+    identities, faults = {}, {}
     pool = ThreadPoolExecutor(min(8, os.cpu_count() or 1))  # decoding releases the GIL
     try:
         with ProgressBar("check", "images", total=len(images), shown=progress) as bar:
             found = pool.map(partial(_identity_and_fault, max_pixels=max_pixels), images)
             for image, (identity, fault) in zip(images, found, strict=True):
-                identities[image], faulty[image] = identity, fault
+                identities[image], faults[image] = identity, fault
                 bar.update()
     finally:
         pool.shutdown(cancel_futures=True)  # an interrupt does not wait for thousands of images
+    faulty = {image for image, fault in faults.items() if fault}
     seen: dict[str, tuple[str, Path]] = {}
     for split, contents in splits.items():
         for record in contents.records:
-            if fault := faulty[record.image]:
+            if fault := faults[record.image]:
                 contents.problems.append(fault)
             first, image = seen.setdefault(identities[record.image], (split, record.image))
             if first != split:
                 name = f"{record.image} is {image} of {first}"
                 contents.problems.append(Problem("images that are in another split too", name))
-    return Check(f"{reader.root} ({type(reader).__name__})", splits)
+                faulty.add(record.image)
+    return Check(f"{reader.root} ({type(reader).__name__})", splits, frozenset(faulty))
 
 
 def _identity_and_fault(image: Path, max_pixels: int) -> tuple[str, Problem | None]:

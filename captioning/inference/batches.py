@@ -7,8 +7,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
-import torch
-
 from captioning.captioner.caption import Caption
 from captioning.captioner.captioner import Captioner
 from captioning.data.preprocessing import View
@@ -31,9 +29,9 @@ def cut(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
         yield part
 
 
-def seed_batch(seed: int, number: int) -> None:
-    """Seed the search of a batch by its number, whichever process captions it."""
-    torch.manual_seed(seed * 1_000_003 + number)
+def seeded(search: Search, seed: int) -> Search:
+    """The search; if it draws words by chance, by this seed and each photo alone."""
+    return search.replace(seed=seed) if search.config.get("seed", seed) is None else search
 
 
 def read_ahead(

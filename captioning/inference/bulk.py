@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,10 +11,11 @@ from captioning.configurable import bare_name
 from captioning.data.photos import find_photos
 from captioning.data.ranks import decided_by_first_rank
 from captioning.errors import InputError, UsageError
-from captioning.inference.batches import cut, found_captions, json_line, read_ahead, seed_batch
+from captioning.files import made_folder, only_writer
+from captioning.inference.batches import cut, found_captions, json_line, read_ahead, seeded
 from captioning.inference.processes import ALONE, Processes, results
 from captioning.inference.shards import Shards
-from captioning.progress_bar import ProgressBar, say
+from captioning.progress_bar import ProgressBar, is_first_process, say
 from captioning.search import Sampling
 from captioning.search.search import Search
 
@@ -68,10 +70,13 @@ def caption_into_shards(
         The survey of the finished folder; None in all processes but the first.
 
     Raises:
-        InputError: the folder holds captions of other photos or with other settings, there are no
-            photos, or they have changed meanwhile.
+        InputError: the folder holds captions of other photos or with other settings, another
+            process writes there, there are no photos, or they or the captions have changed
+            meanwhile.
         UsageError: this machine has too few devices.
     """
+
+    search = seeded(search, seed)
 
     def caption_share(process: int, count: int) -> None:
         missing = decided_by_first_rank(lambda: _begin(photos, shards, count))
@@ -85,8 +90,7 @@ def caption_into_shards(
                 if number % count != process or shards.path(number).exists():
                     continue
                 lines: list[str] = []
-                for place, paths, views in read_ahead(captioner, enumerate(cut(part, batch_size))):
-                    seed_batch(seed, number * shards.size + place * batch_size)
+                for _, paths, views in read_ahead(captioner, enumerate(cut(part, batch_size))):
                     captions = found_captions(captioner, views, search)
                     for path, found in zip(paths, captions, strict=True):
                         if isinstance(found, InputError):
@@ -96,16 +100,21 @@ def caption_into_shards(
                     progress.update(len(paths))
                 shards.write(number, lines)
 
-    if results(captioner, caption_share, processes) is None:
-        return None
-    found = survey(photos, shards, 1)
-    if any(found.missing):
-        raise InputError(
-            f"{shards.folder}: photos came or went while others were captioned; "
-            "run the command again to see which"
-        )
-    shards.write_manifest(photos=found.photos, unreadable=found.unreadable)
-    return found
+    # The first process holds the folder for all.
+    with only_writer(shards.folder) if is_first_process() else nullcontext():
+        if results(captioner, caption_share, processes) is None:
+            return None
+        made_folder(shards.folder)  # unless it was removed
+        found = survey(photos, shards, 1)
+        if any(found.missing):
+            shards.write_manifest()  # the settings of what is there, for the next call
+            raise InputError(
+                f"{shards.folder}: {sum(found.missing):,} of {found.photos:,} captions are not "
+                "there: photos came, or files were removed, while others were captioned; run the "
+                "command again to write them"
+            )
+        shards.write_manifest(photos=found.photos, unreadable=found.unreadable)
+        return found
 
 
 def survey(photos: PhotoStream, shards: Shards, processes: int) -> Survey:

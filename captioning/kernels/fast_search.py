@@ -86,7 +86,8 @@ class _FastIndependent(_FastSearch, IndependentSearch):
     def extend(self, hypotheses: Hypotheses, step: Step) -> tuple[Hypotheses, State]:
         """Every caption with its next word; PAD if it has ended."""
         rows, log_probs = self._active_log_probs(step, hypotheses)
-        chosen = self.choose(log_probs)[:, None]
+        draw = None if hypotheses.draw is None else rows.in_rows(hypotheses.draw)
+        chosen = self.choose(log_probs, draw)[:, None]
         words, own = (
             rows.by_image(part).squeeze(2) for part in (chosen, log_probs.gather(1, chosen))
         )

@@ -5,6 +5,7 @@ Shapes: B images, N captions per image, L regions, T words, V vocabulary.
 
 import inspect
 from abc import abstractmethod
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -83,6 +84,14 @@ class Search(Configurable):
             if hypotheses.finished.all():
                 break
         return self.rank(hypotheses)
+
+    def for_images(self, images: Iterable[bytes]) -> "Search":
+        """The search for a batch of these images, for searches that draw by them.
+
+        Args:
+            images: what tells each image of the batch from others, such as its pixels.
+        """
+        return self
 
     @abstractmethod
     def begin(self, memory: Memory) -> Hypotheses:

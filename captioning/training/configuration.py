@@ -64,6 +64,11 @@ UNKNOWN = (
 )
 """The parts of jsonargparse's messages that name an unknown option."""
 
+NOT_ALLOWED = r"Importing '([\w.]+)' is not allowed|Expected a dot import path string: ([\w.]+)"
+"""The parts of jsonargparse's messages that name a class outside of the allow-list."""
+
+OWN_CLASS = "a class of your own needs --import MODULE; see docs/configuration.md"
+
 _load = get_loader("yaml")
 
 
@@ -214,27 +219,42 @@ def one_line(message: str, options: Collection[str], allowed: Collection[str]) -
         if keys:
             return f"{line}; give them in the init_args of {'.'.join(keys)}"
         return f"{line}; start from a configuration: captioning train --config configs/shapes.yaml"
+    if named := re.search(NOT_ALLOWED, line):
+        name = named[1] or named[2]
+        key = line.partition(": ")[0]
+        names = [*allowed, *(path.rpartition(".")[2] for path in allowed)]
+        near = get_close_matches(name, sorted(names), 1, 0.85)
+        remedy = f"did you mean {near[0]!r}?" if near else OWN_CLASS
+        return f"{key}: a configuration may not name {name!r}; {remedy}"
     if "import" in line.lower():
-        named = re.search(r"Importing '([\w.]+)'", line)
-        if named and (near := get_close_matches(named[1], allowed, 1, 0.85)):
-            return f"{line}; did you mean {near[0]!r}?"
-        return f"{line}; a class of your own needs --import MODULE; see docs/configuration.md"
+        return f"{line}; {OWN_CLASS}"
     if unknown := re.search(UNKNOWN, line):
         name = ".".join(filter(None, unknown.groups())).replace("init_args.", "")
-        last = name.rpartition(".")[2]
-        known = dict.fromkeys(options, "")  # names of arguments, with a class that takes each
-        for path in sorted(allowed):
-            module, _, kind = path.rpartition(".")
-            made = vars(getattr(sys.modules[module], kind)).get("__init__")
-            if isfunction(made):
-                for argument in signature(made).parameters.keys() - {"self", "args", "kwargs"}:
-                    known.setdefault(argument, kind)
-        near = get_close_matches(name, known, 1, 0.85) or get_close_matches(last, known, 1)
-        if near and near[0] == last and known[last]:
-            return f"{line}; {last!r} is an argument of {known[last]}: give it in its init_args"
-        if near:
-            return f"{line}; did you mean {near[0]!r}?"
+        return f"{line}; {_suggestion(name, options, allowed)}"
     return f"{line}; see captioning train --help"
+
+
+def _suggestion(name: str, options: Collection[str], allowed: Collection[str]) -> str:
+    """What a user may have meant by an unknown option: another option, or a class's argument."""
+    last = name.rpartition(".")[2]
+    near = get_close_matches(name, options, 2, 0.85)
+    if not near:  # without its group, or in another one
+        by_last = {option.rpartition(".")[2]: option for option in options}
+        alike = [last] if last in by_last else get_close_matches(last, by_last, 2, 0.75)
+        near = [by_last[match] for match in alike]
+    arguments: dict[str, str] = {}  # by name, with a class that takes it
+    for path in sorted(allowed):
+        module, _, kind = path.rpartition(".")
+        made = vars(getattr(sys.modules[module], kind)).get("__init__")
+        if isfunction(made):
+            for argument in signature(made).parameters.keys() - {"self", "args", "kwargs"}:
+                arguments.setdefault(argument, kind)
+    if last in arguments and not near:
+        return f"{last!r} is an argument of {arguments[last]}: give it in its init_args"
+    near = near or get_close_matches(last, arguments, 1, 0.75)
+    if near:
+        return f"did you mean {' or '.join(map(repr, near))}?"
+    return "see captioning train --help"
 
 
 def first_cause(error: BaseException) -> str:

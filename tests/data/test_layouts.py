@@ -229,6 +229,13 @@ def test_several_tables_of_no_split_ask_for_one(tmp_path: Path) -> None:
         reader_for(tmp_path).read("train")
 
 
+def test_two_tables_in_one_folder_of_a_split_ask_for_one(tmp_path: Path) -> None:
+    for suffix in ("csv", "jsonl"):
+        write(tmp_path / f"train/metadata.{suffix}", '"file_name","text"\na.jpg,b\n')
+    with pytest.raises(InputError, match=r"train/metadata\.csv, train/metadata\.jsonl; give"):
+        reader_for(tmp_path).read("train")
+
+
 def test_a_column_of_splits_takes_their_usual_names(tmp_path: Path) -> None:
     rows = "a.jpg,a,Train\nb.jpg,b,validation\nc.jpg,c,dev\nd.jpg,d,TEST\ne.jpg,e,extra\n"
     write(tmp_path / "captions.csv", f"file_name,caption,split\n{rows}")

@@ -1,15 +1,18 @@
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
+from captioning import files
 from captioning.captioner import Captioner
 from captioning.errors import InputError
+from captioning.files import only_writer
 from captioning.inference import bulk
 from captioning.inference.bulk import PhotoStream, caption_into_shards
 from captioning.inference.shards import Shards
-from captioning.search import BeamSearch
+from captioning.search import BeamSearch, Sampling
 
 SEARCH = BeamSearch(width=2, max_length=5)
 
@@ -41,6 +44,28 @@ def test_the_captions_do_not_depend_on_the_batches(
     assert {json.loads(line)["caption"] for each in lines for line in each} == {caption.text}
 
 
+def test_sampled_captions_depend_on_the_photo_alone_also_where_an_earlier_call_ended(
+    captioner: Captioner, photos: PhotoStream, shards: Shards
+) -> None:
+    assert photos.listed is not None
+    for number in range(11):
+        path = photos.listed.with_name(f"{number}.png")
+        Image.effect_noise((40, 30), 50 + number).save(path)
+    photos.listed.write_text("".join(f"{shards.folder.parent}/{n}.png\n" for n in range(11)))
+    search = Sampling(temperature=100.0, max_length=5)
+
+    def lines(batch_size: int) -> list[str]:
+        caption_into_shards(captioner, search, photos, shards, batch_size, seed=3)
+        texts = [shards.path(number).read_text() for number in range(4)]
+        return [json.loads(line)["caption"] for text in texts for line in text.splitlines()]
+
+    whole = lines(2)
+    assert len(set(whole)) > 3
+    for number in (1, 3):
+        shards.path(number).unlink()
+    assert lines(16) == whole
+
+
 def test_only_missing_shards_are_captioned(
     captioner: Captioner, photos: PhotoStream, shards: Shards
 ) -> None:
@@ -52,6 +77,32 @@ def test_only_missing_shards_are_captioned(
     assert caption_into_shards(captioner, SEARCH, photos, shards, 2) == (11, 0, [0])
     assert shards.path(2).exists()
     assert shards.path(1).stat().st_mtime_ns == before
+
+
+def test_a_folder_that_is_removed_meanwhile_is_not_called_finished(
+    captioner: Captioner, photos: PhotoStream, shards: Shards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(self: Shards, number: int, lines: list[str]) -> None:
+        if number == 2:
+            shutil.rmtree(self.folder)
+        whole(self, number, lines)
+
+    whole = Shards.write
+    with monkeypatch.context() as patch:
+        patch.setattr(Shards, "write", write)
+        with pytest.raises(InputError, match=r"6 of 11 captions are not there"):
+            caption_into_shards(captioner, SEARCH, photos, shards, 2)
+    assert caption_into_shards(captioner, SEARCH, photos, shards, 2) == (11, 0, [0])
+    assert shards.numbers() == [0, 1, 2, 3]
+
+
+def test_another_process_that_writes_the_same_captions_is_noticed(
+    captioner: Captioner, photos: PhotoStream, shards: Shards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "PATIENCE", 0.1)
+    with only_writer(shards.folder), pytest.raises(InputError, match="another process is writing"):
+        caption_into_shards(captioner, SEARCH, photos, shards, 2)
+    assert not shards.numbers()
 
 
 def test_photos_that_come_meanwhile_are_noticed(

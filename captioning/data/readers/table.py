@@ -35,6 +35,7 @@ PUBLISHED = ("captions.tsv", "captions.txt", "results.csv", "results_*.token")
 METADATA = ("metadata.csv", "metadata.jsonl")  # Hugging Face's imagefolder
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".token")
 
+LONGEST = 200  # characters of a message's list of tables
 START = 65_536  # bytes of a file that tell whether it is a table
 
 
@@ -92,12 +93,13 @@ class CaptionTable(OneFileReader):
         if not files:
             raise InputError(f"{root}: no {' or '.join(TABLES)} here; give the file's path")
         splits = [_split_of(file.relative_to(root)) for file in files]
-        if files[0].parent == root:
-            if len(files) > len(set(splits)):
-                names = ", ".join(file.name for file in files)
-                raise InputError(f"{root}: holds {names}; give the path of one of them")
-            splits = splits if len(files) > 1 else [None]
-        if set(splits) == {"train"}:  # with nothing to validate on
+        if len({(file.parent, split) for file, split in zip(files, splits, strict=True)}) < len(
+            files
+        ):
+            names = ", ".join(str(file.relative_to(root)) for file in files)[:LONGEST]
+            raise InputError(f"{root}: holds {names}; give the path of one of them")
+        is_single = len(files) == 1 and files[0].parent == root
+        if is_single or set(splits) == {"train"}:  # with nothing to validate on
             splits = [None] * len(files)
         found = [
             pair
