@@ -387,6 +387,19 @@ def test_text_files_beside_photos(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("folder", ["", "00000/"])
+def test_img2dataset_s_files(tmp_path: Path, folder: str) -> None:
+    for number in range(2):
+        file = tmp_path / f"{folder}00000000{number}"
+        photos(tmp_path, f"{folder}{file.name}.jpg")
+        write(file.with_suffix(".txt"), f"photo {number}")
+        told = {"url": f"https://example.org/{number}.jpg", "caption": "", "key": file.name}
+        write(file.with_suffix(".json"), told)
+    reader = reader_for(tmp_path)
+    assert isinstance(reader, Sidecar)
+    assert sorted(found(reader).values()) == [("photo 0",), ("photo 1",)]
+
+
 def test_text_files_in_folders_of_splits(tmp_path: Path) -> None:
     for name in ("Train/0.jpg", "valid/0.jpg"):
         photos(tmp_path, name)

@@ -51,9 +51,9 @@ def csv_entries(file: str | Path, columns: Sequence[str]) -> Iterator[tuple[str,
 
 
 def is_photo(value: object) -> bool:
-    """Whether a value looks like the name of a photo."""
+    """Whether a value looks like the name of a photo, not its address in the web."""
     name = NUMBERED.sub("", value.strip().lower()) if isinstance(value, str) else ""
-    return name.endswith(tuple(IMAGE_SUFFIXES))
+    return name.endswith(tuple(IMAGE_SUFFIXES)) and "://" not in name
 
 
 def _csv_rows(file: Path) -> Rows:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
+from captioning.data.images import IMAGE_SUFFIXES
 from captioning.data.readers.columns import (
     CAPTION_COLUMNS,
     IMAGE_COLUMNS,
@@ -155,11 +156,13 @@ def _usual_tables(root: Path) -> list[Path]:
 
 def _other_tables(root: Path) -> list[Path]:
     """The tables of other names in a folder: those of splits if there are some, else all."""
+    photos = {path.stem for path in root.iterdir() if path.suffix.lower() in IMAGE_SUFFIXES}
     found = []
     for suffix in (*SUFFIXES, ".txt"):
         files = sorted(root.glob(f"*{suffix}"))
         found += files if len(files) <= MOST_FILES else []  # else captions of single photos
-    tables = [file for file in (*found, *json_files(root)) if _names_photos(file)]
+    found = [file for file in (*found, *json_files(root)) if file.stem not in photos]
+    tables = list(filter(_names_photos, found))
     return [file for file in tables if _split_of(file.relative_to(root))] or tables
 
 
