@@ -49,8 +49,8 @@ def run(options: argparse.Namespace) -> int:
     from captioning.evaluation.report import Report
     from captioning.metrics.cider import DocumentFrequencies
 
-    references = read_references(options.references)
-    captions = with_ids_of(read_results(options.results), references, options.results)
+    captions, references = read_results(options.results), read_references(options.references)
+    captions = with_ids_of(captions, references, options.results)
     if unknown := [image for image in captions if image not in references]:
         raise InputError(
             f"{options.results}: {len(unknown)} of {len(captions)} images have no caption in "

@@ -229,6 +229,13 @@ def test_several_tables_of_no_split_ask_for_one(tmp_path: Path) -> None:
         reader_for(tmp_path).read("train")
 
 
+def test_two_tables_in_one_folder_of_a_split_ask_for_one(tmp_path: Path) -> None:
+    for suffix in ("csv", "jsonl"):
+        write(tmp_path / f"train/metadata.{suffix}", '"file_name","text"\na.jpg,b\n')
+    with pytest.raises(InputError, match=r"train/metadata\.csv, train/metadata\.jsonl; give"):
+        reader_for(tmp_path).read("train")
+
+
 def test_a_column_of_splits_takes_their_usual_names(tmp_path: Path) -> None:
     rows = "a.jpg,a,Train\nb.jpg,b,validation\nc.jpg,c,dev\nd.jpg,d,TEST\ne.jpg,e,extra\n"
     write(tmp_path / "captions.csv", f"file_name,caption,split\n{rows}")
@@ -378,6 +385,19 @@ def test_text_files_beside_photos(tmp_path: Path) -> None:
     assert [(p.kind, p.name) for p in problems] == [
         ("images without captions", str(tmp_path / "d.jpg"))
     ]
+
+
+@pytest.mark.parametrize("folder", ["", "00000/"])
+def test_img2dataset_s_files(tmp_path: Path, folder: str) -> None:
+    for number in range(2):
+        file = tmp_path / f"{folder}00000000{number}"
+        photos(tmp_path, f"{folder}{file.name}.jpg")
+        write(file.with_suffix(".txt"), f"photo {number}")
+        told = {"url": f"https://example.org/{number}.jpg", "caption": "", "key": file.name}
+        write(file.with_suffix(".json"), told)
+    reader = reader_for(tmp_path)
+    assert isinstance(reader, Sidecar)
+    assert sorted(found(reader).values()) == [("photo 0",), ("photo 1",)]
 
 
 def test_text_files_in_folders_of_splits(tmp_path: Path) -> None:

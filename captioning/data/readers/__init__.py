@@ -2,6 +2,7 @@
 
 import inspect
 from pathlib import Path
+from typing import Any
 
 from captioning.data.readers.coco import Coco
 from captioning.data.readers.flickr8k import Flickr8k
@@ -70,7 +71,7 @@ def reader_for(
         raise InputError(
             f"{root}: read by {kind.__name__}, which has no columns; omit the caption column"
         )
-    options = {
+    options: dict[str, Any] = {
         "images": images,
         "caption_column": caption_column,
         "objects": objects,

@@ -51,9 +51,9 @@ def csv_entries(file: str | Path, columns: Sequence[str]) -> Iterator[tuple[str,
 
 
 def is_photo(value: object) -> bool:
-    """Whether a value looks like the name of a photo."""
+    """Whether a value looks like the name of a photo, not its address in the web."""
     name = NUMBERED.sub("", value.strip().lower()) if isinstance(value, str) else ""
-    return name.endswith(tuple(IMAGE_SUFFIXES))
+    return name.endswith(tuple(IMAGE_SUFFIXES)) and "://" not in name
 
 
 def _csv_rows(file: Path) -> Rows:
@@ -83,13 +83,13 @@ def _lines(file: str | Path) -> tuple[list[str], Iterator[tuple[str, list[str]]]
     text = text_of(file)
     first = re.sub(r'"[^"]*"', "", text.partition("\n")[0])
     separator = min(SEPARATORS, key=lambda s: first.find(s) if s in first else len(first))
-    quoting = csv.QUOTE_MINIMAL if separator in QUOTED else csv.QUOTE_NONE
+    has_quotes = separator in QUOTED
     reader = csv.reader(
         io.StringIO(text, newline=""),
         strict=True,
         skipinitialspace=True,
         delimiter=separator,
-        quoting=quoting,
+        quoting=csv.QUOTE_MINIMAL if has_quotes else csv.QUOTE_NONE,
     )
 
     def lines() -> Iterator[tuple[str, list[str]]]:
@@ -105,7 +105,7 @@ def _lines(file: str | Path) -> tuple[list[str], Iterator[tuple[str, list[str]]]
                     'write a quote inside a quoted caption as ""'
                 ) from None
             if any(values):
-                if quoting == csv.QUOTE_NONE:
+                if not has_quotes:
                     values = list(map(_unquoted, values))
                 yield f"{file}: line {start}", values
 

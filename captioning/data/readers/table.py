@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
+from captioning.data.images import IMAGE_SUFFIXES
 from captioning.data.readers.columns import (
     CAPTION_COLUMNS,
     IMAGE_COLUMNS,
@@ -35,6 +36,7 @@ PUBLISHED = ("captions.tsv", "captions.txt", "results.csv", "results_*.token")
 METADATA = ("metadata.csv", "metadata.jsonl")  # Hugging Face's imagefolder
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".token")
 
+LONGEST = 200  # characters of a message's list of tables
 START = 65_536  # bytes of a file that tell whether it is a table
 
 
@@ -92,12 +94,13 @@ class CaptionTable(OneFileReader):
         if not files:
             raise InputError(f"{root}: no {' or '.join(TABLES)} here; give the file's path")
         splits = [_split_of(file.relative_to(root)) for file in files]
-        if files[0].parent == root:
-            if len(files) > len(set(splits)):
-                names = ", ".join(file.name for file in files)
-                raise InputError(f"{root}: holds {names}; give the path of one of them")
-            splits = splits if len(files) > 1 else [None]
-        if set(splits) == {"train"}:  # with nothing to validate on
+        if len({(file.parent, split) for file, split in zip(files, splits, strict=True)}) < len(
+            files
+        ):
+            names = ", ".join(str(file.relative_to(root)) for file in files)[:LONGEST]
+            raise InputError(f"{root}: holds {names}; give the path of one of them")
+        is_single = len(files) == 1 and files[0].parent == root
+        if is_single or set(splits) == {"train"}:  # with nothing to validate on
             splits = [None] * len(files)
         found = [
             pair
@@ -153,11 +156,13 @@ def _usual_tables(root: Path) -> list[Path]:
 
 def _other_tables(root: Path) -> list[Path]:
     """The tables of other names in a folder: those of splits if there are some, else all."""
+    photos = {path.stem for path in root.iterdir() if path.suffix.lower() in IMAGE_SUFFIXES}
     found = []
     for suffix in (*SUFFIXES, ".txt"):
         files = sorted(root.glob(f"*{suffix}"))
         found += files if len(files) <= MOST_FILES else []  # else captions of single photos
-    tables = [file for file in (*found, *json_files(root)) if _names_photos(file)]
+    found = [file for file in (*found, *json_files(root)) if file.stem not in photos]
+    tables = list(filter(_names_photos, found))
     return [file for file in tables if _split_of(file.relative_to(root))] or tables
 
 
