@@ -38,6 +38,7 @@ from captioning.training.configuration import (
     check_parsed,
     first_cause,
     one_line,
+    with_config_paths,
 )
 from captioning.training.initial import words_of
 from captioning.training.loggers import EveryStepOnce, loggers
@@ -96,6 +97,7 @@ class TrainCLI(LightningCLI):
 
     def __init__(self, arguments: list[str]) -> None:
         modules, options = split_imports(arguments)
+        options = with_config_paths(options)
         check_files(options)
         import_modules(modules)
         with allow_list(modules) as self.allowed:
