@@ -108,7 +108,10 @@ def test_another_map_is_drawn_and_a_page_compares_several(
 
 @pytest.mark.parametrize(
     ("given", "error"),
-    [([], "give --overlay or --html too"), (["--out", "shards"], "--map is for printed captions")],
+    [
+        ([], "give --overlay, --gif or --html too"),
+        (["--out", "shards"], "--map is for printed captions"),
+    ],
 )
 def test_a_map_without_a_picture_is_refused(
     checkpoint: Path, photos: Path, capsys: Capture, given: list[str], error: str

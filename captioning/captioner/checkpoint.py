@@ -19,7 +19,7 @@ from captioning.configurable import UnknownClassError
 from captioning.data.images import MEGAPIXELS, pixels_of
 from captioning.errors import InputError
 from captioning.files import written_whole
-from captioning.integrity import check_archive, check_tensors
+from captioning.integrity import bounded_parameters, check_archive, check_tensors
 from captioning.shelf import DEFAULT, path_of
 from captioning.untrusted import opened
 
@@ -69,7 +69,7 @@ def load(
 def _captioner(path: Path, kernels: bool | None) -> Captioner:
     config, tensors = read(path)
     try:
-        with _WithoutInitialisation():
+        with bounded_parameters(), _WithoutInitialisation():
             captioner = Captioner.from_config(config, kernels)
         check_tensors(path, tensors, captioner.model.state_dict())
         captioner.model.load_state_dict(tensors)

@@ -106,7 +106,15 @@ def candidates(
             bar.update(len(paths))
 
 
-def json_line(photo: Path, caption: Caption | InputError) -> str:
-    """A photo with its caption or its error, as one line of JSON."""
-    entry = {"error": str(caption)} if isinstance(caption, InputError) else caption.as_json()
-    return printable_json({"image": str(photo), **entry})
+def json_line(photo: Path, caption: Caption | InputError, text: str | None = None) -> str:
+    """A photo with its caption or its error, as one line of JSON.
+
+    Args:
+        photo: the path.
+        caption: or why there is none.
+        text: the caption as it is written, unless it is the words.
+    """
+    if isinstance(caption, InputError):
+        return printable_json({"image": str(photo), "error": str(caption)})
+    entry = caption.as_json()
+    return printable_json({"image": str(photo), **entry, "caption": text or entry["caption"]})

@@ -26,6 +26,7 @@ from pytorch_lightning import callbacks, loggers, strategies
 from pytorch_lightning.cli import LightningArgumentParser
 
 from captioning.errors import InputError, UsageError
+from captioning.shelf import config_names, config_path_of
 from captioning.untrusted import MAX_YAML_BYTES, check_values, check_yaml, plain, text_of
 
 MODE = "bounded_yaml"
@@ -42,6 +43,8 @@ LIGHTNING = (
 """Allow-list of Lightning's classes, beside this package's and those of ``--import``."""
 
 ON_COMMAND_LINE_ONLY = ("config", "import", "print_config", "resume", "overwrite")
+
+CONFIG_FLAGS = ("-c", "--config")
 
 MOST = 400
 """Characters of a parser's message, which may quote a whole configuration."""
@@ -132,6 +135,19 @@ def _is_within(module: str, packages: Sequence[str]) -> bool:
     return any(f"{module}.".startswith(f"{package}.") for package in packages)
 
 
+def with_config_paths(arguments: Sequence[str]) -> list[str]:
+    """LightningCLI's arguments, with the paths of configurations that are given by name."""
+    found: list[str] = []
+    for argument in arguments:
+        flag, equals, value = argument.partition("=")
+        if found and found[-1] in CONFIG_FLAGS:
+            argument = config_path_of(argument)
+        elif equals and flag in CONFIG_FLAGS:
+            argument = f"{flag}={config_path_of(value)}"
+        found.append(argument)
+    return found
+
+
 def check_files(arguments: Sequence[str]) -> None:
     """Check every configuration file among LightningCLI's arguments.
 
@@ -140,24 +156,27 @@ def check_files(arguments: Sequence[str]) -> None:
             another option names a pipe.
     """
     finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    finder.add_argument("-c", "--config", action="append", nargs="?", default=[])
+    finder.add_argument(*CONFIG_FLAGS, action="append", nargs="?", default=[])
     found, others = finder.parse_known_args(arguments)
     for value in (text.partition("=")[2] or text for text in others):
         if _is_pipe(value):  # jsonargparse would read options such as --trainer FILE, and wait
             raise UsageError(f"{value}: a pipe; only --config reads pipes, so give a file")
     for path in map(Path, filter(None, found.config)):
         if not path.exists():
-            raise UsageError(f"{path}: no such configuration; check the path")
+            names = ", ".join(config_names())
+            raise UsageError(f"{path}: no such configuration; give a file, or one of {names}")
         try:
             content = bounded_yaml(text_of(path, MAX_YAML_BYTES))
         except (InputError, yaml.YAMLError) as error:
             reason = " ".join(str(error).removeprefix(f"{path}: ").split())
             raise UsageError(f"{path}: not YAML ({reason}); correct it there") from None
         if not isinstance(content, dict):
-            raise UsageError(f"{path}: not a configuration; see configs/ for examples")
+            raise UsageError(f"{path}: not a configuration; see captioning train --help")
         for key, part in content.items():
             if isinstance(part, list):
-                raise UsageError(f"{path}: {key} is not a mapping; see configs/ for examples")
+                raise UsageError(
+                    f"{path}: {key} is not a mapping; captioning train --help lists examples"
+                )
         for key in ON_COMMAND_LINE_ONLY:
             if content.get(key, False) is not False:
                 raise UsageError(f"{path}: {key} is allowed on the command line only, as --{key}")

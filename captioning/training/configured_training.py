@@ -24,6 +24,7 @@ from captioning.data.data_module import CaptionData
 from captioning.errors import InputError, UsageError
 from captioning.files import made_folder
 from captioning.inference.processes import announce_wait
+from captioning.integrity import bounded_parameters
 from captioning.kernels import on_by_default
 from captioning.numbers import Count, PositiveCount, Seed, shown, unmet_requirement
 from captioning.progress_bar import stage
@@ -37,6 +38,7 @@ from captioning.training.configuration import (
     check_parsed,
     first_cause,
     one_line,
+    with_config_paths,
 )
 from captioning.training.initial import words_of
 from captioning.training.loggers import EveryStepOnce, loggers
@@ -95,6 +97,7 @@ class TrainCLI(LightningCLI):
 
     def __init__(self, arguments: list[str]) -> None:
         modules, options = split_imports(arguments)
+        options = with_config_paths(options)
         check_files(options)
         import_modules(modules)
         with allow_list(modules) as self.allowed:
@@ -217,7 +220,7 @@ class TrainCLI(LightningCLI):
     def instantiate_classes(self) -> None:
         """Build what the options describe; a class may refuse its arguments, or lack a package."""
         try:
-            with stage("building the model", self.shows_progress):
+            with stage("building the model", self.shows_progress), bounded_parameters():
                 super().instantiate_classes()
             self.model.kernels = self.config.kernels == "on"
         except (ImportError, LookupError, TypeError, ValueError) as error:

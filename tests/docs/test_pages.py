@@ -9,10 +9,11 @@ import pytest
 import yaml
 from PIL import Image
 
+from captioning import shelf
 from captioning.data.records import Record
 from tests.docs.pages import DOCS, blocks, run_page
 
-CONFIGS = sorted((DOCS.parent / "configs").glob("*.yaml"))
+CONFIGS = sorted(shelf.CONFIGS.glob("*.yaml"))
 PAGES = [
     DOCS / "tutorial.md",
     DOCS / "configuration.md",

@@ -70,11 +70,12 @@ def test_only_missing_shards_are_captioned(
     captioner: Captioner, photos: PhotoStream, shards: Shards
 ) -> None:
     found = caption_into_shards(captioner, SEARCH, photos, shards, 2)
-    assert found == (11, 0, [0])
+    assert found is not None
+    assert (found.photos, found.unreadable, found.missing) == (11, 0, [0])
     shards.path(2).unlink()
     before = shards.path(1).stat().st_mtime_ns
     assert bulk.survey(photos, shards, 2).missing == [3, 0]
-    assert caption_into_shards(captioner, SEARCH, photos, shards, 2) == (11, 0, [0])
+    assert caption_into_shards(captioner, SEARCH, photos, shards, 2) == found
     assert shards.path(2).exists()
     assert shards.path(1).stat().st_mtime_ns == before
 
@@ -117,5 +118,38 @@ def test_photos_that_come_meanwhile_are_noticed(
 
     compute = bulk.results
     monkeypatch.setattr(bulk, "results", later)
-    with pytest.raises(InputError, match=r"line 3 is not of late\.jpg; the photos have changed"):
+    with pytest.raises(InputError, match="2 of 13 captions are not there: photos came"):
         caption_into_shards(captioner, SEARCH, photos, shards, 2)
+
+
+def test_a_folder_that_has_grown_goes_on_with_the_new_photos_wherever_they_are(
+    captioner: Captioner, tmp_path: Path, shards: Shards, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for name in ("b", "d", "f", "h"):
+        Image.effect_noise((40, 30), 50).save(folder / f"{name}.png")
+    caption_into_shards(captioner, SEARCH, PhotoStream([folder]), shards)
+    before = [shards.path(number).read_bytes() for number in (0, 1)]
+    for name in ("a", "e", "g"):
+        Image.effect_noise((40, 30), 50).save(folder / f"{name}.png")
+    (folder / "c.png").write_text("no photo")
+    (folder / "h.png").unlink()
+    found = caption_into_shards(captioner, SEARCH, PhotoStream([folder]), shards)
+    assert [shards.path(number).read_bytes() for number in (0, 1)] == before
+    new = [[Path(photo).stem for photo, _ in shards.lines(number)] for number in (2, 3)]
+    assert new == [["a", "c", "e"], ["g"]]
+    assert found is not None
+    assert (found.photos, found.unreadable, found.gone) == (7, 1, 1)
+    assert "lines of photos that have gone: 1" in capsys.readouterr().err
+
+
+def test_the_missing_photos_are_shared_among_processes_as_they_are_counted(
+    captioner: Captioner, photos: PhotoStream, shards: Shards
+) -> None:
+    caption_into_shards(captioner, SEARCH, photos, shards)
+    for number in (0, 2, 3):
+        shards.path(number).unlink()
+    assert bulk.survey(photos, shards, 2).missing == [5, 3]
+    parts = list(bulk._missing(photos, shards, [1]))
+    assert [(number, len(part)) for number, part in parts] == [(0, 3), (2, 3), (3, 2)]

@@ -11,6 +11,7 @@ import jsonargparse
 import pytest
 import yaml
 
+from captioning import integrity
 from captioning.cli import main
 from captioning.errors import InputError, UsageError
 from captioning.training.configured_training import TrainCLI
@@ -365,6 +366,26 @@ def test_a_training_on_several_machines_says_for_whom_it_waits(
         TrainCLI(["--config", str(tiny_config), f"--trainer.default_root_dir={tmp_path}", *options])
     told = "machine 1 of 2 waits for the others at 10.0.0.1, port 29123"
     assert told in capsys.readouterr().err.splitlines()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--model.encoder.init_args.backbone=timm/vit_giant_patch14_224"],
+        [
+            "--model.decoder.init_args.hidden_dim=16384",
+            "--model.decoder.init_args.embedding_dim=9999",
+        ],
+    ],
+    ids=["a giant backbone", "wide layers"],
+)
+def test_a_model_that_would_fill_the_memory_is_refused_while_it_is_built(
+    options: list[str], tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(integrity, "MOST_PARAMETERS", 10_000_000)
+    options.append(f"--trainer.default_root_dir={tmp_path}")
+    with plain_messages(), pytest.raises(InputError, match="more than 10,000,000 parameters"):
+        TrainCLI(["--config", str(tiny_config), *options])
 
 
 def test_other_parsers_of_the_process_may_import_what_they_like(tiny_config: Path) -> None:

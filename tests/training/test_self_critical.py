@@ -18,6 +18,7 @@ from captioning.metrics.cider import DocumentFrequencies, cider_scores
 from captioning.models import LSTMDecoder
 from captioning.models.decoder import Decoder, Memory, State, Step
 from captioning.search import Decoded
+from captioning.shelf import CONFIGS
 from captioning.training import SelfCritical
 from captioning.training.self_critical import advantages, self_critical_loss, words
 from tests.conftest import DECODERS, decided
@@ -197,7 +198,7 @@ def test_steps_raise_the_reward_of_samples(captioner: Captioner) -> None:
 
 
 def train_into(config: Path, initial: Path, folder: Path, *options: str) -> int:
-    delta = Path(__file__).parents[2] / "configs" / "self_critical.yaml"
+    delta = CONFIGS / "self_critical.yaml"
     return main(
         [
             *("train", "--config", str(config), "--config", str(delta)),
