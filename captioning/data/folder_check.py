@@ -65,24 +65,20 @@ class Check:
             for kind in dict.fromkeys(problem.kind for problem in contents.problems):
                 names = [problem.name for problem in contents.problems if problem.kind == kind]
                 lines.append(f"{split}: {kind} ({len(names)})")
-                lines += _named(names)
+                lines += [f"  {name}" for name in names[:NAMED]]
+                if len(names) > NAMED:
+                    lines.append(f"  and {len(names) - NAMED} more")
             if repeated := self.repeated(split):
                 lines.append(
-                    f"{split}: photos with the same caption twice ({len(repeated)}), a note"
+                    f"{split}: not a problem: {len(repeated)} with the same caption twice, such as "
+                    f"{repeated[0]}"
                 )
-                lines += _named(repeated)
         count = sum(len(split.problems) for split in self.splits.values())
         lines.append("No problems found" if self.ok else f"Problems found: {count}")
         return [printable(line) for line in lines]
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
-
-
-def _named(names: list[str]) -> list[str]:
-    """Lines of the first names, and of how many there are more."""
-    more = [f"  and {len(names) - NAMED} more"] if len(names) > NAMED else []
-    return [f"  {name}" for name in names[:NAMED]] + more
 
 
 def check(reader: Reader, progress: bool = True, max_pixels: int = MAX_PIXELS) -> Check:

@@ -68,5 +68,6 @@ def id_finder(known: Iterable[int | str]) -> Callable[[int | str], int | str | N
 
 
 def _number(image_id: int | str) -> int | str:
-    is_number = isinstance(image_id, str) and image_id.isascii() and image_id.isdecimal()
-    return int(image_id) if is_number and len(image_id) <= MOST_DIGITS else image_id
+    if isinstance(image_id, str) and image_id.isascii() and image_id.isdecimal():
+        return int(image_id) if len(image_id) <= MOST_DIGITS else image_id
+    return image_id
