@@ -137,8 +137,8 @@ class PrintCompletion(argparse.Action):
             ) from None
         paths = {"DIR": shtab.DIRECTORY, **dict.fromkeys(("FILE", "MODEL", "PHOTO"), shtab.FILE)}
         whole = parser_for(*COMMANDS)
-        commands = next(each for each in whole._actions if each.dest == "command")
-        for command in (commands.choices or {}).values():
+        commands: Any = next(each for each in whole._actions if each.dest == "command")
+        for command in commands.choices.values():
             for action in command._actions:
                 if action.metavar in paths:
                     action.complete = paths[action.metavar]
