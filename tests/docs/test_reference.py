@@ -1,11 +1,13 @@
 """The pages that are made from parsers and classes: nothing that may be given is missing."""
 
+import argparse
 import re
 from pathlib import Path
 
 import pytest
 import torch
 
+from captioning.cli import train
 from captioning.models import CNNEncoder
 from captioning.training import ExponentialAverage
 from docs._ext import configuration_keys, options
@@ -46,6 +48,15 @@ def test_every_command_has_its_section_and_every_option_is_there(keys_page: str)
                 assert f":::{{confval}} {option['dest']}\n" in keys_page, name
             else:
                 assert re.search(rf"^:::{{option}} (.*, )?{name}\b", told, re.MULTILINE), name
+
+
+def test_the_short_help_of_train_shows_options_that_a_training_takes() -> None:
+    short = argparse.ArgumentParser()
+    train.add_options(short)
+    every = {option["flag"] for option in all_options() if option["command"] == "train"}
+    own = {"--help", "--help-all", "--import", "--data.reader.init_args.root"}
+    shown = {flag for action in short._actions for flag in action.option_strings if flag != "-h"}
+    assert shown - own <= every
 
 
 def test_every_key_has_a_type_and_what_it_means(keys_page: str) -> None:
