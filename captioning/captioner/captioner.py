@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any, cast, overload
+from typing import Any, cast, get_args, overload
 
 import torch
 from jaxtyping import Float, Int
@@ -17,7 +17,7 @@ from captioning.captioner.caption import Caption, RunnerUp
 from captioning.configurable import build
 from captioning.data.images import Upload
 from captioning.data.preprocessing import Photo, Preprocessing, Readable, View, readable
-from captioning.data.tokens import tokenizer
+from captioning.data.tokens import TokenizerName, tokenizer
 from captioning.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from captioning.errors import InputError
 from captioning.kernels import accelerate, accelerate_search, folded, on_by_default
@@ -91,6 +91,7 @@ class Captioner:
         config: dict[str, Any] = {
             "model": self.model.config,
             "vocabulary": list(self.vocabulary.words),
+            "tokenizer": self.vocabulary.tokenizer,
             "preprocessing": self.preprocessing.config,
             "search": self.search.config,
             "default_map": self.default_map,
@@ -114,7 +115,7 @@ class Captioner:
             raise InputError("the model's preprocessing or search is of the wrong class")
         captioner = cls(
             Model.from_config(config["model"]),
-            _vocabulary(config["vocabulary"]),
+            _vocabulary(config["vocabulary"], config.get("tokenizer", "ptb")),
             preprocessing,
             search,
             config["default_map"],
@@ -315,6 +316,7 @@ class Captioner:
                         size=view.size,
                         maps={name: each[b, n, :length] for name, each in of_words.items()},
                         shown_maps=shown_maps or (self.default_map,),
+                        tokenizer=self.vocabulary.tokenizer,
                         confidence=None if confidences is None else confidences[b, n].item(),
                         runners_up=() if others is None else self._runners_up(others, b, n, length),
                         photo=None if isinstance(photo, View | Upload) else photo,
@@ -344,7 +346,7 @@ class Captioner:
 
     def sentences(self, decoded: Decoded) -> list[str]:
         """The best caption of every image as one line of text."""
-        return [" ".join(self.vocabulary.decode(row)) for row in decoded.tokens[:, 0].tolist()]
+        return [self.vocabulary.text(row) for row in decoded.tokens[:, 0].tolist()]
 
     def _search_precision(self, device: torch.device) -> AbstractContextManager[object]:
         if self.bfloat16:
@@ -376,10 +378,12 @@ class Captioner:
         )
 
 
-def _vocabulary(words: Any) -> Vocabulary:
-    """The vocabulary of an untrusted list."""
+def _vocabulary(words: Any, name: Any) -> Vocabulary:
+    """The vocabulary of an untrusted list of words and name of a tokenizer."""
+    if name not in get_args(TokenizerName):
+        raise InputError(f"unknown tokenizer {shown(name)}")
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise InputError(f"a vocabulary is a list of words, not {shown(words)}")
     if len(set(words)) < len(words):
         raise InputError("a word of the vocabulary occurs twice")
-    return Vocabulary(words)
+    return Vocabulary(words, name)

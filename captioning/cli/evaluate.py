@@ -91,6 +91,7 @@ def run(options: argparse.Namespace) -> int:
         captioner.vocabulary.words,
         () if right is None else (Scores.of("right", right(captions).astype(float)),),
         by_photos,
+        captioner.vocabulary.tokenizer,
     )
     report.write(folder)
     print(report.table())

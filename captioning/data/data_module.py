@@ -63,7 +63,8 @@ class CaptionData(Checked, pl.LightningDataModule):
         val_split: the split to validate on.
         seed: of the order of the images and of the augmentation.
         max_megapixels: larger photos are refused; at most 178.
-        tokenizer: ptb, which the scores use, or NLTK's treebank, wordpunct or tweet.
+        tokenizer: ptb, which the scores use; NLTK's treebank, wordpunct or tweet; or characters,
+            for Chinese, Japanese, Thai and other scripts without spaces, which scores use too.
 
     Raises:
         InputError: a number is out of its range, a split is missing or empty, or `features`,
