@@ -207,16 +207,11 @@ class Captioner:
         decoded = self.decode(annotations, search)
         if decoded.scores.isnan().any():
             raise InputError("the model's numbers overflow; use another checkpoint")
-        confidences, others = None, None
+        confidences = None
         if self.calibration is not None:
             decoded, confidences = self._calibrated(self.calibration, annotations, decoded, most)
         decoded = Decoded(*(part[:, :most] for part in decoded))
-        if runners_up:
-            temperature = 1.0 if self.calibration is None else self.calibration.temperature
-            with self._search_precision(annotations.device):
-                others = find_alternatives(
-                    self.fast, annotations, decoded.tokens, runners_up, temperature
-                )
+        others = self._others(annotations, decoded.tokens, runners_up)
         of_words = {}
         if names:
             captioned = Captioned(
@@ -256,33 +251,58 @@ class Captioner:
         return best._replace(log_probs=of_words), calibration.confidence(signs)
 
     @torch.no_grad()
-    def read(self, photo: Photo, text: str) -> Caption:
+    def read(
+        self, photo: Photo, text: str, runners_up: int = 0, maps: Sequence[str] = ()
+    ) -> Caption:
         """The caption with these words, with the probabilities that the model gives them.
 
         Args:
             photo: as in `candidates`.
             text: words of the vocabulary.
+            runners_up: as in `candidates`: what the model would have said instead of each word.
+            maps: names of the maps that pictures and pages show.
 
         Raises:
-            InputError: the photo cannot be read, or a word is unknown.
+            InputError: the photo cannot be read, a word is unknown, or there is no such map.
         """
+        names = known_maps(maps, self.model, self.default_map) if maps else ()
         read = readable(photo, self.preprocessing.max_pixels)
         view = read if isinstance(read, View) else self.view(read)
-        words = tokenizer(self.vocabulary.tokenizer)(text)
-        if unknown := [word for word in words if word not in self.vocabulary.words]:
-            raise InputError(f"{shown(text)}: the model does not know {shown(unknown[0])}")
-        if not words:
-            raise InputError(f"{shown(text)}: no words; give a caption")
+        words = self.words_of(text)
         tokens = torch.tensor([[self.vocabulary.ids(words)]], device=self.device)
         annotations = self.fast.encode(view.pixels[None].to(self.device))
         logits, weights = self.fast(annotations, tokens[..., :-1])
         written = tokens[..., 1:]
         log_probs = generable_log_probs(logits).gather(3, written[..., None]).squeeze(3)
+        others = self._others(annotations, written, runners_up)
         scores = log_probs.sum(dim=2) / written.shape[2] ** self.search.length_penalty
         if self.calibration is not None:
             log_probs = self.calibration.log_probs(logits, written)
         decoded = Decoded(written, log_probs, weights, scores)
-        return self._captions([read], [view], decoded)[0][0]
+        return self._captions([read], [view], decoded, shown_maps=names, others=others)[0][0]
+
+    def words_of(self, text: str) -> list[str]:
+        """The words of a caption.
+
+        Raises:
+            InputError: a word is unknown, or there is none.
+        """
+        words = tokenizer(self.vocabulary.tokenizer)(text)
+        if unknown := [word for word in words if word not in self.vocabulary.words]:
+            raise InputError(f"{shown(text)}: the model does not know {shown(unknown[0])}")
+        if not words:
+            raise InputError(f"{shown(text)}: no words; give a caption")
+        return words
+
+    def _others(
+        self, annotations: Float[Tensor, "B L D"], tokens: Int[Tensor, "B N T"], k: int
+    ) -> Alternatives | None:
+        """The `k` best alternatives to each word; None for k = 0."""
+        if not k:
+            return None
+        temperature = 1.0 if self.calibration is None else self.calibration.temperature
+        with self._search_precision(annotations.device):
+            return find_alternatives(self.fast, annotations, tokens, k, temperature)
 
     def _captions(
         self,
