@@ -78,6 +78,19 @@ def test_json_lines_hold_words_probabilities_and_score(
         assert line["score"] < 0
 
 
+def test_a_given_caption_is_read_instead_of_written(
+    checkpoint: Path, photos: Path, capsys: Capture
+) -> None:
+    options = ["caption", str(photos), "--model", str(checkpoint)]
+    assert main([*options, "--json", "--text", "A red circle."]) == 0
+    lines, _ = output(capsys)
+    for line in map(json.loads, lines):
+        assert line["caption"] == "a red circle"
+        assert all(len(entry["runners_up"]) == 3 for entry in line["words"])
+    assert main([*options, "--text", "a zebra"]) == 1
+    assert "'a zebra': the model does not know 'zebra'" in capsys.readouterr().err
+
+
 def test_overlays_are_one_picture_per_photo_also_for_equal_names(
     checkpoint: Path, photos: Path, tmp_path: Path, capsys: Capture
 ) -> None:

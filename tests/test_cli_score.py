@@ -1,4 +1,5 @@
 import json
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -55,6 +56,19 @@ def test_the_scores_are_those_of_the_report(
     report = Report.of(CAPTIONS, REFERENCES)
     assert json.loads((tmp_path / "report.json").read_text()) == report.as_json()
     assert capsys.readouterr().out.rstrip("\n") == report.table()
+
+
+def test_captions_of_scripts_without_spaces_are_scored_by_characters(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    found, people = results({0: "黑狗在跑"}), [{"image_id": 0, "id": 0, "caption": "黑狗在跑步"}]
+    files = [
+        written(tmp_path / "results.json", found),
+        written(tmp_path / "references.json", {"images": [{"id": 0}], "annotations": people}),
+    ]
+    assert main(["score", *files, "--tokenizer", "characters", "--json", "-"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["scores"]["BLEU-1"]["value"] == pytest.approx(math.exp(1 - 5 / 4))
 
 
 def test_a_dash_prints_the_report_in_place_of_the_table(files: list[str], capsys: Capture) -> None:

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from PIL.Image import Image
 from torch import Tensor
 
+from captioning.data.tokens import TokenizerName, joined
 from captioning.errors import InputError
 
 
@@ -43,6 +44,7 @@ class Caption:
         runners_up: for each word its most probable alternatives, the best first; empty unless
             requested.
         confidence: the chance that the caption is good; None if the model is not calibrated.
+        tokenizer: of the model's vocabulary, which decides where spaces are between words.
         photo: the photo as it was given, so that a notebook can show it; None if it was a view.
     """
 
@@ -55,6 +57,7 @@ class Caption:
     shown_maps: tuple[str, ...]
     runners_up: tuple[tuple[RunnerUp, ...], ...] = ()
     confidence: float | None = None
+    tokenizer: TokenizerName = "ptb"
     photo: str | Path | Image | None = field(default=None, compare=False, repr=False)
     _compute: Callable[[str], Float[Tensor, "T _ _"]] | None = field(
         default=None, compare=False, repr=False
@@ -63,7 +66,7 @@ class Caption:
     @property
     def text(self) -> str:
         """The words as one line."""
-        return " ".join(self.words)
+        return joined(self.words, self.tokenizer)
 
     @property
     def sentence(self) -> str:

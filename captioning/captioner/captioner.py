@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, get_args, overload
 
 import torch
 from jaxtyping import Float, Int
@@ -18,7 +18,7 @@ from captioning.captioner.caption import Caption, RunnerUp
 from captioning.configurable import build
 from captioning.data.images import Upload
 from captioning.data.preprocessing import Photo, Preprocessing, Readable, View, readable
-from captioning.data.tokens import tokenizer
+from captioning.data.tokens import TokenizerName, tokenizer
 from captioning.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from captioning.errors import InputError
 from captioning.kernels import accelerate, accelerate_search, folded, on_by_default
@@ -95,6 +95,7 @@ class Captioner:
         config: dict[str, Any] = {
             "model": self.model.config,
             "vocabulary": list(self.vocabulary.words),
+            "tokenizer": self.vocabulary.tokenizer,
             "preprocessing": self.preprocessing.config,
             "search": self.search.config,
             "default_map": self.default_map,
@@ -118,7 +119,7 @@ class Captioner:
             raise InputError("the model's preprocessing or search is of the wrong class")
         captioner = cls(
             Model.from_config(config["model"]),
-            _vocabulary(config["vocabulary"]),
+            _vocabulary(config["vocabulary"], config.get("tokenizer", "ptb")),
             preprocessing,
             search,
             config["default_map"],
@@ -224,16 +225,11 @@ class Captioner:
         decoded = self.decode(annotations, search)
         if decoded.scores.isnan().any():
             raise InputError("the model's numbers overflow; use another checkpoint")
-        confidences, others = None, None
+        confidences = None
         if self.calibration is not None:
             decoded, confidences = self._calibrated(self.calibration, annotations, decoded, most)
         decoded = Decoded(*(part[:, :most] for part in decoded))
-        if runners_up:
-            temperature = 1.0 if self.calibration is None else self.calibration.temperature
-            with self._search_precision(annotations.device):
-                others = find_alternatives(
-                    self.fast, annotations, decoded.tokens, runners_up, temperature
-                )
+        others = self._others(annotations, decoded.tokens, runners_up)
         of_words = {}
         if names:
             captioned = Captioned(
@@ -273,33 +269,58 @@ class Captioner:
         return best._replace(log_probs=of_words), calibration.confidence(signs)
 
     @torch.no_grad()
-    def read(self, photo: Photo, text: str) -> Caption:
+    def read(
+        self, photo: Photo, text: str, runners_up: int = 0, maps: Sequence[str] = ()
+    ) -> Caption:
         """The caption with these words, with the probabilities that the model gives them.
 
         Args:
             photo: as in `candidates`.
             text: words of the vocabulary.
+            runners_up: as in `candidates`: what the model would have said instead of each word.
+            maps: names of the maps that pictures and pages show.
 
         Raises:
-            InputError: the photo cannot be read, or a word is unknown.
+            InputError: the photo cannot be read, a word is unknown, or there is no such map.
         """
+        names = known_maps(maps, self.model, self.default_map) if maps else ()
         read = readable(photo, self.preprocessing.max_pixels)
         view = read if isinstance(read, View) else self.view(read)
-        words = tokenizer(self.vocabulary.tokenizer)(text)
-        if unknown := [word for word in words if word not in self.vocabulary.words]:
-            raise InputError(f"{shown(text)}: the model does not know {shown(unknown[0])}")
-        if not words:
-            raise InputError(f"{shown(text)}: no words; give a caption")
+        words = self.words_of(text)
         tokens = torch.tensor([[self.vocabulary.ids(words)]], device=self.device)
         annotations = self.fast.encode(view.pixels[None].to(self.device))
         logits, weights = self.fast(annotations, tokens[..., :-1])
         written = tokens[..., 1:]
         log_probs = generable_log_probs(logits).gather(3, written[..., None]).squeeze(3)
+        others = self._others(annotations, written, runners_up)
         scores = log_probs.sum(dim=2) / written.shape[2] ** self.search.length_penalty
         if self.calibration is not None:
             log_probs = self.calibration.log_probs(logits, written)
         decoded = Decoded(written, log_probs, weights, scores)
-        return self._captions([read], [view], decoded)[0][0]
+        return self._captions([read], [view], decoded, shown_maps=names, others=others)[0][0]
+
+    def words_of(self, text: str) -> list[str]:
+        """The words of a caption.
+
+        Raises:
+            InputError: a word is unknown, or there is none.
+        """
+        words = tokenizer(self.vocabulary.tokenizer)(text)
+        if unknown := [word for word in words if word not in self.vocabulary.words]:
+            raise InputError(f"{shown(text)}: the model does not know {shown(unknown[0])}")
+        if not words:
+            raise InputError(f"{shown(text)}: no words; give a caption")
+        return words
+
+    def _others(
+        self, annotations: Float[Tensor, "B L D"], tokens: Int[Tensor, "B N T"], k: int
+    ) -> Alternatives | None:
+        """The `k` best alternatives to each word; None for k = 0."""
+        if not k:
+            return None
+        temperature = 1.0 if self.calibration is None else self.calibration.temperature
+        with self._search_precision(annotations.device):
+            return find_alternatives(self.fast, annotations, tokens, k, temperature)
 
     def _captions(
         self,
@@ -333,6 +354,7 @@ class Captioner:
                         size=view.size,
                         maps={name: each[b, n, :length] for name, each in of_words.items()},
                         shown_maps=shown_maps or (self.default_map,),
+                        tokenizer=self.vocabulary.tokenizer,
                         confidence=None if confidences is None else confidences[b, n].item(),
                         runners_up=() if others is None else self._runners_up(others, b, n, length),
                         photo=None if isinstance(photo, View | Upload) else photo,
@@ -362,7 +384,7 @@ class Captioner:
 
     def sentences(self, decoded: Decoded) -> list[str]:
         """The best caption of every image as one line of text."""
-        return [" ".join(self.vocabulary.decode(row)) for row in decoded.tokens[:, 0].tolist()]
+        return [self.vocabulary.text(row) for row in decoded.tokens[:, 0].tolist()]
 
     def _search_precision(self, device: torch.device) -> AbstractContextManager[object]:
         if self.bfloat16:
@@ -410,10 +432,12 @@ def _several(photos: Any) -> Iterable[Photo]:
     return photos
 
 
-def _vocabulary(words: Any) -> Vocabulary:
-    """The vocabulary of an untrusted list."""
+def _vocabulary(words: Any, name: Any) -> Vocabulary:
+    """The vocabulary of an untrusted list of words and name of a tokenizer."""
+    if name not in get_args(TokenizerName):
+        raise InputError(f"unknown tokenizer {shown(name)}")
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise InputError(f"a vocabulary is a list of words, not {shown(words)}")
     if len(set(words)) < len(words):
         raise InputError("a word of the vocabulary occurs twice")
-    return Vocabulary(words)
+    return Vocabulary(words, name)

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +23,7 @@ from captioning.shelf import DEFAULT
 from captioning.terminal import printable
 
 if TYPE_CHECKING:
-    from captioning.captioner import Caption
+    from captioning.captioner import Caption, Captioner
 
 SHARD_SIZE = 1000
 
@@ -58,6 +59,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         parser, "--min-confidence", Share, f"print {NOT_SURE!r} for captions below P", None, "P"
     )
     add_outputs(parser)
+    _add_text(parser)
     bulk = parser.add_argument_group("bulk captioning", "for more photos than a screen can show")
     bulk.add_argument(
         "--out",
@@ -104,14 +106,16 @@ def _print_captions(options: argparse.Namespace, most_photos: int) -> int:
         )
     failed = False
     # `say` keeps lines and the progress bar apart where both go to one terminal.
-    for photo, found in candidates(
-        captioner,
-        outputs.photos,
-        search,
-        options.batch_size,
-        runners_up=RUNNERS_UP if options.html else 0,
-        maps=(options.maps or [captioner.default_map]) if outputs.has_pictures else (),
-    ):
+    others = RUNNERS_UP if options.html or options.text is not None else 0
+    maps = (options.maps or [captioner.default_map]) if outputs.has_pictures else ()
+    captions = (
+        candidates(
+            captioner, outputs.photos, search, options.batch_size, runners_up=others, maps=maps
+        )
+        if options.text is None
+        else _readings(captioner, outputs.photos, options.text, others, maps)
+    )
+    for photo, found in captions:
         if isinstance(found, InputError):
             say(f"captioning: {found}")
             failed = True
@@ -126,6 +130,29 @@ def _print_captions(options: argparse.Namespace, most_photos: int) -> int:
     return 1 if failed else 0
 
 
+def _add_text(parser: argparse.ArgumentParser) -> None:
+    """Add the options about words that the user gives."""
+    words = parser.add_argument_group("your words")
+    words.add_argument(
+        "--text",
+        metavar="CAPTION",
+        help="read this caption instead of writing one: how probable each word is, what the model "
+        "would have said instead (--json, --html), and where it looks",
+    )
+
+
+def _readings(
+    captioner: "Captioner", photos: Sequence[Path], text: str, runners_up: int, maps: Sequence[str]
+) -> Iterator[tuple[Path, "list[Caption] | InputError"]]:
+    """Each photo with the model's reading of a caption of it, or why it cannot be read."""
+    captioner.words_of(text)  # unknown words are told before any photo
+    for photo in photos:
+        try:
+            yield photo, [captioner.read(photo, text, runners_up, maps)]
+        except InputError as error:
+            yield photo, error
+
+
 def _line(options: argparse.Namespace, photo: Path, caption: "Caption", text: str | None) -> str:
     """The photo and its caption, if it is sure enough, behind its confidence if asked for."""
     sure = [f"{caption.confidence:.2f}"] if options.confidence else []
@@ -138,6 +165,8 @@ def _write_shards(options: argparse.Namespace) -> int:
     from captioning.inference.bulk import PhotoStream, caption_into_shards, settings
     from captioning.inference.shards import Shards
 
+    if options.text is not None:
+        raise UsageError("--text is for printed captions; leave out either it or --out")
     processes = processes_of(options)
     photos = PhotoStream(options.photos, options.list)
     captioner, search = model_and_search(options, processes)

@@ -97,6 +97,7 @@ def run(options: argparse.Namespace) -> int:
         captioner.vocabulary.words,
         () if right is None else (Scores.of("right", right(captions).astype(float)),),
         by_photos,
+        captioner.vocabulary.tokenizer,
     )
     report.write(folder)
     note_on_cider(options, len(captions))

@@ -37,6 +37,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write the document frequencies of all REFERENCES, for --frequencies",
     )
+    parser.add_argument(
+        "--tokenizer",
+        choices=("ptb", "characters"),
+        default="ptb",
+        help="what splits captions into words: the COCO evaluation's (default), or characters, for "
+        "scripts without spaces",
+    )
     add_photos(parser)
     add_imports(parser)
     add_metrics(parser)
@@ -45,7 +52,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the scores."""
     from captioning.data.results import read_references, read_results, with_ids_of
-    from captioning.data.tokens import tokenize
+    from captioning.data.tokens import tokenizer
     from captioning.evaluation.report import Report
     from captioning.metrics.cider import DocumentFrequencies
 
@@ -60,9 +67,16 @@ def run(options: argparse.Namespace) -> int:
     if options.training is not None:
         training = [text for texts in read_references(options.training).values() for text in texts]
     by_photos = photo_scorers_of(options, photos_of(options, captions))
-    report = Report.of(captions, references, scorers_of(options), training, photo_scorers=by_photos)
+    report = Report.of(
+        captions,
+        references,
+        scorers_of(options),
+        training,
+        photo_scorers=by_photos,
+        tokenizer=options.tokenizer,
+    )
     if options.save_frequencies is not None:
-        written = [list(map(tokenize, texts)) for texts in references.values()]
+        written = [list(map(tokenizer(options.tokenizer), texts)) for texts in references.values()]
         DocumentFrequencies.of(written).save(options.save_frequencies)
     if missing := len(references) - len(captions):
         print(

@@ -64,7 +64,8 @@ class CaptionData(Checked, pl.LightningDataModule):
         val_split: the split to validate on.
         seed: of the order of the images and of the augmentation.
         max_megapixels: larger photos are refused; at most 178.
-        tokenizer: ptb, which the scores use, or NLTK's treebank, wordpunct or tweet.
+        tokenizer: ptb, which the scores use; NLTK's treebank, wordpunct or tweet; or characters,
+            for Chinese, Japanese, Thai and other scripts without spaces, which scores use too.
         words: what the vocabulary begins with, however often it occurs; those of `model.initial`.
         leave_out: paths of photos not to use, such as damaged ones.
 

@@ -6,7 +6,8 @@ it; tests compare both on data sets and made-up captions. Some surprising result
 scores: brackets are words (`-lrb-`), `?!` and `-----` are words though `?` and `--` are not, and
 pounds are `#`.
 
-Scores always use `tokenize`. A configuration may choose another tokenizer for a model's vocabulary.
+A configuration may choose another tokenizer for a model's vocabulary. Scores use `tokenize` all the
+same, except for `characters`, where whole sentences would be single words.
 
 Intended differences:
 
@@ -18,16 +19,20 @@ Intended differences:
 - A full stop that ends a caption does not depend on the next caption. Of COCO's 5,000 validation
   images this changes the CIDEr of one by 0.0038.
 - A typographic apostrophe is a typed one, and typographic quotes are always dropped.
-- Phone numbers with spaces, area codes in brackets, rare signs of other scripts than Latin, letters
-  newer than Unicode 6.0, apostrophes in French and in mixed case (`c'est`, `don'T`), and text that
-  captions do not have, such as a smiley within an address, may be split elsewhere.
+- Phone numbers with spaces, area codes in brackets, apostrophes in mixed case (`don'T`), two
+  letters of Mongolian beside digits and hyphens, and text that captions do not have, such as a
+  smiley within an address, may be split elsewhere.
+
+Stanford's tokenizer knows the letters of Unicode 6.1, and the vowel signs of some scripts only.
+Others (those of Kannada, Burmese, Khmer, ...) split words and are dropped, as are emoji and
+historic scripts. Japanese, Chinese and Thai are one word from one space to the next.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Literal
-from unicodedata import category
+from unicodedata import category, normalize
 
 # The tokens that the COCO caption evaluation drops; brackets are not among them in lower case.
 PUNCTUATION = frozenset("'' ' `` ` . ? ! , : - -- ... ;".split())  # noqa: SIM905
@@ -66,23 +71,48 @@ STARTS = r"""
     |Yet|You
 """
 
-# Combining marks, which belong to the letters' words.
+# Characters of the Basic Multilingual Plane as the tokenizer knows them, which is by Unicode 6.1:
+# what Python's \w has and its letters have not; the vowel signs and accents that are parts of words
+# (of some scripts only); and signs that are words. All other characters split words.
+NO_LETTERS = (
+    r"\u00b2\u00b3\u00b9\u00bc-\u00be\u037f-\u0383\u0528-\u0530\u0560\u0588\u05eb-\u05ef"
+    r"\u085f-\u088f\u08a1\u08ad-\u08c9\u0978\u0980\u09f4-\u09fc\u0af2-\u0af9\u0b72-\u0b81"
+    r"\u0bf0-\u0bf2\u0c34\u0c5a-\u0c5f\u0c78-\u0c80\u0cd7-\u0cdd\u0d04\u0d50-\u0d5f\u0d70-\u0d78"
+    r"\u0e85\u0e86\u0e89\u0e8b\u0e8c\u0e8e-\u0e93\u0e98\u0ea0\u0ea8\u0ea9\u0eac\u0f2a-\u0f33"
+    r"\u1369-\u137f\u13f5-\u13ff\u16ee-\u16ff\u170d\u1716-\u171f\u17ea-\u17ff\u1878-\u187f"
+    r"\u191d-\u191f\u19ac-\u19c0\u19c8-\u19cf\u19da-\u19dd\u1b4c-\u1b4f\u1c80-\u1cbf\u1cf2\u1cf3"
+    r"\u1cfa-\u1cff\u2070\u2072-\u2079\u2080-\u2089\u2150-\u2182\u2185-\u2793\u2c2f\u2c5f\u2cfd"
+    r"\u3007-\u3029\u3038-\u303a\u312e-\u3130\u3192-\u3195\u31bb-\u31bf\u321f-\u32bf"
+    r"\u4db6-\u4dbf\u9fcd-\u9fff\ua698-\ua69d\ua6e6-\ua6ef\ua78f\ua794-\ua79f\ua7ab-\ua7f7"
+    r"\ua82d-\ua835\ua8fd\ua8fe\ua9e0-\ua9ff\uaa7e\uaa7f\uab2f-\uabbf"
+)
+NO_DIGITS = r"\u0de6-\u0def\ua9f0-\ua9f9"
 MARKS = (
-    r"\u02c2-\u02df\u02e5-\u036f\u0483-\u0487\u055a-\u055f\u0591-\u05bd\u05bf\u05c1-\u05c7"
-    r"\u0610-\u061a\u064b-\u065e\u0670\u06d6-\u06ed\u0900-\u0903\u093c-\u0957\u0962\u0963"
-    r"\u0981-\u0983\u09bc-\u09cd\u0a01-\u0a03\u0a3c-\u0a4d\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
+    r"\u02c2-\u02c5\u02d2-\u02df\u02e5-\u02eb\u02ed\u02ef-\u036f\u0375\u0378\u0379\u0384\u0385"
+    r"\u03f6\u0483-\u0487\u055a-\u055f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7"
+    r"\u0615-\u061a\u064b-\u065e\u0670\u06d6-\u06e4\u06e7-\u06ed\u06fd\u06fe\u070f\u0711"
+    r"\u0730-\u074c\u07a6-\u07b0\u07eb-\u07f3\u0900-\u0903\u093c\u093e-\u094e\u0951-\u0955"
+    r"\u0962\u0963\u0981-\u0983\u09bc\u09be-\u09c4\u09c7\u09c8\u09cb-\u09cd\u09d7\u09e2\u09e3"
+    r"\u0a01-\u0a03\u0a3c\u0a3e-\u0a4f\u0a81-\u0a83\u0abc\u0abe-\u0acf\u0b82\u0bbe-\u0bc2"
+    r"\u0bc6-\u0bc8\u0bca-\u0bcd\u0c01-\u0c03\u0c3e-\u0c56\u0d3e-\u0d44\u0d46-\u0d48\u0e31"
+    r"\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ecd\u1885\u1886"
 )
-# Python's \w has these numerals; the tokenizer treats them as signs, or drops them.
-NUMERALS = r"\xb2\xb3\xb9\xbc-\xbe\u2070-\u209c\u2150-\u218b\u2460-\u24ff\u2776-\u2793\u3007-\u33ff"
 SIGNS = (
-    r"\#$%&*+/<=>@\\^|~\x80\xa1-\xaa\xac\xae-\xb4\xb6-\xb9\xbc-\xbf\xd7\xf7\u037e\u0387\u0589"
-    r"\u05be\u05c0\u05c3\u05f3\u05f4\u0600-\u060c\u061b\u061e\u061f\u066a\u066d\u06d4\u0e3f"
-    r"\u2016\u2017\u201a\u201e\u2020-\u2023\u2030-\u2038\u203b\u203e-\u2042\u2044\u2070-\u207e"
-    r"\u2080-\u208e\u20a0\u20a4\u20ac\u2100-\u214f\u2153-\u215e\u2190-\u2bff\u3001\u3002\u3012"
-    r"\u30fb\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65\uffe0\uffe1\uffe5\uffe6"
+    r"\#$%&*+/<=>@\\^|~\x80\xa2-\xa4\xbc-\xbe\u20a0\u20ac\u2153\u2154"
+    r"\u00a1\u00a5-\u00a9\u00ac\u00ae-\u00b9\u00bf-\u00f7\u037e\u0387\u0589\u05be\u05c0\u05c3"
+    r"\u05c6\u05f3\u05f4\u0600-\u0603\u0606-\u060c\u0614\u061b\u061e\u061f\u066a\u066d\u06d4"
+    r"\u0700-\u070d\u07f6-\u07f8\u0964\u0965\u0e3f\u0e4f\u1fbd\u2016\u2017\u201a\u201e-\u2023"
+    r"\u2030-\u2038\u203b\u203e-\u2042\u2044\u2070\u2074-\u208e\u20a4\u2100-\u214f\u2155-\u215e"
+    r"\u2190-\u2bff\u3001\u3002\u3012\u30fb\uff01-\uff65\uffe0\uffe1\uffe5\uffe6"
 )
-LETTER = rf"[^\W\d_{NUMERALS}\U00010000-\U0010ffff]"  # emoji and rare scripts are left out
-LETTER_OR_DIGIT = rf"(?:[^\W_{NUMERALS}\U00010000-\U0010ffff]|[{MARKS}])"
+RARE = r"\U00010000-\U0010ffff"  # emoji and historic scripts are not known at all
+LETTER = rf"[^\W\d_{NO_LETTERS}{RARE}]"
+DIGIT = rf"[^\D{NO_DIGITS}{RARE}]"
+PLAIN = rf"[^\W_{NO_LETTERS}{NO_DIGITS}{RARE}]"  # letters and digits
+LETTER_OR_DIGIT = rf"(?:{PLAIN}|[{MARKS}])"
+START = rf"(?:{LETTER}|[{MARKS}])"
+REST = rf"{PLAIN}*(?:[{MARKS}]+{PLAIN}*)*"
+HYPHEN = r"[-_\u058a\u2010\u2011]"
 SPECIAL = "<(?:pad|bos|eos|unk)>"  # not words: a caption that has one means the letters
 TAG = rf"(?!{SPECIAL})</?[A-Za-z!?][^>]{{0,999}}>"
 NOT = r"(?<=[^\W\d_nN])(?:n't|N'T)"
@@ -98,12 +128,12 @@ RULES = rf"""
 
     # of markup and the web: tags, entities, addresses, @names, #topics, smileys
     | {TAG}
-    | &(?:amp|lt|gt|quot|apos|nbsp);|&\#\d+;
+    | &(?:amp|lt|gt|quot|apos|nbsp);|&\#{DIGIT}+;
     | (?i:https?)://[^\s"<>|()]+[^\s"<>|.!?(){{}},-]
     | (?:www\.(?:[^\s"<>|.!?(){{}},]+\.)+[A-Za-z]{{2,4}}|(?:[a-z]+\.)+(?:com|net|org|edu))
       (?:/[^\s"<>|()]+[^\s"<>|.!?(){{}},-])?(?!{LETTER_OR_DIGIT})
     | [A-Za-z0-9][^\s"<>|()]{{0,63}}@(?:[^\s"<>|().]+\.)*[^\s"<>|().]+
-    | @[A-Za-z_]\w* | \#{LETTER}+ | \#+ | @@+ | <<|>>
+    | @[A-Za-z_][A-Za-z_0-9]* | \#{START}+ | \#+ | @@+ | <<|>>
     | [-^=~<>]_[-^=~<>]
     | [<>]?[:;=][-o*']?[()DPdpO\\{{@|\[\]](?![A-Za-z])
 
@@ -111,43 +141,49 @@ RULES = rf"""
     | [Cc]\#|F\#|[Cc]\+\+ | [A-Z]+\$ | -(?i:[lr][rsc]b)-
 
     # fractions and slashes: 1-1/2, and/or, 10/12/2009
-    | \d{{1,4}}[-\s]\d{{1,4}}/\d{{1,4}}(?!\d)
+    | {DIGIT}{{1,4}}[-\s]{DIGIT}{{1,4}}[/\u2044]{DIGIT}{{1,4}}(?!{DIGIT})
     | [A-Za-z0-9]+(?:-[A-Za-z]+){{0,2}}(?:\\?/[A-Za-z0-9]+(?:-[A-Za-z]+){{0,2}}){{1,2}}
+    | {DIGIT}{{1,4}}[/\u2044]{DIGIT}{{1,4}}
 
     # apostrophes within a word: o'clock, O'Neil, y'all, rock 'n' roll, '80s
-    | (?i:ma'am|c'mon|li'l|ev'ry|s'mores|nor'easter|nat'l|[eo]'er|ne'er|'em|'till?|'cause){END}
-    | (?i:ol'|somethin'|dunkin') | '[nN]' | '\d\d(?!\S) | '[2-9]0s
-    | (?![A-Z]{ENDING}{END})[A-HJ-XZdln-o]['`]{LETTER}{{2,}}
+    | (?i:ma'am|c'mon|c'est|li'l|ev'ry|s'mores|nor'easter|nat'l|[eo]'er|ne'er|'em|'till?){END}
+    | (?i:'cause){END} | (?i:ol'|somethin'|dunkin') | '[nN]' | '[0-9][0-9](?!\S) | '[2-9]0s
+    | (?![A-Za-z]{ENDING}{END})[A-HJ-XZdln-o]['`]{LETTER}{{2,}}
     | (?!{LETTER}+{ENDING}{END}){LETTER}+[aeiouyAEIOUY]['`][aeiouA-Z]{LETTER}*
-    | [DdLlJj]'|[Yy]'(?={LETTER})
+    | (?![A-Za-z]{ENDING}{END})(?:[DdLlJj]'|[Yy]'(?={LETTER}))
 
-    # full stops within a word: Mr., No. 5, U.S., J. Smith; runs.The, foo.jpg
+    # full stops within a word: 3.5-inch, U.S.-based; Mr., No. 5, U.S., J. Smith; runs.The, foo.jpg
+    | [A-Za-z0-9]+[.,][A-Za-z0-9.,]*(?:-[A-Za-z0-9]+)+
     | (?i:(?:{ABBREVIATIONS})\.)(?!{LETTER_OR_DIGIT}) | (?:{NAMES})\.(?!{LETTER_OR_DIGIT})
-    | (?i:(?:{NUMBERED})\.)(?=\s*\d|[,:;]) | (?i:ph\.d\.)
-    | [A-Za-z](?:\.[A-Za-z])+\.(?!{LETTER_OR_DIGIT})(?:-{LETTER}+)?
+    | (?i:(?:{NUMBERED})\.)(?=\s*{DIGIT}|[,:;]) | (?i:ph\.d\.)
+    | [A-Za-z](?:\.[A-Za-z])+\.(?!{LETTER_OR_DIGIT})
     | [A-Za-z]\.(?!\s+(?:(?:{STARTS})(?!\S)|{TAG}(?!\S))|[A-Za-z])
-    | {LETTER}{LETTER_OR_DIGIT}*(?:[.!?]{LETTER}{LETTER_OR_DIGIT}*)+(?:-{LETTER_OR_DIGIT}+)*
+    | {START}{REST}(?:[.!?]{START}{REST})+
 
-    # numbers: 3.5-inch, 1,000, 10:30
-    | \d+(?:[.,]\d+)+-[A-Za-z]+ | \d+(?:[.:,]\d+)+
+    # numbers: 1,000, 10:30
+    | {DIGIT}+(?:[.:,\u066b\u066c]{DIGIT}+)+
 
     # words, with hyphens: AT&T, x-ray, does|n't, dog|'s
     | [A-Z]+(?:[&+][A-Z]+)+
     | [nN]'[tT](?!\w)
-    | (?:(?!{NOT}){LETTER_OR_DIGIT})+(?:[-_\u2010\u2011](?:(?!{NOT}){LETTER_OR_DIGIT})+)*
+    | {DIGIT}{PLAIN}*(?:{HYPHEN}{PLAIN}+)*
+    | (?:(?!{NOT}){PLAIN})+(?:(?:{HYPHEN}(?:(?!{NOT}){PLAIN})+)+|[{MARKS}]{REST})?
+    | [{MARKS}]{REST}
     | {ENDING}(?!{LETTER_OR_DIGIT}) | '[nN](?!{LETTER_OR_DIGIT})
-    | [-+]?\d+(?:[.:,]\d+)* | [-+]?(?:[.:,]\d+)+
+    | [-+]?{DIGIT}+(?:[.:,\u066b\u066c]{DIGIT}+)* | [-+]?(?:[.:,\u066b\u066c]{DIGIT}+)+
 
     # punctuation that no list of punctuation knows, and signs
-    | -{{5,}} | [!?]{{2,}} | (?:\\\*)+ | \*+ | _+ | [{SIGNS}()\[\]{{}}]
+    | -{{5,}} | [!?]{{2,}} | (?:\\\*)+ | \*+ | _+
+    | [\u207a\u207b\u208a\u208b]?(?:[\xb2\xb3\xb9\u2070\u2074-\u2079]+|[\u2080-\u2089]+)
+    | [\u201a\u201e\u201f]{{1,2}} | [{SIGNS}()\[\]{{}}]
 """
 
-# Most words are plain letters between spaces, so these are tried first. Quotes, dashes, ellipses
-# and characters that match no rule are skipped.
+# Most words are plain letters between spaces, and most marks are full stops, so these are tried
+# first. Quotes, dashes, ellipses and characters that match no rule are skipped.
 TOKEN = re.compile(
     rf"""
-    \s*(?:(
-        (?!(?i:cannot|gonna|wanna|gotta|gimme|lemme)\b)[A-Za-z]+(?=\s|\Z)
+    \s*(?:\.(?!\S)|(
+        (?!(?i:cannot|gonna|wanna|gotta|gimme|lemme)\b)[A-Za-z]+(?=,?(?:\s|\Z))
         | {RULES}
     )|''|``|-{{2,4}}|\.\.\.|\S)
     """,
@@ -163,15 +199,23 @@ OTHER_SPACES = re.compile(rf"[^\S{NO_BREAK_SPACE}]+")
 Tokenizer = Callable[[str], list[str]]
 """Gives the words of a caption, in lower case, without punctuation and white space."""
 
-TokenizerName = Literal["ptb", "treebank", "wordpunct", "tweet"]
-"""Their names in a configuration; all but the first are NLTK's.
+TokenizerName = Literal["ptb", "treebank", "wordpunct", "tweet", "characters"]
+"""Their names in a configuration; treebank, wordpunct and tweet are NLTK's.
 
 - ptb: the tokenizer of the COCO caption evaluation: `do n't`, `x-ray`.
 - treebank: the Penn Treebank's own rules, simpler and without COCO's surprises.
 - wordpunct: runs of letters and digits: `don t`, `x ray`; the smallest vocabulary.
 - tweet: words as people type them: `don't`, `#sunset`, emoji and smileys that have letters.
+- characters: each character of Chinese, Japanese, Thai, Lao, Burmese and Khmer with its vowel
+  signs, written without spaces, and the words of other scripts.
 """
 
+# Characters of scripts without spaces between words.
+UNSPACED = (
+    r"\u0e01-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fd5\u3005-\u3007\u3021-\u312f\u31a0-\u31ff"
+    r"\u3400-\u4dbf\u4e00-\u9fff\ua9e0-\ua9fe\uaa60-\uaa7f\uf900-\ufaff\uff66-\uff9f"
+    r"\U00020000-\U0003ffff"
+)
 KEPT = ("L", "M", "N", "Sc", "Sm", "So")  # Unicode categories; a token needs a character of one
 
 
@@ -210,11 +254,43 @@ def words_of(tokens: list[str]) -> list[str]:
     return [word for word in words if word not in PUNCTUATION]
 
 
+def characters(caption: str) -> list[str]:
+    """The characters of scripts without spaces, with their marks, and words of other scripts."""
+    found, _ = _unspaced()
+    return found.findall(normalize("NFC", caption.translate(TYPED)).lower())
+
+
+def joined(words: Iterable[str], name: TokenizerName = "ptb") -> str:
+    """A caption of these words as one line, with spaces where its tokenizer needs them."""
+    line = " ".join(words)
+    return _unspaced()[1].sub("", line) if name == "characters" else line
+
+
+@cache
+def _unspaced() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """What finds the words of `characters`, and the spaces that are not written between them."""
+    every = map(chr, range(0x300, 0x10000))
+    marks = "".join(c for c in every if category(c).startswith("M"))
+    return (
+        re.compile(
+            rf"(?=[^\W_])[{UNSPACED}][{marks}]*|(?:(?![{UNSPACED}])[^\W_][{marks}\u200c\u200d]*)+"
+        ),
+        re.compile(rf"(?<=[{UNSPACED}]) |(?<=[{UNSPACED}][{marks}]) | (?=[{UNSPACED}])"),
+    )
+
+
+def tokenizer_of_scores(name: TokenizerName) -> Tokenizer:
+    """What splits captions and references for scores, given the tokenizer of the vocabulary."""
+    return characters if name == "characters" else tokens
+
+
 @cache
 def tokenizer(name: TokenizerName) -> Tokenizer:
     """The tokenizer of this name; NLTK is imported only for NLTK's tokenizers."""
     if name == "ptb":
         return tokenize
+    if name == "characters":
+        return characters
     from nltk import tokenize as nltk
 
     kinds = {

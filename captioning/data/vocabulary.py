@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from captioning.data.tokens import BRACKETS, TokenizerName, tokenizer
+from captioning.data.tokens import BRACKETS, TokenizerName, joined, tokenizer
 
 PAD, BOS, EOS, UNK = range(4)
 SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>")
@@ -45,7 +45,9 @@ class Vocabulary:
         return len(SPECIAL) + len(self.words)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Vocabulary) and self.words == other.words
+        if not isinstance(other, Vocabulary):
+            return False
+        return (self.words, self.tokenizer) == (other.words, other.tokenizer)
 
     def __hash__(self) -> int:
         return hash(self.words)
@@ -67,3 +69,7 @@ class Vocabulary:
             if index not in (PAD, BOS):
                 words.append(SPECIAL[UNK] if index == UNK else self.words[index - len(SPECIAL)])
         return tuple(words)
+
+    def text(self, ids: Iterable[int]) -> str:
+        """The words of `ids` as one line, as the tokenizer writes them."""
+        return joined(self.decode(ids), self.tokenizer)

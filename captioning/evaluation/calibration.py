@@ -18,13 +18,13 @@ from captioning.captioner import Captioner
 from captioning.captioner.calibration import SIGNS, Calibration
 from captioning.data.feature_cache import FeatureCache
 from captioning.data.records import Record
-from captioning.data.tokens import tokens, words_of
+from captioning.data.tokens import TokenizerName, tokenizer_of_scores, words_of
 from captioning.data.vocabulary import PAD, UNK
 from captioning.errors import InputError
 from captioning.evaluation.captions import batches
 from captioning.inference.batches import seeded
 from captioning.metrics.cider import DocumentFrequencies, cider_scores
-from captioning.metrics.scores import Words, generated_tokens
+from captioning.metrics.scores import Words, generated_words
 from captioning.progress_bar import stage
 from captioning.search import Search
 from captioning.search.search import generable_log_probs
@@ -132,7 +132,9 @@ def assess(
     return Assessed(
         captions,
         np.concatenate(signs),
-        good_captions(captions, records) if good is None else good(captions),
+        good_captions(captions, records, captioner.vocabulary.tokenizer)
+        if good is None
+        else good(captions),
         np.concatenate(likeliest),
         np.concatenate(correct),
         np.concatenate(owners),
@@ -157,15 +159,18 @@ def _of_words(
 
 @stage("comparing the captions with people's")
 def good_captions(
-    captions: Mapping[int | str, str], records: Sequence[Record]
+    captions: Mapping[int | str, str],
+    records: Sequence[Record],
+    tokenizer: TokenizerName = "ptb",
 ) -> Bool[np.ndarray, " I"]:
     """Whether each caption's CIDEr-D is at least the median of people's captions; see `assess`.
 
     Raises:
         InputError: no photo has two references.
     """
+    cut = tokenizer_of_scores(tokenizer)
     references: list[list[Words]] = [
-        [words_of(tokens(caption)) for caption in record.captions] for record in records
+        [words_of(cut(caption)) for caption in record.captions] for record in records
     ]
     frequencies = DocumentFrequencies.of(references)
     people: list[tuple[Words, list[Words]]] = [
@@ -180,7 +185,7 @@ def good_captions(
             "decides which captions are good; add captions"
         )
     median = np.median(_cider([one for one, _ in people], [its for _, its in people], frequencies))
-    written = [words_of(generated_tokens(captions[record.image_id])) for record in records]
+    written = [generated_words(captions[record.image_id], tokenizer) for record in records]
     found: Bool[np.ndarray, " I"] = _cider(written, references, frequencies) >= median
     return found
 

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool
 from numpy.typing import NDArray
 
-from captioning.data.tokens import tokens, words_of
+from captioning.data.tokens import TokenizerName, tokenizer_of_scores, words_of
 from captioning.errors import InputError
 from captioning.files import write_json
 from captioning.metrics import registry
@@ -53,6 +53,7 @@ class Report:
         vocabulary: Collection[str] | None = None,
         further: Iterable[Scores] = (),
         photo_scorers: Iterable[PhotoScorer] = (),
+        tokenizer: TokenizerName = "ptb",
     ) -> "Report":
         """Score captions. Captions and references are tokenized alike.
 
@@ -64,6 +65,7 @@ class Report:
             vocabulary: the model's words, if known.
             further: other scores of these captions.
             photo_scorers: the metrics that need the photos.
+            tokenizer: of the model's vocabulary.
 
         Raises:
             InputError: there are no captions, an image with a caption has no reference, or a photo
@@ -79,8 +81,9 @@ class Report:
                 )
         if scorers is None:
             scorers = registry.scorers().values()
-        candidates = [generated_tokens(caption) for caption in captions.values()]
-        written = [list(map(tokens, references[image])) for image in captions]
+        cut = tokenizer_of_scores(tokenizer)
+        candidates = [generated_tokens(caption, tokenizer) for caption in captions.values()]
+        written = [list(map(cut, references[image])) for image in captions]
         by_words = [registry.scored(scorer, candidates, written) for scorer in scorers]
         by_photos = [
             scorer([*captions.values()], [references[image] for image in captions], [*captions])
@@ -89,7 +92,7 @@ class Report:
         return cls(
             captions,
             (*by_words, *by_photos, *further),
-            variety([words_of(candidate) for candidate in candidates], training, vocabulary),
+            variety(list(map(words_of, candidates)), training, vocabulary, tokenizer),
         )
 
     @cached_property

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric, MetricCollection
 
-from captioning.data.tokens import tokens
+from captioning.data.tokens import TokenizerName, tokenizer_of_scores
 from captioning.metrics.registry import scored, scorers
 from captioning.metrics.scores import Scorer, Scores, Words, generated_tokens, variety
 
@@ -38,9 +38,10 @@ class CaptionMetric(Metric):
 
     records: list[Tensor] | Tensor  # one tensor after a gather over processes
 
-    def __init__(self, scorer: Scorer, **options: Any) -> None:
+    def __init__(self, scorer: Scorer, tokenizer: TokenizerName = "ptb", **options: Any) -> None:
         super().__init__(**options)
         self.scorer = scorer
+        self.tokenizer = tokenizer
         self.by_image: dict[str, dict[int | str, float]] = {}
         # One line of JSON per image, as bytes: a whole corpus is gathered as one tensor.
         self.add_state("records", default=[], dist_reduce_fx="cat")
@@ -61,8 +62,9 @@ class CaptionMetric(Metric):
         Raises:
             ValueError: the lengths differ.
         """
+        cut, name = tokenizer_of_scores(self.tokenizer), self.tokenizer
         lines = [
-            json.dumps([image, generated_tokens(candidate), list(map(tokens, written))])
+            json.dumps([image, generated_tokens(candidate, name), list(map(cut, written))])
             for image, candidate, written in zip(images, candidates, references, strict=True)
         ]
         text = "".join(line + "\n" for line in lines)
@@ -101,7 +103,7 @@ def variety_scores(candidates: Sequence[Words], references: Sequence[Sequence[Wo
     return Scores(variety(candidates), {})
 
 
-def validation_metrics() -> MetricCollection:
+def validation_metrics(tokenizer: TokenizerName = "ptb") -> MetricCollection:
     """The metrics of a validation: all that need nothing, and statistics of the captions."""
-    metrics = {name: CaptionMetric(scorer) for name, scorer in scorers().items()}
-    return MetricCollection({**metrics, "variety": CaptionMetric(variety_scores)})
+    metrics = {name: CaptionMetric(scorer, tokenizer) for name, scorer in scorers().items()}
+    return MetricCollection({**metrics, "variety": CaptionMetric(variety_scores, tokenizer)})

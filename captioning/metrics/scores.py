@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from captioning.data.tokens import tokenize, tokens, words_of
+from captioning.data.tokens import TokenizerName, tokenizer_of_scores, words_of
 from captioning.data.vocabulary import SPECIAL, UNK
 
 Words: TypeAlias = Sequence[Hashable]
@@ -113,21 +113,27 @@ def check_pairs(candidates: Sequence[Words], references: Sequence[Sequence[Words
             raise ValueError(f"the caption {caption!r} has no reference to score it by")
 
 
-def generated_tokens(caption: str) -> list[str]:
-    """The tokens of a generated caption; `<unk>` is one token."""
-    first, *others = map(tokens, caption.split(SPECIAL[UNK]))
+def generated_tokens(caption: str, name: TokenizerName = "ptb") -> list[str]:
+    """The tokens of a generated caption for scores; `<unk>` is one token.
+
+    Args:
+        caption: the caption.
+        name: the tokenizer of the model's vocabulary.
+    """
+    first, *others = map(tokenizer_of_scores(name), caption.split(SPECIAL[UNK]))
     return first + [token for part in others for token in (SPECIAL[UNK], *part)]
 
 
-def generated_words(caption: str) -> list[str]:
-    """The words of a generated caption; `<unk>` is one word."""
-    return words_of(generated_tokens(caption))
+def generated_words(caption: str, name: TokenizerName = "ptb") -> list[str]:
+    """The words of a generated caption for scores; `<unk>` is one word."""
+    return words_of(generated_tokens(caption, name))
 
 
 def variety(
     candidates: Sequence[Words],
     training: Iterable[str] | None = None,
     vocabulary: Collection[str] | None = None,
+    name: TokenizerName = "ptb",
 ) -> dict[str, float]:
     """Statistics of captions; lengths are in words, `<unk>` included.
 
@@ -135,6 +141,7 @@ def variety(
         candidates: the words of at least one caption.
         training: the captions that the model was trained on, if known.
         vocabulary: the model's words, if known.
+        name: the tokenizer of the model's vocabulary.
 
     Returns:
         "images", "distinct captions", "mean length", "shortest", "longest" and "distinct words"
@@ -156,7 +163,8 @@ def variety(
     if vocabulary is not None:
         statistics["share of vocabulary"] = len(used.intersection(vocabulary)) / len(vocabulary)
     if training is not None:
-        unseen = distinct.difference(tuple(tokenize(caption)) for caption in training)
+        cut = tokenizer_of_scores(name)
+        unseen = distinct.difference(tuple(words_of(cut(caption))) for caption in training)
         new = sum(tuple(words) in unseen for words in candidates)
         statistics["share not in training"] = new / len(candidates)
     return statistics

@@ -176,6 +176,7 @@ def _settings(initial: Captioner, model: str, run: Path, plan: Plan) -> dict[str
             "fit": preprocessing.get("fit", "crop"),
             "batch_size": plan.batch_size,
             "features": str(run / "features"),
+            "tokenizer": initial.vocabulary.tokenizer,
         },
         "model": {
             **parts,

@@ -40,6 +40,10 @@ def start_from(model: str, captioner: Captioner) -> None:
     known, words = initial.vocabulary.words, captioner.vocabulary.words
     if words[: len(known)] != known:
         raise InputError(f"{model}: its words are not the first ones of the vocabulary")
+    if initial.vocabulary.tokenizer != captioner.vocabulary.tokenizer:
+        raise InputError(
+            f"{model}: its words are {initial.vocabulary.tokenizer}'s; set data.tokenizer to that"
+        )
     theirs, ours = (each.model.state_dict() for each in (initial, captioner))
     alike = _alike(words[len(known) :], known)
     for name, value in ours.items():

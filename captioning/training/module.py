@@ -171,7 +171,7 @@ class CaptioningModule(Checked, pl.LightningModule):
         self.weight_decay = weight_decay
         self.schedule = schedule or OneCycle(warmup)
         self.then = then
-        self.scores = validation_metrics()
+        self.scores = validation_metrics(vocabulary.tokenizer)
 
     @property
     def first_epochs(self) -> int | None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from captioning.captioner import Captioner
 from captioning.data.dataset import Batch
 from captioning.data.records import Record
-from captioning.data.tokens import tokenize
+from captioning.data.tokens import TokenizerName, tokenizer_of_scores, words_of
 from captioning.data.vocabulary import BOS, EOS, PAD, SPECIAL
 from captioning.kernels import accelerate_search
 from captioning.metrics.cider import DocumentFrequencies
@@ -48,23 +48,33 @@ class SelfCritical(Objective):
     ) -> None:
         self.sampling = Sampling(captions=samples, max_length=max_length, min_length=0)
         self.bleu = bleu
+        self._captions: dict[int | str, tuple[str, ...]] = {}
         self._references: dict[int | str, list[Words]] = {}
         self._reward: Reward | None = None
 
     def prepare(self, records: Sequence[Record]) -> None:
         """See `Objective`."""
-        end = SPECIAL[EOS]
-        self._references = {
-            record.image_id: [(*tokenize(caption), end) for caption in record.captions]
-            for record in records
-        }
-        self._reward = Reward(DocumentFrequencies.of(list(self._references.values())), self.bleu)
+        self._captions = {record.image_id: record.captions for record in records}
+        self._reward = None
+
+    def _prepared(self, name: TokenizerName) -> Reward:
+        """The reward by the references; only a step knows the tokenizer of the vocabulary."""
+        if self._reward is None:
+            assert self._captions, "prepare was not called"
+            cut, end = tokenizer_of_scores(name), SPECIAL[EOS]
+            self._references = {
+                image: [(*words_of(cut(caption)), end) for caption in captions]
+                for image, captions in self._captions.items()
+            }
+            written = list(self._references.values())
+            self._reward = Reward(DocumentFrequencies.of(written), self.bleu)
+        return self._reward
 
     def __call__(
         self, captioner: Captioner, annotations: Float[Tensor, "B L D"], batch: Batch
     ) -> Loss:
         """See `Objective`."""
-        assert self._reward is not None, "prepare was not called"
+        reward = self._prepared(captioner.vocabulary.tokenizer)
         model = captioner.fast
         sampling = accelerate_search(self.sampling) if captioner.kernels else self.sampling
         writing = nn.ModuleList([captioner.model.adapter, captioner.model.decoder])
@@ -76,7 +86,7 @@ class SelfCritical(Objective):
                 decoded = sampling(model.decoder, memory)
             samples = words(captioner, decoded)
             references = [self._references[record.image_id] for record in batch.records]
-            rewards = torch.from_numpy(self._reward(samples, references)).to(annotations)
+            rewards = torch.from_numpy(reward(samples, references)).to(annotations)
             total = self_critical_loss(model.decoder, memory, decoded.tokens, rewards)
         finally:
             writing.train(training)
@@ -113,7 +123,7 @@ def words(captioner: Captioner, decoded: Decoded) -> list[list[Words]]:
         samples.append([])
         for row in rows:
             known = captioner.vocabulary.decode(row)
-            if captioner.vocabulary.tokenizer != "ptb":
+            if captioner.vocabulary.tokenizer not in ("ptb", "characters"):
                 known = tuple(generated_words(" ".join(known)))
             samples[-1].append((*known, SPECIAL[EOS]) if EOS in row else known)
     return samples

@@ -11,7 +11,7 @@ from PIL import Image
 
 from captioning.captioner import Caption, Captioner, load
 from captioning.data.records import Record
-from captioning.data.vocabulary import EOS
+from captioning.data.vocabulary import EOS, Vocabulary
 from captioning.errors import InputError
 from captioning.models import LSTMDecoder
 from captioning.search import BeamSearch, Greedy
@@ -267,6 +267,29 @@ def test_the_users_words_have_the_probabilities_of_a_generated_caption(
     torch.testing.assert_close(read.map("gradient"), caption.map("gradient"))
     with pytest.raises(InputError, match="'a purple cow': the model does not know 'purple'"):
         captioner.read(PHOTOS[0], "a purple cow")
+
+
+def test_a_read_caption_has_the_runners_up_of_a_generated_one(captioner: Captioner) -> None:
+    search = Greedy(max_length=6)
+    [caption] = with_eos_score(captioner, 1)([PHOTOS[0]], search, runners_up=2)
+    read = captioner.read(PHOTOS[0], caption.text, runners_up=2, maps=["gradient"])
+    assert read.shown_maps == ("gradient",)
+    for ours, theirs in zip(read.runners_up, caption.runners_up, strict=True):
+        assert [other.word for other in ours] == [other.word for other in theirs]
+        for one, other in zip(ours, theirs, strict=True):
+            assert one.probability == pytest.approx(other.probability, rel=1e-4)
+
+
+def test_the_tokenizer_is_stored_and_writes_captions(captioner: Captioner, tmp_path: Path) -> None:
+    words = [chr(ord("一") + n) for n in range(len(captioner.vocabulary.words))]
+    captioner.vocabulary = Vocabulary(words, "characters")
+    loaded = load(checkpoint(captioner, tmp_path / "best.ckpt"))
+    assert loaded.vocabulary.tokenizer == "characters"
+    caption = loaded(PHOTOS[0], Greedy(max_length=6))
+    assert caption.text == "".join(caption.words) != ""
+    assert loaded.read(PHOTOS[0], caption.text).words == caption.words
+    with pytest.raises(InputError, match="unknown tokenizer 'magic'"):
+        Captioner.from_config(captioner.config | {"tokenizer": "magic"})
 
 
 def test_a_caption_saves_its_picture(captioner: Captioner, tmp_path: Path) -> None:

@@ -1,3 +1,4 @@
+import math
 import pickle
 from pathlib import Path
 from typing import get_args
@@ -8,6 +9,7 @@ from captioning.data.data_module import CaptionData
 from captioning.data.readers import Coco
 from captioning.data.tokens import TokenizerName, tokenize, tokenizer
 from captioning.data.vocabulary import BOS, EOS, SPECIAL, Vocabulary
+from captioning.evaluation.report import Report
 
 NAMES = get_args(TokenizerName)
 CAPTIONS = (
@@ -68,3 +70,29 @@ def test_the_data_of_a_training_name_the_tokenizer(shapes_data: Path) -> None:
         data = CaptionData(Coco(shapes_data), min_count=1, tokenizer=name)
         assert data.vocabulary.tokenizer == name
         assert "circle" in data.vocabulary.words or "square" in data.vocabulary.words
+
+
+@pytest.mark.parametrize(
+    ("caption", "words"),
+    [
+        ("テーブルの上に、猫が3匹。", "テ ー ブ ル の 上 に 猫 が 3 匹"),
+        ("一只黑狗 iPhone手机・T恤", "一 只 黑 狗 iphone 手 机 t 恤"),
+        ("หมาวิ่งบนน้ำ", "ห ม า วิ่ ง บ น น้ ำ"),
+        ("a dog's हिन्दी café", "a dog s हिन्दी café"),
+    ],
+)
+def test_characters_are_words_of_scripts_without_spaces_alone(caption: str, words: str) -> None:
+    assert tokenizer("characters")(caption) == words.split()
+
+
+def test_a_caption_of_characters_is_written_without_spaces() -> None:
+    for caption in ("テーブルの上に猫が3匹いる", "iphone手机和t恤", "หมาวิ่งบนน้ำ", "two dogs"):
+        vocabulary = Vocabulary.build([caption], name="characters")
+        assert vocabulary.text(vocabulary.encode(caption)) == caption
+
+
+def test_scores_of_characters_compare_characters() -> None:
+    captions, references = {0: "黑狗在跑"}, {0: ["一只黑狗在跑"]}
+    scores = Report.of(captions, references, tokenizer="characters").corpus
+    assert scores["BLEU-4"] == pytest.approx(math.exp(1 - 6 / 4))  # the brevity penalty alone
+    assert Report.of(captions, references).corpus["BLEU-1"] < 1e-6

@@ -171,6 +171,13 @@ def test_markup_addresses_and_smileys(caption: str, words: str) -> None:
         ("\u0939\u093f\u0928\u094d\u0926\u0940", "\u0939\u093f\u0928\u094d\u0926\u0940"),
         ("\u2605\u2605a\u2122 5\u00b0C m\u00b2", "\u2605 \u2605 a \u2122 5 \u00b0 c m \u00b2"),
         ("\u2764\ufe0f", "\u2764"),
+        ("テーブルの上に猫がいる。", "テーブルの上に猫がいる 。"),
+        ("ㄇㄠ ㄍㄡ", "ㄇㄠ ㄍㄡ"),
+        ("பூனை உள்ளது", "பூனை உள்ளது"),
+        ("બિલાડી ખુરશી, १,२३४ ३/४", "બિલાડી ખુરશી १,२३४ ३/४"),
+        ("हिन्दी-उर्दू é-è", "हिन्दी उर्दू é-è"),
+        ("m\u00b2\u00b3 \u0967\U0001d7cf", "m \u00b2\u00b3 \u0967"),
+        ("c'est d's 3.5-inch white,black-haired", "c'est d 's 3.5-inch white,black-haired"),
     ],
 )
 def test_letters_of_all_languages_are_letters_and_signs_are_words(caption: str, words: str) -> None:
