@@ -142,7 +142,7 @@ def test_pages_show_all_captions_of_a_photo_and_alternatives_to_each_word(
     assert main([*command, "--html", str(folder)]) == 0
     lines = [json.loads(line) for line in output(capsys)[0]]
     names = ["a.html", "b.html", "a-2.html"]
-    assert {path.name for path in folder.iterdir()} == set(names)
+    assert {path.name for path in folder.iterdir()} == {*names, "index.html"}
     for line, name in zip(lines, names, strict=True):
         page = (folder / name).read_text()
         [shown] = re.findall(r"data-attention-view>(.*?)</script>", page)
