@@ -1,31 +1,36 @@
 """Show, Attend and Tell: captions for photos, and where the model looked for every word.
 
-`captioning.load(checkpoint)` gives a `Captioner`, whose captions a notebook shows as interactive
-views. Importing this package is cheap: torch is imported with the first use of `load`.
+`captioning.load(checkpoint)` gives a `Captioner`, which makes a `Caption` of each photo; a notebook
+shows captions as interactive views. Importing this package is cheap: torch is imported with the
+first use of a name in it.
 """
 
 import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from captioning.captioner import load
+    from captioning.captioner import Caption, Captioner, load
 
-__all__ = ["load"]
+__version__ = "0.2.0"
+
+__all__ = ["Caption", "Captioner", "load"]
 
 
 def __dir__() -> list[str]:
     """The public names, so that completion offers them before they are imported."""
-    return __all__
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]
 
 
 def __getattr__(name: str) -> Any:
-    """Import `load`, and torch with it, on first use."""
-    if name != "load":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from captioning.captioner import load
+    """Import a public name, and torch with it, on first use."""
+    if name not in __all__:
+        raise AttributeError(
+            f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}"
+        )
+    from captioning import captioner
 
     if "IPython" in sys.modules:
         from captioning.viewing.notebook import show_captions
 
         show_captions()
-    return load
+    return getattr(captioner, name)

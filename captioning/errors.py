@@ -59,7 +59,8 @@ def as_input_error(
         path: the file that was read or written; by default the error's own path.
         trouble: what failed, such as "cannot be written".
     """
-    named = path if path is not None else error.filename
+    # Of a copy that fails, the second name is where it was written to.
+    named = path if path is not None else error.filename2 or error.filename
     reason = error.strerror or " ".join(str(error).split()) or type(error).__name__
     remedy = REMEDIES.get(error.errno or 0, "check the path and the disk")
     subject = "" if named is None else f"{_text(named)}: "

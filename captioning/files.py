@@ -9,15 +9,21 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from captioning.errors import InputError, as_input_error
+from captioning.untrusted import address_of
+
+try:
+    import fcntl
+except ImportError:  # Windows, where folders cannot be locked like this
+    fcntl = None  # type: ignore[assignment]
 
 PATIENCE = 10.0
-"""Seconds to wait for a program that reads a pipe."""
+"""Seconds to wait for a program that reads a pipe, or for one that is about to end."""
 
 
 @contextmanager
@@ -32,7 +38,7 @@ def written_whole(path: str | Path) -> Iterator[Path]:
     Raises:
         InputError: the folder or the file cannot be written to, or `path` is a folder itself.
     """
-    path = Path(path)
+    path = _on_this_machine(path)
     temporary = None
     try:
         if path.is_dir():
@@ -54,6 +60,16 @@ def written_whole(path: str | Path) -> Iterator[Path]:
     finally:
         if temporary:
             temporary.unlink(missing_ok=True)
+
+
+def _on_this_machine(path: str | Path) -> Path:
+    """The path, unless it would become a folder with the odd name ``s3:`` or ``~``."""
+    if address := address_of(path):
+        raise InputError(f"{address}: an address; files are written to this machine's folders only")
+    first, *rest = Path(path).parts or ("",)
+    if first.startswith("~") and rest:
+        raise InputError(f"{path}: {first} is not expanded here; give the whole path")
+    return Path(path)
 
 
 def remove_unfinished(path: str | Path) -> None:
@@ -125,19 +141,65 @@ def _opened_stream(stream: Path) -> int:
             return descriptor
 
 
+def check_written(paths: Iterable[Path]) -> None:
+    """Check that files which were written one after another are all still there.
+
+    Raises:
+        InputError: some are not, since somebody removed their folder meanwhile.
+    """
+    if gone := [path for path in paths if not path.exists()]:
+        raise InputError(
+            f"{gone[0]}: removed after it was written, with {len(gone) - 1} more; run the command "
+            "again"
+        )
+
+
 def made_folder(path: str | Path) -> Path:
     """A writable folder, created if missing.
 
     Raises:
         InputError: the folder cannot be made or written to.
     """
-    path = Path(path)
+    path = _on_this_machine(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):
             return path
     except OSError as error:
         raise as_input_error(error, path, "not a writable folder") from None
+
+
+@contextmanager
+def only_writer(folder: str | Path) -> Iterator[None]:
+    """Hold a folder, so that no other process which asks for it writes there meanwhile.
+
+    The operating system ends the hold with the process, however that ends; a process that was just
+    killed may have workers that end some seconds later. On Windows, and on file systems without
+    locks, nothing is held.
+
+    Raises:
+        InputError: another process holds the folder.
+    """
+    descriptor = os.open(folder, os.O_RDONLY) if fcntl else None
+    due = time.monotonic() + PATIENCE
+    try:
+        while descriptor is not None:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > due:
+                    raise InputError(
+                        f"{folder}: another process is writing there; wait until it ends, or give "
+                        "another folder"
+                    ) from None
+                time.sleep(0.1)
+            except OSError:
+                break
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def write_json(path: str | Path, value: Any) -> None:

@@ -1,16 +1,48 @@
-"""Checks that a file of tensors is undamaged, and that its tensors fit a model."""
+"""Checks that a file of tensors is undamaged, that they fit a model, and that it fits memory."""
 
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from captioning.errors import InputError
 from captioning.numbers import shown
 from captioning.untrusted import opened
+
+MOST_PARAMETERS = 500_000_000
+"""The most parameters of a model: two gigabytes in single precision."""
+
+
+@contextmanager
+def bounded_parameters() -> Iterator[None]:
+    """Stop building a model within the block as soon as it has too many parameters.
+
+    Sizes that are all in range may multiply to more than a computer's memory holds.
+
+    Raises:
+        InputError: it has more than `MOST_PARAMETERS`.
+    """
+    count = 0
+
+    def add(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
+        nonlocal count
+        count += 0 if parameter is None else parameter.numel()
+        if count > MOST_PARAMETERS:
+            raise InputError(
+                f"the model has more than {MOST_PARAMETERS:,} parameters; choose a smaller "
+                "backbone, or smaller widths"
+            )
+
+    hook = register_module_parameter_registration_hook(add)
+    try:
+        yield
+    finally:
+        hook.remove()
 
 
 def check_archive(path: Path) -> None:

@@ -1,10 +1,13 @@
-"""The models that come with the package, by name."""
+"""The models and the configurations that come with the package, by name."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).with_name("shipped")
 """Holds for each model NAME.safetensors and its model card NAME.md."""
+
+CONFIGS = Path(__file__).with_name("configs")
+"""Holds the configurations, NAME.yaml."""
 
 DEFAULT = "photos"
 """The name of the model that commands use unless one is given."""
@@ -51,6 +54,23 @@ def path_of(model: str | Path) -> Path:
     named = FOLDER / f"{model}.safetensors"
     is_name = isinstance(model, str) and model == Path(model).name and named.exists()
     return named if is_name else Path(model)
+
+
+def config_names() -> list[str]:
+    """The names of the configurations that come with the package."""
+    return sorted(path.stem for path in CONFIGS.glob("*.yaml"))
+
+
+def config_path_of(config: str) -> str:
+    """The file of a configuration's name: ``flickr8k``, or ``configs/flickr8k.yaml``.
+
+    A file of this path comes first. Any other text is returned as it is.
+    """
+    path = Path(config)
+    is_name = str(path.parent) in (".", "configs") and path.suffix in ("", ".yaml")
+    if is_name and path.stem in config_names() and not path.is_file():
+        return str(CONFIGS / f"{path.stem}.yaml")
+    return config
 
 
 def _shipped(name: str) -> Shipped:

@@ -1,7 +1,9 @@
 """Reads and checks text of unknown origin in bounded time and memory."""
 
+import codecs
 import json
 import os
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,9 +29,19 @@ MAX_DEPTH = 100
 MAX_DIGITS = 100
 """The most digits of a whole number: more than any id has, few enough for a float."""
 
+STRING_OR_CONSTANT = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|NaN|-?Infinity', re.DOTALL)
+
 _LIMITED = Repr()  # a value may be huge or deeply nested
 _LIMITED.maxlevel, _LIMITED.maxdict = 3, 8
 _KINDS = {dict: "an object", list: "a list", str: "text", int: "a whole number"}
+
+
+def address_of(path: str | Path) -> str | None:
+    """The address that somebody gave as a path, such as ``s3://bucket/run``; None for a path."""
+    first, *rest = Path(path).parts or ("",)
+    # A path of an address has lost a slash; a drive of Windows has one letter.
+    is_address = rest and re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]+:", first)
+    return "/".join([first, "", *rest]) if is_address else None
 
 
 @contextmanager
@@ -43,6 +55,8 @@ def opened(path: str | Path) -> Iterator[BufferedReader]:
         # Opening a pipe would wait for whoever writes to it.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except FileNotFoundError:
+        if address := address_of(path):
+            raise InputError(f"{address}: an address, not a file; download it first") from None
         raise InputError(f"{path}: no such file; check the path") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror}); check the path") from None
@@ -58,14 +72,15 @@ def opened(path: str | Path) -> Iterator[BufferedReader]:
 
 
 def text_of(path: str | Path, limit: int = MAX_BYTES) -> str:
-    """The text of a UTF-8 file, with or without a byte-order mark.
+    """The text of a UTF-8 file, with or without a byte-order mark, or of UTF-16 with one.
 
     Args:
         path: a regular file.
         limit: the most bytes.
 
     Raises:
-        InputError: the file cannot be read, is not a regular file, is too large, or is not UTF-8.
+        InputError: the file cannot be read, is not a regular file, is too large, or is
+            in another encoding.
     """
     with opened(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -76,7 +91,8 @@ def text_of(path: str | Path, limit: int = MAX_BYTES) -> str:
     if max(size, len(content)) > limit:
         raise InputError(f"{path}: more than {limit:,} bytes; give a smaller file")
     try:
-        return content.decode("utf-8-sig")
+        is_wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        return content.decode("utf-16" if is_wide else "utf-8-sig")
     except UnicodeDecodeError:
         raise InputError(f"{path}: not UTF-8 text; save it with the encoding UTF-8") from None
 
@@ -108,6 +124,8 @@ def json_of(text: str | bytes) -> Any:
     """
     try:
         return json.loads(text, parse_int=_whole, parse_constant=_refused)
+    except _ConstantError as error:
+        raise ValueError(f"{error} is not a JSON number{_place_of_constant(text)}") from None
     except RecursionError:  # after some thousand brackets
         raise ValueError("brackets nested too deep") from None
     except UnicodeDecodeError:
@@ -217,5 +235,20 @@ def _whole(digits: str) -> int:
     return int(digits)
 
 
+class _ConstantError(ValueError):
+    """NaN or an infinity."""
+
+
 def _refused(constant: str) -> None:
-    raise ValueError(f"{constant} is not a JSON number")
+    raise _ConstantError(constant)
+
+
+def _place_of_constant(text: str | bytes) -> str:
+    """Where the first NaN or infinity is, which Python's parser does not tell."""
+    text = text if isinstance(text, str) else text.decode("utf-8-sig")
+    for found in STRING_OR_CONSTANT.finditer(text):
+        if (start := found.start()) and not found[0].startswith('"'):
+            line, column = text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start)
+            before = " ".join(text[max(0, start - 40) : start].split())
+            return f": line {line} column {column}, after {before!r}"
+    return ""

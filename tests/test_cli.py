@@ -1,5 +1,6 @@
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -120,7 +121,10 @@ def test_another_map_is_drawn_and_a_page_compares_several(
 
 @pytest.mark.parametrize(
     ("given", "error"),
-    [([], "give --overlay or --html too"), (["--out", "shards"], "--map is for printed captions")],
+    [
+        ([], "give --overlay, --gif or --html too"),
+        (["--out", "shards"], "--map is for printed captions"),
+    ],
 )
 def test_a_map_without_a_picture_is_refused(
     checkpoint: Path, photos: Path, capsys: Capture, given: list[str], error: str
@@ -147,6 +151,26 @@ def test_pages_show_all_captions_of_a_photo_and_alternatives_to_each_word(
         best, _ = shown["captions"]
         assert best["caption"] == line["caption"]
         assert all(len(word["runners_up"]) == 3 for word in best["words"])
+
+
+@pytest.mark.parametrize("kind", ["--html", "--overlay"])
+def test_pictures_whose_folder_is_removed_meanwhile_are_missed(
+    kind: str,
+    checkpoint: Path,
+    photos: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
+) -> None:
+    def say(line: str, file: object = None) -> None:
+        if "b.png" in line:
+            shutil.rmtree(folder)
+
+    folder = tmp_path / "pages"
+    monkeypatch.setattr("captioning.progress_bar.say", say)
+    assert main(["caption", str(photos), "--model", str(checkpoint), kind, str(folder)]) == 1
+    error = output(capsys)[1][-1]
+    assert re.search(r"pages/a\.\w+: removed after it was written, with 1 more", error)
 
 
 def test_an_overlay_never_replaces_a_photo(checkpoint: Path, photos: Path, capsys: Capture) -> None:

@@ -136,7 +136,7 @@ def test_settings_that_make_no_sense(
         (["--beam", "0"], "--beam: give a whole number from 1 to 1000, not '0'"),
         (["--sample", "--temperature", "0"], "--temperature: give a number from 0.001 to 1000"),
         (["--sample", "--top-p", "1.5"], "--top-p: give a number above 0 and at most 1"),
-        (["--bean", "2"], "unrecognized arguments: --bean 2"),
+        (["--bean", "2"], "unknown option --bean; did you mean --beam?"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

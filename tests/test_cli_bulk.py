@@ -164,14 +164,15 @@ def test_other_settings_are_refused_by_name(
     assert "give another folder to --out" in error
 
 
-def test_photos_that_changed_are_refused_by_name(
+def test_a_photo_of_a_new_name_is_captioned_and_the_old_line_is_reported(
     caption: list[str], photos: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     main(bulk(caption, tmp_path / "out"))
     (photos / "b/3.png").rename(photos / "b/33.png")
-    error = refusal(bulk(caption, tmp_path / "out"), capsys)
-    assert "captions-00002.jsonl: line 2 is not of" in error
-    assert "b/33.png" in error
+    capsys.readouterr()
+    main(bulk(caption, tmp_path / "out"))
+    assert "out: lines of photos that have gone: 1" in capsys.readouterr().err
+    assert "b/33.png" in (tmp_path / "out/captions-00004.jsonl").read_text()
 
 
 def test_captions_of_unknown_origin_are_refused(

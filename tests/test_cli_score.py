@@ -197,3 +197,13 @@ def test_a_file_of_results_that_is_too_large_is_not_read(
         file.truncate(MAX_RESULTS_BYTES + 1)
     assert main(["score", str(results), str(results)]) == 1
     assert "results.json: more than 268,435,456 bytes" in capsys.readouterr().err
+
+
+def test_cider_of_one_image_comes_with_a_note(files: list[str], capsys: Capture) -> None:
+    Path(files[0]).write_text(json.dumps(results({1: "a red bus"})))
+    assert main(["score", *files]) == 0
+    assert "CIDEr of one image is always 0" in capsys.readouterr().err
+    assert main(["score", *files, "--save-frequencies", f"{files[0]}.npz"]) == 0
+    capsys.readouterr()
+    assert main(["score", *files, "--frequencies", f"{files[0]}.npz"]) == 0
+    assert "CIDEr of one image" not in capsys.readouterr().err

@@ -54,6 +54,22 @@ def test_a_report_goes_through_standard_output(shapes_data: Path, tmp_path: Path
     assert "BLEU-4" in finished.stdout.splitlines()[-1] or "CIDEr" in finished.stdout
 
 
+def test_a_notebook_s_backend_for_pictures_does_not_matter() -> None:
+    code = """
+import sys
+from captioning.__main__ import main
+
+sys.argv = ["captioning", "--help"]
+try:
+    main()
+finally:
+    import matplotlib.figure
+"""
+    backend = {"MPLBACKEND": "module_that_is_not_installed"}
+    command = [sys.executable, "-c", code]
+    subprocess.run(command, check=True, capture_output=True, env=os.environ | backend)
+
+
 def test_a_bare_interrupt_says_that_it_was_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -66,8 +82,16 @@ def test_a_bare_interrupt_says_that_it_was_one(
     assert capsys.readouterr().err.splitlines()[-1] == "captioning: interrupted"
 
 
-@pytest.mark.parametrize("raised", [KeyboardInterrupt, ImportError])
+@pytest.mark.parametrize(
+    ("number", "raised"),
+    [
+        (signal.SIGINT, KeyboardInterrupt),
+        (signal.SIGINT, ImportError),
+        (signal.SIGTERM, KeyboardInterrupt),
+    ],
+)
 def test_an_interrupt_among_the_first_imports_is_one_line(
+    number: signal.Signals,
     raised: type[BaseException],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -76,14 +100,14 @@ def test_an_interrupt_among_the_first_imports_is_one_line(
         def find_spec(self, name: str, path: Any, target: Any = None) -> None:
             if name == "captioning.cli":
                 try:
-                    signal.raise_signal(signal.SIGINT)
+                    signal.raise_signal(number)
                 except KeyboardInterrupt:  # of which compiled modules make other errors
                     raise raised from None
 
     for name in [name for name in sys.modules if name.startswith("captioning.cli")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
-    before = signal.getsignal(signal.SIGINT)
-    assert program.main() == INTERRUPTED
+    before = signal.getsignal(number)
+    assert program.main() == 128 + number
     assert capsys.readouterr().err == "captioning: interrupted\n"
-    assert signal.getsignal(signal.SIGINT) is before
+    assert signal.getsignal(number) is before

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from captioning.cli import main
+from captioning.shelf import CONFIGS
 
 pytestmark = pytest.mark.integration
 
-CONFIG = Path(__file__).parents[1] / "configs/overfit.yaml"
+CONFIG = CONFIGS / "overfit.yaml"
 
 
 @pytest.fixture(scope="module")

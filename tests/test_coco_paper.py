@@ -1,10 +1,9 @@
-from pathlib import Path
-
 import yaml
 
 from captioning.models import CNNEncoder
+from captioning.shelf import CONFIGS
 
-CONFIG = Path(__file__).parents[1] / "configs" / "coco_paper.yaml"
+CONFIG = CONFIGS / "coco_paper.yaml"
 
 
 def test_the_papers_configuration_has_the_sizes_that_its_comment_tells() -> None:

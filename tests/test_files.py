@@ -1,13 +1,23 @@
 import json
 import os
+import shutil
+import signal
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from captioning import files
-from captioning.errors import InputError
-from captioning.files import remove_unfinished, write_json, written_whole
+from captioning.errors import InputError, as_input_error
+from captioning.files import (
+    made_folder,
+    only_writer,
+    remove_unfinished,
+    write_json,
+    written_whole,
+)
 from captioning.untrusted import read_json
 from tests.conftest import files_no_larger_than
 
@@ -116,3 +126,42 @@ def test_what_killed_processes_left_of_a_file_is_removed_and_nothing_else(tmp_pa
         path.touch()
     remove_unfinished(tmp_path / "last.ckpt")
     assert sorted(tmp_path.iterdir()) == sorted(kept)
+
+
+def test_a_folder_is_free_again_when_the_process_that_held_it_is_killed(tmp_path: Path) -> None:
+    hold = f"""
+import os, signal
+from captioning.files import only_writer
+
+with only_writer({str(tmp_path)!r}):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    process = subprocess.run([sys.executable, "-c", hold], check=False)
+    assert process.returncode == -signal.SIGKILL
+    with only_writer(tmp_path):
+        assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("s3://bucket/run", "^s3://bucket/run.*: an address"),
+        ("~/run", "^~/run.*: ~ is not expanded here"),
+    ],
+)
+def test_addresses_and_home_folders_make_no_folders_of_odd_names(
+    path: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=told):
+        made_folder(path)
+    with pytest.raises(InputError, match=told), written_whole(f"{path}/file"):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_copy_that_fails_on_a_full_disk_names_where_it_was_written_to(tmp_path: Path) -> None:
+    (tmp_path / "from").write_bytes(bytes(100_000))
+    with files_no_larger_than(1000), pytest.raises(OSError, match="too large") as error:
+        shutil.copyfile(tmp_path / "from", tmp_path / "to")
+    assert str(as_input_error(error.value)).startswith(f"{tmp_path}/to: File too large")

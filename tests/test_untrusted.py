@@ -52,6 +52,20 @@ def test_json_that_is_no_utf_8_says_how_to_save_it(tmp_path: Path) -> None:
         read_json(tmp_path / "value.json")
 
 
+def test_a_nan_in_json_is_shown_with_its_place() -> None:
+    text = '[{"caption": "NaN"},\n {"image_id": 5, "caption": NaN}]'
+    with pytest.raises(
+        ValueError, match=r'NaN is .*: line 2 column 29, after .*"caption":'
+    ) as caught:
+        json_of(text)
+    assert "\n" not in str(caught.value)
+
+
+def test_utf_16_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('"é"', encoding="utf-16")
+    assert read_json(tmp_path / "a.json") == "é"
+
+
 def test_whole_numbers_of_json_fit_into_floats() -> None:
     assert float(json_of("9" * MAX_DIGITS)) < float("inf")
 
@@ -131,3 +145,10 @@ def test_plain_anchors_merges_and_dates_are_read() -> None:
     text = "a: &a {x: 1e-3, y: 2020-13-45}\nb: {<<: *a, x: 2}\nc: [*a, *a]\n"
     first = {"x": 0.001, "y": "2020-13-45"}
     assert bounded_yaml(text) == {"a": first, "b": {**first, "x": 2}, "c": [first, first]}
+
+
+def test_an_address_is_told_from_a_missing_file_and_keeps_both_its_slashes() -> None:
+    with pytest.raises(InputError, match=r"^https://example\.org/a\.jpg: an address"):
+        text_of(Path("https://example.org/a.jpg"))
+    with pytest.raises(InputError, match=r"^a:b\.jpg: no such file"):
+        text_of("a:b.jpg")

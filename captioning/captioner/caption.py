@@ -1,10 +1,12 @@
 """A caption of a photo, with probabilities and maps of its words."""
 
+import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from jaxtyping import Float
 from PIL.Image import Image
 from torch import Tensor
@@ -66,6 +68,13 @@ class Caption:
         """The words as one line."""
         return joined(self.words, self.tokenizer)
 
+    @property
+    def sentence(self) -> str:
+        """The text with a capital, and with a full stop in scripts that have capitals."""
+        text = self.text
+        ends_in_letter = unicodedata.category(text[-1:] or " ") in ("Ll", "Lu")
+        return text[:1].upper() + text[1:] + "." * ends_in_letter
+
     def map(self, name: str | None = None) -> Float[Tensor, "T rows columns"]:
         """Which regions each word was written from; each word's map sums to one.
 
@@ -86,17 +95,25 @@ class Caption:
             self.maps[name] = found
         return self.maps[name]
 
+    def array(self, name: str | None = None) -> Float[np.ndarray, "T rows columns"]:
+        """As `map`, as a NumPy array."""
+        return self.map(name).numpy()
+
     def save(self, path: str | Path) -> None:
-        """Write a picture of the photo with the map of each word over it.
+        """Write the photo with the map of each word over it, in the format of the path's suffix.
+
+        Args:
+            path: of a picture (.png), an animation (.gif) or an interactive page (.html).
 
         Raises:
-            InputError: the caption was made without its photo, or the file cannot be written.
+            InputError: the caption was made without its photo, the path has another suffix, or the
+                file cannot be written.
         """
-        from captioning.viewing import overlay  # pictures need matplotlib, captions do not
+        from captioning.viewing import saved  # pictures need matplotlib, captions do not
 
         if self.photo is None:
             raise InputError("the caption has no photo to draw on; caption the photo itself")
-        overlay.save(self.photo, self, Path(path))
+        saved.save(self.photo, self, Path(path))
 
     def as_json(self) -> dict[str, Any]:
         """The caption as plain JSON values, without maps."""

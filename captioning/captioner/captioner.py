@@ -1,10 +1,11 @@
 """Photos in, captions out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Any, cast, get_args, overload
+from typing import Any, get_args, overload
 
 import torch
 from jaxtyping import Float, Int
@@ -27,6 +28,9 @@ from captioning.numbers import shown
 from captioning.search import BeamSearch, Decoded, Search
 from captioning.search.alternatives import Alternatives, find_alternatives
 from captioning.search.search import generable_log_probs
+
+AT_ONCE = 16
+"""Photos that are captioned at once, of many."""
 
 
 class Captioner:
@@ -156,7 +160,7 @@ class Captioner:
     @overload
     def __call__(
         self,
-        photos: Sequence[Photo],
+        photos: Iterable[Photo],
         search: Search | None = None,
         runners_up: int = 0,
         maps: Sequence[str] = (),
@@ -164,19 +168,31 @@ class Captioner:
 
     def __call__(
         self,
-        photos: Photo | Sequence[Photo],
+        photos: Any,
         search: Search | None = None,
         runners_up: int = 0,
         maps: Sequence[str] = (),
     ) -> Caption | list[Caption]:
-        """The best caption of a photo, or of each photo of a list; see `candidates`."""
-        found = [best for [best] in self.candidates(photos, search, runners_up, maps, most=1)]
-        return found[0] if isinstance(photos, Photo) else found
+        """The best caption of a photo, or a list with that of each of several; see `candidates`.
+
+        Several photos are any iterable, also a generator, an array (N, H, W, 3) or a tensor
+        (N, 3, H, W). They are captioned 16 at a time.
+        """
+        found: list[Caption] = []
+        given = iter(_several(photos))
+        while batch := list(islice(given, AT_ONCE)):
+            captions = self.candidates(batch, search, runners_up, maps, most=1)
+            found += [best for [best] in captions]
+        return found[0] if _is_one(photos) else found
+
+    def __getattr__(self, name: str) -> Any:
+        """Say how photos are captioned, to those who try ``caption`` or ``predict``."""
+        raise AttributeError(f"a Captioner has no {name!r}; call it: captioner(photo)")
 
     @torch.no_grad()  # in inference mode, autocast would cast all weights again at every word
     def candidates(
         self,
-        photos: Photo | Sequence[Photo],
+        photos: Photo | Iterable[Photo],
         search: Search | None = None,
         runners_up: int = 0,
         maps: Sequence[str] = (),
@@ -185,7 +201,7 @@ class Captioner:
         """All captions that the search found for each photo, the best first.
 
         Args:
-            photos: any of `Photo`, or a sequence of them.
+            photos: any of `Photo`, or several of them, which are captioned at once.
             search: how words are chosen; defaults to the captioner's search.
             runners_up: number of alternatives to report for each word; if positive, they cost one
                 more pass over the captions.
@@ -196,14 +212,16 @@ class Captioner:
         Raises:
             InputError: a photo cannot be read, the model's numbers overflow, or it has no such map.
         """
-        given = [photos] if isinstance(photos, Photo) else cast("Sequence[Photo]", photos)
-        read = [readable(photo, self.preprocessing.max_pixels) for photo in given]
+        if isinstance(maps, str):
+            raise InputError(f"maps: give a list of names, such as [{maps!r}]")
+        read = [readable(photo, self.preprocessing.max_pixels) for photo in _several(photos)]
         views = [photo if isinstance(photo, View) else self.view(photo) for photo in read]
         if not views:
             return []
         names = known_maps(maps, self.model, self.default_map) if maps else ()
         images = torch.stack([view.pixels for view in views]).to(self.device)
         annotations = self.fast.encode(images)
+        search = (search or self.search).for_images(v.pixels.numpy().tobytes() for v in views)
         decoded = self.decode(annotations, search)
         if decoded.scores.isnan().any():
             raise InputError("the model's numbers overflow; use another checkpoint")
@@ -396,6 +414,22 @@ class Captioner:
             )
             for of_word in zip(tokens, probabilities, strict=True)
         )
+
+
+def _is_one(photos: Any) -> bool:
+    """Whether this is one photo; an array or a tensor of four axes is several."""
+    return isinstance(photos, Photo) and getattr(photos, "ndim", 3) != 4
+
+
+def _several(photos: Any) -> Iterable[Photo]:
+    """The photos, or the one photo."""
+    if _is_one(photos):
+        return [photos]
+    if not isinstance(photos, Iterable):
+        raise InputError(
+            f"{shown(photos)}: not a photo; give a path, an image or pixels, or several of them"
+        )
+    return photos
 
 
 def _vocabulary(words: Any, name: Any) -> Vocabulary:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
@@ -19,7 +19,7 @@ from captioning.configurable import UnknownClassError
 from captioning.data.images import MEGAPIXELS, pixels_of
 from captioning.errors import InputError
 from captioning.files import written_whole
-from captioning.integrity import check_archive, check_tensors
+from captioning.integrity import bounded_parameters, check_archive, check_tensors
 from captioning.shelf import DEFAULT, path_of
 from captioning.untrusted import opened
 
@@ -69,7 +69,7 @@ def load(
 def _captioner(path: Path, kernels: bool | None) -> Captioner:
     config, tensors = read(path)
     try:
-        with _WithoutInitialisation():
+        with bounded_parameters(), _WithoutInitialisation():
             captioner = Captioner.from_config(config, kernels)
         check_tensors(path, tensors, captioner.model.state_dict())
         captioner.model.load_state_dict(tensors)
@@ -174,6 +174,9 @@ def export(
     """
     load(checkpoint)  # refuses a file that is not a captioner's
     config, tensors = read(path_of(checkpoint))
+    encoder = config["model"]["encoder"]
+    if "weights" in encoder:  # the place of a file on the machine of the training
+        config = config | {"model": config["model"] | {"encoder": encoder | {"weights": None}}}
     if calibration is not None:
         config = config | {"calibration": calibration.config}
     kept = {
@@ -181,7 +184,8 @@ def export(
         for name, value in tensors.items()
     }
     with written_whole(path) as temporary:
-        save_file(kept, temporary, metadata={KEY: json.dumps(config)})
+        # Its own writer would not say that the disk is full.
+        temporary.write_bytes(save(kept, metadata={KEY: json.dumps(config)}))
 
 
 def _halved(value: Tensor) -> Tensor:

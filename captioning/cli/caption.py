@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from captioning.cli.caption_outputs import NOT_SURE, Outputs, add_outputs, check_outputs
 from captioning.cli.model_options import (
     add_model,
     add_processes,
@@ -15,7 +16,7 @@ from captioning.cli.model_options import (
     models_of,
     processes_of,
 )
-from captioning.cli.options import add_maps, add_number, add_photo_limit
+from captioning.cli.options import add_number, add_photo_limit
 from captioning.errors import InputError, UsageError
 from captioning.numbers import ShardSize, Share
 from captioning.shelf import DEFAULT
@@ -29,20 +30,25 @@ SHARD_SIZE = 1000
 MOST_PHOTOS = 1_000_000
 """The most photos without --out, where memory holds all their paths."""
 
-NOT_SURE = "not sure"
-
 RUNNERS_UP = 3
 """How many alternatives a page shows for each word."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
-    parser.add_argument("photos", nargs="*", metavar="PHOTO", help="photos, or folders of photos")
+    parser.add_argument(
+        "photos",
+        nargs="*",
+        metavar="PHOTO",
+        help="photos, folders of photos, or - for a list on standard input",
+    )
     parser.add_argument("--list", metavar="FILE", help="a file of further photos, one path a line")
     add_model(parser, DEFAULT)
     add_photo_limit(parser)
     add_search(parser)
-    parser.add_argument("--json", action="store_true", help="one JSON object per photo")
+    parser.add_argument(
+        "--json", "--jsonl", action="store_true", help="print one line of JSON per photo"
+    )
     parser.add_argument(
         "--confidence",
         action="store_true",
@@ -52,18 +58,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_number(
         parser, "--min-confidence", Share, f"print {NOT_SURE!r} for captions below P", None, "P"
     )
-    parser.add_argument(
-        "--overlay", metavar="DIR", help="write a picture per photo of where the model looked"
-    )
-    parser.add_argument(
-        "--html",
-        metavar="DIR",
-        help="write a page per photo to see word by word where the model looked, in any browser",
-    )
-    add_maps(
-        parser,
-        "the map of a word that --overlay draws; --html compares several",
-    )
+    add_outputs(parser)
     _add_text(parser)
     bulk = parser.add_argument_group("bulk captioning", "for more photos than a screen can show")
     bulk.add_argument(
@@ -84,6 +79,7 @@ def run(options: argparse.Namespace, most_photos: int = MOST_PHOTOS) -> int:
     """
     if not options.photos and options.list is None:
         raise UsageError("no photos; give photos, folders or --list FILE")
+    check_outputs(options)
     if options.out is not None:
         return _write_shards(options)
     if options.shard_size or options.devices > 1 or options.num_nodes > 1:
@@ -94,52 +90,43 @@ def run(options: argparse.Namespace, most_photos: int = MOST_PHOTOS) -> int:
 
 
 def _print_captions(options: argparse.Namespace, most_photos: int) -> int:
-    """Print a line per photo."""
-    from captioning.data.images import read_image
+    """Print a line per photo, and write its files."""
     from captioning.data.photos import find_photos
     from captioning.inference.batches import candidates, json_line
     from captioning.progress_bar import say
-    from captioning.viewing.viewer import picture_names
 
-    if options.maps and not (options.overlay or options.html):
-        raise UsageError("--map is for pictures; give --overlay or --html too")
     photos = list(islice(find_photos(options.photos, options.list), most_photos + 1))
     if len(photos) > most_photos:
         raise UsageError(f"more than {most_photos:,} photos; give --out, for bulk captioning")
-    pictures = picture_names(photos, options.overlay) if options.overlay else {}
-    pages = picture_names(photos, options.html, ".html") if options.html else {}
+    outputs = Outputs(options, photos)
     captioner, search = model_and_search(options)
     if captioner.calibration is None and (options.confidence or options.min_confidence):
         raise UsageError(
             "this model is not calibrated, so it has no confidence; see captioning calibrate --help"
         )
-    maps = (options.maps or [captioner.default_map]) if pictures or pages else ()
     failed = False
     # `say` keeps lines and the progress bar apart where both go to one terminal.
-    others = RUNNERS_UP if pages or options.text is not None else 0
+    maps = (options.maps or [captioner.default_map]) if outputs.has_pictures else ()
+    others = RUNNERS_UP if options.html or options.text is not None else 0
     captions = (
-        candidates(captioner, photos, search, options.batch_size, runners_up=others, maps=maps)
+        candidates(
+            captioner, outputs.photos, search, options.batch_size, runners_up=others, maps=maps
+        )
         if options.text is None
-        else _readings(captioner, photos, options.text, others, maps)
+        else _readings(captioner, outputs.photos, options.text, others, maps)
     )
     for photo, found in captions:
         if isinstance(found, InputError):
             say(f"captioning: {found}")
             failed = True
             continue
-        caption = found[0]
-        if pictures or pages:
-            image = read_image(photo, options.max_pixels)
-            if pictures:
-                from captioning.viewing import overlay
-
-                overlay.save(image, caption, pictures[photo])
-            if pages:
-                from captioning.viewing import viewer
-
-                viewer.save(image, found, pages[photo], photo.name)
-        shown = json_line(photo, caption) if options.json else _line(options, photo, caption)
+        outputs.write(photo, found)
+        if options.json:
+            shown = json_line(photo, found[0], outputs.text(found[0]))
+        else:
+            shown = _line(options, photo, found[0], outputs.sure_text(found[0]))
         say(shown, file=sys.stdout)
+    outputs.finish()
     return 1 if failed else 0
 
 
@@ -166,11 +153,10 @@ def _readings(
             yield photo, error
 
 
-def _line(options: argparse.Namespace, photo: Path, caption: "Caption") -> str:
+def _line(options: argparse.Namespace, photo: Path, caption: "Caption", text: str | None) -> str:
     """The photo and its caption, if it is sure enough, behind its confidence if asked for."""
-    sure = 1.0 if caption.confidence is None else caption.confidence
-    text = NOT_SURE if sure < (options.min_confidence or 0) else caption.text
-    return printable(*([f"{sure:.2f}"] if options.confidence else []), photo, text)
+    sure = [f"{caption.confidence:.2f}"] if options.confidence else []
+    return printable(*sure, photo, NOT_SURE if text is None else text)
 
 
 def _write_shards(options: argparse.Namespace) -> int:
@@ -181,14 +167,6 @@ def _write_shards(options: argparse.Namespace) -> int:
 
     if options.text is not None:
         raise UsageError("--text is for printed captions; leave out either it or --out")
-    if options.confidence or options.min_confidence:
-        raise UsageError(
-            "--confidence and --min-confidence are for printed captions; the files of --out have "
-            "the confidence of each caption"
-        )
-    if options.overlay or options.html or options.maps:
-        name = "--overlay" if options.overlay else "--html" if options.html else "--map"
-        raise UsageError(f"{name} is for printed captions; leave out either it or --out")
     processes = processes_of(options)
     photos = PhotoStream(options.photos, options.list)
     captioner, search = model_and_search(options, processes)

@@ -2,12 +2,13 @@
 
 import argparse
 
-from captioning.cli.options import add_imports, add_photo_limit
+from captioning.cli.options import add_data, add_imports, add_photo_limit
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
     parser.add_argument("data", metavar="DIR", help="the data set")
+    add_data(parser)
     add_imports(parser)
     add_photo_limit(parser)
 
@@ -17,6 +18,7 @@ def run(options: argparse.Namespace) -> int:
     from captioning.data.folder_check import check
     from captioning.data.readers import reader_for
 
-    result = check(reader_for(options.data), max_pixels=options.max_pixels)
+    reader = reader_for(options.data, True, options.images, options.caption_column)
+    result = check(reader, max_pixels=options.max_pixels)
     print(result)
     return 0 if result.ok else 1

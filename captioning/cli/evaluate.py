@@ -5,7 +5,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from captioning.cli.metric_options import add_metrics, photo_scorers_of, scorers_of
+from captioning.cli.metric_options import (
+    add_metrics,
+    note_on_cider,
+    photo_scorers_of,
+    scorers_of,
+)
 from captioning.cli.model_options import (
     add_model,
     add_processes,
@@ -13,7 +18,7 @@ from captioning.cli.model_options import (
     model_and_search,
     processes_of,
 )
-from captioning.cli.options import add_limit, add_photo_limit
+from captioning.cli.options import add_data, add_limit, add_photo_limit
 from captioning.terminal import printable
 
 if TYPE_CHECKING:
@@ -25,6 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
     parser.add_argument("--data", required=True, metavar="DIR", help="the data set")
     parser.add_argument("--split", default="val", help="the split (default: val)")
+    add_data(parser)
     add_limit(parser)
     parser.add_argument(
         "--out", metavar="DIR", help="the folder of the results (default: beside the model)"
@@ -53,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
 
     processes = processes_of(options)
     scorers = scorers_of(options)
-    reader = reader_for(options.data, objects=False)
+    reader = reader_for(options.data, False, options.images, options.caption_column)
     records = reader.read(options.split)[: options.limit]
     by_photos = photo_scorers_of(options, {record.image_id: record.image for record in records})
     captioner, search = model_and_search(options, processes)
@@ -94,6 +100,7 @@ def run(options: argparse.Namespace) -> int:
         captioner.vocabulary.tokenizer,
     )
     report.write(folder)
+    note_on_cider(options, len(captions))
     print(report.table())
     if assessed is not None and captioner.calibration is not None:
         from captioning.viewing import calibration_plot
@@ -118,7 +125,8 @@ def _grounded(
 
     if options.features is not None:  # the photos may be missing
         return None
-    split = reader_for(options.data).read(options.split)
+    reader = reader_for(options.data, True, options.images, options.caption_column)
+    split = reader.read(options.split)
     known = categories(split)
     if not known or any(record.phrases for record in split):  # phrases belong to references
         return None

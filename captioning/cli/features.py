@@ -1,6 +1,9 @@
 """`captioning features`: photos encoded for a training; it takes the options of `train`."""
 
+from captioning.cli.train import add_options
 from captioning.terminal import printable
+
+__all__ = ["add_options", "run"]
 
 
 def run(arguments: list[str]) -> int:

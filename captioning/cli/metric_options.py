@@ -1,6 +1,7 @@
 """The options of `evaluate`, `score` and `judge` that choose metrics."""
 
 import argparse
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -133,3 +134,13 @@ def scorers_of(options: argparse.Namespace) -> "tuple[Scorer, ...]":
         frequencies = DocumentFrequencies.load(options.frequencies)
         found["CIDEr"] = partial(cider_scores, frequencies=frequencies)
     return tuple(found.values())
+
+
+def note_on_cider(options: argparse.Namespace, images: int) -> None:
+    """Say that CIDEr of one image means nothing, on stderr, if the scores are of one."""
+    if images == 1 and options.frequencies is None:
+        print(
+            "captioning: CIDEr of one image is always 0, since it weights words by how few of the "
+            "images have them; score more images, or give --frequencies",
+            file=sys.stderr,
+        )

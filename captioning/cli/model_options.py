@@ -155,4 +155,6 @@ def model_and_search(
         raise UsageError(f"--{name} is for sampling; give --sample too, or leave it out")
     if options.beam is not None:
         given["width"] = options.beam
+    if kind is Sampling:
+        given["seed"] = options.seed
     return captioner, captioner.search.replace(kind, **given)

@@ -45,6 +45,20 @@ def add_limit(parser: argparse.ArgumentParser) -> None:
     add_number(parser, "--limit", PositiveCount, "use only the first N images")
 
 
+def add_data(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how a data set is read where its layout leaves doubt."""
+    parser.add_argument(
+        "--images",
+        metavar="DIR",
+        help="the folder of the data set's photos (default: the usual folders)",
+    )
+    parser.add_argument(
+        "--caption-column",
+        metavar="NAME",
+        help="the column of the captions, if the data set is a table and its columns leave doubt",
+    )
+
+
 def megapixels(text: str) -> int:
     """Parse a limit in megapixels; returns pixels."""
     return pixels_of(option(PhotoMegapixels)(text))

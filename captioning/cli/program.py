@@ -8,11 +8,14 @@ import os
 import platform
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from difflib import get_close_matches
 from importlib import import_module
-from typing import NoReturn
+from itertools import takewhile
+from typing import Any, NoReturn
 
+from captioning import __version__
 from captioning.errors import INTERRUPTED, InputError, UsageError, as_input_error
 from captioning.progress_bar import is_first_process, say, stage
 from captioning.terminal import escape_what_cannot_be_encoded, printable
@@ -22,14 +25,14 @@ COMMANDS = {
     "demo": "the web page at once: the model that comes with the package, and photos to click",
     "caption": "caption photos with a trained model",
     "serve": "a web page and a JSON API for captions",
-    "train": "train a model: captioning train --config configs/shapes.yaml",
+    "finetune": "train on one's own photos, from the model that comes with the package",
+    "train": "train a model: captioning train --config shapes",
     "evaluate": "score a model on a split",
     "calibrate": "make a model's probabilities mean what they say",
     "score": "score captions in COCO's results format",
     "judge": "compare metrics with people's ratings of captions",
     "ground": "test maps of words against the boxes and masks of objects",
-    "features": "encode the photos of a training: "
-    "captioning features --config configs/flickr8k.yaml",
+    "features": "encode the photos of a training: captioning features --config flickr8k",
     "check": "look for faults in a data set before training",
     "shapes": "draw the data set of simple scenes",
     "models": "list the models that come with the package",
@@ -105,29 +108,88 @@ def keep_freed_memory() -> None:
 class Parser(argparse.ArgumentParser):
     """A parser that raises errors of one line instead of ending the process."""
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """Parse, but name an unknown option first; argparse would name a missing one before it."""
+        is_of_command = self._subparsers is None
+        for argument in takewhile(lambda each: each != "--", args or () if is_of_command else ()):
+            flag = argument.partition("=")[0]
+            if not _is_option(flag) or any(
+                option.startswith(flag) for option in self._option_string_actions
+            ):
+                continue
+            self.error(f"unknown option {flag}{_nearest(flag, self._option_string_actions)}")
+        return super().parse_known_args(args, namespace)
+
     def error(self, message: str) -> NoReturn:
         """Raise the error that argparse would print before ending the process."""
         raise UsageError(f"{message}; see {self.prog} --help")
 
 
-def parser_for(name: str) -> Parser:
-    """The parser of the command line, with the options of the command `name` only."""
+class PrintCompletion(argparse.Action):
+    """Prints a script of completion for a shell."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *given: Any) -> None:
+        """Print the script for all commands, and end."""
+        try:
+            import shtab
+        except ImportError:
+            raise UsageError(
+                "completion needs the extra completion; run pip install 'captioning[completion]'"
+            ) from None
+        paths = {"DIR": shtab.DIRECTORY, **dict.fromkeys(("FILE", "MODEL", "PHOTO"), shtab.FILE)}
+        whole = parser_for(*COMMANDS)
+        commands = next(each for each in whole._actions if each.dest == "command")
+        for command in (commands.choices or {}).values():
+            for action in command._actions:
+                if action.metavar in paths:
+                    action.complete = paths[action.metavar]
+        print(shtab.complete(whole, given[1]))
+        parser.exit()
+
+
+def parser_for(*names: str) -> Parser:
+    """The parser of the command line, with the options of these commands only."""
     parser = Parser(
         prog="captioning",
         description="Says what is in a photo, and shows where it looked for every word.",
     )
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    parser.add_argument("--version", action="version", version=f"captioning {__version__}")
+    parser.add_argument(
+        "--print-completion",
+        action=PrintCompletion,
+        choices=("bash", "zsh", "tcsh"),
+        help="print a script that completes commands and options in this shell",
+    )
+    commands = parser.add_subparsers(
+        title="commands", metavar="COMMAND", dest="command", required=True
+    )
     for command, summary in COMMANDS.items():
         options = commands.add_parser(command, help=summary)
-        if command == name and command not in LIGHTNING:
-            import_module(f"captioning.cli.{name}").add_options(options)
+        if command in names:
+            import_module(f"captioning.cli.{command}").add_options(options)
     return parser
+
+
+def _is_option(text: str) -> bool:
+    """Whether argparse takes a text for an option: neither a dash alone nor a negative number."""
+    return len(text) > 1 and text[0] == "-" and " " not in text and not text[1:2].isdecimal()
+
+
+def _nearest(given: str, known: Iterable[str]) -> str:
+    near = get_close_matches(given, known, 1, 0.7)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _run(arguments: list[str]) -> int:
     name, *options = arguments or [""]
+    if name and name[0] != "-" and name not in COMMANDS:
+        raise UsageError(f"unknown command {name}{_nearest(name, COMMANDS)}; see captioning --help")
     try:
-        parsed = options if name in LIGHTNING else parser_for(name).parse_args(arguments)
+        parsed: Any = [{"--help-all": "--help"}.get(option, option) for option in options]
+        if name not in LIGHTNING:
+            parsed = parser_for(name).parse_args(arguments)
+        elif {"-h", "--help"} & set(options):
+            parser_for(name).parse_args([name, "--help"])
         import_modules(getattr(parsed, "modules", ()))
         run = import_module(f"captioning.cli.{name}").run
         ends = name not in ENDLESS

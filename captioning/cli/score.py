@@ -6,6 +6,7 @@ import sys
 from captioning.cli.metric_options import (
     add_metrics,
     add_photos,
+    note_on_cider,
     photo_scorers_of,
     photos_of,
     scorers_of,
@@ -50,12 +51,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the scores."""
-    from captioning.data.results import read_references, read_results
+    from captioning.data.results import read_references, read_results, with_ids_of
     from captioning.data.tokens import tokenizer
     from captioning.evaluation.report import Report
     from captioning.metrics.cider import DocumentFrequencies
 
     captions, references = read_results(options.results), read_references(options.references)
+    captions = with_ids_of(captions, references, options.results)
     if unknown := [image for image in captions if image not in references]:
         raise InputError(
             f"{options.results}: {len(unknown)} of {len(captions)} images have no caption in "
@@ -82,5 +84,6 @@ def run(options: argparse.Namespace) -> int:
             f"no result; the scores are of the other {len(captions)}",
             file=sys.stderr,
         )
+    note_on_cider(options, len(captions))
     show_report(report, options.json)
     return 0

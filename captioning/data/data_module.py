@@ -1,8 +1,9 @@
 """The data of a training: which records, how they are prepared, in which batches."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
@@ -65,6 +66,8 @@ class CaptionData(Checked, pl.LightningDataModule):
         max_megapixels: larger photos are refused; at most 178.
         tokenizer: ptb, which the scores use; NLTK's treebank, wordpunct or tweet; or characters,
             for Chinese, Japanese, Thai and other scripts without spaces, which scores use too.
+        words: what the vocabulary begins with, however often it occurs; those of `model.initial`.
+        leave_out: paths of photos not to use, such as damaged ones.
 
     Raises:
         InputError: a number is out of its range, a split is missing or empty, or `features`,
@@ -95,6 +98,8 @@ class CaptionData(Checked, pl.LightningDataModule):
         seed: Seed = 0,
         max_megapixels: PhotoMegapixels = MEGAPIXELS,
         tokenizer: TokenizerName = "ptb",
+        words: Sequence[str] = (),
+        leave_out: Sequence[str] = (),
     ) -> None:
         super().__init__()
         if features and augment:
@@ -126,6 +131,8 @@ class CaptionData(Checked, pl.LightningDataModule):
         self.val_split = val_split
         self.seed = seed
         self.tokenizer: TokenizerName = tokenizer
+        self.words = words
+        self.leave_out = frozenset(map(Path, leave_out))
         self._cache: FeatureCache | None = None
         self._mirrored: FeatureCache | None = None
         self._epochs = self._batches = 0
@@ -133,19 +140,23 @@ class CaptionData(Checked, pl.LightningDataModule):
     @cached_property
     def train_records(self) -> list[Record]:
         """The records to train on."""
-        return self.reader.read(self.train_split)[: self.limit]
+        return self._records(self.train_split)
 
     @cached_property
     def val_records(self) -> list[Record]:
         """The records to validate on."""
-        return self.reader.read(self.val_split)[: self.limit]
+        return self._records(self.val_split)
+
+    def _records(self, split: str) -> list[Record]:
+        records = self.reader.read(split)
+        return [record for record in records if record.image not in self.leave_out][: self.limit]
 
     @cached_property
     @stage("building the vocabulary")
     def vocabulary(self) -> Vocabulary:
         """The words of the training captions."""
         captions = (caption for record in self.train_records for caption in record.captions)
-        vocabulary = Vocabulary.build(captions, self.min_count, self.tokenizer)
+        vocabulary = Vocabulary.build(captions, self.min_count, self.tokenizer, self.words)
         if not vocabulary.words:
             raise InputError(
                 f"no word occurs {self.min_count} times in the captions of split "

@@ -63,6 +63,7 @@ def feature_cache(
     if missing:
         encoder = encoder if faster is None else faster(encoder)
         _write(cache, encoder, preprocessing, missing, batch_size, workers, name)
+        run_on_all_ranks(lambda: FeatureCache(folder).cells)  # fails if the folder was removed
     return cache
 
 

@@ -19,10 +19,17 @@ COLUMNS = ("split", "images", "captions", "min / mean / max", "objects")
 
 @dataclass(frozen=True)
 class Check:
-    """What the splits of a data set hold, faults included; `str` gives a readable report."""
+    """What the splits of a data set hold, faults included; `str` gives a readable report.
 
-    source: str  # the data set and its format
+    Attributes:
+        source: the data set and its format.
+        splits: the contents of each split, with its problems.
+        faulty: the photos that are missing, cannot be read, or are in an earlier split too.
+    """
+
+    source: str
     splits: dict[str, Contents]
+    faulty: frozenset[Path]
 
     @property
     def ok(self) -> bool:
@@ -40,6 +47,11 @@ class Check:
             rows.append((name, *map(str, (len(split.records), sum(counts), per_image, objects))))
         return rows
 
+    def repeated(self, split: str) -> list[str]:
+        """The photos that have a caption more than once, which is no problem but may be a slip."""
+        records = self.splits[split].records
+        return [str(r.image) for r in records if len(set(r.captions)) < len(r.captions)]
+
     def lines(self) -> list[str]:
         """The report: a table of the splits, then the problems by kind."""
         rows = [COLUMNS, *self.rows]
@@ -53,15 +65,24 @@ class Check:
             for kind in dict.fromkeys(problem.kind for problem in contents.problems):
                 names = [problem.name for problem in contents.problems if problem.kind == kind]
                 lines.append(f"{split}: {kind} ({len(names)})")
-                lines += [f"  {name}" for name in names[:NAMED]]
-                if len(names) > NAMED:
-                    lines.append(f"  and {len(names) - NAMED} more")
+                lines += _named(names)
+            if repeated := self.repeated(split):
+                lines.append(
+                    f"{split}: photos with the same caption twice ({len(repeated)}), a note"
+                )
+                lines += _named(repeated)
         count = sum(len(split.problems) for split in self.splits.values())
         lines.append("No problems found" if self.ok else f"Problems found: {count}")
         return [printable(line) for line in lines]
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
+
+
+def _named(names: list[str]) -> list[str]:
+    """Lines of the first names, and of how many there are more."""
+    more = [f"  and {len(names) - NAMED} more"] if len(names) > NAMED else []
+    return [f"  {name}" for name in names[:NAMED]] + more
 
 
 def check(reader: Reader, progress: bool = True, max_pixels: int = MAX_PIXELS) -> Check:
@@ -82,26 +103,28 @@ def check(reader: Reader, progress: bool = True, max_pixels: int = MAX_PIXELS) -
         except InputError as error:
             splits[split] = Contents([], [Problem("cannot be read", str(error))])
     images = sorted({record.image for contents in splits.values() for record in contents.records})
-    identities, faulty = {}, {}
+    identities, faults = {}, {}
     pool = ThreadPoolExecutor(min(8, os.cpu_count() or 1))  # decoding releases the GIL
     try:
         with ProgressBar("check", "images", total=len(images), shown=progress) as bar:
             found = pool.map(partial(_identity_and_fault, max_pixels=max_pixels), images)
             for image, (identity, fault) in zip(images, found, strict=True):
-                identities[image], faulty[image] = identity, fault
+                identities[image], faults[image] = identity, fault
                 bar.update()
     finally:
         pool.shutdown(cancel_futures=True)  # an interrupt does not wait for thousands of images
+    faulty = {image for image, fault in faults.items() if fault}
     seen: dict[str, tuple[str, Path]] = {}
     for split, contents in splits.items():
         for record in contents.records:
-            if fault := faulty[record.image]:
+            if fault := faults[record.image]:
                 contents.problems.append(fault)
             first, image = seen.setdefault(identities[record.image], (split, record.image))
             if first != split:
                 name = f"{record.image} is {image} of {first}"
                 contents.problems.append(Problem("images that are in another split too", name))
-    return Check(f"{reader.root} ({type(reader).__name__})", splits)
+                faulty.add(record.image)
+    return Check(f"{reader.root} ({type(reader).__name__})", splits, frozenset(faulty))
 
 
 def _identity_and_fault(image: Path, max_pixels: int) -> tuple[str, Problem | None]:

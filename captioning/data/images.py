@@ -2,6 +2,7 @@
 
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from functools import cache
 from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -13,13 +14,26 @@ from captioning.errors import InputError, as_input_error
 from captioning.numbers import shown, unmet_requirement
 from captioning.untrusted import opened
 
-SUFFIXES = ("bmp", "gif", "jfif", "jpe", "jpeg", "jpg", "pgm", "png", "ppm", "tif", "tiff", "webp")
+SUFFIXES = (
+    *("apng", "avif", "avifs", "bmp", "dib", "gif", "j2c", "j2k", "jfif", "jp2", "jpc", "jpe"),
+    *("jpeg", "jpf", "jpg", "jpg2", "jpx", "mpo", "pbm", "pgm", "png", "pnm", "ppm", "tif"),
+    *("tiff", "webp"),
+    *("heic", "heics", "heif", "heifs", "hif"),
+    *("arw", "cr2", "cr3", "dng", "nef", "nrw", "orf", "pef", "raf", "rw2", "srw"),  # raw data
+)
 IMAGE_SUFFIXES = frozenset(f".{name}" for name in SUFFIXES)
+"""The suffixes of photos, also of those that cannot be read and are then reported."""
 
 UPLOAD_FORMATS = ("JPEG", "PNG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
 FORMATS = (*UPLOAD_FORMATS, "AVIF", "DIB", "JPEG2000")
-"""The formats that are read, besides HEIF if its plugin is registered. Pillow would run a program
-on others, such as EPS."""
+"""The formats that are read, besides HEIF if pillow-heif is installed; MPO is read as JPEG. Pillow
+would run a program on others, such as EPS."""
+
+HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx")
+"""What the first bytes of a HEIF file may name as its kind."""
+
+HEAD = 64
+"""Bytes of a file that tell whether it is HEIF."""
 
 SIDEWAYS = (5, 6, 7, 8)  # EXIF's orientations that swap width and height
 
@@ -87,10 +101,17 @@ def read_photo(path: str | Path | Upload, side: int | None, max_pixels: int = MA
         except InputError:
             raise
         except UnidentifiedImageError:
-            file.seek(0)
+            head = _head(file)
             reason = "not an image that can be read; convert it to JPEG or PNG"
-            if not file.read(1):
+            if not head:
                 reason = "empty file (0 bytes); copy or download the photo again"
+            elif _is_heif(head) and not isinstance(path, Upload):
+                reason = "a damaged HEIC file; copy or download the photo again"
+                if not _reads_heif():
+                    reason = (
+                        "HEIC, which needs the extra heic; run pip install 'captioning[heic]', or "
+                        "convert it to JPEG"
+                    )
             raise InputError(f"{path}: {reason}") from None
         except Image.DecompressionBombError:
             raise PhotoSizeError(f"{path}: too many pixels; scale the photo down") from None
@@ -114,8 +135,8 @@ def _decoded(
     remedy = "scale the photo down, or raise max-megapixels"
     if isinstance(path, Upload):
         allowed, max_pixels, remedy = UPLOAD_FORMATS, path.max_pixels, "scale the photo down"
-    elif "HEIF" in Image.OPEN:
-        allowed = (*FORMATS, "HEIF")
+    elif _is_heif(_head(file)) and _reads_heif():
+        allowed = ("HEIF",)
     image: Image.Image = Image.open(file, formats=allowed)
     width, height = image.size
     if width * height > max_pixels:
@@ -136,6 +157,42 @@ def _decoded(
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
     return Photo(image.convert("RGB"), (height, width) if is_sideways else (width, height))
+
+
+def is_photo(path: str | Path) -> bool:
+    """Whether a file of any name begins as a photo does, in a format that is read, or as HEIC."""
+    try:
+        with opened(path) as file:
+            if _is_heif(_head(file)):
+                return True
+            Image.open(file, formats=FORMATS)
+    except Image.DecompressionBombError:
+        return True
+    except Exception:  # of the file system, or of Pillow's plugins: anything
+        return False
+    return True
+
+
+def _head(file: BufferedReader | BytesIO) -> bytes:
+    file.seek(0)
+    head = file.read(HEAD)
+    file.seek(0)
+    return head
+
+
+def _is_heif(head: bytes) -> bool:
+    return head[4:8] == b"ftyp" and any(brand in head[8:] for brand in HEIF_BRANDS)
+
+
+@cache
+def _reads_heif() -> bool:
+    """Register Pillow's plugin for HEIF, if it is installed."""
+    try:
+        from pillow_heif import register_heif_opener
+    except ImportError:
+        return False
+    register_heif_opener()
+    return True
 
 
 def _grey(image: Image.Image) -> Image.Image:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from captioning.data.readers.flickr8k import TOKENS, numbered_captions
-from captioning.data.readers.table import csv_entries
+from captioning.data.readers.rows import csv_entries
 from captioning.data.records import MOST_CAPTIONS
 from captioning.data.results import read_references
 from captioning.errors import InputError

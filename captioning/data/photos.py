@@ -1,11 +1,18 @@
 """Finds the photos of paths, folders and lists, one after another."""
 
+import codecs
+import glob
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
-from captioning.data.images import IMAGE_SUFFIXES
+from captioning.data.images import IMAGE_SUFFIXES, is_photo
 from captioning.errors import InputError
+
+STDIN = "-"
+"""Stands for standard input, which lists photos."""
 
 LONGEST_LINE = 65_536  # bytes of a list's line; no system has longer paths
 
@@ -13,29 +20,48 @@ LONGEST_LINE = 65_536  # bytes of a list's line; no system has longer paths
 def find_photos(paths: Iterable[str | Path], listed: str | Path | None = None) -> Iterator[Path]:
     """The photos, one after another; at most the names of one folder are in memory.
 
-    A folder gives the images in it and below it, sorted by the parts of their paths. Hidden files
-    are skipped, and links to folders are not followed. Every other path is returned as it is, even
-    a missing one, which raises an error when it is read.
+    A folder gives the photos in it and below it, sorted by the parts of their paths: files with the
+    suffix of a photo, and files that begin as a photo does. Hidden files are skipped, and links to
+    folders are not followed. Every other path is returned as it is, even a missing one, which
+    raises an error when it is read.
 
     Args:
-        paths: photos and folders.
-        listed: a text file of further photos, one path a line; empty lines are skipped.
+        paths: photos, folders, and patterns such as ``photos/*.jpg`` that no shell has expanded;
+            ``-`` stands for a list on standard input.
+        listed: a text file of further photos, one path a line, or ``-``; empty lines are skipped.
 
     Raises:
-        InputError: a folder holds no images, or a folder or the list cannot be read.
+        InputError: a folder holds no photos, or a folder or the list cannot be read.
     """
-    for path in map(Path, paths):
-        if not os.path.isdir(path):  # noqa: PTH112 - a Path raises if a name is too long
-            yield path
-            continue
-        is_empty = True
-        for photo in _photos_below(path):
-            is_empty = False
-            yield photo
-        if is_empty:
-            raise InputError(f"{path}: no images in this folder; expected .jpg, .png and the like")
+    if isinstance(paths, str):
+        raise InputError(f"{paths}: give a list of paths, such as [{paths!r}]")
+    for path in paths:
+        if str(path) == STDIN:
+            yield from _photos_of_list(STDIN)
+        elif os.path.isdir(path):  # noqa: PTH112 - a Path raises if a name is too long
+            yield from _photos_of_folder(Path(path))
+        elif matches := _expanded(str(path)):
+            yield from find_photos(matches)
+        else:
+            yield Path(path)
     if listed is not None:
-        yield from _photos_of_list(Path(listed))
+        yield from _photos_of_list(listed)
+
+
+def _expanded(path: str) -> list[str]:
+    """The paths that a pattern stands for; a file's own name is no pattern."""
+    if not glob.has_magic(path) or os.path.lexists(path):
+        return []
+    return sorted(glob.glob(path, recursive=True))  # noqa: PTH207 - also of absolute patterns
+
+
+def _photos_of_folder(folder: Path) -> Iterator[Path]:
+    is_empty = True
+    for photo in _photos_below(folder):
+        is_empty = False
+        yield photo
+    if is_empty:
+        raise InputError(f"{folder}: no images in this folder; expected .jpg, .png and the like")
 
 
 def _photos_below(folder: Path) -> Iterator[Path]:
@@ -48,7 +74,7 @@ def _photos_below(folder: Path) -> Iterator[Path]:
             path = folder / entry.name
             if entry.is_dir(follow_symlinks=False):
                 yield from _photos_below(path)
-            elif path.suffix.lower() in IMAGE_SUFFIXES and entry.is_file():
+            elif entry.is_file() and (path.suffix.lower() in IMAGE_SUFFIXES or is_photo(path)):
                 yield path
     except OSError as error:
         raise InputError(
@@ -56,20 +82,30 @@ def _photos_below(folder: Path) -> Iterator[Path]:
         ) from None
 
 
-def _photos_of_list(file: Path) -> Iterator[Path]:
+def _photos_of_list(file: str | Path) -> Iterator[Path]:
+    name = "standard input" if str(file) == STDIN else str(file)
     try:
-        with file.open("rb") as lines:
-            for number, line in enumerate(iter(lambda: lines.readline(LONGEST_LINE + 1), b""), 1):
-                if len(line) > LONGEST_LINE or b"\0" in line:
-                    raise InputError(
-                        f"{file}: line {number} is not a path; give a text file of one path a line"
-                    )
-                # File names are bytes, and those that are not UTF-8 must stay unchanged.
-                if path := line.decode("utf-8", "surrogateescape").rstrip("\r\n"):
-                    yield Path(path)
+        if name != str(file):
+            yield from _paths_of(sys.stdin.buffer, name)
+        else:
+            with Path(file).open("rb") as lines:
+                yield from _paths_of(lines, name)
     except FileNotFoundError:
-        raise InputError(f"{file}: no such file; check the path of the list") from None
+        raise InputError(f"{name}: no such file; check the path of the list") from None
     except OSError as error:
         raise InputError(
-            f"{file}: cannot be read ({error.strerror}); give a text file of one path a line"
+            f"{name}: cannot be read ({error.strerror}); give a text file of one path a line"
         ) from None
+
+
+def _paths_of(lines: BinaryIO, name: str) -> Iterator[Path]:
+    for number, line in enumerate(iter(lambda: lines.readline(LONGEST_LINE + 1), b""), 1):
+        if len(line) > LONGEST_LINE or b"\0" in line:
+            raise InputError(
+                f"{name}: line {number} is not a path; give a text file of one path a line"
+            )
+        if number == 1:
+            line = line.removeprefix(codecs.BOM_UTF8)  # which Windows' editors write
+        # File names are bytes, and those that are not UTF-8 must stay unchanged.
+        if path := line.decode("utf-8", "surrogateescape").rstrip("\r\n"):
+            yield Path(path)

@@ -1,11 +1,15 @@
 """Records of a data set, independent of its file format."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 MOST_CAPTIONS = 10_000
 """The most captions of one image. Data sets have 5 or 50; scoring a million would take hours."""
+
+MOST_DIGITS = 100
+"""The most digits of an id that is compared as a number."""
 
 
 @dataclass(frozen=True)
@@ -48,3 +52,21 @@ class Record:
     captions: tuple[str, ...]
     objects: tuple[ImageObject, ...] = ()
     phrases: tuple[tuple[Phrase, ...], ...] = ()
+
+
+def id_finder(known: Iterable[int | str]) -> Callable[[int | str], int | str | None]:
+    """Finds an id among known ones, also where one file writes 12 and the other "12" or "000012".
+
+    The function returns the known id, or None if there is none or several fit.
+    """
+    exact = set(known)
+    by_number: dict[int | str, int | str | None] = {}
+    for image_id in exact:
+        number = _number(image_id)
+        by_number[number] = None if number in by_number else image_id
+    return lambda sought: sought if sought in exact else by_number.get(_number(sought))
+
+
+def _number(image_id: int | str) -> int | str:
+    is_number = isinstance(image_id, str) and image_id.isascii() and image_id.isdecimal()
+    return int(image_id) if is_number and len(image_id) <= MOST_DIGITS else image_id

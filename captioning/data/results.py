@@ -2,13 +2,13 @@
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from captioning.data.readers import karpathy
-from captioning.data.records import MOST_CAPTIONS
+from captioning.data.records import MOST_CAPTIONS, id_finder
 from captioning.errors import InputError
 from captioning.untrusted import field, read_json, short
 
@@ -75,6 +75,25 @@ def read_references(path: str | Path) -> dict[int | str, tuple[str, ...]]:
     if not kept:
         raise InputError(f"{path}: no captions; {REFERENCES_REMEDY}")
     return kept
+
+
+def with_ids_of(
+    captions: Mapping[int | str, str], references: Collection[int | str], source: str | Path
+) -> dict[int | str, str]:
+    """The captions by the ids of the references, also where one file writes 12 and the other "12".
+
+    Raises:
+        InputError: two captions are of one image; the message names `source`, their file.
+    """
+    find = id_finder(references)
+    found: dict[int | str, str] = {}
+    for image, caption in captions.items():
+        known = find(image)
+        known = image if known is None else known
+        if known in found:
+            raise InputError(f"{source}: image {short(image)} has two captions; leave one of them")
+        found[known] = caption
+    return found
 
 
 def named_photos(

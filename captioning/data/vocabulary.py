@@ -24,18 +24,22 @@ class Vocabulary:
 
     @classmethod
     def build(
-        cls, captions: Iterable[str], min_count: int = 1, name: TokenizerName = "ptb"
+        cls,
+        captions: Iterable[str],
+        min_count: int = 1,
+        name: TokenizerName = "ptb",
+        known: Sequence[str] = (),
     ) -> "Vocabulary":
-        """The words that occur at least `min_count` times, the most frequent first.
+        """The known words, then those that occur `min_count` times, the most frequent first.
 
         Brackets are left out: the evaluation counts them as words, but a caption should not have
         them.
         """
         cut = tokenizer(name)
         counts = Counter(word for caption in captions for word in cut(caption))
-        no_words = {*BRACKETS, *SPECIAL}
-        kept = [w for w, count in counts.items() if count >= min_count and w not in no_words]
-        return cls(sorted(kept, key=lambda word: (-counts[word], word)), name)
+        others = {*BRACKETS, *SPECIAL, *known}
+        new = [w for w, count in counts.items() if count >= min_count and w not in others]
+        return cls((*known, *sorted(new, key=lambda word: (-counts[word], word))), name)
 
     def __len__(self) -> int:
         return len(SPECIAL) + len(self.words)

@@ -22,7 +22,7 @@ from captioning.data.tokens import TokenizerName, tokenizer_of_scores, words_of
 from captioning.data.vocabulary import PAD, UNK
 from captioning.errors import InputError
 from captioning.evaluation.captions import batches
-from captioning.inference.batches import seed_batch
+from captioning.inference.batches import seeded
 from captioning.metrics.cider import DocumentFrequencies, cider_scores
 from captioning.metrics.scores import Words, generated_words
 from captioning.progress_bar import stage
@@ -54,8 +54,8 @@ class Assessed:
         captions: one per image, by image id.
         signs: of each caption.
         good: whether each is good.
-        nll: minus the log probability of each image's references at each temperature, in nats.
-        likeliest: probability of the likeliest word in the place of each word of the references.
+        likeliest: probability of the likeliest word in the place of each word of the references, at
+            each temperature.
         right: whether that is the word of the reference.
         of_image: the image of each word.
     """
@@ -63,7 +63,6 @@ class Assessed:
     captions: Mapping[int | str, str]
     signs: Float[np.ndarray, "I S"]
     good: Bool[np.ndarray, " I"]
-    nll: Float[np.ndarray, "I G"]
     likeliest: Float[np.ndarray, "W G"]
     right: Bool[np.ndarray, " W"]
     of_image: Int[np.ndarray, " W"]
@@ -78,7 +77,6 @@ class Assessed:
             dict(kept),
             self.signs[chosen],
             self.good[chosen],
-            self.nll[chosen],
             self.likeliest[words],
             self.right[words],
             (np.cumsum(chosen) - 1)[self.of_image[words]],
@@ -113,20 +111,21 @@ def assess(
         InputError: a photo cannot be read, or no photo has two references and `good` is not given.
     """
     captions: dict[int | str, str] = {}
-    signs, nll, likeliest, correct, owners = [], [], [], [], []
-    for number, batch in batches(captioner, records, batch_size, features=features):
-        seed_batch(seed, number)
+    signs, likeliest, correct, owners = [], [], [], []
+    search = seeded(search or captioner.search, seed)
+    for _, batch in batches(captioner, records, batch_size, features=features):
         annotations = captioner.fast.encode(batch.images.to(captioner.device))
-        decoded = captioner.decode(annotations, search)
+        ids = [record.image_id for record in batch.records]
+        decoded = captioner.decode(
+            annotations, search.for_images(str(image).encode() for image in ids)
+        )
         signs.append(captioner.signs(annotations, decoded, most=1)[0][:, 0].cpu().numpy())
         sentences = captioner.sentences(decoded)
         first = len(captions)
-        ids = [record.image_id for record in batch.records]
         captions |= dict(zip(ids, sentences, strict=True))
         references = batch.tokens.to(captioner.device)
         logits, _ = captioner.fast(annotations, references[..., :-1])
-        losses, tops, hits, images = _of_words(logits.float(), references[..., 1:])
-        nll.append(losses)
+        tops, hits, images = _of_words(logits.float(), references[..., 1:])
         likeliest.append(tops)
         correct.append(hits)
         owners.append(first + images)
@@ -136,7 +135,6 @@ def assess(
         good_captions(captions, records, captioner.vocabulary.tokenizer)
         if good is None
         else good(captions),
-        np.concatenate(nll),
         np.concatenate(likeliest),
         np.concatenate(correct),
         np.concatenate(owners),
@@ -145,21 +143,18 @@ def assess(
 
 def _of_words(
     logits: Float[Tensor, "B N T V"], written: Int[Tensor, "B N T"]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Of the known words of references: the losses (B, G), the likeliest words' probabilities
-    (W, G), whether those are right (W), and the images (W)."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of the known words of references: the likeliest words' probabilities (W, G), whether those
+    are right (W), and the images (W)."""
     real = (written != PAD) & (written != UNK)
     chosen, targets, images = logits[real], written[real], real.nonzero()[:, 0]
-    losses, tops = [], []
-    for temperature in TEMPERATURES:
-        log_probs = generable_log_probs(chosen / float(temperature))
-        own = -log_probs.gather(1, targets[:, None]).squeeze(1)
-        losses.append(torch.zeros(len(written), device=own.device).index_add(0, images, own))
-        tops.append(log_probs.amax(dim=1).exp())
+    tops = [
+        generable_log_probs(chosen / float(temperature)).amax(dim=1).exp()
+        for temperature in TEMPERATURES
+    ]
     hits = generable_log_probs(chosen).argmax(dim=1) == targets
-    arrays = torch.stack(losses, dim=1), torch.stack(tops, dim=1), hits, images
-    a, b, c, d = (each.cpu().numpy() for each in arrays)
-    return a, b, c, d
+    a, b, c = (each.cpu().numpy() for each in (torch.stack(tops, dim=1), hits, images))
+    return a, b, c
 
 
 @stage("comparing the captions with people's")
@@ -204,8 +199,9 @@ def _cider(
 def calibrated(assessed: Assessed) -> Calibration:
     """The calibration that fits these captions best.
 
-    The temperature minimises the cross-entropy of the references; the confidence is a logistic
-    regression on the captions' signs.
+    The temperature makes the likeliest word as probable as it is often right, by the log loss of
+    that (all words' cross-entropy would leave it too sure or too unsure); the confidence is a
+    logistic regression on the captions' signs.
 
     Raises:
         InputError: too few captions are good, or too few are not.
@@ -227,10 +223,11 @@ def calibrated(assessed: Assessed) -> Calibration:
         cross_entropy = np.logaddexp(0.0, logits) - targets * logits
         return float(cross_entropy.mean() + PENALTY * (parameters[:-1] ** 2).sum())
 
+    p, right = assessed.likeliest.clip(1e-6, 1 - 1e-6), assessed.right[:, None]
     start = np.zeros(len(SIGNS) + 1)
     *weights, bias = minimize(loss, start, method="L-BFGS-B", bounds=[*BOUNDS, (None, None)]).x
     return Calibration(
-        temperature=float(TEMPERATURES[assessed.nll.sum(axis=0).argmin()]),
+        temperature=float(TEMPERATURES[np.where(right, -np.log(p), -np.log1p(-p)).sum(0).argmin()]),
         means=tuple(map(float, means)),
         weights=tuple(map(float, np.array(weights) / scales)),
         bias=float(bias),

@@ -13,7 +13,7 @@ from captioning.data.feature_cache import FeatureCache
 from captioning.data.readers import Reader
 from captioning.data.records import Record
 from captioning.errors import InputError
-from captioning.inference.batches import seed_batch
+from captioning.inference.batches import seeded
 from captioning.inference.processes import ALONE, Processes, results
 from captioning.progress_bar import ProgressBar
 from captioning.search import Search
@@ -48,16 +48,16 @@ def split_captions(
         InputError: a photo cannot be read.
     """
 
+    search = seeded(search or captioner.search, seed)
+
     @torch.no_grad()  # in inference mode, autocast would cast all weights again at every word
     def share(process: int, count: int) -> dict[int | str, str]:
         captions: dict[int | str, str] = {}
-        for number, batch in batches(
-            captioner, records, batch_size, workers, process, count, features
-        ):
-            seed_batch(seed, number)
+        for _, batch in batches(captioner, records, batch_size, workers, process, count, features):
             images = batch.images.to(captioner.device, non_blocking=True)
-            found = captioner.decode(captioner.fast.encode(images), search)
             ids = [record.image_id for record in batch.records]
+            chosen = search.for_images(str(image).encode() for image in ids)
+            found = captioner.decode(captioner.fast.encode(images), chosen)
             captions |= dict(zip(ids, captioner.sentences(found), strict=True))
         return captions
 

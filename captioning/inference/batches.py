@@ -7,8 +7,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
-import torch
-
 from captioning.captioner.caption import Caption
 from captioning.captioner.captioner import Captioner
 from captioning.data.preprocessing import View
@@ -31,9 +29,9 @@ def cut(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
         yield part
 
 
-def seed_batch(seed: int, number: int) -> None:
-    """Seed the search of a batch by its number, whichever process captions it."""
-    torch.manual_seed(seed * 1_000_003 + number)
+def seeded(search: Search, seed: int) -> Search:
+    """The search; if it draws words by chance, by this seed and each photo alone."""
+    return search.replace(seed=seed) if search.config.get("seed", seed) is None else search
 
 
 def read_ahead(
@@ -108,7 +106,15 @@ def candidates(
             bar.update(len(paths))
 
 
-def json_line(photo: Path, caption: Caption | InputError) -> str:
-    """A photo with its caption or its error, as one line of JSON."""
-    entry = {"error": str(caption)} if isinstance(caption, InputError) else caption.as_json()
-    return printable_json({"image": str(photo), **entry})
+def json_line(photo: Path, caption: Caption | InputError, text: str | None = None) -> str:
+    """A photo with its caption or its error, as one line of JSON.
+
+    Args:
+        photo: the path.
+        caption: or why there is none.
+        text: the caption as it is written, unless it is the words.
+    """
+    if isinstance(caption, InputError):
+        return printable_json({"image": str(photo), "error": str(caption)})
+    entry = caption.as_json()
+    return printable_json({"image": str(photo), **entry, "caption": text or entry["caption"]})

@@ -1,19 +1,24 @@
-"""Captions any number of photos into shards of JSON lines; a shard whose file exists is done."""
+"""Captions any number of photos into shards of JSON lines; a photo that has a line is done."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from itertools import count as from_zero
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from captioning.captioner.captioner import Captioner
 from captioning.configurable import bare_name
 from captioning.data.photos import find_photos
 from captioning.data.ranks import decided_by_first_rank
 from captioning.errors import InputError, UsageError
-from captioning.inference.batches import cut, found_captions, json_line, read_ahead, seed_batch
+from captioning.files import made_folder, only_writer
+from captioning.inference.batches import cut, found_captions, json_line, read_ahead, seeded
 from captioning.inference.processes import ALONE, Processes, results
 from captioning.inference.shards import Shards
-from captioning.progress_bar import ProgressBar, say
+from captioning.progress_bar import ProgressBar, is_first_process, say
 from captioning.search import Sampling
 from captioning.search.search import Search
 
@@ -39,18 +44,65 @@ class PhotoStream:
         return find_photos(self.paths, self.listed)
 
 
+class Done:
+    """The photos that have lines in shards, in 16 bytes of memory for each.
+
+    Args:
+        shards: the shards.
+        numbers: which of them are read.
+
+    Attributes:
+        unreadable: number of lines with an error instead of a caption.
+    """
+
+    def __init__(self, shards: Shards, numbers: Sequence[int]) -> None:
+        self.unreadable = 0
+        self._digests, self._lines = np.unique(
+            np.fromiter(self._read(shards, numbers), np.uint64), return_counts=True
+        )
+
+    def _read(self, shards: Shards, numbers: Sequence[int]) -> Iterator[int]:
+        for number in numbers:
+            for photo, has_caption in shards.lines(number):
+                self.unreadable += not has_caption
+                yield _digest(photo)
+
+    def take(self, photo: Path) -> bool:
+        """Whether a line is of this photo; a photo that comes twice needs two lines."""
+        digest = np.uint64(_digest(str(photo)))
+        place = np.searchsorted(self._digests, digest)
+        if place == len(self._digests) or self._digests[place] != digest or not self._lines[place]:
+            return False
+        self._lines[place] -= 1
+        return True
+
+    @property
+    def left(self) -> int:
+        """Number of lines whose photos did not come."""
+        return int(self._lines.sum())
+
+
+def _digest(photo: str) -> int:
+    name = photo.encode("utf-8", "surrogatepass")  # names need not be UTF-8
+    return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big")
+
+
 class Survey(NamedTuple):
     """What a folder of captions holds of a stream of photos.
 
     Attributes:
         photos: number of photos.
-        unreadable: number of those with an error instead of a caption.
-        missing: number of those without a shard yet, by the rank of the process.
+        unreadable: number of lines with an error instead of a caption.
+        missing: number of photos without a line yet, by the rank of the process.
+        numbers: of the shards that were read.
+        gone: number of lines whose photos are not in the stream.
     """
 
     photos: int
     unreadable: int
     missing: list[int]
+    numbers: list[int]
+    gone: int
 
 
 def caption_into_shards(
@@ -62,75 +114,89 @@ def caption_into_shards(
     seed: int = 0,
     processes: Processes = ALONE,
 ) -> Survey | None:
-    """Caption a stream of photos; process p of P writes the missing ones of shards p, p + P, ...
+    """Caption the photos of a stream that have no line yet.
+
+    They are cut into shards with the first free numbers. Process p of P writes the shards p, p + P,
+    ... of these, so the files do not depend on the number of processes.
 
     Returns:
         The survey of the finished folder; None in all processes but the first.
 
     Raises:
-        InputError: the folder holds captions of other photos or with other settings, there are no
-            photos, or they have changed meanwhile.
+        InputError: the folder holds captions with other settings, another process writes there,
+            there are no photos, or they or the captions have changed meanwhile.
         UsageError: this machine has too few devices.
     """
 
+    search = seeded(search, seed)
+
     def caption_share(process: int, count: int) -> None:
-        missing = decided_by_first_rank(lambda: _begin(photos, shards, count))
+        found = decided_by_first_rank(lambda: _begin(photos, shards, count))
         with ProgressBar(
             "captioning" if count == 1 else f"process 1 of {count}",
             "photos",
-            total=missing[process],
+            total=found.missing[process],
             shown=process == 0,
         ) as progress:
-            for number, part in shards.cut(photos):
-                if number % count != process or shards.path(number).exists():
-                    continue
+            parts = enumerate(_missing(photos, shards, found.numbers))
+            for number, part in (each for place, each in parts if place % count == process):
                 lines: list[str] = []
-                for place, paths, views in read_ahead(captioner, enumerate(cut(part, batch_size))):
-                    seed_batch(seed, number * shards.size + place * batch_size)
+                for _, paths, views in read_ahead(captioner, enumerate(cut(part, batch_size))):
                     captions = found_captions(captioner, views, search)
-                    for path, found in zip(paths, captions, strict=True):
-                        if isinstance(found, InputError):
-                            say(f"captioning: {found}")
-                        best = found if isinstance(found, InputError) else found[0]
-                        lines.append(json_line(path, best))
+                    for path, each in zip(paths, captions, strict=True):
+                        if isinstance(each, InputError):
+                            say(f"captioning: {each}")
+                        lines.append(
+                            json_line(path, each if isinstance(each, InputError) else each[0])
+                        )
                     progress.update(len(paths))
                 shards.write(number, lines)
 
-    if results(captioner, caption_share, processes) is None:
-        return None
-    found = survey(photos, shards, 1)
-    if any(found.missing):
-        raise InputError(
-            f"{shards.folder}: photos came or went while others were captioned; "
-            "run the command again to see which"
-        )
-    shards.write_manifest(photos=found.photos, unreadable=found.unreadable)
-    return found
+    # The first process holds the folder for all.
+    with only_writer(shards.folder) if is_first_process() else nullcontext():
+        if results(captioner, caption_share, processes) is None:
+            return None
+        made_folder(shards.folder)  # unless it was removed
+        found = survey(photos, shards, 1)
+        if any(found.missing):
+            shards.write_manifest()  # the settings of what is there, for the next call
+            raise InputError(
+                f"{shards.folder}: {sum(found.missing):,} of {found.photos:,} captions are not "
+                "there: photos came, or files were removed, while others were captioned; run the "
+                "command again to write them"
+            )
+        if found.gone:
+            say(f"captioning: {shards.folder}: lines of photos that have gone: {found.gone:,}")
+        shards.write_manifest(photos=found.photos, unreadable=found.unreadable)
+        return found
 
 
 def survey(photos: PhotoStream, shards: Shards, processes: int) -> Survey:
     """Compare the shards with the photos.
 
     Raises:
-        InputError: a shard is of other photos.
+        InputError: a shard is damaged.
     """
-    total, count, unreadable, missing = 0, 0, 0, [0] * processes
+    numbers = shards.numbers()
+    done = Done(shards, numbers)
+    total, new, missing = 0, 0, [0] * processes
     with ProgressBar("looking for photos", "photos") as progress:
-        for number, part in shards.cut(photos):
-            count = number + 1
-            total += len(part)
-            if shards.path(number).exists():
-                unreadable += shards.unreadable(number, part)
-            else:
-                missing[number % processes] += len(part)
-            progress.update(len(part))
-    for number in shards.numbers():
-        if number >= count:
-            raise InputError(
-                f"{shards.path(number)}: there are no photos for it; they have changed since it "
-                "was written: give another --out, or remove the file"
-            )
-    return Survey(total, unreadable, missing)
+        for photo in photos:
+            total += 1
+            if not done.take(photo):
+                missing[new // shards.size % processes] += 1
+                new += 1
+            progress.update(1)
+    return Survey(total, done.unreadable, missing, numbers, done.left)
+
+
+def _missing(
+    photos: PhotoStream, shards: Shards, numbers: Sequence[int]
+) -> Iterator[tuple[int, list[Path]]]:
+    """The photos without a line in the shards of these numbers, cut into shards of others."""
+    done, taken = Done(shards, numbers), set(numbers)
+    free = (number for number in from_zero() if number not in taken)
+    return zip(free, cut((p for p in photos if not done.take(p)), shards.size), strict=False)
 
 
 def settings(
@@ -155,15 +221,15 @@ def settings(
     }
 
 
-def _begin(photos: PhotoStream, shards: Shards, processes: int) -> list[int]:
-    """Check that the folder fits, and write the manifest; returns `Survey.missing`."""
+def _begin(photos: PhotoStream, shards: Shards, processes: int) -> Survey:
+    """Check that the folder fits, and write the manifest."""
     shards.check_manifest()
     found = survey(photos, shards, processes)
     if not found.photos:
         raise InputError("no photos at all; give photos, folders or a --list that names some")
     shards.remove_unfinished()
     shards.write_manifest()
-    return found.missing
+    return found
 
 
 def _fingerprint(checkpoint: Path) -> str:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -16,6 +16,7 @@ from captioning.captioner.captioner import Captioner
 from captioning.captioner.device import usable_device
 from captioning.data.ranks import run_on_all_ranks
 from captioning.errors import InputError, UsageError
+from captioning.progress_bar import say
 
 Result = TypeVar("Result")
 
@@ -80,8 +81,9 @@ def results(
         strategy=DDPStrategy(timeout=timedelta(days=1)),
     )
     parent = os.getppid()
-    fabric.launch()
     environment = getattr(fabric.strategy, "cluster_environment", None)
+    announce_wait(processes.num_nodes, environment)
+    fabric.launch()
     if fabric.local_rank > 0 and isinstance(environment, LightningEnvironment):
         _end_with(parent)
     captioner.to(fabric.device)
@@ -94,9 +96,24 @@ def results(
     return found if fabric.is_global_zero else None
 
 
+def announce_wait(machines: int, environment: Any) -> None:
+    """Say for whom the first process of each machine waits before they start together.
+
+    Args:
+        machines: their number.
+        environment: Lightning's cluster environment.
+    """
+    if machines > 1 and environment.local_rank() == 0:
+        say(
+            f"machine {environment.node_rank() + 1} of {machines} waits for the others at "
+            f"{environment.main_address}, port {environment.main_port}"
+        )
+
+
 def _end_with(parent: int) -> None:
-    """End this process when `parent` ends, and silently after an interrupt, which both receive."""
-    signal.signal(signal.SIGINT, lambda *_: os._exit(0))
+    """End this process when `parent` ends, and silently after a signal, which both receive."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: os._exit(0))
 
     def watch() -> None:
         while os.getppid() == parent:

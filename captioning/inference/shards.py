@@ -1,14 +1,12 @@
 """Shards of captions: files of JSON lines, each written whole, and the manifest beside them."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import zip_longest
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from captioning.errors import InputError
 from captioning.files import write_json, written_whole
-from captioning.inference.batches import cut
 from captioning.untrusted import json_of, read_json
 
 NAME = re.compile(r"captions-(\d{5,})\.jsonl")
@@ -17,8 +15,6 @@ MANIFEST = "manifest.json"
 
 class Shards:
     """The files captions-00000.jsonl, captions-00001.jsonl, ... in a folder.
-
-    A photo's index in the stream alone decides which file its line belongs to.
 
     Args:
         folder: the folder.
@@ -35,10 +31,6 @@ class Shards:
         """The path of the shard of this number."""
         return self.folder / f"captions-{number:05d}.jsonl"
 
-    def cut(self, photos: Iterable[Path]) -> Iterator[tuple[int, list[Path]]]:
-        """The number and the photos of one shard after another."""
-        return enumerate(cut(photos, self.size))
-
     def numbers(self) -> list[int]:
         """The numbers of the existing shards."""
         matches = (NAME.fullmatch(file.name) for file in self.folder.iterdir())
@@ -54,28 +46,25 @@ class Shards:
                 errors="backslashreplace",
             )
 
-    def unreadable(self, number: int, photos: Sequence[Path]) -> int:
-        """The number of unreadable photos in a finished shard.
+    def lines(self, number: int) -> Iterator[tuple[str, bool]]:
+        """The photo of each line of a finished shard, and whether it has a caption.
 
         Raises:
-            InputError: its lines are not of these photos.
+            InputError: a line is not of a photo.
         """
-        path, errors = self.path(number), 0
+        path = self.path(number)
         with path.open("rb") as lines:
-            for place, (line, photo) in enumerate(zip_longest(lines, photos), start=1):
+            for place, line in enumerate(lines, start=1):
                 try:
-                    entry = json_of(line or b"")
-                    is_same = entry["image"] == str(photo)
+                    entry = json_of(line)
+                    photo, has_caption = entry["image"], "error" not in entry
                 except (ValueError, TypeError, KeyError):
-                    is_same = False
-                if photo is None or not is_same:
-                    expected = "should not be there" if photo is None else f"is not of {photo}"
+                    photo = None
+                if not isinstance(photo, str):
                     raise InputError(
-                        f"{path}: line {place} {expected}; the photos have changed since it was "
-                        "written: give another --out, or remove the file to write it again"
+                        f"{path}: line {place} is not of a photo; remove the file to write it again"
                     )
-                errors += "error" in entry
-        return errors
+                yield photo, has_caption
 
     def remove_unfinished(self) -> None:
         """Remove temporary files of killed processes."""

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import torch
 
@@ -19,6 +19,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 log = logging.getLogger(__name__)
+
+RECOMPILATIONS = 64
+"""The most forms of a function that are compiled; PyTorch's own limit is 8."""
 
 CACHE = "TORCHINDUCTOR_CACHE_DIR"
 """PyTorch's environment variable for the cache folder; `import torchvision` sets it, too."""
@@ -67,7 +70,9 @@ class Compiled(Generic[P, R]):
         if not _Job.compiles or self._has_failed or torch.is_grad_enabled():
             return plainly(*args, **kwargs)
         try:
-            return self._fast(*args, **kwargs)
+            # PyTorch compiles again for parameters, tensors of a graph, and views of other tensors.
+            bare: Any = [x.detach() if isinstance(x, torch.Tensor) else x for x in args]
+            return self._fast(*bare, **kwargs)
         except Exception as error:  # bad input raises again below
             self._has_failed = True
             if not _Job.has_complained:
@@ -82,6 +87,10 @@ class Compiled(Generic[P, R]):
             from torch._inductor import config  # takes a second to import
 
             config.compile_threads = 1  # no worker processes, which would stay until the end
+            # Sizes that are equal by chance, such as B and N, are no reason to compile again.
+            torch.fx.experimental._config.use_duck_shape = False
+            # Sizes and offsets of 0 and 1 are: two for each size of each tensor, at most.
+            torch._dynamo.config.cache_size_limit = RECOMPILATIONS
             _keep_processors_apart()
             # Warns of a missing CUDA compiler even without a GPU.
             logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)

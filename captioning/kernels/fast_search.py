@@ -47,6 +47,7 @@ class _FastSearch(Search):
     @torch.no_grad()
     def __call__(self, decoder: Decoder, memory: Memory) -> Decoded:
         """The captions of every image in memory."""
+        self.check_memory(decoder, memory)
         hypotheses = self.begin(memory)
         images = torch.arange(memory.images, device=hypotheses.tokens.device)
         left: list[tuple[Tensor, Decoded]] = []
@@ -86,7 +87,8 @@ class _FastIndependent(_FastSearch, IndependentSearch):
     def extend(self, hypotheses: Hypotheses, step: Step) -> tuple[Hypotheses, State]:
         """Every caption with its next word; PAD if it has ended."""
         rows, log_probs = self._active_log_probs(step, hypotheses)
-        chosen = self.choose(log_probs)[:, None]
+        draw = None if hypotheses.draw is None else rows.in_rows(hypotheses.draw)
+        chosen = self.choose(log_probs, draw)[:, None]
         words, own = (
             rows.by_image(part).squeeze(2) for part in (chosen, log_probs.gather(1, chosen))
         )

@@ -25,6 +25,8 @@ class Hypotheses:
         history: for every word the attention weights and, in beam search, the index of the caption
             that each caption continues. `weights` traces them back when a search ends; the other
             tensors are small and are reordered at every word.
+        draws: random numbers from 0 to 1 for every word that may be drawn; None for a search that
+            draws from torch's generator, or not at all.
     """
 
     tokens: Int[Tensor, "B N t"]
@@ -32,9 +34,12 @@ class Hypotheses:
     totals: Float[Tensor, "B N"]
     finished: Bool[Tensor, "B N"]
     history: tuple[tuple[Float[Tensor, "B N L"], Int[Tensor, "B N"] | None], ...]
+    draws: Float[Tensor, "B N M"] | None = None
 
     @classmethod
-    def empty(cls, memory: Memory, n: int) -> "Hypotheses":
+    def empty(
+        cls, memory: Memory, n: int, draws: Float[Tensor, "B N M"] | None = None
+    ) -> "Hypotheses":
         """N captions per image without any word."""
         new = memory.annotations.new_zeros
         return cls(
@@ -43,6 +48,7 @@ class Hypotheses:
             totals=new((memory.images, n), dtype=torch.float),
             finished=new((memory.images, n), dtype=torch.bool),
             history=(),
+            draws=None if draws is None else draws.to(memory.annotations.device),
         )
 
     @property
@@ -51,6 +57,11 @@ class Hypotheses:
         if self.tokens.shape[2]:
             return self.tokens[:, :, -1].masked_fill(self.finished, PAD)
         return torch.where(self.totals.isneginf(), PAD, BOS)
+
+    @property
+    def draw(self) -> Float[Tensor, "B N"] | None:
+        """The random number of each caption's next word."""
+        return None if self.draws is None else self.draws[:, :, self.tokens.shape[2]]
 
     @property
     def lengths(self) -> Int[Tensor, "B N"]:
@@ -86,6 +97,7 @@ class Hypotheses:
             before[2] + log_probs,
             before[3] | (tokens == EOS),
             (*self.history, (weights, parents)),
+            self.draws,
         )
 
 

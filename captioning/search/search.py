@@ -5,6 +5,7 @@ Shapes: B images, N captions per image, L regions, T words, V vocabulary.
 
 import inspect
 from abc import abstractmethod
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -17,6 +18,9 @@ from captioning.errors import InputError
 from captioning.models.decoder import Decoder, Memory, State, Step
 from captioning.numbers import LengthPenalty, MaxLength, MinLength, NgramLength
 from captioning.search.hypotheses import Hypotheses, take_along_captions
+
+MOST_NUMBERS = 2**27
+"""The most probabilities, or attention weights, of a batch's captions: half a gigabyte."""
 
 NEVER = (PAD, BOS, UNK)
 """Tokens that no search generates."""
@@ -75,6 +79,7 @@ class Search(Configurable):
     @torch.no_grad()
     def __call__(self, decoder: Decoder, memory: Memory) -> Decoded:
         """The captions of every image in memory."""
+        self.check_memory(decoder, memory)
         hypotheses = self.begin(memory)
         state = decoder.start(memory, hypotheses.tokens.shape[1])
         for _ in range(self.max_length):
@@ -83,6 +88,26 @@ class Search(Configurable):
             if hypotheses.finished.all():
                 break
         return self.rank(hypotheses)
+
+    def check_memory(self, decoder: Decoder, memory: Memory) -> None:
+        """Raise InputError if the captions of this batch would fill a computer's memory."""
+        images, regions = memory.annotations.shape[:2]
+        captions = getattr(self, "captions", 0) or getattr(self, "width", 1)
+        numbers = images * captions * max(decoder.vocab_size, self.max_length * regions)
+        if numbers > MOST_NUMBERS:
+            raise InputError(
+                f"{captions:,} captions for each of {images} images need too much memory with "
+                f"{decoder.vocab_size:,} words and up to {self.max_length} words each; ask for "
+                "fewer captions, shorter ones, or smaller batches"
+            )
+
+    def for_images(self, images: Iterable[bytes]) -> "Search":
+        """The search for a batch of these images, for searches that draw by them.
+
+        Args:
+            images: what tells each image of the batch from others, such as its pixels.
+        """
+        return self
 
     @abstractmethod
     def begin(self, memory: Memory) -> Hypotheses:

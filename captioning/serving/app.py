@@ -111,11 +111,11 @@ def service(
     if examples is not None:
         app.include_router(examples.router)
 
-    @app.get("/", include_in_schema=False)
+    @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
     async def page_of_the_model() -> HTMLResponse:
         return HTMLResponse(page(name, search, limits, maps, examples))
 
-    @app.get("/docs", include_in_schema=False)
+    @app.api_route("/docs", methods=["GET", "HEAD"], include_in_schema=False)
     async def docs_of_the_api(request: Request) -> HTMLResponse:
         return HTMLResponse(docs(str(request.base_url).rstrip("/")))
 

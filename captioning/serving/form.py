@@ -91,6 +91,7 @@ class CaptionForm(BaseModel):
             kind, given["width"] = BeamSearch, self.beam
         if self.sample or kind is Sampling:
             kind, given["captions"] = Sampling, self.captions
+            given["seed"] = None  # other captions at every request
         if self.temperature is not None:
             if kind is not Sampling:
                 raise SettingError("temperature is for sampling; send sample=true with it")

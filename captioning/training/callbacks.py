@@ -1,4 +1,4 @@
-"""Lightning callbacks around the steps of a training: seeds, compiling, averages, progress."""
+"""Lightning callbacks of a training: seeds, compiling, averages, early stopping, progress."""
 
 import time
 from collections.abc import Sequence
@@ -6,7 +6,8 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import WeightAveraging
+from pytorch_lightning.callbacks import EarlyStopping, WeightAveraging
+from pytorch_lightning.callbacks.early_stopping import EarlyStoppingReason
 from torch import Tensor
 
 from captioning.kernels import compile_from_now
@@ -16,6 +17,9 @@ from captioning.progress_bar import ProgressBar, duration, say
 
 LOGGED_ONLY = ("images", "shortest", "longest", "distinct words")
 """Validation scores that an epoch's line leaves out, to stay short."""
+
+NOTHING = 5e-5
+"""Scores below are printed as 0.0000."""
 
 
 class NumberedSteps(pl.Callback):
@@ -84,6 +88,45 @@ class ExponentialAverage(Checked, WeightAveraging):
             decay = min(decay, (1 + step.item()) / (10 + step.item()))
         for average, weight in zip(averages, weights, strict=True):
             average.lerp_(weight, 1 - decay)
+
+
+class StopEarly(EarlyStopping):
+    """Lightning's `EarlyStopping`, except that a score of 0 is no reason to stop.
+
+    Trained on few photos, a model scores 0 for epochs before its first captions match. Validations
+    count from the first score above 0.
+    """
+
+    @property
+    def reason(self) -> str | None:
+        """Why the training stopped; None if it did not stop early."""
+        if self.stopping_reason_message is None:
+            return None
+        if self.stopping_reason != EarlyStoppingReason.PATIENCE_EXHAUSTED:
+            return self.stopping_reason_message.removesuffix(" Signaling Trainer to stop.")
+        return (
+            f"{self.monitor} has not improved on {self.best_score:.4f} for {self.patience} "
+            "validations (early_stopping.patience)"
+        )
+
+    def _run_early_stopping_check(self, trainer: pl.Trainer) -> None:
+        score = trainer.callback_metrics.get(self.monitor)
+        if score is None or not is_at_zero(self.mode, score, self.best_score):
+            super()._run_early_stopping_check(trainer)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue with the validations so far, but with the configuration's patience."""
+        super().load_state_dict(state_dict | {"patience": self.patience})
+        self.stopping_reason_message = None
+
+
+def is_at_zero(mode: str, score: Tensor, best: Tensor | None) -> bool:
+    """Whether a score that should rise, and the best one before, are 0 as printed.
+
+    The COCO evaluation's BLEU without a single match is not quite 0.
+    """
+    scores = [score] if best is None else [score, best]
+    return mode == "max" and score.item() >= 0 and all(each.item() < NOTHING for each in scores)
 
 
 class Progress(pl.Callback):

@@ -8,10 +8,12 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Checkpoint, ModelCheckpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
+from torch import Tensor
 
 from captioning.errors import InputError
 from captioning.files import written_whole
 from captioning.integrity import check_archive, check_tensors
+from captioning.training.callbacks import StopEarly, is_at_zero
 
 
 class BestCheckpoint(ModelCheckpoint):
@@ -39,15 +41,23 @@ class BestCheckpoint(ModelCheckpoint):
         if self.monitor in trainer.callback_metrics:
             super().on_train_epoch_end(trainer, pl_module)
 
+    def check_monitor_top_k(self, trainer: pl.Trainer, current: Tensor | None = None) -> bool:
+        """Whether to save; of epochs that all score 0, the last has learnt most."""
+        if current is not None and is_at_zero(self.mode, current, self.best_model_score):
+            return True
+        return super().check_monitor_top_k(trainer, current)
+
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the best score so far, even if the run's folder has been moved."""
         assert self.dirpath is not None
         moved: dict[str, Any] = {"dirpath": self.dirpath}
         best = state_dict["best_model_score"]
-        if best is not None:  # None before the first validation
-            path = str(Path(self.dirpath) / "best.ckpt")
-            moved |= {"best_model_path": path, "kth_best_model_path": path}
-            moved["best_k_models"] = {path: best}
+        path = Path(self.dirpath) / "best.ckpt"
+        if not path.exists():  # no validation yet, or somebody removed it
+            return
+        if best is not None:
+            moved |= {"best_model_path": str(path), "kth_best_model_path": str(path)}
+            moved["best_k_models"] = {str(path): best}
         super().load_state_dict(state_dict | moved)
 
 
@@ -109,14 +119,17 @@ class WholeCheckpoints(TorchCheckpointIO):
                 raise
 
 
-def check_resumable(path: Path, module: pl.LightningModule, trainer: pl.Trainer) -> None:
-    """Raise InputError if a checkpoint is damaged, or of another model or another training.
+def check_resumable(path: Path, module: pl.LightningModule, trainer: pl.Trainer) -> dict[str, Any]:
+    """The content of a checkpoint that a training can resume from.
 
-    Lightning itself may restore half of it.
+    Lightning itself may restore half of another one.
+
+    Raises:
+        InputError: it is damaged, or of another model or another training.
     """
     try:
         check_archive(path)
-        _check_training(path, module, trainer)
+        return _checked_training(path, module, trainer)
     except InputError as error:
         reason = str(error).removeprefix(f"{path}: ").partition("; ")[0]
         raise not_resumable(path, reason) from None
@@ -130,9 +143,38 @@ def not_resumable(path: Path, reason: str) -> InputError:
     )
 
 
-def _check_training(path: Path, module: pl.LightningModule, trainer: pl.Trainer) -> None:
+def ended(saved: dict[str, Any], trainer: pl.Trainer) -> str | None:
+    """Why nothing is left of a checkpoint's training, and what to change; None if it goes on."""
+    epochs, done = _progress(saved)
+    steps, last_epoch = trainer.max_steps, trainer.max_epochs
+    if last_epoch is not None and 0 <= last_epoch <= epochs:
+        return (
+            f"ended after epoch {epochs}; to continue, raise trainer.max_epochs, now {last_epoch}"
+        )
+    if 0 <= steps <= done:
+        return f"ended after step {steps}; to continue, raise trainer.max_steps"
+    for callback in trainer.callbacks:  # type: ignore[attr-defined]
+        state = saved["callbacks"].get(callback.state_key, {})
+        has_stopped = isinstance(callback, StopEarly) and state.get("stopping_reason_message")
+        if has_stopped and state["wait_count"] >= callback.patience:
+            return (
+                f"stopped early after epoch {epochs}; to continue, raise early_stopping.patience, "
+                f"now {callback.patience}"
+            )
+    return None
+
+
+def _progress(saved: dict[str, Any]) -> tuple[int, int]:
+    """The numbers of epochs and steps of a checkpoint's training."""
+    epochs = saved["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"]
+    return epochs + 0, saved["global_step"] + 0
+
+
+def _checked_training(
+    path: Path, module: pl.LightningModule, trainer: pl.Trainer
+) -> dict[str, Any]:
     try:
-        saved = torch.load(path, map_location="cpu", weights_only=True)
+        saved: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         parameters = saved["state_dict"]
         [optimizer] = saved["optimizer_states"]
         trained = sum(len(group["params"]) for group in optimizer["param_groups"])
@@ -147,9 +189,14 @@ def _check_training(path: Path, module: pl.LightningModule, trainer: pl.Trainer)
         raise InputError("the optimizer's state holds something else than tensors")
     if not all(_of_one_type(found, wanted) for found, wanted in states):
         raise InputError("the state of its loops or callbacks has values of other types")
+    try:
+        _progress(saved)
+    except (KeyError, TypeError):
+        raise InputError("it does not say how far the training came") from None
     check_tensors(path, parameters, module.state_dict())
     if trained != sum(parameter.requires_grad for parameter in module.parameters()):
         raise InputError("other parts of the model were trained")
+    return saved
 
 
 def _of_one_type(found: Any, wanted: Any) -> bool:

@@ -26,6 +26,7 @@ from pytorch_lightning import callbacks, loggers, strategies
 from pytorch_lightning.cli import LightningArgumentParser
 
 from captioning.errors import InputError, UsageError
+from captioning.shelf import config_names, config_path_of
 from captioning.untrusted import MAX_YAML_BYTES, check_values, check_yaml, plain, text_of
 
 MODE = "bounded_yaml"
@@ -42,6 +43,8 @@ LIGHTNING = (
 """Allow-list of Lightning's classes, beside this package's and those of ``--import``."""
 
 ON_COMMAND_LINE_ONLY = ("config", "import", "print_config", "resume", "overwrite")
+
+CONFIG_FLAGS = ("-c", "--config")
 
 MOST = 400
 """Characters of a parser's message, which may quote a whole configuration."""
@@ -63,6 +66,11 @@ UNKNOWN = (
     r"(?:Group '([\w.]+)' does not accept option '|unrecognized arguments: --|Option ')([\w.]+)"
 )
 """The parts of jsonargparse's messages that name an unknown option."""
+
+NOT_ALLOWED = r"Importing '([\w.]+)' is not allowed|Expected a dot import path string: ([\w.]+)"
+"""The parts of jsonargparse's messages that name a class outside of the allow-list."""
+
+OWN_CLASS = "a class of your own needs --import MODULE; see docs/configuration.md"
 
 _load = get_loader("yaml")
 
@@ -127,6 +135,19 @@ def _is_within(module: str, packages: Sequence[str]) -> bool:
     return any(f"{module}.".startswith(f"{package}.") for package in packages)
 
 
+def with_config_paths(arguments: Sequence[str]) -> list[str]:
+    """LightningCLI's arguments, with the paths of configurations that are given by name."""
+    found: list[str] = []
+    for argument in arguments:
+        flag, equals, value = argument.partition("=")
+        if found and found[-1] in CONFIG_FLAGS:
+            argument = config_path_of(argument)
+        elif equals and flag in CONFIG_FLAGS:
+            argument = f"{flag}={config_path_of(value)}"
+        found.append(argument)
+    return found
+
+
 def check_files(arguments: Sequence[str]) -> None:
     """Check every configuration file among LightningCLI's arguments.
 
@@ -135,24 +156,27 @@ def check_files(arguments: Sequence[str]) -> None:
             another option names a pipe.
     """
     finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    finder.add_argument("-c", "--config", action="append", nargs="?", default=[])
+    finder.add_argument(*CONFIG_FLAGS, action="append", nargs="?", default=[])
     found, others = finder.parse_known_args(arguments)
     for value in (text.partition("=")[2] or text for text in others):
         if _is_pipe(value):  # jsonargparse would read options such as --trainer FILE, and wait
             raise UsageError(f"{value}: a pipe; only --config reads pipes, so give a file")
     for path in map(Path, filter(None, found.config)):
         if not path.exists():
-            raise UsageError(f"{path}: no such configuration; check the path")
+            names = ", ".join(config_names())
+            raise UsageError(f"{path}: no such configuration; give a file, or one of {names}")
         try:
             content = bounded_yaml(text_of(path, MAX_YAML_BYTES))
         except (InputError, yaml.YAMLError) as error:
             reason = " ".join(str(error).removeprefix(f"{path}: ").split())
             raise UsageError(f"{path}: not YAML ({reason}); correct it there") from None
         if not isinstance(content, dict):
-            raise UsageError(f"{path}: not a configuration; see configs/ for examples")
+            raise UsageError(f"{path}: not a configuration; see captioning train --help")
         for key, part in content.items():
             if isinstance(part, list):
-                raise UsageError(f"{path}: {key} is not a mapping; see configs/ for examples")
+                raise UsageError(
+                    f"{path}: {key} is not a mapping; captioning train --help lists examples"
+                )
         for key in ON_COMMAND_LINE_ONLY:
             if content.get(key, False) is not False:
                 raise UsageError(f"{path}: {key} is allowed on the command line only, as --{key}")
@@ -214,27 +238,42 @@ def one_line(message: str, options: Collection[str], allowed: Collection[str]) -
         if keys:
             return f"{line}; give them in the init_args of {'.'.join(keys)}"
         return f"{line}; start from a configuration: captioning train --config configs/shapes.yaml"
+    if named := re.search(NOT_ALLOWED, line):
+        name = named[1] or named[2]
+        key = line.partition(": ")[0]
+        names = [*allowed, *(path.rpartition(".")[2] for path in allowed)]
+        near = get_close_matches(name, sorted(names), 1, 0.85)
+        remedy = f"did you mean {near[0]!r}?" if near else OWN_CLASS
+        return f"{key}: a configuration may not name {name!r}; {remedy}"
     if "import" in line.lower():
-        named = re.search(r"Importing '([\w.]+)'", line)
-        if named and (near := get_close_matches(named[1], allowed, 1, 0.85)):
-            return f"{line}; did you mean {near[0]!r}?"
-        return f"{line}; a class of your own needs --import MODULE; see docs/configuration.md"
+        return f"{line}; {OWN_CLASS}"
     if unknown := re.search(UNKNOWN, line):
         name = ".".join(filter(None, unknown.groups())).replace("init_args.", "")
-        last = name.rpartition(".")[2]
-        known = dict.fromkeys(options, "")  # names of arguments, with a class that takes each
-        for path in sorted(allowed):
-            module, _, kind = path.rpartition(".")
-            made = vars(getattr(sys.modules[module], kind)).get("__init__")
-            if isfunction(made):
-                for argument in signature(made).parameters.keys() - {"self", "args", "kwargs"}:
-                    known.setdefault(argument, kind)
-        near = get_close_matches(name, known, 1, 0.85) or get_close_matches(last, known, 1)
-        if near and near[0] == last and known[last]:
-            return f"{line}; {last!r} is an argument of {known[last]}: give it in its init_args"
-        if near:
-            return f"{line}; did you mean {near[0]!r}?"
+        return f"{line}; {_suggestion(name, options, allowed)}"
     return f"{line}; see captioning train --help"
+
+
+def _suggestion(name: str, options: Collection[str], allowed: Collection[str]) -> str:
+    """What a user may have meant by an unknown option: another option, or a class's argument."""
+    last = name.rpartition(".")[2]
+    near = get_close_matches(name, options, 2, 0.85)
+    if not near:  # without its group, or in another one
+        by_last = {option.rpartition(".")[2]: option for option in options}
+        alike = [last] if last in by_last else get_close_matches(last, by_last, 2, 0.75)
+        near = [by_last[match] for match in alike]
+    arguments: dict[str, str] = {}  # by name, with a class that takes it
+    for path in sorted(allowed):
+        module, _, kind = path.rpartition(".")
+        made = vars(getattr(sys.modules[module], kind)).get("__init__")
+        if isfunction(made):
+            for argument in signature(made).parameters.keys() - {"self", "args", "kwargs"}:
+                arguments.setdefault(argument, kind)
+    if last in arguments and not near:
+        return f"{last!r} is an argument of {arguments[last]}: give it in its init_args"
+    near = near or get_close_matches(last, arguments, 1, 0.75)
+    if near:
+        return f"did you mean {' or '.join(map(repr, near))}?"
+    return "see captioning train --help"
 
 
 def first_cause(error: BaseException) -> str:

@@ -12,7 +12,6 @@ from annotated_types import Interval
 from jsonargparse import ArgumentError
 from pytorch_lightning.callbacks import (
     Checkpoint,
-    EarlyStopping,
     LearningRateMonitor,
     ProgressBar,
     WeightAveraging,
@@ -24,10 +23,12 @@ from captioning.captioner.device import fast_precision
 from captioning.data.data_module import CaptionData
 from captioning.errors import InputError, UsageError
 from captioning.files import made_folder
+from captioning.inference.processes import announce_wait
+from captioning.integrity import bounded_parameters
 from captioning.kernels import on_by_default
-from captioning.numbers import Count, PositiveCount, shown, unmet_requirement
+from captioning.numbers import Count, PositiveCount, Seed, shown, unmet_requirement
 from captioning.progress_bar import stage
-from captioning.training.callbacks import NumberedSteps, Progress
+from captioning.training.callbacks import NumberedSteps, Progress, StopEarly
 from captioning.training.checkpoints import BestCheckpoint, LastCheckpoint, WholeCheckpoints
 from captioning.training.configuration import (
     MODE,
@@ -37,14 +38,18 @@ from captioning.training.configuration import (
     check_parsed,
     first_cause,
     one_line,
+    with_config_paths,
 )
+from captioning.training.initial import words_of
 from captioning.training.loggers import EveryStepOnce, loggers
 from captioning.training.module import CaptioningModule
+from captioning.training.run_folder import RunFolder
 from captioning.training.validation_grounding import ValidationGrounding
 from captioning.training.validation_images import ValidationPage, ValidationTable
 from captioning.user_modules import IMPORT, import_modules, split_imports
 
 LIMITS: dict[str, Any] = {
+    "seed_everything": Seed,
     "early_stopping.patience": Count,
     "trainer.max_epochs": PositiveCount | Literal[-1],
     "trainer.accumulate_grad_batches": PositiveCount,
@@ -52,6 +57,8 @@ LIMITS: dict[str, Any] = {
     "trainer.gradient_clip_val": Annotated[float, Interval(ge=0, le=1_000_000)],
     "trainer.log_every_n_steps": Count,
     "trainer.num_sanity_val_steps": Count | Literal[-1],
+    # Not the true ones of less or more than 32 bits: the losses are computed in single precision.
+    "trainer.precision": Literal["32-true", "bf16-mixed", "16-mixed", "32", "bf16", "16", 32, 16],
 }
 """Ranges of Lightning's options that it does not check itself."""
 
@@ -66,6 +73,11 @@ def _is_large(value: Any) -> bool:
     return isinstance(value, int) and abs(value) >= 10**DIGITS
 
 
+def _listed(value: Any) -> list[Any]:
+    """What a configuration gives as a list, as one thing, or not at all."""
+    return list(value) if isinstance(value, list | tuple) else [value] if value else []
+
+
 class TrainCLI(LightningCLI):
     """The parts of a training, built from YAML files and options.
 
@@ -78,13 +90,14 @@ class TrainCLI(LightningCLI):
 
     Attributes:
         is_trial: whether a few batches are only tried out, which writes no files.
-        folder: the run's folder, with the checkpoints `best` and `last`.
+        folder: the run's folder.
     """
 
     command = "captioning train"
 
     def __init__(self, arguments: list[str]) -> None:
         modules, options = split_imports(arguments)
+        options = with_config_paths(options)
         check_files(options)
         import_modules(modules)
         with allow_list(modules) as self.allowed:
@@ -118,8 +131,9 @@ class TrainCLI(LightningCLI):
         parser.link_arguments("data.vocabulary", "model.vocabulary", apply_on="instantiate")
         parser.link_arguments("data.preprocessing", "model.preprocessing", apply_on="instantiate")
         parser.link_arguments("seed_everything", "data.seed")
+        parser.link_arguments("model.initial", "data.words", compute_fn=words_of)
         parser.add_class_arguments(BestCheckpoint, "checkpoints")
-        parser.add_lightning_class_args(EarlyStopping, "early_stopping")
+        parser.add_lightning_class_args(StopEarly, "early_stopping")
         parser.add_lightning_class_args(ValidationTable, "validation_table")
         parser.add_lightning_class_args(ValidationPage, "validation_page")
         parser.add_lightning_class_args(ValidationGrounding, "validation_grounding")
@@ -201,13 +215,12 @@ class TrainCLI(LightningCLI):
         options = self.config.trainer
         self.shows_progress = options.enable_progress_bar is not False
         self.is_trial = bool(options.fast_dev_run)
-        self.folder = Path(options.default_root_dir or "runs/captioning")
-        self.best, self.last = self.folder / "best.ckpt", self.folder / "last.ckpt"
+        self.folder = RunFolder(Path(options.default_root_dir or "runs/captioning"))
 
     def instantiate_classes(self) -> None:
         """Build what the options describe; a class may refuse its arguments, or lack a package."""
         try:
-            with stage("building the model", self.shows_progress):
+            with stage("building the model", self.shows_progress), bounded_parameters():
                 super().instantiate_classes()
             self.model.kernels = self.config.kernels == "on"
         except (ImportError, LookupError, TypeError, ValueError) as error:
@@ -220,43 +233,42 @@ class TrainCLI(LightningCLI):
         """Reject an unsuitable folder before anything slow begins."""
         if self.is_trial:
             return
-        if self.last.exists() and not (self.config.resume or self.config.overwrite):
-            raise InputError(
-                f"{self.folder}: contains an earlier run; continue with --resume, start again with "
-                "--overwrite, or give another --trainer.default_root_dir"
-            )
-        made_folder(self.folder)
+        self.folder.resumed(self.config.resume, self.config.overwrite)
+        made_folder(self.folder.path)
 
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
         """The trainer, with our callbacks, and with our loggers if the configuration has none."""
         chosen = self.config_init.trainer
-        given = chosen.callbacks or []
-        callbacks = [
-            *(given if isinstance(given, list) else [given]),
-            NumberedSteps(self.config.data.seed, self.config.compile_after),
-        ]
+        callbacks = _listed(chosen.callbacks)
         logger = chosen.logger
+        self.folder.check_writers(callbacks + _listed(logger))
+        callbacks.append(NumberedSteps(self.config.data.seed, self.config.compile_after))
         if self.is_trial:
             logger = False
         else:
             best = self.config_init.checkpoints
-            best.dirpath = str(self.folder)
+            best.dirpath = str(self.folder.path)
             # The last one after the best one, whose score it stores.
-            callbacks += [best, LastCheckpoint(self.last, self.config.save_every)]
+            callbacks += [best, LastCheckpoint(self.folder.last, self.config.save_every)]
             if logger is None:
-                logger = loggers(self.folder, self.settings(), self.config.resume)
+                logger = loggers(self.folder.path, self.settings(), self.config.resume)
                 callbacks.append(EveryStepOnce())
         if logger:
             callbacks.append(LearningRateMonitor(logging_interval="step"))
-        changes = {"logger": logger, "callbacks": callbacks, "default_root_dir": str(self.folder)}
+        changes = {
+            "logger": logger,
+            "callbacks": callbacks,
+            "default_root_dir": str(self.folder.path),
+        }
         if self.shows_progress and not any(isinstance(each, ProgressBar) for each in callbacks):
             callbacks.append(Progress())
             changes["enable_progress_bar"] = False  # no further one of Lightning's
         try:
             trainer: Any = super().instantiate_trainer(**(kwargs | changes))
-        except (TypeError, ValueError) as error:  # names that Lightning does not know
+        except (RuntimeError, TypeError, ValueError) as error:  # unknown names, callbacks twice
             reason = " ".join(str(error).split())
             raise InputError(f"trainer: {reason}; see {self.command} --help") from None
+        announce_wait(trainer.num_nodes, getattr(trainer.strategy, "cluster_environment", None))
         # Averaged weights are swapped out when a validation ends; callbacks that show them come
         # before that, checkpoints after.
         trainer.callbacks.sort(
@@ -293,7 +305,7 @@ class FeaturesCLI(TrainCLI):
 
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
         """A trainer that starts the processes and writes no files."""
-        return pl.Trainer(
+        trainer = pl.Trainer(
             **{name: self.config_init.trainer[name] for name in WHERE},
             logger=False,
             enable_checkpointing=False,
@@ -301,3 +313,5 @@ class FeaturesCLI(TrainCLI):
             enable_model_summary=False,
             limit_val_batches=0,
         )
+        announce_wait(trainer.num_nodes, getattr(trainer.strategy, "cluster_environment", None))
+        return trainer

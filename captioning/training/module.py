@@ -14,7 +14,7 @@ from pytorch_lightning.plugins.precision import Precision
 from pytorch_lightning.utilities.enums import GradClipAlgorithmType
 from torch import Tensor, nn
 
-from captioning.captioner import Captioner, load
+from captioning.captioner import Captioner
 from captioning.captioner.checkpoint import KEY
 from captioning.data.data_module import CaptionData
 from captioning.data.dataset import Batch
@@ -27,6 +27,7 @@ from captioning.models import Adapter, Decoder, Encoder, Model
 from captioning.numbers import Checked, LearningRate, PositiveCount, Share, WeightDecay
 from captioning.progress_bar import stage
 from captioning.search import Search
+from captioning.training.initial import start_from
 from captioning.training.objectives import CrossEntropy, Objective
 
 
@@ -118,7 +119,8 @@ class CaptioningModule(Checked, pl.LightningModule):
             that suits the decoder.
         objective: the loss of a step; by default cross-entropy with smoothed labels, and the
             paper's penalty.
-        initial: a checkpoint of the same model to start from; None for a random start.
+        initial: a model to start from, by its file or the name of a shipped one; None for a random
+            start. The vocabulary then begins with its words (`data.words`).
         learning_rate: highest learning rate of adapter and decoder.
         encoder_learning_rate: highest learning rate of the encoder's trained stages.
         weight_decay: of AdamW.
@@ -310,23 +312,3 @@ class CaptioningModule(Checked, pl.LightningModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Add everything that `captioning.load` needs to build the captioner without data."""
         checkpoint[KEY] = self.captioner.config
-
-
-def start_from(checkpoint: str, captioner: Captioner) -> None:
-    """Copy the parameters of a checkpoint into a captioner with the same model and vocabulary."""
-    initial = load(checkpoint, kernels=False)
-    if initial.vocabulary != captioner.vocabulary:
-        raise InputError(
-            f"{checkpoint}: its vocabulary of {len(initial.vocabulary.words)} words differs from "
-            f"the {len(captioner.vocabulary.words)} of these data; train on the data it was "
-            "trained on"
-        )
-    theirs, ours = (each.model.state_dict() for each in (initial, captioner))
-    shapes = [{(name, value.shape) for name, value in s.items()} for s in (theirs, ours)]
-    if shapes[0] != shapes[1]:
-        name, _ = min(shapes[0] ^ shapes[1])
-        raise InputError(
-            f"{checkpoint}: differs in {name}; configure model.{name.partition('.')[0]} as it was "
-            "trained"
-        )
-    captioner.model.load_state_dict(theirs)

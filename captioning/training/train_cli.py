@@ -1,21 +1,20 @@
 """`captioning train` and `captioning features`: from a YAML file to a checkpoint or features."""
 
 import logging
-import sys
 import traceback
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import wandb
-import yaml
-from pytorch_lightning.utilities.exceptions import MisconfigurationException
+from pytorch_lightning.utilities.exceptions import MisconfigurationException, SIGTERMException
 
 from captioning.errors import InputError, as_input_error
-from captioning.files import remove_unfinished, written_whole
-from captioning.progress_bar import stage
-from captioning.training.checkpoints import check_resumable, not_resumable
+from captioning.files import only_writer
+from captioning.progress_bar import say, stage
+from captioning.training.callbacks import is_at_zero
+from captioning.training.checkpoints import check_resumable, ended, not_resumable
 from captioning.training.configured_training import FeaturesCLI, TrainCLI
 from captioning.training.loggers import wandb_within
 
@@ -39,6 +38,9 @@ IGNORED = (
     r"torch\.distributed\.nn\.functional\.all_gather is deprecated.*",
 )
 """Lightning's and W&B's warnings that do not apply here."""
+
+OF_LIBRARIES = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""Errors that Lightning raises for options which it does not check."""
 
 
 def train(arguments: list[str]) -> Path | None:
@@ -87,45 +89,69 @@ def features(arguments: list[str]) -> Path | None:
 
 
 def _train(cli: TrainCLI) -> Path | None:
-    resumed = cli.last if cli.config.resume and cli.last.exists() else None
-    if resumed is not None:
-        with stage(f"checking {resumed}"):
-            check_resumable(resumed, cli.model, cli.trainer)
-    if cli.trainer.is_global_zero:
-        for checkpoint in (cli.last, cli.best):
-            if resumed is None:  # of a run that is overwritten: never resume from it
-                checkpoint.unlink(missing_ok=True)
-            remove_unfinished(checkpoint)
-        with written_whole(cli.folder / "config.yaml") as path:
-            path.write_text(yaml.safe_dump(cli.settings(), sort_keys=False), encoding="utf-8")
-    with wandb_within(cli.folder):
-        try:
-            cli.trainer.fit(cli.model, cli.datamodule, ckpt_path=resumed, weights_only=True)
-        except OSError as error:
-            if error.filename is None:  # a full disk, met by a logger
-                raise as_input_error(error, cli.folder, "cannot be written") from None
-            raise
-        except (AttributeError, IndexError, KeyError, TypeError) as error:
-            if resumed is None or not _is_raised_by_a_library(error):
-                raise
-            raise not_resumable(resumed, f"its state: {type(error).__name__} {error}") from None
-    if not cli.trainer.is_global_zero:
+    is_first = cli.trainer.is_global_zero
+    with only_writer(cli.folder.path) if is_first else nullcontext():
+        resumed = cli.folder.resumed(cli.config.resume, cli.config.overwrite)
+        left = None
+        if resumed is not None:
+            with stage(f"checking {resumed}"):
+                left = ended(check_resumable(resumed, cli.model, cli.trainer), cli.trainer)
+        if left is None:
+            if is_first:
+                _prepare(cli, resumed)
+            _fit(cli, resumed)
+    if not is_first:
         return None
-    best = cli.config_init.checkpoints
+    if left is not None:
+        say(f"{cli.folder.path}: nothing is left to train: it {left}")
+    return _result(cli)
+
+
+def _prepare(cli: TrainCLI, resumed: Path | None) -> None:
+    """Make the folder ready, and report settings that differ from those of a resumed training."""
+    settings = cli.settings()
+    if resumed is not None:
+        for line in cli.folder.changed(settings):
+            say(line)
+    cli.folder.prepare(resumed, settings)
+
+
+def _result(cli: TrainCLI) -> Path:
+    """Report how the training ended; returns the checkpoint to use."""
+    best, stopping = cli.config_init.checkpoints, cli.config_init.early_stopping
+    if stopping.reason is not None:
+        say(f"stopped after epoch {cli.trainer.current_epoch}: {stopping.reason}")
     if best.best_model_score is not None:
-        print(f"best {best.monitor}: {best.best_model_score:.4f}", file=sys.stderr)
-    if cli.best.exists():
-        return cli.best
-    if cli.shows_progress:
-        print(f"no validation has run, so there is no {cli.best.name} yet", file=sys.stderr)
-    return cli.last
+        line = f"best {best.monitor}: {best.best_model_score:.4f}"
+        if is_at_zero(best.mode, best.best_model_score, None):
+            line += (
+                ", as no caption resembles its references yet; train for more epochs, or on more "
+                "photos"
+            )
+        say(line)
+    return cli.folder.result(best.best_model_score is not None, cli.shows_progress)
+
+
+def _fit(cli: TrainCLI, resumed: Path | None) -> None:
+    """Train, and turn the errors of full disks and odd checkpoints into input errors."""
+    try:
+        with wandb_within(cli.folder.path):
+            cli.trainer.fit(cli.model, cli.datamodule, ckpt_path=resumed, weights_only=True)
+    except OSError as error:
+        if error.filename is None:  # a full disk, met by a logger
+            raise as_input_error(error, cli.folder.path, "cannot be written") from None
+        raise
+    except (AttributeError, IndexError, KeyError, TypeError) as error:
+        if resumed is None or not _is_raised_by_a_library(error):
+            raise
+        raise not_resumable(resumed, f"its state: {type(error).__name__} {error}") from None
 
 
 @contextmanager
 def plain_messages(remedy: str = "continue by the same command with --resume") -> Iterator[None]:
     """Hide warnings that do not apply, and turn Lightning's and W&B's errors into input errors.
 
-    An interrupt, which Lightning would turn into an exit, names the remedy.
+    An interrupt or SIGTERM, which Lightning would turn into an exit, names the remedy.
     """
     loggers = [logging.getLogger(name) for name in ("pytorch_lightning", "lightning_fabric")]
     levels = [logger.level for logger in loggers]
@@ -136,16 +162,17 @@ def plain_messages(remedy: str = "continue by the same command with --resume") -
             logger.setLevel(logging.WARNING)
         try:
             yield
-        except (MisconfigurationException, ValueError) as error:
-            if isinstance(error, ValueError) and not _is_raised_by_a_library(error):
+        except (MisconfigurationException, *OF_LIBRARIES) as error:
+            if isinstance(error, OF_LIBRARIES) and not _is_raised_by_a_library(error):
                 raise
-            reason = " ".join(str(error).split())
+            reason = " ".join(str(error).split()) or type(error).__name__
             raise InputError(f"the trainer cannot do this: {reason}") from None
         except wandb.errors.Error as error:
             reason = " ".join(str(error).split())
             raise InputError(f"W&B: {reason}; WANDB_MODE=offline trains without it") from None
         except SystemExit as exit:
-            if not isinstance(exit.__context__, KeyboardInterrupt):
+            is_signal = isinstance(exit, SIGTERMException)  # where no handler of ours raised
+            if not (is_signal or isinstance(exit.__context__, KeyboardInterrupt)):
                 raise
             raise KeyboardInterrupt(f"interrupted; {remedy}") from None
         finally:

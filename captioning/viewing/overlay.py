@@ -65,22 +65,22 @@ def draw(photo: Photo, caption: Caption, map_name: str | None = None) -> Figure:
     Raises:
         InputError: the photo cannot be read or is not the caption's, or there is no such map.
     """
-    pictures = _pictures(photo, caption, map_name)
+    panels = pictures(photo, caption, map_name)
     words, families = drawable(caption.words)
 
     # The panel of a tall photo is wide enough for its word; that of a wide one as low as the photo.
     shape = caption.size[0] / caption.size[1]
     width = math.sqrt(PANEL_AREA * min(max(shape, NARROWEST), WIDEST))
     height = width / max(shape, NARROWEST)
-    column, row, panels = width + GAP, LETTERING + height + GAP, len(pictures)
+    column, row, count = width + GAP, LETTERING + height + GAP, len(panels)
     columns = min(  # near FIGURE_SHAPE, with few empty places
-        range(1, panels + 1),
+        range(1, count + 1),
         key=lambda n: (
-            abs(math.log(n * column / (math.ceil(panels / n) * row) / FIGURE_SHAPE))
-            + -panels % n / panels
+            abs(math.log(n * column / (math.ceil(count / n) * row) / FIGURE_SHAPE))
+            + -count % n / count
         ),
     )
-    rows = math.ceil(panels / columns)
+    rows = math.ceil(count / columns)
     across = 2 * MARGIN + columns * column - GAP
     down = 2 * MARGIN + rows * row - GAP
 
@@ -96,7 +96,7 @@ def draw(photo: Photo, caption: Caption, map_name: str | None = None) -> Figure:
         wspace=GAP / width,
         hspace=(LETTERING + GAP) / height,
     )
-    for index, picture in enumerate(pictures):
+    for index, picture in enumerate(panels):
         axes = figure.add_subplot(grid[index])
         axes.imshow(picture)
         drawn_height, drawn_width, _ = picture.shape
@@ -135,7 +135,37 @@ def word_pictures(photo: Photo, caption: Caption, map_name: str | None = None) -
     Raises:
         InputError: as `draw`.
     """
-    return [Image.fromarray(picture) for picture in _pictures(photo, caption, map_name)[1:]]
+    return [Image.fromarray(picture) for picture in pictures(photo, caption, map_name)[1:]]
+
+
+def pictures(
+    photo: Photo, caption: Caption, map_name: str | None = None
+) -> list[UInt8[np.ndarray, "height width 3"]]:
+    """The photo, then for each word the photo in grey with the word's map in colours of inferno.
+
+    Inferno starts at black and its lightness grows evenly: a weight of zero adds nothing, and equal
+    differences look equal on dark and bright photos.
+    """
+    image = upright(photo, caption)
+    scale = LONG_SIDE / max(image.size)
+    width, height = (max(1, round(scale * side)) for side in image.size)
+    if image.mode != "RGB":  # converting an RGB photo would copy it, however large
+        image = image.convert("RGB")
+    small = image.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=3)
+
+    ratios = (width / caption.size[0], height / caption.size[1]) * 2
+    left, top, across, down = (a * b for a, b in zip(caption.crop, ratios, strict=True))
+    crop = (left, top, across, down)
+    seen = upsampled(torch.ones(1, 1), crop, small.size) > 0
+    found = [np.asarray(small)]
+    grey = found[0] @ np.array([0.299, 0.587, 0.114], dtype=np.float32) / 255
+    grey *= np.where(seen, PHOTO_LIGHT, UNSEEN_LIGHT)
+    for weights in caption.map(map_name):
+        shown = upsampled(weights, crop, small.size)
+        shown /= max(shown.max(), np.finfo(np.float32).tiny)
+        lit = grey[..., None] + colormaps["inferno"](shown)[..., :3] * MAP_LIGHT
+        found.append((255 * lit.clip(0, 1)).round().astype(np.uint8))
+    return found
 
 
 def upsampled(
@@ -216,33 +246,3 @@ def _fit(text: Text, room: float) -> None:
     while text.get_window_extent().width > 1.01 * room and len(word) > 1:  # hinting adds a little
         word = word[:-1]
         text.set_text(word + "…")
-
-
-def _pictures(
-    photo: Photo, caption: Caption, map_name: str | None
-) -> list[UInt8[np.ndarray, "height width 3"]]:
-    """The photo, then for each word the photo in grey with the word's map in colours of inferno.
-
-    Inferno starts at black and its lightness grows evenly: a weight of zero adds nothing, and equal
-    differences look equal on dark and bright photos.
-    """
-    image = upright(photo, caption)
-    scale = LONG_SIDE / max(image.size)
-    width, height = (max(1, round(scale * side)) for side in image.size)
-    if image.mode != "RGB":  # converting an RGB photo would copy it, however large
-        image = image.convert("RGB")
-    small = image.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=3)
-
-    ratios = (width / caption.size[0], height / caption.size[1]) * 2
-    left, top, across, down = (a * b for a, b in zip(caption.crop, ratios, strict=True))
-    crop = (left, top, across, down)
-    seen = upsampled(torch.ones(1, 1), crop, small.size) > 0
-    pictures = [np.asarray(small)]
-    grey = pictures[0] @ np.array([0.299, 0.587, 0.114], dtype=np.float32) / 255
-    grey *= np.where(seen, PHOTO_LIGHT, UNSEEN_LIGHT)
-    for weights in caption.map(map_name):
-        shown = upsampled(weights, crop, small.size)
-        shown /= max(shown.max(), np.finfo(np.float32).tiny)
-        lit = grey[..., None] + colormaps["inferno"](shown)[..., :3] * MAP_LIGHT
-        pictures.append((255 * lit.clip(0, 1)).round().astype(np.uint8))
-    return pictures

@@ -38,9 +38,18 @@ LONGEST_NAME = 200  # bytes of a photo's name in its picture's, which leaves roo
 
 
 def picture_names(
-    photos: Iterable[Path], folder: str | Path, suffix: str = ".png"
+    photos: Iterable[Path],
+    folder: str | Path,
+    suffix: str = ".png",
+    taken_names: Iterable[str] = (),
 ) -> dict[Path, Path]:
     """The path of each photo's picture in the folder: its own name, numbered if taken.
+
+    Args:
+        photos: paths; each may come several times.
+        folder: of the pictures.
+        suffix: of the pictures.
+        taken_names: names of other files of the folder.
 
     Raises:
         InputError: a picture would replace one of the photos.
@@ -48,7 +57,7 @@ def picture_names(
     photos = dict.fromkeys(photos)
     originals = {os.path.realpath(photo): photo for photo in photos}
     names: dict[Path, Path] = {}
-    taken: set[str] = set()
+    taken = {name.casefold() for name in taken_names}
     for photo in photos:
         stem = photo.stem
         while len(os.fsencode(stem)) > LONGEST_NAME:
@@ -62,8 +71,8 @@ def picture_names(
         original = originals.get(os.path.realpath(names[photo]))
         if original is not None:
             raise InputError(
-                f"{folder}: the overlay of {photo} would replace the photo "
-                f"{original}; choose another folder"
+                f"{folder}: the {suffix} of {photo} would replace the photo {original}; choose "
+                "another folder"
             )
     return names
 

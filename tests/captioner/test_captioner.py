@@ -1,5 +1,6 @@
 import pickle
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -315,3 +316,49 @@ def test_a_photo_is_a_path_an_image_bytes_or_pixels(captioner: Captioner, tmp_pa
     for wrong in (pixels / 255, pixels[0]):
         with pytest.raises(InputError, match="give "):
             captioner([wrong])
+
+
+def test_photos_come_one_or_many_in_any_form(captioner: Captioner, tmp_path: Path) -> None:
+    PHOTOS[0].save(tmp_path / "photo.png")
+    one = captioner(PHOTOS[0])
+    pixels = np.asarray(PHOTOS[0])
+    several = [
+        (PHOTOS[0] for _ in range(18)),  # more than are captioned at once
+        (str(tmp_path / "photo.png"), tmp_path / "photo.png"),
+        pixels[None],
+        torch.from_numpy(pixels.copy()).permute(2, 0, 1)[None],
+        [(tmp_path / "photo.png").read_bytes()],
+    ]
+    for given, count in zip(several, (18, 2, 1, 1, 1), strict=True):
+        found = captioner(given)
+        assert [caption.words for caption in found] == [one.words] * count
+    assert captioner([]) == []
+
+
+def test_what_is_no_photo_is_one_clear_error(captioner: Captioner) -> None:
+    with pytest.raises(InputError, match="3: not a photo; give a path, an image or pixels"):
+        captioner(3)  # type: ignore[call-overload]
+    with pytest.raises(InputError, match=r"maps: give a list of names, such as \['attention'\]"):
+        captioner(PHOTOS[0], maps="attention")
+    with pytest.raises(AttributeError, match=r"no 'caption'; call it: captioner\(photo\)"):
+        captioner.caption("photo.jpg")
+
+
+def test_a_caption_saves_a_picture_an_animation_and_a_page(
+    captioner: Captioner, tmp_path: Path
+) -> None:
+    caption = captioner(PHOTOS[0])
+    assert caption.array().shape == tuple(caption.map().shape)
+    for suffix in ("png", "gif", "html"):
+        caption.save(tmp_path / f"caption.{suffix}")
+    with Image.open(tmp_path / "caption.gif") as animation:
+        assert animation.n_frames == len(caption.words)  # type: ignore[attr-defined]
+    assert "data-attention-view" in (tmp_path / "caption.html").read_text()
+    with pytest.raises(InputError, match=r"a name that ends in \.png, \.gif or \.html"):
+        caption.save(tmp_path / "caption.jpg")
+
+
+def test_a_sentence_has_a_full_stop_in_scripts_with_capitals(captioner: Captioner) -> None:
+    caption = captioner(PHOTOS[0])
+    for words, sentence in ((("a", "dog"), "A dog."), ((), ""), (("犬",), "犬"), (("ß",), "SS.")):
+        assert replace(caption, words=words).sentence == sentence

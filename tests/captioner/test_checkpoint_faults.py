@@ -142,9 +142,18 @@ def test_a_part_of_another_kind_is_refused(saved: Saved, tmp_path: Path) -> None
         load(written(saved, tmp_path / "changed.ckpt"))
 
 
-def test_sizes_are_compared_before_memory_is_taken(saved: Saved, tmp_path: Path) -> None:
-    saved["captioner"]["model"]["decoder"] |= {"hidden_dim": 16_000, "embedding_dim": 16_000}
-    with pytest.raises(InputError, match=r"decoder\.\S+ has the shape .*16000"):
+@pytest.mark.parametrize(
+    ("width", "told"),
+    [
+        (4000, r"decoder\.\S+ has the shape .*4000"),
+        (16_000, "the model has more than 500,000,000 parameters"),
+    ],
+)
+def test_sizes_are_compared_before_memory_is_taken(
+    saved: Saved, tmp_path: Path, width: int, told: str
+) -> None:
+    saved["captioner"]["model"]["decoder"] |= {"hidden_dim": width, "embedding_dim": width}
+    with pytest.raises(InputError, match=told):
         load(written(saved, tmp_path / "changed.ckpt"))
 
 

@@ -6,6 +6,7 @@ import torch
 from captioning.captioner import export, load
 from captioning.cli import main
 from captioning.data.records import Record
+from tests.conftest import files_no_larger_than
 
 
 def test_an_exported_model_captions_as_its_checkpoint_does(
@@ -51,3 +52,26 @@ def test_what_is_no_checkpoint_is_refused_and_nothing_is_written(
     assert main(["export", "--model", str(tmp_path / "text"), str(tmp_path / "out")]) == 1
     assert "text: damaged, or not a model of captioning" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_an_exported_model_does_not_say_where_its_first_weights_were(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    captioner = load(checkpoint)
+    saved = torch.load(checkpoint, weights_only=True)
+    saved["captioner"]["model"]["encoder"]["weights"] = "/home/someone/weights.pth"
+    torch.save(saved, tmp_path / "model.ckpt")
+    export(tmp_path / "model.ckpt", tmp_path / "model.safetensors")
+    assert b"someone" not in (tmp_path / "model.safetensors").read_bytes()
+    assert load(tmp_path / "model.safetensors").vocabulary == captioner.vocabulary
+
+
+def test_a_full_disk_is_named_in_one_line_and_keeps_the_earlier_file(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "model").write_text("an earlier one")
+    with files_no_larger_than(10_000):
+        assert main(["export", "--model", str(checkpoint), str(tmp_path / "model")]) == 1
+    assert "model: cannot be written (File too large)" in capsys.readouterr().err
+    assert [file.name for file in tmp_path.iterdir()] == ["model"]
+    assert (tmp_path / "model").read_text() == "an earlier one"

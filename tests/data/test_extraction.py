@@ -94,6 +94,20 @@ def test_a_shard_that_was_removed_is_written_again(
     assert FeatureCache(folder)[photos[2]].equal(before)
 
 
+def test_features_whose_folder_is_removed_meanwhile_are_not_called_done(
+    photos: list[Path], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(self: FeatureCache, shard: int, features: torch.Tensor) -> None:
+        if shard == 1:
+            shutil.rmtree(self.folder)
+        whole(self, shard, features)
+
+    whole = FeatureCache.write
+    monkeypatch.setattr(FeatureCache, "write", write)
+    with pytest.raises(InputError, match=r"index\.json: no such file"):
+        cached(folder, photos)
+
+
 def test_unfinished_features_cannot_be_read(photos: list[Path], folder: Path) -> None:
     interrupted(folder, photos)
     with pytest.raises(InputError, match="2 files of features are missing"):

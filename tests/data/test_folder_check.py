@@ -84,6 +84,17 @@ def test_captions_of_unknown_images_are_named(coco: Path) -> None:
     assert problems(check(Coco(coco), progress=False)) == expected
 
 
+def test_a_caption_that_a_photo_has_twice_is_named_and_no_problem(coco: Path) -> None:
+    write(coco, "val", [3], [(3, "a bird"), (3, "a bird")])
+    result = check(Coco(coco), progress=False)
+    assert result.ok
+    assert result.lines()[-3:] == [
+        "val: photos with the same caption twice (1), a note",
+        f"  {coco / 'val/3.png'}",
+        "No problems found",
+    ]
+
+
 def test_an_image_id_used_twice_is_named(coco: Path) -> None:
     write(coco, "val", [3, 3], [(3, "a bird")])
     expected = {"image ids used twice": ["3 in captions_val.json"]}

@@ -1,11 +1,13 @@
 import os
 import struct
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from captioning.data import images
 from captioning.data.images import (
     MEGAPIXELS,
     MOST_MEGAPIXELS,
@@ -275,3 +277,27 @@ def test_an_upload_of_too_many_pixels_is_refused_by_its_header() -> None:
     header = b"P6 2000 1000 255\n"
     with pytest.raises(PhotoSizeError, match=r"^big: 2000 x 1000 pixels are more than the 1 mill"):
         read_image(Upload("big", header, 1_000_000))
+
+
+def heic(path: Path) -> Path:
+    """A photo as an iPhone writes it."""
+    plugin = pytest.importorskip("pillow_heif", reason="pillow-heif is not installed")
+    plugin.from_pillow(half_red_half_green().resize((64, 32))).save(path)
+    return path
+
+
+def test_a_heic_photo_is_read_whatever_its_suffix(tmp_path: Path) -> None:
+    image = read_image(heic(tmp_path / "photo.heic").rename(tmp_path / "photo.jpg"))
+    assert near(image.getpixel((4, 16)), RED, 20)
+    assert near(image.getpixel((60, 16)), GREEN, 20)
+
+
+def test_without_its_plugin_a_heic_photo_is_an_error_that_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = heic(tmp_path / "photo.heic")
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    images._reads_heif.cache_clear()
+    with pytest.raises(InputError, match=r"photo\.heic: HEIC.*pip install 'captioning\[heic\]'"):
+        read_image(path)
+    images._reads_heif.cache_clear()

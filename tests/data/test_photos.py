@@ -1,11 +1,17 @@
 import itertools
 import os
+import sys
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
+from captioning.data.images import read_image
 from captioning.data.photos import LONGEST_LINE, find_photos
 from captioning.errors import InputError
+
+HEIC = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic"
+"""The beginning of a file of an iPhone."""
 
 
 def touched(folder: Path, *names: str) -> None:
@@ -50,6 +56,11 @@ def test_a_list_is_read_a_line_at_a_time_and_its_photos_come_last(tmp_path: Path
     assert names == ["c.jpg", "b.jpg", "with space .jpg", "a.jpg"]
 
 
+def test_a_byte_order_mark_of_a_list_is_no_part_of_a_name(tmp_path: Path) -> None:
+    (tmp_path / "list").write_bytes(b"\xef\xbb\xbfa.jpg\r\nb.jpg\r\n")
+    assert list(find_photos([], tmp_path / "list")) == [Path("a.jpg"), Path("b.jpg")]
+
+
 def test_names_that_are_no_utf8_come_through_a_list(tmp_path: Path) -> None:
     (tmp_path / "list.txt").write_bytes(b"caf\xe9.jpg\n")
     [photo] = find_photos([], tmp_path / "list.txt")
@@ -86,3 +97,66 @@ def test_a_list_may_come_through_a_pipe() -> None:
         assert [str(path) for path in find_photos([], f"/dev/fd/{reader}")] == ["a.jpg", "b.jpg"]
     finally:
         os.close(reader)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        *(("x.avif", "AVIF"), ("x.jp2", "JPEG2000"), ("x.jpg2", "JPEG2000"), ("x.mpo", "MPO")),
+        *(("x.dib", "DIB"), ("x.apng", "PNG"), ("x.pnm", "PPM"), ("photo", "JPEG")),
+        ("photo.jpg?width=640", "JPEG"),
+    ],
+)
+def test_a_folder_gives_photos_of_every_format_that_is_read(
+    tmp_path: Path, name: str, kind: str
+) -> None:
+    photo = Image.effect_noise((40, 30), 50).convert("RGB")
+    photo.save(tmp_path / name, kind, save_all=kind == "MPO")
+    assert list(find_photos([tmp_path])) == [tmp_path / name]
+    assert read_image(tmp_path / name).size == (40, 30)
+
+
+def test_a_folder_gives_photos_that_cannot_be_read_so_that_they_are_reported(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "img_1").write_bytes(HEIC)
+    touched(tmp_path, "a.heic", "b.CR3")
+    assert [path.name for path in find_photos([tmp_path])] == ["a.heic", "b.CR3", "img_1"]
+
+
+def test_files_that_only_begin_like_a_photo_are_not_photos(tmp_path: Path) -> None:
+    for name, content in {
+        "a.txt": b"BMW is a car",
+        "b": b"P6 is a street",
+        "c.gz": b"\x1f",
+    }.items():
+        (tmp_path / name).write_bytes(content)
+    touched(tmp_path, "1.jpg")
+    assert [path.name for path in find_photos([tmp_path])] == ["1.jpg"]
+
+
+def test_a_pattern_that_no_shell_has_expanded_stands_for_its_matches(tmp_path: Path) -> None:
+    touched(tmp_path, "b.jpg", "a.jpg", "c.png", "more/d.jpg")
+    found = find_photos([str(tmp_path / "*.jpg"), str(tmp_path / "**/d.*")])
+    assert [path.name for path in found] == ["a.jpg", "b.jpg", "d.jpg"]
+
+
+def test_a_name_with_the_marks_of_a_pattern_is_a_name(tmp_path: Path) -> None:
+    touched(tmp_path, "a[1].jpg", "a1.jpg")
+    assert [path.name for path in find_photos([tmp_path / "a[1].jpg"])] == ["a[1].jpg"]
+    assert [path.name for path in find_photos([tmp_path / "gone[1].jpg"])] == ["gone[1].jpg"]
+
+
+@pytest.mark.parametrize(("paths", "listed"), [(["-"], None), ([], "-")], ids=["path", "list"])
+def test_a_dash_stands_for_a_list_on_standard_input(
+    paths: list[str], listed: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "list.txt").write_text("a.jpg\nb c.jpg\n")
+    with (tmp_path / "list.txt").open() as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert [str(path) for path in find_photos(paths, listed)] == ["a.jpg", "b c.jpg"]
+
+
+def test_a_text_in_place_of_paths_is_an_error() -> None:
+    with pytest.raises(InputError, match=r"photo\.jpg: give a list of paths, such as \['photo"):
+        list(find_photos("photo.jpg"))

@@ -98,6 +98,12 @@ def test_malformed_instances_are_one_line(coco: Path, changes: dict[str, Any]) -
     assert_one_line(lambda: Coco(coco).read("train"), "instances_train2017.json")
 
 
+def test_malformed_instances_say_how_to_do_without_boxes(coco: Path) -> None:
+    write(coco / "annotations/instances_train2017.json", instances(bbox=None))
+    assert_one_line(lambda: Coco(coco).read("train"), "objects: false")
+    assert len(Coco(coco, objects=False).read("train")) == 2
+
+
 def test_a_box_beyond_all_numbers_is_one_line(coco: Path) -> None:
     text = json.dumps(instances()).replace("4.5", "1e999")  # infinity, once it has been read
     write(coco / "annotations/instances_train2017.json", text)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from captioning.data.results import check_photos, named_photos
+from captioning.data.results import check_photos, named_photos, with_ids_of
 from captioning.errors import InputError
 
 
@@ -74,3 +74,14 @@ def test_missing_photos_are_counted(folder: Path) -> None:
     check_photos({1: folder / "a.jpg"})
     with pytest.raises(InputError, match=r"x\.jpg: no such photo \(2 of 3 are missing\); check"):
         check_photos({1: folder / "a.jpg", 2: folder / "x.jpg", 3: folder / ("y" * 300)})
+
+
+def test_ids_of_results_match_those_of_references_whether_numbers_or_text() -> None:
+    captions: dict[int | str, str] = {"1": "a dog", 2: "a cat", "x": "a bird"}
+    expected: dict[int | str, str] = {1: "a dog", "0002": "a cat", "x": "a bird"}
+    assert with_ids_of(captions, [1, "0002"], "results.json") == expected
+
+
+def test_two_captions_of_ids_that_match_are_an_error() -> None:
+    with pytest.raises(InputError, match=r"results\.json: image 1 has two captions"):
+        with_ids_of({"1": "a dog", 1: "a cat"}, [1], "results.json")

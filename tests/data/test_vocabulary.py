@@ -24,6 +24,12 @@ def test_frequent_words_come_first_and_ties_are_in_alphabetical_order() -> None:
     assert Vocabulary.build(["b a c", "c"]).words == ("c", "a", "b")
 
 
+def test_known_words_come_first_and_stay_though_they_do_not_occur() -> None:
+    captions = ["a dog", "a dog", "a cat"]
+    found = Vocabulary.build(captions, min_count=2, known=("horse", "a"))
+    assert found.words == ("horse", "a", "dog")
+
+
 def test_the_order_of_the_captions_does_not_matter() -> None:
     captions = ["the red dog", "a red cat", "a dog"]
     assert Vocabulary.build(captions) == Vocabulary.build(reversed(captions))

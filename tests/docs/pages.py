@@ -15,7 +15,10 @@ from captioning.cli import main
 
 DOCS = Path(__file__).parents[2] / "docs"
 
-SMALLER = {"shapes": ["--train", "6", "--val", "4", "--test", "2", "--pixels", "48"]}
+SMALLER = {
+    "shapes": ["--train", "6", "--val", "4", "--test", "2", "--pixels", "48"],
+    "finetune": ["--epochs", "1", "--model", "shapes"],
+}
 """What commands are given besides what a page says, so that they take no time."""
 
 

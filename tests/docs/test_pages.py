@@ -9,10 +9,11 @@ import pytest
 import yaml
 from PIL import Image
 
+from captioning import shelf
 from captioning.data.records import Record
 from tests.docs.pages import DOCS, blocks, run_page
 
-CONFIGS = sorted((DOCS.parent / "configs").glob("*.yaml"))
+CONFIGS = sorted(shelf.CONFIGS.glob("*.yaml"))
 PAGES = [
     DOCS / "tutorial.md",
     DOCS / "configuration.md",
@@ -109,7 +110,7 @@ def test_a_page_runs_from_top_to_bottom(page: Path, world: Path, shapes_data: Pa
         shutil.copytree(shapes_data, "data/shapes")
     ran = run_page(page)
     assert bool(ran) == (page.stem not in SHOWN_ONLY | {"python"})
-    if page.stem in ("tutorial", "train", "self-critical", "own-photos"):
+    if page.stem in ("tutorial", "train", "self-critical"):
         assert {"train", "evaluate"} <= {arguments[0] for arguments in ran}
     if page.stem == "many-photos":
         assert len(Path("captions/captions-00000.jsonl").read_text().splitlines()) == 2

@@ -158,3 +158,51 @@ def test_each_kind_of_processor_has_its_own_compile_cache(
         monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda kind=kind: kind)
         compiled._keep_processors_apart()
     assert os.environ[compiled.CACHE] == str(tmp_path / "avx512" / "avx2")
+
+
+MANY_SIZES = """
+import collections
+
+import torch
+from captioning.kernels import accelerate, accelerate_search, compiled
+from captioning.models import Adapter, CNNEncoder, LSTMDecoder, Model
+from captioning.search import BeamSearch
+
+forms = collections.Counter()
+compile = torch.compile
+
+def counting(function, **options):
+    def backend(graph, inputs):
+        forms[function.__name__] += 1
+        return graph
+
+    return compile(function, backend=backend, **options)
+
+
+torch.compile = counting
+torch.manual_seed(0)
+encoder = CNNEncoder("small", weights=None)
+model = Model(
+    encoder, Adapter(encoder.annotation_dim, 16), LSTMDecoder(16, 30, 16, 16, 8)
+)
+fast, search = accelerate(model), accelerate_search(BeamSearch(width=3, max_length=6))
+compiled.compile_from_now()
+for images, words in [(16, 8), (16, 5), (5, 8), (1, 3), (7, 16), (16, 12)]:
+    annotations = torch.randn(images, 25, encoder.annotation_dim)
+    lengths = torch.randint(1, words, (images, 5))
+    tokens = torch.randint(4, 30, (images, 5, words)) * (torch.arange(words) <= lengths[..., None])
+    loss, weights = fast.decoder.cross_entropy(fast.remember(annotations), tokens, 0.1)
+    (loss + weights.sum()).backward()
+    with torch.no_grad():
+        search(fast.decoder, fast.remember(annotations))
+print(forms)
+assert 5 <= len(forms) and max(forms.values()) <= 4
+"""
+
+
+@pytest.mark.integration
+def test_batches_of_many_sizes_share_their_compiled_functions() -> None:
+    command = [sys.executable, "-c", MANY_SIZES]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "torch._dynamo" not in done.stderr

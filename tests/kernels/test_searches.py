@@ -17,6 +17,7 @@ from captioning.search import BeamSearch, Greedy, Sampling, Search
 from tests.kernels.plain_models import EXACT, plain_model
 
 IMAGES = 20
+PHOTOS = [str(image).encode() for image in range(IMAGES)]
 ABLATIONS = {"scalar_gate": False, "deep_output": False, "start_from_mean": False}
 
 
@@ -31,6 +32,8 @@ ABLATIONS = {"scalar_gate": False, "deep_output": False, "start_from_mean": Fals
         (BeamSearch(3, max_length=7, min_length=3, no_repeat_ngram=2), {}, AdditiveAttention),
         (BeamSearch(40, max_length=2), {"tie_embeddings": True}, DotProductAttention),
         (Sampling(3, top_k=1), {"query_with_word": True}, DotProductAttention),
+        (Sampling(3, seed=1).for_images(PHOTOS), {}, AdditiveAttention),
+        (Sampling(3, top_k=9, top_p=0.9, seed=1).for_images(PHOTOS), {}, AdditiveAttention),
     ],
     ids=lambda value: repr(getattr(value, "config", value)),
 )

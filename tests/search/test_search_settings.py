@@ -1,8 +1,11 @@
 from typing import Any
 
 import pytest
+import torch
 
 from captioning.errors import InputError
+from captioning.kernels import accelerate_search
+from captioning.models import LSTMDecoder
 from captioning.search import BeamSearch, Greedy, Sampling, Search
 
 
@@ -42,3 +45,17 @@ def test_a_search_of_another_kind_keeps_the_limits_that_both_have() -> None:
 def test_a_setting_that_a_search_does_not_have_is_named() -> None:
     with pytest.raises(InputError, match="Greedy has no top k; it has max length, min length"):
         Greedy().replace(top_k=3)
+
+
+@pytest.mark.parametrize("accelerates", [False, True], ids=["plain", "kernels"])
+@pytest.mark.parametrize(
+    "search", [Sampling(40_000), BeamSearch(1000, max_length=1000)], ids=["samples", "beams"]
+)
+def test_captions_that_would_fill_the_memory_are_refused_before_they_take_it(
+    search: Search, accelerates: bool
+) -> None:
+    decoder = LSTMDecoder(5, 20_000, embedding_dim=4, hidden_dim=4, attention_dim=4)
+    memory = decoder.remember(torch.zeros(1, 200, 5))
+    chosen = accelerate_search(search) if accelerates else search
+    with pytest.raises(InputError, match="ask for fewer captions"):
+        chosen(decoder, memory)

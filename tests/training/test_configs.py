@@ -6,9 +6,10 @@ import pytest
 import yaml
 from PIL import Image
 
+from captioning import shelf
 from captioning.training.train_cli import train
 
-CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
+CONFIGS = sorted(shelf.CONFIGS.glob("*.yaml"))
 QUICK = ("photos", "shapes", "shapes_hard")
 """The others are larger and run before releases."""
 

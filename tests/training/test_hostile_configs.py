@@ -11,6 +11,7 @@ import jsonargparse
 import pytest
 import yaml
 
+from captioning import integrity
 from captioning.cli import main
 from captioning.errors import InputError, UsageError
 from captioning.training.configured_training import TrainCLI
@@ -89,6 +90,10 @@ HOSTILE: dict[str, dict[str, Any] | str] = {
             "dict_kwargs": {"settings": {"base_url": "http://localhost:1"}},
         }
     ),
+    "such arguments as text": {
+        "model": {"decoder": "{class_path: LSTMDecoder, dict_kwargs: {hidden_dim: 8}}"}
+    },
+    "such arguments by dotted keys": "model: {decoder.dict_kwargs.hidden_dim: 8}\n",
     "an address for W&B's key": trainer(
         logger=called("WandbLogger", settings={"base_url": "http://localhost:1"})
     ),
@@ -159,6 +164,7 @@ ALSO_HOSTILE = {
     "a command as the profiler",
     "a callback of functions",
     "a function for a strategy",
+    "such arguments as text",
     "an interpolation",
     "a date that is none",
 }
@@ -296,6 +302,90 @@ def test_one_batch_and_all_batches_stay_apart(
     with plain_messages():
         cli = TrainCLI(["--config", str(tiny_config), *options])
     assert type(cli.settings()["trainer"]["limit_val_batches"]) is kind
+
+
+@pytest.mark.parametrize("given", ["bf16-true", "16-true", "64-true", "transformer-engine"])
+def test_a_precision_that_does_not_train_is_refused_by_its_name(
+    given: str, tiny_config: Path
+) -> None:
+    with plain_messages(), pytest.raises(UsageError, match=rf"trainer.precision: .* not '{given}'"):
+        TrainCLI(["--config", str(tiny_config), "--trainer.precision", given])
+
+
+@pytest.mark.parametrize("given", ["true", "false"])
+def test_a_seed_is_a_number(given: str, tiny_config: Path) -> None:
+    with plain_messages(), pytest.raises(UsageError, match="seed_everything: give a whole number"):
+        TrainCLI(["--config", str(tiny_config), "--seed_everything", given])
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("--max_epochs=3", r"did you mean 'trainer\.max_epochs'\?"),
+        ("--batch_size=3", r"did you mean 'data\.batch_size'\?"),
+        ("--epochs=3", r"did you mean 'trainer\.m.._epochs' or 'trainer\.m.._epochs'\?"),
+        ("--gpus=1", r"--gpus=1; see captioning train --help"),
+        ("--model.decoder.hidden=8", r"did you mean 'hidden_dim'\?"),
+        ("--model.decoder=LSTMDecodr", r"not name 'LSTMDecodr'; did you mean 'LSTMDecoder'\?"),
+        ("--model.decoder=captioning.models.LSTMDecodr", r"; did you mean 'captioning\.models\.L"),
+    ],
+)
+def test_what_a_misspelt_option_or_class_may_have_meant_is_suggested(
+    option: str, told: str, tiny_config: Path
+) -> None:
+    with plain_messages(), pytest.raises(UsageError, match=told):
+        TrainCLI(["--config", str(tiny_config), option])
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "callbacks: [{class_path: EarlyStopping, init_args: {monitor: val/none}}]",
+        "callbacks: [{class_path: captioning.training.callbacks.StopEarly, "
+        "init_args: {monitor: val/BLEU-4, mode: max}}]",
+        "logger: {class_path: CSVLogger, init_args: {save_dir: run, flush_logs_every_n_steps: 0}}",
+    ],
+    ids=["a missing score", "a callback twice", "a division by zero"],
+)
+def test_what_lightning_does_not_check_is_one_line(
+    part: str, tiny_config: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    (tmp_path / "delta.yaml").write_text(f"trainer: {{default_root_dir: run, {part}}}")
+    configs = ["--config", str(tiny_config), "--config", str(tmp_path / "delta.yaml")]
+    assert main(["train", *configs, "--validation_page.images=0"]) == 1
+    assert capsys.readouterr().err.splitlines()[-1].startswith("captioning: ")
+
+
+def test_a_training_on_several_machines_says_for_whom_it_waits(
+    tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setenv("MASTER_PORT", "29123")
+    monkeypatch.setenv("MASTER_ADDR", "10.0.0.1")
+    options = ["--trainer.num_nodes=2", "--trainer.strategy=ddp", "--trainer.devices=1"]
+    with plain_messages():
+        TrainCLI(["--config", str(tiny_config), f"--trainer.default_root_dir={tmp_path}", *options])
+    told = "machine 1 of 2 waits for the others at 10.0.0.1, port 29123"
+    assert told in capsys.readouterr().err.splitlines()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--model.encoder.init_args.backbone=timm/vit_giant_patch14_224"],
+        [
+            "--model.decoder.init_args.hidden_dim=16384",
+            "--model.decoder.init_args.embedding_dim=9999",
+        ],
+    ],
+    ids=["a giant backbone", "wide layers"],
+)
+def test_a_model_that_would_fill_the_memory_is_refused_while_it_is_built(
+    options: list[str], tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(integrity, "MOST_PARAMETERS", 10_000_000)
+    options.append(f"--trainer.default_root_dir={tmp_path}")
+    with plain_messages(), pytest.raises(InputError, match="more than 10,000,000 parameters"):
+        TrainCLI(["--config", str(tiny_config), *options])
 
 
 def test_other_parsers_of_the_process_may_import_what_they_like(tiny_config: Path) -> None:

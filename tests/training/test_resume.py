@@ -116,6 +116,46 @@ train({[*folder, *often]!r})
 
 
 @pytest.mark.integration
+@pytest.mark.parametrize("is_program", [True, False], ids=["command", "Python"])
+def test_sigterm_ends_a_training_with_a_line_that_says_how_to_continue(
+    tiny_config: Path, tmp_path: Path, is_program: bool
+) -> None:
+    folder = ["--config", str(tiny_config), "--trainer.default_root_dir", str(tmp_path / "run")]
+    end = "sys.exit(main())" if is_program else "train(sys.argv[2:])"
+    terminated = f"""
+import os, signal, sys
+from captioning.__main__ import main
+from captioning.training.module import CaptioningModule
+from captioning.training.train_cli import train
+
+whole = CaptioningModule.training_step
+
+def training_step(self, batch, index):
+    if self.global_step == 4:
+        os.kill(os.getpid(), signal.SIGTERM)
+    return whole(self, batch, index)
+
+CaptioningModule.training_step = training_step
+{end}
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", terminated, "train", *folder],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"WANDB_MODE": "disabled"},
+    )
+    last = ended.stderr.splitlines()[-1]
+    if is_program:
+        assert ended.returncode == 143
+        assert last == "captioning: interrupted; continue by the same command with --resume"
+    else:
+        assert last.startswith("KeyboardInterrupt: interrupted; continue by")
+    assert ended.stdout == ""
+    assert (tmp_path / "run/last.ckpt").exists()
+
+
+@pytest.mark.integration
 def test_an_interrupt_right_after_a_checkpoint_loses_no_row(
     train_into: Train, monkeypatch: pytest.MonkeyPatch
 ) -> None:

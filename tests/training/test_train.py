@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytorch_lightning as pl
 import torch
 import yaml
 
 from captioning.captioner import load
 from captioning.errors import InputError
+from captioning.training.configuration import allow_list
 from captioning.training.configured_training import TrainCLI
 from captioning.training.module import CaptioningModule
 from captioning.training.train_cli import plain_messages, train
@@ -169,7 +171,7 @@ def test_a_training_that_has_not_validated_names_its_last_checkpoint(
     named = train(["--config", str(tiny_config), *place, "--trainer.max_steps", "2"])
     assert named == tmp_path / "run" / "last.ckpt"
     assert named.exists()
-    assert "no validation has run, so there is no best.ckpt yet" in capsys.readouterr().err
+    assert "there is no best.ckpt: no validation has run" in capsys.readouterr().err
 
 
 LISTED = """
@@ -204,12 +206,57 @@ def test_every_listed_class_of_lightning_works(
     more: str, train_into: Train, tmp_path: Path
 ) -> None:
     delta = tmp_path / "delta.yaml"
-    delta.write_text(LISTED.replace("MORE", more).replace("FOLDER", str(tmp_path / "there")))
+    there = tmp_path / "run" / "there"
+    delta.write_text(LISTED.replace("MORE", more).replace("FOLDER", str(there)))
     last = saved(train_into("run", "--config", str(delta)))
     assert (last["epoch"], last["global_step"]) == (0, 1)  # one step of three batches
-    assert (tmp_path / "there" / "epoch=0.ckpt").exists()
-    assert (tmp_path / "there" / "logged" / "first" / "metrics.csv").exists()
-    assert (tmp_path / "there" / "wandb").exists() == bool(more)
+    assert (there / "epoch=0.ckpt").exists()
+    assert (there / "logged" / "first" / "metrics.csv").exists()
+    assert (there / "wandb").exists() == bool(more)
+
+
+OURS: dict[str, dict[str, Any]] = {
+    "callbacks.ExponentialAverage": {},
+    "callbacks.NumberedSteps": {"seed": 0, "compile_after": -1},
+    "callbacks.Progress": {},
+    "callbacks.StopEarly": {"monitor": "val/CIDEr", "mode": "max"},
+    "checkpoints.BestCheckpoint": {"monitor": "val/CIDEr"},
+    "checkpoints.LastCheckpoint": {"path": "FOLDER/more.ckpt", "minutes": 0},
+    "loggers.EveryStepOnce": {},
+    "validation_grounding.ValidationGrounding": {"images": 1},
+    "validation_images.ValidationImages": {"images": 1},
+    "validation_images.ValidationPage": {"images": 1},
+    "validation_images.ValidationTable": {"images": 1},
+}
+"""Our callbacks, which a configuration may name too, with their arguments."""
+
+
+@pytest.mark.integration
+def test_every_callback_of_ours_may_be_listed_unless_it_would_be_there_twice(
+    train_into: Train, tmp_path: Path
+) -> None:
+    with allow_list(()) as allowed:
+        found = {
+            value.__module__.removeprefix("captioning.training.") + f".{value.__name__}"
+            for module, _, name in (path.rpartition(".") for path in allowed)
+            if issubclass(value := getattr(sys.modules[module], name), pl.Callback)
+            and value.__module__.startswith("captioning.")
+        }
+    assert found == OURS.keys()
+    listed = [
+        {"class_path": f"captioning.training.{name}", "init_args": arguments}
+        for name, arguments in OURS.items()
+    ]
+    delta = tmp_path / "delta.yaml"
+    for part in listed[:-2] + listed[-1:], listed[-2:-1]:
+        text = yaml.safe_dump({"trainer": {"callbacks": part}})
+        delta.write_text(text.replace("FOLDER", str(tmp_path / "run")))
+        given = ("run", "--config", str(delta), "--trainer.max_epochs", "1", "--overwrite")
+        if len(part) == 1:
+            with pytest.raises(InputError, match="more than one stateful callback"):
+                train_into(*given)
+        else:
+            assert saved(train_into(*given), "more.ckpt")["epoch"] == 0
 
 
 @pytest.mark.integration

@@ -1,6 +1,8 @@
-"""Readers of data sets, one for each file format."""
+"""Readers of data sets, one for each kind of file format."""
 
+import inspect
 from pathlib import Path
+from typing import Any
 
 from captioning.data.readers.coco import Coco
 from captioning.data.readers.flickr8k import Flickr8k
@@ -8,10 +10,11 @@ from captioning.data.readers.flickr30k_entities import Flickr30kEntities
 from captioning.data.readers.joined import Joined
 from captioning.data.readers.karpathy import Karpathy
 from captioning.data.readers.reader import Contents, Problem, Reader
+from captioning.data.readers.sidecar import Sidecar
 from captioning.data.readers.table import CaptionTable
 from captioning.errors import InputError
 
-READERS: list[type[Reader]] = [Coco, Flickr30kEntities, Flickr8k, Karpathy, CaptionTable]
+READERS: list[type[Reader]] = [Coco, Flickr30kEntities, Flickr8k, Karpathy, CaptionTable, Sidecar]
 """The readers that `reader_for` chooses from."""
 
 __all__ = [
@@ -25,31 +28,54 @@ __all__ = [
     "Karpathy",
     "Problem",
     "Reader",
+    "Sidecar",
     "reader_for",
 ]
 
 
-def reader_for(root: str | Path, objects: bool = True) -> Reader:
-    """The reader of the data set at `root`, chosen by its file names.
+def reader_for(
+    root: str | Path,
+    objects: bool = True,
+    images: str | Path | None = None,
+    caption_column: str | None = None,
+    val_fraction: float | None = None,
+) -> Reader:
+    """The reader of the data set at `root`, chosen by its file names, else by their content.
 
-    It reads boxes and masks only if `objects`.
+    Args:
+        root: a folder or a file.
+        objects: whether to read boxes and masks, where there are some.
+        images: folder of the photos; by default where the reader looks for them.
+        caption_column: the column of the captions, if the data set is a table.
+        val_fraction: share of the photos for validation, if the data set has no splits.
 
     Raises:
-        InputError: the folder does not exist or is in an unknown format.
+        InputError: the folder does not exist or is in an unknown format, or its captions are in no
+            table.
     """
     root = Path(root)
     if not root.exists():
         raise InputError(f"{root}: no such folder; check the path")
-    for kind in READERS:
-        if kind.recognises(root):
-            reader = kind(root)
-            if isinstance(reader, Coco | Flickr30kEntities):
-                reader.objects = objects
-            return reader
-    raise InputError(
-        f"{root}: unknown layout; expected annotations/captions_*.json (COCO), "
-        "dataset_*.json (Karpathy), Flickr8k.token.txt (Flickr8k), Sentences and Annotations "
-        "(Flickr30k Entities), or captions.csv or "
-        "captions.jsonl with file_name and caption (your own photos); a reader of your own: "
-        "--import its module"
-    )
+    kind = next((kind for kind in READERS if kind.recognises(root)), None)
+    kind = kind or next((kind for kind in READERS if kind.resembles(root)), None)
+    if kind is None:
+        raise InputError(
+            f"{root}: unknown layout; expected photos with a text file beside each, a table such "
+            "as captions.csv or metadata.jsonl (a first line with file_name,caption), "
+            "annotations/captions_*.json (COCO), dataset_*.json (Karpathy), Flickr8k.token.txt "
+            "(Flickr8k), or Sentences and Annotations (Flickr30k Entities); a reader of your own: "
+            "--import its module"
+        )
+    taken = inspect.signature(kind).parameters
+    if caption_column is not None and "caption_column" not in taken:
+        raise InputError(
+            f"{root}: read by {kind.__name__}, which has no columns; omit the caption column"
+        )
+    options: dict[str, Any] = {
+        "images": images,
+        "caption_column": caption_column,
+        "objects": objects,
+        "val_fraction": val_fraction,
+    }
+    given = {name: value for name, value in options.items() if value is not None and name in taken}
+    return kind(root, **given)

@@ -1,35 +1,65 @@
-"""COCO's own layout: captions_*.json, and instances_*.json for boxes and masks."""
+"""COCO's format: captions_*.json or other names, and instances_*.json for boxes and masks."""
 
 from collections import defaultdict
 from functools import cached_property, partial
+from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
-from captioning.data.readers.reader import Contents, Problem, Reader, folder_of, in_order
-from captioning.data.records import ImageObject, Record
+from captioning.data.readers.image_files import FOLDERS, find_images, folders_of
+from captioning.data.readers.json_files import has_keys, json_files
+from captioning.data.readers.reader import (
+    VAL_FRACTION,
+    Contents,
+    Problem,
+    Reader,
+    by_hash,
+    in_order,
+    split_in,
+    split_name,
+)
+from captioning.data.records import ImageObject, Record, id_finder
 from captioning.errors import InputError
-from captioning.numbers import Year
+from captioning.numbers import ShareBelowOne, Year
 from captioning.untrusted import field, read_json, short
 
 CAPTIONS_REMEDY = "expected COCO's captions format (images with id, annotations with caption)"
-INSTANCES_REMEDY = "expected COCO's instances format (annotations with bbox and category_id)"
+INSTANCES_REMEDY = (
+    "expected COCO's instances format (annotations with bbox and category_id); correct or remove "
+    "the file, or leave boxes out by objects: false in the reader's init_args"
+)
 
 MAX_PIXELS = 1_000_000  # of a box's edges; no photo that can be decoded has a longer side
 
 
+class Release(NamedTuple):
+    """The file of a split."""
+
+    file: Path
+    name: str  # such as train2017, which names the folder of the images too
+    split: str | None  # whose folders hold the images; None if the file is of no split
+
+
 class Coco(Reader):
-    """A data set in COCO's layout.
+    """A data set in COCO's format.
 
     The captions of a split are in ``captions_<split><year>.json`` and its images in a folder
     ``<split><year>``. Records have objects if there is an ``instances_<split><year>.json``.
     A folder with several releases of one split names them in full (train2014, train2017).
 
+    Where no file has such a name, all JSON files in this format are read, such as those of NoCaps
+    and VizWiz. A word such as val in a file's name is its split; a hash of the image ids divides a
+    single file without such a word into train and val. VizWiz' captions that are marked as rejected
+    or precanned are left out, as its own evaluation does.
+
     Args:
-        root: the folder of the data set.
+        root: the folder of the data set, or its one JSON file.
         images: folder of the images, or of one folder per split; by default ``<split><year>`` or
             ``images`` below `root`.
         annotations: folder of the JSON files; by default ``annotations`` below `root`.
         year: the release to read if the folder has several, such as 2017.
         objects: whether to read boxes and masks, which take gigabytes of memory for all of COCO.
+        val_fraction: share of the images for validation if the data set has no splits.
     """
 
     def __init__(
@@ -39,41 +69,69 @@ class Coco(Reader):
         annotations: str | Path | None = None,
         year: Year | None = None,
         objects: bool = True,
+        val_fraction: ShareBelowOne = VAL_FRACTION,
     ) -> None:
         super().__init__(root, images)
         self.annotations = self.root / "annotations" if annotations is None else Path(annotations)
+        self.searched = self.root if annotations is None else self.annotations
         self.year = year
         self.objects = objects
+        self.val_fraction = val_fraction
 
     @classmethod
     def recognises(cls, root: Path) -> bool:
         """Whether ``annotations/captions_*.json`` is there."""
         return any((root / "annotations").glob("captions_*.json"))
 
+    @classmethod
+    def resembles(cls, root: Path) -> bool:
+        """Whether a JSON file has images and annotations with captions."""
+        return any(map(_has_captions, json_files(root)))
+
     @property
     def splits(self) -> tuple[str, ...]:
-        """The splits that have a ``captions_*.json``."""
-        return in_order(self._releases)
+        """The splits that have a file; train and val if the one file is of no split."""
+        return in_order(self._by_hash or self._releases)
 
     @cached_property
-    def _releases(self) -> dict[str, str]:
-        """The release of each split, such as train2017 for train."""
+    def _releases(self) -> dict[str, Release]:
+        """The file of each split."""
         pattern = "captions_*.json" if self.year is None else f"captions_*{self.year}.json"
-        found = defaultdict(list)
+        found: dict[str, list[Release]] = defaultdict(list)
         for file in sorted(self.annotations.glob(pattern)):
-            release = file.stem.removeprefix("captions_")
-            found[release.rstrip("0123456789") or release].append(release)
+            name = file.stem.removeprefix("captions_")
+            split = split_name(name.rstrip("0123456789") or name)
+            found[split].append(Release(file, name, split))
+        if not found and self.year is None:
+            for file in filter(_has_captions, json_files(self.searched)):
+                part = split_in(file.stem)
+                found[part or file.stem].append(Release(file, file.stem, part))
         if not found:
             raise InputError(f"{self.annotations}: no {pattern} here; give the folder that has it")
         return {
-            split if len(releases) == 1 else release: release
+            split if len(releases) == 1 else release.name: release
             for split, releases in found.items()
             for release in releases
         }
 
+    @cached_property
+    def _by_hash(self) -> dict[str, Contents]:
+        """The contents of train and val, if there is one file of no split; else nothing."""
+        release, *others = self._releases.values()
+        if others or release.split is not None:
+            return {}
+        contents = self._contents(release)
+        parts = by_hash(contents.records, self.val_fraction) or {"train": []}
+        return {
+            split: Contents(records, contents.problems if split == "train" else [])
+            for split, records in parts.items()
+        }
+
     def _load(self, split: str) -> Contents:
-        release = self._releases[split]
-        file = self.annotations / f"captions_{release}.json"
+        return self._by_hash.get(split) or self._contents(self._releases[split])
+
+    def _contents(self, release: Release) -> Contents:
+        file = release.file
         get = partial(field, source=file, remedy=CAPTIONS_REMEDY)
         dataset = read_json(file)
         names: dict[int | str, str] = {}
@@ -83,25 +141,42 @@ class Coco(Reader):
             if image_id in names:
                 problems.append(Problem("image ids used twice", f"{image_id} in {file.name}"))
             names[image_id] = get(entry, "file_name", str)
+        find = id_finder(names)
         captions: dict[int | str, list[str]] = {image_id: [] for image_id in names}
         for entry in get(dataset, "annotations", list):
             image_id = get(entry, "image_id", int, str)
             caption = get(entry, "caption", str)
-            if image_id in captions:
-                captions[image_id].append(caption)
-            else:
+            known = find(image_id)
+            if known is None:
                 name = f"image id {image_id} in {file.name}"
                 problems.append(Problem("captions of images that are not listed", name))
-        bases = [self.root, self.root / "images"] if self.images is None else [self.images]
-        folders = [base / name for base in bases for name in (release, split)]
-        folder = folder_of(names.values(), [*folders, *reversed(bases)], source=file)
-        instances = self.annotations / f"instances_{release}.json"
+            elif not (entry.get("is_rejected") or entry.get("is_precanned")):
+                captions[known].append(caption)
+        paths = find_images(names.values(), self._folders(release), file, release.split)
+        instances = file.with_name(f"instances_{release.name}.json")
         objects = _objects(instances) if self.objects and instances.exists() else {}
+        found: dict[int | str | None, tuple[ImageObject, ...]] = {
+            find(image_id): its for image_id, its in objects.items()
+        }
         records = [
-            Record(folder / name, image_id, tuple(captions[image_id]), objects.get(image_id, ()))
-            for image_id, name in names.items()
+            Record(path, image_id, tuple(captions[image_id]), found.get(image_id, ()))
+            for image_id, path in zip(names, paths, strict=True)
         ]
         return Contents(records, problems)
+
+    def _folders(self, release: Release) -> list[Path]:
+        """Where the images of a split may be."""
+        root = self.root.parent if self.root.is_file() else self.root
+        bases = [root, root / "images"] if self.images is None else [self.images]
+        parts = dict.fromkeys(filter(None, (release.name, release.split)))
+        folders = [base / part for base, part in product(bases, parts)]
+        if release.split is not None:
+            folders += folders_of(release.split, bases)
+        return [*folders, *reversed(bases), *(base / name for base in bases for name in FOLDERS)]
+
+
+def _has_captions(file: Path) -> bool:
+    return has_keys(file, "images", "annotations", "caption")
 
 
 def _objects(file: Path) -> dict[int | str, tuple[ImageObject, ...]]:

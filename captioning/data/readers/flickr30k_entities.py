@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
-from captioning.data.readers.reader import SPLITS, Contents, Reader, folder_of
+from captioning.data.readers.image_files import FOLDERS, find_images
+from captioning.data.readers.reader import SPLITS, Contents, Reader
 from captioning.data.records import ImageObject, Phrase, Record
 from captioning.data.tokens import tokenize
 from captioning.errors import InputError
 from captioning.untrusted import text_of
 
 SENTENCES, ANNOTATIONS = "Sentences", "Annotations"
-FOLDERS = ("flickr30k-images", "flickr30k_images", "images", "Images")
 
 PHRASE = re.compile(r"\[/EN#(\d+)((?:/[^\s/\]]+)+) ([^\[\]]+)\]")  # [/EN#3/people A man]
 
@@ -62,10 +62,10 @@ class Flickr30kEntities(Reader):
         lines = map(str.strip, text_of(file).splitlines())
         names = list(dict.fromkeys(filter(None, lines)))
         photos = [f"{name}.jpg" for name in names]
-        usual = [self.root / folder for folder in FOLDERS]
-        folder = folder_of(photos, usual if self.images is None else [self.images], source=file)
+        usual = [*(self.root / folder for folder in FOLDERS), self.root]
+        paths = find_images(photos, usual if self.images is None else [self.images], source=file)
         records = []
-        for name, photo in zip(names, photos, strict=True):
+        for name, path in zip(names, paths, strict=True):
             file = self.root / SENTENCES / f"{name}.txt"
             sentences = filter(str.strip, text_of(file, MAX_BYTES).splitlines())
             read = [_sentence(sentence, file) for sentence in sentences]
@@ -73,7 +73,7 @@ class Flickr30kEntities(Reader):
             objects = tuple(_boxes(file)) if self.objects else ()
             captions = tuple(caption for caption, _ in read)
             phrases = tuple(phrases for _, phrases in read)
-            records.append(Record(folder / photo, name, captions, objects, phrases))
+            records.append(Record(path, name, captions, objects, phrases))
         return Contents(records, [])
 
 

@@ -1,16 +1,20 @@
 """Flickr8k's own text files."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 
-from captioning.data.readers.reader import Contents, Reader, folder_of
+from captioning.data.images import IMAGE_SUFFIXES
+from captioning.data.readers.image_files import find_images
+from captioning.data.readers.reader import VAL_FRACTION, Contents, Reader, by_hash, in_order
 from captioning.data.records import Record
 from captioning.errors import InputError
+from captioning.numbers import ShareBelowOne
 from captioning.untrusted import text_of
 
 TOKENS = "Flickr8k.token.txt"
+TEXT = "Flickr8k_text"
 LISTS = {
     "train": "Flickr_8k.trainImages.txt",
     "val": "Flickr_8k.devImages.txt",
@@ -22,44 +26,62 @@ class Flickr8k(Reader):
     """Flickr8k as distributed: its text files and a folder of the photos.
 
     The id of an image is its file name without the suffix. Captions of images outside all
-    splits are skipped without a report, since the original file has some.
+    splits are skipped without a report, since the original file has some. Without the lists of the
+    splits, a hash of the id decides between train and val.
 
     Args:
-        root: the folder that holds ``Flickr8k.token.txt``.
+        root: the folder that holds ``Flickr8k.token.txt``, or ``Flickr8k_text`` with that file.
         images: folder of the photos; by default ``Images`` or ``Flicker8k_Dataset`` in `root`.
+        val_fraction: share of the photos for validation if there are no lists of the splits.
     """
+
+    def __init__(
+        self,
+        root: str | Path,
+        images: str | Path | None = None,
+        val_fraction: ShareBelowOne = VAL_FRACTION,
+    ) -> None:
+        super().__init__(root, images)
+        self.val_fraction = val_fraction
+        self.text = self.root if (self.root / TOKENS).exists() else self.root / TEXT
 
     @classmethod
     def recognises(cls, root: Path) -> bool:
         """Whether ``Flickr8k.token.txt`` is there."""
-        return (root / TOKENS).is_file()
+        return (root / TOKENS).is_file() or (root / TEXT / TOKENS).is_file()
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The splits that have a list of images."""
-        found = tuple(split for split, name in LISTS.items() if (self.root / name).is_file())
-        if not found:
-            expected = ", ".join(LISTS.values())
-            raise InputError(f"{self.root}: no list of images; put some of {expected} there")
-        return found
+        """The splits that have a list of images; else train and val."""
+        found = tuple(split for split, name in LISTS.items() if (self.text / name).is_file())
+        return found or in_order(self._by_hash)
 
     def _load(self, split: str) -> Contents:
-        file = self.root / LISTS[split]
+        file = self.text / LISTS[split]
+        if not file.is_file():
+            return Contents(self._by_hash[split], [])
         lines = map(str.strip, text_of(file).splitlines())
-        names = list(dict.fromkeys(filter(None, lines)))  # one may be listed twice
-        usual = (self.root / "Images", self.root / "Flicker8k_Dataset")
-        folder = folder_of(names, usual if self.images is None else [self.images], source=file)
-        records = [
-            Record(folder / name, Path(name).stem, tuple(self._captions.get(name, ())))
-            for name in names
+        return Contents(self._records(dict.fromkeys(filter(None, lines)), file), [])
+
+    def _records(self, names: Iterable[str], file: Path) -> list[Record]:
+        usual = [self.root / "Images", self.root / "Flicker8k_Dataset", self.root]
+        names, folders = list(names), usual if self.images is None else [self.images]
+        return [
+            Record(path, Path(name).stem, tuple(self._captions.get(name, ())))
+            for name, path in zip(names, find_images(names, folders, source=file), strict=True)
         ]
-        return Contents(records, [])
+
+    @cached_property
+    def _by_hash(self) -> dict[str, list[Record]]:
+        # The original file has captions of 2258277193_586949ec62.jpg.1, which is no photo.
+        names = [n for n in self._captions if Path(n).suffix.lower() in IMAGE_SUFFIXES]
+        return by_hash(self._records(names, self.text / TOKENS), self.val_fraction)
 
     @cached_property
     def _captions(self) -> dict[str, list[str]]:
         """The captions of each file name, in the order of the file."""
         captions = defaultdict(list)
-        for name, caption in numbered_captions(self.root / TOKENS):
+        for name, caption in numbered_captions(self.text / TOKENS):
             captions[name.rpartition("#")[0]].append(caption)
         return dict(captions)
 

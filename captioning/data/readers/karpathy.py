@@ -6,12 +6,13 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from captioning.data.readers.reader import OneFileReader, folder_of
+from captioning.data.readers.image_files import FOLDERS, find_images
+from captioning.data.readers.json_files import has_keys, json_files
+from captioning.data.readers.reader import OneFileReader, split_name
 from captioning.data.records import Record
 from captioning.untrusted import field, read_json
 
 REMEDY = "expected Karpathy's format (images with filename, split and sentences)"
-FOLDERS = ("images", "Images", "Flicker8k_Dataset", "flickr30k_images", "flickr30k-images")
 
 Get = Callable[..., Any]  # `captioning.untrusted.field` with its file and its remedy
 
@@ -22,7 +23,7 @@ class Karpathy(OneFileReader):
     Args:
         root: the folder that holds the one ``dataset_*.json``, or the path of that file.
         images: folder of the images, or of the folders that the file names (train2014, ...); by
-            default the folder of the file, or one of the usual names in it.
+            default the folder of the file, or wherever they are below it.
     """
 
     @classmethod
@@ -32,22 +33,33 @@ class Karpathy(OneFileReader):
             return root.match("dataset*.json")
         return any(root.glob("dataset_*.json"))
 
+    @classmethod
+    def resembles(cls, root: Path) -> bool:
+        """Whether a JSON file of any name is in this format."""
+        return any(map(_has_sentences, json_files(root)))
+
     @cached_property
     def records(self) -> dict[str, list[Record]]:
         """The records of each split."""
-        file = self._file("dataset_*.json")
+        others = [] if self.recognises(self.root) else json_files(self.root)
+        file = next(filter(_has_sentences, others), None) or self._file("dataset_*.json")
         get = partial(field, source=file, remedy=REMEDY)
         images = get(read_json(file), "images", list)
         names = [photo_name(entry, get) for entry in images]
         folders = [file.parent, *(file.parent / name for name in FOLDERS)]
-        folder = folder_of(names, [self.images] if self.images else folders, source=file)
+        if file.parent != self.root and self.root.is_dir():
+            folders += [self.root, *(self.root / name for name in FOLDERS)]
+        paths = find_images(names, [self.images] if self.images else folders, source=file)
         records = defaultdict(list)
-        for entry, name in zip(images, names, strict=True):
-            split = get(entry, "split", str)
-            records["train" if split == "restval" else split].append(
-                Record(folder / name, image_id(entry, get), sentences(entry, get))
+        for entry, path in zip(images, paths, strict=True):
+            records[split_name(get(entry, "split", str))].append(
+                Record(path, image_id(entry, get), sentences(entry, get))
             )
         return records
+
+
+def _has_sentences(file: Path) -> bool:
+    return has_keys(file, "images", "sentences", "filename", "split")
 
 
 def image_id(entry: Any, get: Get) -> int | str:

@@ -1,8 +1,10 @@
 """The interface of readers of data sets."""
 
-import os
+import hashlib
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +15,16 @@ from captioning.numbers import Checked
 from captioning.progress_bar import stage
 
 SPLITS = ("train", "val", "test")
+ALIASES = {
+    **{name: name for name in SPLITS},
+    **dict.fromkeys(("training", "restval"), "train"),  # Karpathy's restval
+    **dict.fromkeys(("validation", "valid", "dev"), "val"),
+    "testing": "test",
+}
+"""The usual name of each name of a split; their case does not matter."""
+
+VAL_FRACTION = 0.1
+"""The share of validation images where a data set has no splits."""
 
 LONGEST = 200  # characters of a message's list of splits; a broken file may have thousands
 
@@ -50,6 +62,14 @@ class Reader(Checked, ABC):
     def recognises(cls, root: Path) -> bool:
         """Whether `root` looks like a data set in this format."""
 
+    @classmethod
+    def resembles(cls, root: Path) -> bool:
+        """Whether files of any name in `root` hold this format.
+
+        Asked only if no reader recognises the usual names.
+        """
+        return False
+
     @property
     @abstractmethod
     def splits(self) -> tuple[str, ...]:
@@ -79,10 +99,16 @@ class Reader(Checked, ABC):
         Raises:
             InputError: as `read`, but a split may be empty.
         """
-        if split not in self.splits:
+        # As called, else the one that is called validation where val is asked for.
+        by_name = {split_name(name): name for name in self.splits} | {n: n for n in self.splits}
+        name = by_name.get(split, by_name.get(split_name(split)))
+        if name is None:
             found = ", ".join(self.splits)[:LONGEST] or "none"
-            raise InputError(f"{self.root} has no split {split!r}; it has {found}")
-        loaded = self._load(split)
+            raise InputError(
+                f"{self.root} has no split {split!r}; it has {found}; name one of these (--split; "
+                "train_split or val_split of a configuration's data)"
+            )
+        loaded = self._load(name)
         records, problems = [], list(loaded.problems)
         for record in loaded.records:
             kept = [number for number, text in enumerate(record.captions) if text.strip()]
@@ -134,21 +160,40 @@ def in_order(splits: Iterable[str]) -> tuple[str, ...]:
     return (*(name for name in SPLITS if name in found), *sorted(found.difference(SPLITS)))
 
 
-def folder_of(names: Iterable[str], candidates: Iterable[Path], source: Path) -> Path:
-    """The first of the `candidates` that holds an image of the given `names`.
+def split_name(name: str) -> str:
+    """The usual name of a split, such as val for Validation; other names are unchanged."""
+    return ALIASES.get(name.strip().lower(), name.strip())
 
-    Raises:
-        InputError: none of them does; the message names `source`, the file that lists the images.
+
+def split_in(name: str) -> str | None:
+    """The one split that the name of a file or folder has as a word; None if none or several."""
+    words = re.findall(r"[a-z]+", name.lower())
+    found = {ALIASES[word] for word in words if word in ALIASES}
+    return found.pop() if len(found) == 1 else None
+
+
+def validation_part(ids: Iterable[str], fraction: float) -> set[str]:
+    """The ids of images for validation, where a data set has no splits.
+
+    A hash of the id decides, so images keep their split when others are added. Unless `fraction`
+    is 0, at least one of two or more images is in each part.
     """
-    names, candidates = list(names), list(dict.fromkeys(candidates))
-    for folder in candidates:
-        # A Path raises if a name is too long.
-        if folder.is_dir() and (
-            not names or any(os.path.isfile(folder / name) for name in names)  # noqa: PTH113
-        ):
-            return folder
-    looked = ", ".join(map(str, candidates))
-    raise InputError(
-        f"{source}: none of its images is in {looked}; put them there, "
-        "or give their folder as images"
-    )
+    ordered = sorted(set(ids), key=_place)
+    if fraction == 0 or not ordered:
+        return set()
+    return ({name for name in ordered if _place(name) < fraction} | {ordered[0]}) - {ordered[-1]}
+
+
+def by_hash(records: Sequence[Record], fraction: float) -> dict[str, list[Record]]:
+    """Train and val, as `validation_part` divides the records."""
+    validation = validation_part((str(record.image_id) for record in records), fraction)
+    splits = defaultdict(list)
+    for record in records:
+        splits["val" if str(record.image_id) in validation else "train"].append(record)
+    return splits
+
+
+def _place(name: str) -> float:
+    """A hash of the name, spread evenly over 0..1; Python's own differs from run to run."""
+    digest = hashlib.sha256(name.encode(errors="surrogatepass")).digest()
+    return int.from_bytes(digest[:8], "big") / 2**64

@@ -1,131 +1,194 @@
-"""Your own photos: a folder with a table of file names and captions."""
+"""Tables of file names and captions, in any of the ways that people write them."""
 
-import csv
-import hashlib
-import io
+import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
-from pathlib import Path, PurePosixPath
-from typing import Any
+from pathlib import Path
 
-from captioning.data.readers.reader import OneFileReader
+from captioning.data.images import IMAGE_SUFFIXES
+from captioning.data.readers.columns import (
+    CAPTION_COLUMNS,
+    IMAGE_COLUMNS,
+    Row,
+    columns_of,
+    plain,
+    rows_in,
+)
+from captioning.data.readers.image_files import FOLDERS, find_images, folders_of
+from captioning.data.readers.json_files import MOST_FILES, json_files
+from captioning.data.readers.reader import (
+    SPLITS,
+    VAL_FRACTION,
+    OneFileReader,
+    split_in,
+    split_name,
+    validation_part,
+)
+from captioning.data.readers.rows import is_photo, rows_of
 from captioning.data.records import Record
 from captioning.errors import InputError
 from captioning.numbers import ShareBelowOne
-from captioning.untrusted import field, json_of, text_of
+from captioning.untrusted import opened
 
 TABLES = ("captions.csv", "captions.jsonl")
-REMEDY = "expected file_name and caption"
+PUBLISHED = ("captions.tsv", "captions.txt", "results.csv", "results_*.token")
+METADATA = ("metadata.csv", "metadata.jsonl")  # Hugging Face's imagefolder
+SUFFIXES = (".csv", ".tsv", ".jsonl", ".token")
 
-Row = tuple[str, str, str | None]  # file name, caption, split
+LONGEST = 200  # characters of a message's list of tables
+START = 65_536  # bytes of a file that tell whether it is a table
 
 
 class CaptionTable(OneFileReader):
-    """Your own photos with a table, ``captions.csv`` or ``captions.jsonl``.
+    """Photos and a table of their names and captions: CSV, TSV, with semicolons or bars, or JSON.
 
-    The table has the columns file_name (relative to the photos' folder) and caption, and a row for
-    each caption, so a photo may have several. An optional column split assigns photos to splits;
-    without it, a hash of a photo's name decides, so photos keep their split when others are added.
+    The table has a column of file names, relative to the photos' folder, and one of captions, and
+    usually a row for each caption. The usual names of columns are recognised (file_name, image,
+    ...; caption, text, comment, ...), and others if there is no doubt. Without a header, the
+    columns are called 1, 2 and so on. Names that are not quite those on the disk are found where
+    only one file fits.
+
+    An optional column split assigns photos to splits. Otherwise the names of several tables or of
+    their folders do, such as ``train/metadata.csv`` and ``validation/metadata.csv``. Otherwise a
+    hash of a photo's name decides, so photos keep their split when others are added.
 
     Args:
         root: the folder that holds the table, or the path of the table.
-        images: folder of the photos; by default the folder of the table.
-        val_fraction: share of the photos for validation, from 0 to below 1, if there is no column
-            split. Unless it is 0, each split gets at least one of two or more photos.
+        images: folder of the photos; by default the folder of the table, or wherever they are
+            below.
+        val_fraction: share of the photos for validation, from 0 to below 1, if there are no splits.
+            Unless it is 0, each split gets at least one of two or more photos.
+        caption_column: the column of the captions, if its name leaves doubt.
     """
 
     def __init__(
-        self, root: str | Path, images: str | Path | None = None, val_fraction: ShareBelowOne = 0.1
+        self,
+        root: str | Path,
+        images: str | Path | None = None,
+        val_fraction: ShareBelowOne = VAL_FRACTION,
+        caption_column: str | None = None,
     ) -> None:
         super().__init__(root, images)
         self.val_fraction = val_fraction
+        self.caption_column = caption_column
 
     @classmethod
     def recognises(cls, root: Path) -> bool:
-        """Whether `root` is a CSV or JSONL file, or holds one of the usual name."""
+        """Whether `root` is a table by its suffix, or holds one of a usual name."""
         if root.is_file():
-            return root.suffix.lower() in (".csv", ".jsonl")
-        return any((root / name).is_file() for name in TABLES)
+            return root.suffix.lower() in SUFFIXES
+        return bool(_usual_tables(root))
+
+    @classmethod
+    def resembles(cls, root: Path) -> bool:
+        """Whether `root` is or holds a table of any name that has the names of photos."""
+        return _names_photos(root) if root.is_file() else bool(_other_tables(root))
 
     @cached_property
     def records(self) -> dict[str, list[Record]]:
-        """The records of each split: those of the table's column, or train and val without it."""
-        file = self._file(*TABLES)
-        folder = file.parent if self.images is None else self.images
-        is_csv = file.suffix.lower() != ".jsonl"
-        entries = csv_entries(file, ("file_name", "caption")) if is_csv else _jsonl_entries(file)
-        rows = [_row(entry, place) for place, entry in entries]
-        if not rows:
-            raise InputError(f"{file}: no captions; add rows of file_name and caption")
-        names = sorted({name for name, _, _ in rows}, key=_place)
-        validation = {name for name in names if _place(name) < self.val_fraction}
-        if self.val_fraction > 0:
-            validation = (validation | {names[0]}) - {names[-1]}
-        captions: dict[tuple[str, str], list[str]] = defaultdict(list)
-        for name, caption, split in rows:
-            captions[split or ("val" if name in validation else "train"), name].append(caption)
+        """The records of each split: those of the table, or train and val without any."""
+        root, files = self.root.parent, [self.root]
+        if self.root.is_dir():
+            root, files = self.root, _usual_tables(self.root) or _other_tables(self.root)
+        if not files:
+            raise InputError(f"{root}: no {' or '.join(TABLES)} here; give the file's path")
+        splits = [_split_of(file.relative_to(root)) for file in files]
+        if len({(file.parent, split) for file, split in zip(files, splits, strict=True)}) < len(
+            files
+        ):
+            names = ", ".join(str(file.relative_to(root)) for file in files)[:LONGEST]
+            raise InputError(f"{root}: holds {names}; give the path of one of them")
+        is_single = len(files) == 1 and files[0].parent == root
+        if is_single or set(splits) == {"train"}:  # with nothing to validate on
+            splits = [None] * len(files)
+        found = [
+            pair
+            for file, split in zip(files, splits, strict=True)
+            for pair in self._of_file(file, root, split)
+        ]
+        undecided = (str(record.image_id) for split, record in found if split is None)
+        validation = validation_part(undecided, self.val_fraction)
         records = defaultdict(list)
-        for (split, name), texts in captions.items():
-            records[split].append(Record(folder / name, name, tuple(texts)))
+        for split, record in found:
+            records[split or ("val" if record.image_id in validation else "train")].append(record)
         return records
 
+    def _of_file(
+        self, file: Path, root: Path, split: str | None
+    ) -> Iterator[tuple[str | None, Record]]:
+        """The records of a table, each with its split or None."""
+        entries = list(rows_of(file))
+        if not entries:
+            raise InputError(f"{file}: no captions; add rows of file_name and caption")
+        columns = columns_of(file, entries, self.caption_column)
+        rows = [row for place, entry in entries for row in rows_in(entry, columns, place)]
+        if file.name in METADATA and all(row.split is None for row in rows):
+            rows = _split_by_folder(rows)
+        captions: dict[tuple[str | None, str], list[str]] = defaultdict(list)
+        for row in rows:
+            captions[row.split or split, row.name].extend(row.captions)
+        names = list(dict.fromkeys(name for _, name in captions))
+        below = file.parent.relative_to(root)
+        folders = [base / name for base in (file.parent, root) for name in ("", *FOLDERS)]
+        if self.images is not None:
+            folders = [self.images / below, self.images]
+        # Another split's folder may hold photos of the same names; TextCaps' holds the photos.
+        theirs = split if file.parent != root else None
+        folders[1:1] = folders_of(split, folders[:1]) if split else []
+        found = find_images(names, folders, file, theirs, required=False)
+        paths = dict(zip(names, found, strict=True))
+        for (part, name), texts in captions.items():
+            yield part, Record(paths[name], (below / name).as_posix(), tuple(texts))
 
-def _place(name: str) -> float:
-    """A hash of the name, spread evenly over 0..1; Python's own differs from run to run."""
-    digest = hashlib.sha256(name.encode(errors="surrogatepass")).digest()
-    return int.from_bytes(digest[:8], "big") / 2**64
+
+def _usual_tables(root: Path) -> list[Path]:
+    """The tables of the first usual name: those in the folder, else one in each folder below."""
+    for kind in (TABLES, *((name,) for name in PUBLISHED), METADATA):
+        for depth in ("", "*/", "*/*/"):
+            found = sorted(path for name in kind for path in root.glob(depth + name))
+            if kind is not TABLES:
+                found = [path for path in found if _names_photos(path)]
+            if found:
+                return found
+    return []
 
 
-def csv_entries(file: str | Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
-    """The rows of a CSV file, each with the place that messages name.
+def _other_tables(root: Path) -> list[Path]:
+    """The tables of other names in a folder: those of splits if there are some, else all."""
+    photos = {path.stem for path in root.iterdir() if path.suffix.lower() in IMAGE_SUFFIXES}
+    found = []
+    for suffix in (*SUFFIXES, ".txt"):
+        files = sorted(root.glob(f"*{suffix}"))
+        found += files if len(files) <= MOST_FILES else []  # else captions of single photos
+    found = [file for file in (*found, *json_files(root)) if file.stem not in photos]
+    tables = list(filter(_names_photos, found))
+    return [file for file in tables if _split_of(file.relative_to(root))] or tables
 
-    Raises:
-        InputError: the file cannot be read, lacks one of the columns, or is malformed.
-    """
-    lines = io.StringIO(text_of(file), newline="")
-    reader = csv.DictReader(lines, strict=True, skipinitialspace=True)
+
+def _names_photos(file: Path) -> bool:
+    """Whether the beginning of a file looks like a table with photos and captions."""
     try:
-        found = reader.fieldnames or ()
-        for column in columns:
-            if column not in found:
-                raise InputError(
-                    f"{file}: no column {column!r}; its first line must be {','.join(columns)}"
-                )
-        for entry in reader:
-            if None in entry or None in entry.values():
-                raise InputError(
-                    f"{file}: line {reader.line_num} does not have the {len(found)} values of the "
-                    'first line; put a caption with commas in double quotes, "so, for example"'
-                )
-            yield f"{file}: line {reader.line_num}", entry
-    except csv.Error as error:
-        raise InputError(
-            f"{file}: line {reader.line_num} is not CSV ({error}); "
-            'write a quote inside a quoted caption as ""'
-        ) from None
+        with opened(file) as content:
+            start = content.read(START).decode(errors="replace").replace("\0", "")
+    except (InputError, OSError):  # whoever reads the file says why it cannot
+        return False
+    if file.suffix.lower() == ".txt" and not re.match(r"[^,;\t|\n]+[,;\t|]", start):
+        return False  # a list of photos, or one photo's captions
+    cells = re.split(r'[,;\t|\r\n"]', start)
+    names = set(map(plain, cells))
+    has_columns = not names.isdisjoint(IMAGE_COLUMNS) and not names.isdisjoint(CAPTION_COLUMNS)
+    return has_columns or any(map(is_photo, cells))
 
 
-def _jsonl_entries(file: Path) -> Iterator[tuple[str, Any]]:
-    for number, line in enumerate(text_of(file).split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            yield f"{file}: line {number}", json_of(line)
-        except ValueError as error:
-            raise InputError(
-                f"{file}: line {number} is not JSON ({error}); {REMEDY} in one object a line"
-            ) from None
+def _split_of(path: Path) -> str | None:
+    """The split that the name of a table or of a folder around it has, the outermost first."""
+    return next(filter(None, map(split_in, path.with_suffix("").parts)), None)
 
 
-def _row(entry: Any, source: str) -> Row:
-    name = field(entry, "file_name", str, source=source, remedy=REMEDY).strip()
-    caption = field(entry, "caption", str, source=source, remedy=REMEDY).strip()
-    split = None
-    if "split" in entry:
-        split = field(entry, "split", str, source=source, remedy="expected train, val or test")
-        split = split.strip()
-    if not name or split == "":
-        missing = "split" if name else "file_name"
-        raise InputError(f"{source} has an empty {missing}; fill it in, or remove the line")
-    return PurePosixPath(name).as_posix(), caption, split
+def _split_by_folder(rows: list[Row]) -> list[Row]:
+    """The rows with the splits that the photos' folders name, if all do and name several."""
+    splits = [split_name(row.name.partition("/")[0]) for row in rows]
+    if not set(splits) <= set(SPLITS) or len(set(splits)) == 1:
+        return rows
+    return [row._replace(split=split) for row, split in zip(rows, splits, strict=True)]

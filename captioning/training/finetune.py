@@ -1,0 +1,231 @@
+"""Finetunes a model on a folder of captioned photos: chooses what so many can teach, and trains."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from inspect import signature
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+import yaml
+
+from captioning.captioner import Captioner, export, load
+from captioning.configurable import full_name
+from captioning.data.folder_check import check
+from captioning.data.readers import Reader, reader_for
+from captioning.data.records import Record
+from captioning.errors import InputError
+from captioning.evaluation.calibration import assess, calibrated
+from captioning.files import made_folder, written_whole
+from captioning.progress_bar import duration, say
+from captioning.shelf import DEFAULT
+from captioning.training.train_cli import train
+
+TIMED = 8
+"""Photos that the model encodes to see how fast this machine is."""
+
+SIZES = ("annotation_dim", "vocab_size")
+"""Arguments of a model's parts that a training finds out itself."""
+
+FEWEST = 2
+"""Photos that a training needs at least."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to train on so many photos.
+
+    Attributes:
+        stages: number of the encoder's last stages to train; the decoder is always trained.
+        epochs: passes over the photos.
+        batch_size: photos per step.
+        use: what so many photos are usually good for.
+    """
+
+    stages: int
+    epochs: int
+    batch_size: int
+    use: str
+
+    @classmethod
+    def of(cls, photos: int, epochs: int | None = None) -> "Plan":
+        """The plan for this number of training photos, and epochs if they are given."""
+        if photos < 20:
+            return cls(0, epochs or 30, 4, "a first try; give more")
+        if photos < 100:
+            return cls(0, epochs or 30, 8, "the words and manner of captions")
+        if photos < 500:
+            return cls(0, epochs or 20, 16, "the words and manner of captions, and frequent things")
+        if photos < 2_000:
+            return cls(3, epochs or 12, 16, "captions of pictures like these")
+        return cls(6, epochs or 8, 32, "captions of pictures of another kind")
+
+    def seconds(self, training: int, validation: int, encoding: float) -> float:
+        """About how long it takes, from the seconds in which the model encodes a photo."""
+        step = 0.6 if self.stages else 0.3  # of encoding, since features are computed once
+        epoch = training * step + validation * 0.5
+        return encoding * (training + validation + self.epochs * epoch)
+
+
+def finetune(
+    folder: str | Path,
+    model: str | Path = DEFAULT,
+    out: str | Path | None = None,
+    epochs: int | None = None,
+    seed: int = 0,
+    skip_bad: bool = False,
+    images: str | Path | None = None,
+    caption_column: str | None = None,
+    val_fraction: float | None = None,
+) -> Path:
+    """Train a model on a folder of captioned photos, starting from one that knows others.
+
+    The model keeps its words and learns those of the captions. `Plan` says what is trained. `out`
+    gets ``best.safetensors``, the files of a training such as ``validation.html``, and
+    ``config.yaml``, which ``captioning train`` takes.
+
+    Args:
+        folder: a data set in a layout that `captioning check` knows.
+        model: where to start; the name of a shipped model, or a file.
+        out: folder of the training; by default ``runs/`` and the name of `folder`.
+        epochs: passes over the photos; by default those of the plan.
+        seed: of the training.
+        skip_bad: leave out faulty photos and rows, instead of refusing the folder.
+        images: folder of the photos, if they are not where the layout has them.
+        caption_column: of a table of captions.
+        val_fraction: share of the photos to validate on, where `folder` has no splits.
+
+    Returns:
+        The model, calibrated if enough validation photos have several captions.
+
+    Raises:
+        InputError: the folder is in no known layout, has too few photos or, without `skip_bad`,
+            has faults.
+    """
+    initial = load(model)
+    options = {"images": images, "caption_column": caption_column, "val_fraction": val_fraction}
+    reader = reader_for(folder, objects=False, **options)  # type: ignore[arg-type]
+    bad = _faulty(reader, skip_bad)
+    training, validation = (
+        [record for record in reader.read(split) if record.image not in bad]
+        for split in ("train", "val")
+    )
+    if len(training) < FEWEST or not validation:
+        raise InputError(
+            f"{folder}: {len(training)} photos to train on and {len(validation)} to validate; give "
+            f"at least {FEWEST} and 1"
+        )
+    plan = Plan.of(len(training), epochs)
+    run = made_folder(Path(out or Path("runs") / Path(folder).resolve().name))
+    captions = sum(len(record.captions) for record in (*training, *validation))
+    seconds = plan.seconds(len(training), len(validation), _seconds_to_encode(initial, training))
+    say(
+        f"{len(training):,} photos to train on and {len(validation):,} to validate, with "
+        f"{captions:,} captions: usually good for {plan.use}. {plan.epochs} epochs in about "
+        f"{duration(seconds)}."
+    )
+    settings = _settings(initial, str(model), run, plan)
+    settings["data"] |= {
+        "reader": _reader_settings(reader, {"root": folder, **options}),
+        "min_count": 1 if captions < 2_000 else 3,
+        "leave_out": sorted(map(str, bad)),
+    }
+    config = run / "finetune.yaml"
+    with written_whole(config) as temporary:
+        temporary.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
+    best = train(["--config", str(config), "--seed_everything", str(seed), "--overwrite"])
+    assert best is not None  # there is one process only
+    return _exported(best, validation, run / "best.safetensors")
+
+
+def _faulty(reader: Reader, skip_bad: bool) -> frozenset[Path]:
+    """The photos to leave out; all faults are told.
+
+    Raises:
+        InputError: there are faults that are not to be skipped.
+    """
+    found = check(reader)
+    if found.ok:
+        return frozenset()
+    for line in found.lines():
+        say(line)
+    if not skip_bad:
+        raise InputError(f"{reader.root}: has faults; mend them, or leave them out by --skip-bad")
+    return found.faulty
+
+
+@torch.no_grad()
+def _seconds_to_encode(captioner: Captioner, records: Sequence[Record]) -> float:
+    """Seconds in which the model encodes a photo, of a few."""
+    images = torch.stack([captioner.view(record.image).pixels for record in records[:TIMED]])
+    began = perf_counter()
+    captioner.fast.encode(images)
+    return (perf_counter() - began) / len(images)
+
+
+def _settings(initial: Captioner, model: str, run: Path, plan: Plan) -> dict[str, Any]:
+    """The configuration of the training, without the data set."""
+    config = initial.config
+    parts = {name: _as_yaml(part) for name, part in config["model"].items()}
+    parts["encoder"]["init_args"] |= {"weights": None, "trainable_stages": plan.stages}
+    preprocessing = config["preprocessing"]
+    return {
+        "data": {
+            "size": preprocessing["size"],
+            "fit": preprocessing.get("fit", "crop"),
+            "batch_size": plan.batch_size,
+            "features": str(run / "features"),
+        },
+        "model": {
+            **parts,
+            "search": _as_yaml(config["search"]),
+            "default_map": config["default_map"],
+            "objective": {
+                "class_path": "captioning.training.CrossEntropy",
+                "init_args": {"attention_penalty": 0.0},
+            },
+            "initial": model,
+            "learning_rate": 4e-4,
+            "encoder_learning_rate": 5e-5,
+        },
+        "checkpoints": {"monitor": "val/CIDEr"},
+        "early_stopping": {"patience": plan.epochs},
+        "trainer": {
+            "default_root_dir": str(run),
+            "max_epochs": plan.epochs,
+            "gradient_clip_val": 1.0,
+            "callbacks": [{"class_path": "captioning.training.ExponentialAverage"}],
+        },
+    }
+
+
+def _reader_settings(reader: Reader, options: dict[str, Any]) -> dict[str, Any]:
+    taken = signature(type(reader)).parameters
+    given = {
+        name: str(value) if isinstance(value, Path) else value
+        for name, value in (options | {"objects": False}).items()
+        if name in taken and value is not None
+    }
+    return {"class_path": full_name(type(reader)), "init_args": given}
+
+
+def _as_yaml(config: dict[str, Any]) -> dict[str, Any]:
+    """A part's `config` in the form of a configuration file."""
+    arguments = {
+        name: _as_yaml(value) if isinstance(value, dict) else value
+        for name, value in config.items()
+        if name not in ("class", "class_name", *SIZES)
+    }
+    return {"class_path": config.get("class") or config["class_name"], "init_args": arguments}
+
+
+def _exported(checkpoint: Path, validation: Sequence[Record], path: Path) -> Path:
+    """Write the model of a checkpoint, calibrated on the validation photos if they suffice."""
+    try:
+        calibration = calibrated(assess(load(checkpoint), validation))
+    except InputError as error:
+        say(f"not calibrated, so captions have no confidence: {error}")
+        calibration = None
+    export(checkpoint, path, calibration=calibration)
+    return path

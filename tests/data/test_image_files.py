@@ -1,0 +1,85 @@
+import unicodedata
+from pathlib import Path
+
+import pytest
+
+from captioning.data.readers.image_files import find_images
+from captioning.errors import InputError
+
+SOURCE = Path("list.json")
+
+
+def touch(root: Path, *names: str) -> None:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).touch()
+
+
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [
+        ("train2017\\a.jpg", "train2017/a.jpg"),
+        ("C:\\Users\\me\\photos\\a.jpg", "a.jpg"),
+        ("/home/somebody/coco/train2017/a.jpg", "train2017/a.jpg"),
+        ("A.JPG", "a.jpg"),
+        ("a.jpg", "Deep/Down/A.Jpeg.jpg/a.jpg"),
+        ("Photos/A", "photos/a.jpeg"),
+        ("1000092795", "1000092795.jpg"),
+        (unicodedata.normalize("NFD", "café.jpg"), unicodedata.normalize("NFC", "café.jpg")),
+    ],
+)
+def test_names_that_differ_from_the_disk_are_found(tmp_path: Path, name: str, file: str) -> None:
+    touch(tmp_path, file, "other/b.jpg", "a.txt")
+    assert find_images([name], [tmp_path], SOURCE) == [tmp_path / file]
+
+
+def test_the_first_folder_that_has_a_name_as_written_has_them_all(tmp_path: Path) -> None:
+    touch(tmp_path, "one/x/b.jpg", "two/a.jpg", "two/B.jpg")
+    folders = [tmp_path / "none", tmp_path / "one", tmp_path / "two"]
+    names = ["a.jpg", "b.jpg", "c.jpg"]
+    found = find_images(names, folders, SOURCE)
+    assert found == [tmp_path / "two" / name for name in ("a.jpg", "B.jpg", "c.jpg")]
+
+
+def test_a_photo_that_is_missing_is_not_replaced_by_one_of_another_folder(tmp_path: Path) -> None:
+    touch(tmp_path, "a.jpg", "thumbnails/b.jpg")
+    assert find_images(["a.jpg", "b.jpg"], [tmp_path], SOURCE)[1] == tmp_path / "b.jpg"
+
+
+def test_the_longest_common_end_of_the_paths_decides(tmp_path: Path) -> None:
+    touch(tmp_path, "cats/1.jpg", "dogs/1.jpg")
+    names = ["/data/dogs/1.jpg", "/data/cats/1.jpg"]
+    found = find_images(names, [tmp_path], SOURCE)
+    assert found == [tmp_path / "dogs/1.jpg", tmp_path / "cats/1.jpg"]
+
+
+@pytest.mark.parametrize(
+    ("names", "files"),
+    [
+        (["1.jpg"], ["cats/1.jpg", "dogs/1.jpg"]),
+        (["one/1.jpg", "two/1.jpg"], ["three/1.jpg"]),
+        (["1"], ["1.jpg", "1.png"]),
+    ],
+)
+def test_what_is_ambiguous_is_an_error_that_names_one_path(
+    tmp_path: Path, names: list[str], files: list[str]
+) -> None:
+    touch(tmp_path, *files)
+    with pytest.raises(InputError, match=r"none of its images is in .*there is no .*1.*images"):
+        find_images(names, [tmp_path], SOURCE)
+
+
+def test_a_file_that_is_named_exactly_is_not_found_by_another_name(tmp_path: Path) -> None:
+    touch(tmp_path, "a.jpg")
+    assert find_images(["a.jpg", "A.jpg"], [tmp_path], SOURCE)[1] == tmp_path / "A.jpg"
+
+
+def test_folders_of_other_splits_are_not_searched(tmp_path: Path) -> None:
+    touch(tmp_path, "val2017/1.jpg")
+    with pytest.raises(InputError, match="none of its images"):
+        find_images(["1.jpg"], [tmp_path], SOURCE, split="train")
+    assert find_images(["1.jpg"], [tmp_path], SOURCE, split="val") == [tmp_path / "val2017/1.jpg"]
+
+
+def test_images_may_be_missing_where_that_is_allowed(tmp_path: Path) -> None:
+    assert find_images(["a.jpg"], [tmp_path], SOURCE, required=False) == [tmp_path / "a.jpg"]

@@ -1,0 +1,59 @@
+"""Data sets of any layout on the command line."""
+
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from captioning.cli import main
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """A table of which two columns may be the captions, and its photos elsewhere."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "photos").mkdir()
+    rows = "a.png;a circle;a red circle above a blue square\nb.png;a star;a small green star\n"
+    (tmp_path / "data/mine.csv").write_text(f"Photo;Title;Words\n{rows}", encoding="utf-8-sig")
+    for shade, name in enumerate(("a.png", "b.png")):
+        Image.new("RGB", (40, 40), (shade, 90, 200)).save(tmp_path / "photos" / name)
+    return tmp_path / "data"
+
+
+def test_check_takes_the_folder_of_the_photos_and_the_column_of_the_captions(
+    table: Path, capsys: Capture
+) -> None:
+    assert main(["check", str(table)]) == 1
+    assert "columns are Photo, Title, Words" in capsys.readouterr().err
+    options = ["--images", str(table.parent / "photos"), "--caption-column", "Title"]
+    assert main(["check", str(table), *options]) == 0
+    assert "No problems found" in capsys.readouterr().out
+
+
+@pytest.mark.integration
+def test_evaluate_scores_what_check_finds(table: Path, capsys: Capture) -> None:
+    options = ["--images", str(table.parent / "photos"), "--caption-column", "words"]
+    data = ["--data", str(table), "--split", "Validation", "--out", str(table.parent / "out")]
+    assert main(["evaluate", "--model", "shapes", "--device", "cpu", *data, *options]) == 0
+    printed = capsys.readouterr()
+    assert "BLEU-4" in printed.out
+    assert "CIDEr of one image is always 0" in printed.err
+
+
+@pytest.mark.integration
+def test_a_training_reads_a_layout_without_splits(table: Path, capsys: Capture) -> None:
+    config = Path(__file__).parent.parent / "configs/shapes.yaml"
+    arguments = {
+        "data.reader": "captioning.data.readers.CaptionTable",
+        "data.reader.init_args.root": table,
+        "data.reader.init_args.images": table.parent / "photos",
+        "data.reader.init_args.caption_column": "Words",
+        "data.min_count": 1,
+        "data.workers": 0,
+        "trainer.fast_dev_run": "true",
+        "trainer.accelerator": "cpu",
+    }
+    given = [part for name, value in arguments.items() for part in (f"--{name}", str(value))]
+    assert main(["train", "--config", str(config), *given]) == 0

@@ -1,0 +1,98 @@
+"""A model of one's own photos, from a model that knows others."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from PIL import Image
+
+from captioning.captioner import load
+from captioning.cli import main
+from captioning.errors import InputError
+from captioning.shapes import write_shapes
+from captioning.training.finetune import Plan, finetune
+from captioning.training.initial import words_of
+from captioning.training.train_cli import train
+
+COLOURS = ("red", "green", "blue", "teal", "magenta", "olive")
+
+
+@pytest.fixture(autouse=True)
+def without_boards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Sixteen photos, each with a text file of captions beside it."""
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    for number in range(16):
+        colour = COLOURS[number % len(COLOURS)]
+        Image.new("RGB", (64 + number, 48), colour).save(photos / f"{number}.png")
+        (photos / f"{number}.txt").write_text(f"a wall painted {colour}\nthe {colour} wallpaper\n")
+    return photos
+
+
+def test_a_model_learns_the_words_of_a_folder_and_keeps_its_own(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    options = ["--model", "shapes", "--out", str(out), "--epochs", "2", "--val-share", "0.25"]
+    assert main(["finetune", str(folder), *options]) == 0
+    told = capsys.readouterr()
+    model, command, _ = told.out.splitlines()
+    assert command == f"captioning caption PHOTOS --model {model}"
+    assert "with 32 captions" in told.err
+    before, after = words_of("shapes"), load(model).vocabulary.words
+    assert after[: len(before)] == before
+    assert {"wall", "painted", "wallpaper"} <= set(after)
+    assert (out / "validation.html").exists()
+    assert main(["caption", str(folder / "0.png"), "--model", model]) == 0
+    config = yaml.safe_load((out / "config.yaml").read_text())
+    assert config["model"]["initial"] == "shapes"
+    again = [
+        "--config",
+        str(out / "config.yaml"),
+        "--trainer.default_root_dir",
+        str(tmp_path / "b"),
+    ]
+    assert train([*again, "--trainer.max_epochs", "1"]) is not None
+
+
+def test_bad_photos_are_named_before_training_or_left_out(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "3.png").write_bytes(b"no photo")
+    options = ["--model", "shapes", "--out", str(tmp_path / "out"), "--epochs", "1"]
+    assert main(["finetune", str(folder), *options]) == 1
+    told = capsys.readouterr().err
+    assert "3.png: not an image" in told
+    assert "--skip-bad" in told
+    assert not (tmp_path / "out").exists()
+    assert main(["finetune", str(folder), *options, "--skip-bad"]) == 0
+    assert "3.png: not an image" in capsys.readouterr().err
+
+
+def test_too_few_photos_are_refused(folder: Path, tmp_path: Path) -> None:
+    for number in range(2, 16):
+        (folder / f"{number}.png").unlink()
+        (folder / f"{number}.txt").unlink()
+    with pytest.raises(InputError, match="give at least 2 and 1"):
+        finetune(folder, "shapes", tmp_path / "out")
+
+
+def test_more_photos_train_more_of_the_encoder_for_fewer_epochs() -> None:
+    plans = [Plan.of(photos) for photos in (20, 200, 1_000, 5_000)]
+    assert [plan.stages for plan in plans] == [0, 0, 3, 6]
+    assert sorted((plan.epochs for plan in plans), reverse=True) == [plan.epochs for plan in plans]
+    assert Plan.of(20, epochs=3).epochs == 3
+
+
+@pytest.mark.integration
+def test_a_model_of_photos_learns_to_caption_drawn_scenes(tmp_path: Path) -> None:
+    write_shapes(tmp_path / "scenes", train=60, val=10, test=10, progress=False)
+    model = finetune(tmp_path / "scenes", out=tmp_path / "out", epochs=15)
+    captions = load(model)(sorted((tmp_path / "scenes/test").glob("*.jpg")))
+    known = {"circle", "square", "triangle", "star", "cross"}
+    assert sum(bool(known & set(caption.words)) for caption in captions) >= 8

@@ -1,0 +1,56 @@
+"""Trainings that start from a model with fewer words."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from captioning.captioner import Captioner, load
+from captioning.data.vocabulary import SPECIAL
+from captioning.errors import InputError
+from captioning.training.initial import start_from, words_of
+from tests.training.conftest import Train
+
+
+def with_words(captioner: Captioner, *words: str) -> Captioner:
+    """A captioner of the same sizes, with these words after the known ones."""
+    config = captioner.config
+    config["vocabulary"] = [*config["vocabulary"], *words]
+    config["model"]["decoder"]["vocab_size"] += len(words)
+    return Captioner.from_config(config)
+
+
+def test_the_rows_of_new_words_start_from_those_of_words_that_begin_alike(checkpoint: Path) -> None:
+    initial = load(checkpoint)
+    ours = with_words(load(checkpoint), f"{initial.vocabulary.words[0]}xy", "zzzz")
+    start_from(str(checkpoint), ours)
+    known = len(SPECIAL) + len(initial.vocabulary.words)
+    theirs = initial.model.state_dict()
+    for name, value in ours.model.state_dict().items():
+        if value.shape == theirs[name].shape:
+            torch.testing.assert_close(value, theirs[name], rtol=0, atol=0)
+            continue
+        torch.testing.assert_close(value[:known], theirs[name], rtol=0, atol=0)
+        mean = theirs[name][len(SPECIAL) :].mean(dim=0)
+        torch.testing.assert_close(value[known + 1], mean)
+
+
+def test_other_words_first_are_refused(checkpoint: Path) -> None:
+    captioner = load(checkpoint)
+    captioner.vocabulary = type(captioner.vocabulary)(captioner.vocabulary.words[::-1])
+    with pytest.raises(InputError, match="are not the first ones of the vocabulary"):
+        start_from(str(checkpoint), captioner)
+
+
+def test_a_training_adds_the_words_of_its_captions_to_those_it_starts_with(
+    train_into: Train, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = str(train_into("few", "--data.min_count", "4") / "last.ckpt")
+    words = words_of(few)
+    more = str(train_into("more", "--model.initial", few, "--data.min_count", "1") / "last.ckpt")
+    assert words_of(more)[: len(words)] == words
+    assert len(words_of(more)) > len(words)
+    assert f"{len(words):,} words of last.ckpt, and" in capsys.readouterr().err
+    assert words_of(str(train_into("same", "--model.initial", more) / "last.ckpt")) == words_of(
+        more
+    )
