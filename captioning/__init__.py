@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 
-__all__ = ["Caption", "Captioner", "load"]
+__all__ = ["Caption", "Captioner", "finetune", "load"]
 
 
 def __dir__() -> list[str]:
@@ -27,6 +27,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(
             f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}"
         )
+    if name == "finetune":
+        from captioning.training.finetune import finetune
+
+        return finetune
     from captioning import captioner
 
     if "IPython" in sys.modules:

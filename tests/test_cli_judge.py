@@ -173,7 +173,7 @@ def test_pairs_that_are_left_out_are_told_of(tokens: str, tmp_path: Path, capsys
     ("ratings", "expected"),
     [
         ("missing", "no such file; check the path"),
-        ("captions.json", "captions.json: line 0 is not CSV"),
+        ("captions.json", "captions.json: line 1 is not CSV"),
     ],
 )
 def test_bad_input_is_one_line(

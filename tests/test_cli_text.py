@@ -81,7 +81,7 @@ def test_pages_and_pictures_of_such_photos_are_written(
     places = ["--overlay", tmp_path / "o", "--html", tmp_path / "h"]
     run("caption", photos, "--model", checkpoint, *places)
     assert len(list((tmp_path / "o").iterdir())) == len(NAMES) + 1
-    assert len(list((tmp_path / "h").iterdir())) == len(NAMES) + 1
+    assert len(list((tmp_path / "h").iterdir())) == len(NAMES) + 2  # with the index
 
 
 def test_bulk_captioning_goes_on_where_it_was_among_such_photos(

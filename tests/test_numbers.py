@@ -15,7 +15,7 @@ from captioning.training import CrossEntropy
 
 TAKE_ZERO = {
     *("--seed", "--min-length", "--no-repeat-ngram", "--top-k", "--length-penalty", "--port"),
-    "--min-confidence",
+    *("--min-confidence", "--val-share"),
 }
 
 

@@ -185,7 +185,7 @@ class Outputs:
                 table = csv.writer(file)
                 table.writerow(["file_name", "caption", "confidence"])
                 table.writerows(self.rows)
-        if self.entries:
+        if len(self.entries) > 1:
             index_page.save(self.entries, Path(self.options.html) / INDEX)
         check_written(self.written)
 

@@ -93,7 +93,8 @@ def test_a_folder_that_is_removed_meanwhile_is_not_called_finished(
         patch.setattr(Shards, "write", write)
         with pytest.raises(InputError, match=r"6 of 11 captions are not there"):
             caption_into_shards(captioner, SEARCH, photos, shards, 2)
-    assert caption_into_shards(captioner, SEARCH, photos, shards, 2) == (11, 0, [0])
+    found = caption_into_shards(captioner, SEARCH, photos, shards, 2)
+    assert (found.photos, found.unreadable, found.missing) == (11, 0, [0])
     assert shards.numbers() == [0, 1, 2, 3]
 
 

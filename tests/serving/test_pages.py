@@ -14,7 +14,8 @@ class Sources(HTMLParser):
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         if tag != "a":
-            self.found += [value or "" for name, value in attributes if name in ("src", "href")]
+            sources = [value or "" for name, value in attributes if name in ("src", "href")]
+            self.found += [source for source in sources if not source.startswith("data:")]
 
 
 @pytest.mark.parametrize("path", ["/", "/docs"])
