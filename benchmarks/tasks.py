@@ -152,8 +152,8 @@ def _command(job: Job) -> Task:
         arguments = ["-m", "captioning", "--help"]
     elif arguments is None:
         [photo] = written_photos(Path(job.folder), 1)
-        shipped = Path(job.checkout).glob("captioning/**/demo.*")
-        model = next(file for file in shipped if file.suffix in (".ckpt", ".safetensors"))
+        names = ("captioning/shipped/shapes.safetensors", "captioning/**/demo.*[ts]")
+        model = next(file for name in names for file in Path(job.checkout).glob(name))
         arguments = ["-m", "captioning", "caption", str(photo), "--model", str(model)]
     return partial(
         subprocess.run,

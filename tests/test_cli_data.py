@@ -44,7 +44,6 @@ def test_evaluate_scores_what_check_finds(table: Path, capsys: Capture) -> None:
 
 @pytest.mark.integration
 def test_a_training_reads_a_layout_without_splits(table: Path, capsys: Capture) -> None:
-    config = Path(__file__).parent.parent / "configs/shapes.yaml"
     arguments = {
         "data.reader": "captioning.data.readers.CaptionTable",
         "data.reader.init_args.root": table,
@@ -56,4 +55,4 @@ def test_a_training_reads_a_layout_without_splits(table: Path, capsys: Capture) 
         "trainer.accelerator": "cpu",
     }
     given = [part for name, value in arguments.items() for part in (f"--{name}", str(value))]
-    assert main(["train", "--config", str(config), *given]) == 0
+    assert main(["train", "--config", "shapes", *given]) == 0

@@ -85,9 +85,19 @@ def bounded_yaml(text: str) -> Any:
     try:
         value = _load(text)
         check_values(value)
+        if _has_dict_kwargs(value):  # which jsonargparse may merge into init_args unseen
+            raise yaml.YAMLError("dict_kwargs is not allowed; give init_args instead")
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise yaml.YAMLError(plain(error)) from None  # numbers and dates that Python cannot read
     return value
+
+
+def _has_dict_kwargs(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any("dict_kwargs" in str(key).split(".") for key in value) or any(
+            map(_has_dict_kwargs, value.values())
+        )
+    return isinstance(value, list | tuple) and any(map(_has_dict_kwargs, value))
 
 
 set_loader(MODE, bounded_yaml, exceptions=(yaml.YAMLError,))
@@ -158,6 +168,9 @@ def check_files(arguments: Sequence[str]) -> None:
     finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     finder.add_argument(*CONFIG_FLAGS, action="append", nargs="?", default=[])
     found, others = finder.parse_known_args(arguments)
+    for option in (text.partition("=")[0] for text in others if text.startswith("--")):
+        if "dict_kwargs" in option.split("."):
+            raise UsageError(f"{option}: not allowed; give init_args instead")
     for value in (text.partition("=")[2] or text for text in others):
         if _is_pipe(value):  # jsonargparse would read options such as --trainer FILE, and wait
             raise UsageError(f"{value}: a pipe; only --config reads pipes, so give a file")

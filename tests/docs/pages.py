@@ -17,6 +17,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 SMALLER = {
     "shapes": ["--train", "6", "--val", "4", "--test", "2", "--pixels", "48"],
+    "train": ["--overwrite"],  # of the checkpoints that the pages begin with
     "finetune": ["--epochs", "1", "--model", "shapes"],
 }
 """What commands are given besides what a page says, so that they take no time."""

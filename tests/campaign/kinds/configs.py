@@ -136,7 +136,9 @@ def _case(world: World, number: int, random: Random, folder: Path) -> Case:
         change = random.choices(list(CHANGES), weights=list(CHANGES.values()))[0]
         label = change(settings, random)
         file.write_text(yaml.safe_dump(settings), encoding="utf-8", errors="surrogatepass")
-    return Case(f"{command}: {label}", _steps([command, "--config", str(file)], folder))
+    # Without a trainer, whose default is a thousand epochs, a training would take too long.
+    ends = [] if "trainer" in settings else ["--trainer.max_epochs", "1"]
+    return Case(f"{command}: {label}", _steps([command, "--config", str(file), *ends], folder))
 
 
 def _steps(arguments: list[str], folder: Path) -> Steps:
