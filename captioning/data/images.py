@@ -33,7 +33,7 @@ HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx")
 """What the first bytes of a HEIF file may name as its kind."""
 
 HEAD = 64
-"""Bytes of a file that tell whether it is HEIF."""
+"""Length of the file header that identifies HEIF, in bytes."""
 
 SIDEWAYS = (5, 6, 7, 8)  # EXIF's orientations that swap width and height
 

@@ -28,7 +28,7 @@ NUMBERED = re.compile(r"(captions?|comment|text|description|sentence)_?\d+")
 SPLIT_COLUMNS = ("split", "set", "set_name", "subset", "partition")
 NOT_CAPTIONS = re.compile(r"[\d.,:\s+-]*|\w+://\S*")  # numbers, dates, addresses
 
-SAMPLE = 20  # rows whose values tell what a column holds
+SAMPLE = 20  # rows read to guess what a column holds
 LONGEST = 200  # characters of a message's list of columns
 
 REMEDY = "expected the name of a photo and its caption"
@@ -121,7 +121,7 @@ def rows_in(entry: Any, columns: Columns, place: str) -> Iterator[Row]:
 
 
 def _caption_columns(names: list[str], values: dict[str, list[Any]]) -> tuple[str, ...]:
-    """The columns of the captions; none if there is doubt."""
+    """The caption columns; empty if they are ambiguous."""
     called = {plain(name): name for name in reversed(names)}
     for name in CAPTION_COLUMNS[:2]:
         if name in called:

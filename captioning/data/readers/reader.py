@@ -166,7 +166,7 @@ def split_name(name: str) -> str:
 
 
 def split_in(name: str) -> str | None:
-    """The one split that the name of a file or folder has as a word; None if none or several."""
+    """The split named by a word of a file or folder name; None unless exactly one is."""
     words = re.findall(r"[a-z]+", name.lower())
     found = {ALIASES[word] for word in words if word in ALIASES}
     return found.pop() if len(found) == 1 else None

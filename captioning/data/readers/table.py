@@ -37,7 +37,7 @@ METADATA = ("metadata.csv", "metadata.jsonl")  # Hugging Face's imagefolder
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".token")
 
 LONGEST = 200  # characters of a message's list of tables
-START = 65_536  # bytes of a file that tell whether it is a table
+START = 65_536  # bytes read to check whether a file is a table
 
 
 class CaptionTable(OneFileReader):
