@@ -7,7 +7,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-import torch
 import yaml
 
 from captioning.captioner import Captioner, export, load
@@ -17,13 +16,19 @@ from captioning.data.readers import Reader, reader_for
 from captioning.data.records import Record
 from captioning.errors import InputError
 from captioning.evaluation.calibration import assess, calibrated
+from captioning.evaluation.captions import split_captions
+from captioning.evaluation.report import Report
 from captioning.files import made_folder, written_whole
+from captioning.metrics.cider import cider_scores
 from captioning.progress_bar import duration, say
 from captioning.shelf import DEFAULT
 from captioning.training.train_cli import train
 
-TIMED = 8
-"""Photos that the model encodes to see how fast this machine is."""
+VALIDATIONS = 10
+"""About how often a training is validated."""
+
+PATIENCE = 4
+"""Validations without a better score after which a training stops."""
 
 SIZES = ("annotation_dim", "vocab_size")
 """Arguments of a model's parts that a training finds out itself."""
@@ -61,11 +66,17 @@ class Plan:
             return cls(3, epochs or 12, 16, "captions of pictures like these")
         return cls(6, epochs or 8, 32, "captions of pictures of another kind")
 
-    def seconds(self, training: int, validation: int, encoding: float) -> float:
-        """About how long it takes, from the seconds in which the model encodes a photo."""
-        step = 0.6 if self.stages else 0.3  # of encoding, since features are computed once
-        epoch = training * step + validation * 0.5
-        return encoding * (training + validation + self.epochs * epoch)
+    @property
+    def epochs_per_validation(self) -> int:
+        """Epochs from one validation to the next; a divisor, so that the last is validated."""
+        most = -(-self.epochs // VALIDATIONS)
+        return max(each for each in range(1, most + 1) if self.epochs % each == 0)
+
+    def seconds(self, training: int, validation: int, captioning: float) -> float:
+        """About how long it takes, from the seconds in which the model captions a photo."""
+        epoch = training * (1.5 if self.stages else 0.7)
+        validations = self.epochs / self.epochs_per_validation * validation
+        return captioning * (training + self.epochs * epoch + validations)
 
 
 def finetune(
@@ -119,11 +130,15 @@ def finetune(
     plan = Plan.of(len(training), epochs)
     run = made_folder(Path(out or Path("runs") / Path(folder).resolve().name))
     captions = sum(len(record.captions) for record in (*training, *validation))
-    seconds = plan.seconds(len(training), len(validation), _seconds_to_encode(initial, training))
     say(
         f"{len(training):,} photos to train on and {len(validation):,} to validate, with "
-        f"{captions:,} captions: usually good for {plan.use}. {plan.epochs} epochs in about "
-        f"{duration(seconds)}."
+        f"{captions:,} captions: usually good for {plan.use}"
+    )
+    before, captioning = _score(initial, validation)
+    seconds = plan.seconds(len(training), len(validation), captioning)
+    say(
+        f"{model} has CIDEr {before:.3f} on the photos to validate; at most {plan.epochs} epochs, "
+        f"in about {duration(seconds)}"
     )
     settings = _settings(initial, str(model), run, plan)
     settings["data"] |= {
@@ -136,6 +151,11 @@ def finetune(
         temporary.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
     best = train(["--config", str(config), "--seed_everything", str(seed), "--overwrite"])
     assert best is not None  # there is one process only
+    after, _ = _score(load(best), validation)
+    say(
+        f"CIDEr on the photos to validate: {before:.3f} before, {after:.3f} now"
+        + ("" if after > before else f"; {model} does as well without these photos")
+    )
     return _exported(best, validation, run / "best.safetensors")
 
 
@@ -155,13 +175,16 @@ def _faulty(reader: Reader, skip_bad: bool) -> frozenset[Path]:
     return found.faulty
 
 
-@torch.no_grad()
-def _seconds_to_encode(captioner: Captioner, records: Sequence[Record]) -> float:
-    """Seconds in which the model encodes a photo, of a few."""
-    images = torch.stack([captioner.view(record.image).pixels for record in records[:TIMED]])
+def _score(captioner: Captioner, records: Sequence[Record]) -> tuple[float, float]:
+    """The CIDEr of a model's captions, and the seconds for each."""
     began = perf_counter()
-    captioner.fast.encode(images)
-    return (perf_counter() - began) / len(images)
+    captions = split_captions(captioner, records)
+    seconds = (perf_counter() - began) / len(records)
+    assert captions is not None  # there is one process only
+    references = {record.image_id: record.captions for record in records}
+    tokenizer = captioner.vocabulary.tokenizer
+    report = Report.of(captions, references, [cider_scores], tokenizer=tokenizer)
+    return report.corpus["CIDEr"], seconds
 
 
 def _settings(initial: Captioner, model: str, run: Path, plan: Plan) -> dict[str, Any]:
@@ -191,10 +214,11 @@ def _settings(initial: Captioner, model: str, run: Path, plan: Plan) -> dict[str
             "encoder_learning_rate": 5e-5,
         },
         "checkpoints": {"monitor": "val/CIDEr"},
-        "early_stopping": {"patience": plan.epochs},
+        "early_stopping": {"patience": PATIENCE},
         "trainer": {
             "default_root_dir": str(run),
             "max_epochs": plan.epochs,
+            "check_val_every_n_epoch": plan.epochs_per_validation,
             "gradient_clip_val": 1.0,
             "callbacks": [{"class_path": "captioning.training.ExponentialAverage"}],
         },

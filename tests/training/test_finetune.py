@@ -1,5 +1,6 @@
 """A model of one's own photos, from a model that knows others."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,7 @@ def test_a_model_learns_the_words_of_a_folder_and_keeps_its_own(
     model, command, _ = told.out.splitlines()
     assert command == f"captioning caption PHOTOS --model {model}"
     assert "with 32 captions" in told.err
+    assert re.search(r"CIDEr on the photos to validate: 0\.\d{3} before, 0\.\d{3} now", told.err)
     before, after = words_of("shapes"), load(model).vocabulary.words
     assert after[: len(before)] == before
     assert {"wall", "painted", "wallpaper"} <= set(after)
@@ -87,6 +89,13 @@ def test_more_photos_train_more_of_the_encoder_for_fewer_epochs() -> None:
     assert [plan.stages for plan in plans] == [0, 0, 3, 6]
     assert sorted((plan.epochs for plan in plans), reverse=True) == [plan.epochs for plan in plans]
     assert Plan.of(20, epochs=3).epochs == 3
+
+
+def test_a_plan_validates_about_ten_times_and_after_its_last_epoch() -> None:
+    for epochs in (1, 7, 20, 30, 60):
+        every = Plan.of(50, epochs).epochs_per_validation
+        assert epochs % every == 0
+        assert min(epochs, 10) <= epochs / every < 20
 
 
 @pytest.mark.integration
