@@ -323,7 +323,8 @@ class Captioner:
         avoid: Sequence[str] = (),
         must_say: Sequence[str] = (),
         search: Search | None = None,
-    ) -> ConstrainedBeamSearch:
+        width: int | None = None,
+    ) -> Search:
         """A search for captions with or without given words, to caption photos with.
 
         Args:
@@ -332,6 +333,8 @@ class Captioner:
                 without ``dog`` may have ``dogs``. Unknown words are never said anyway.
             must_say: words and phrases that every caption contains.
             search: what its other settings are taken from; defaults to the captioner's search.
+            width: number of captions to follow; by default the width of `search` for each bank of
+                captions that need equally many words.
 
         Raises:
             InputError: a word to say is unknown, or no caption can be as asked.
@@ -358,7 +361,7 @@ class Captioner:
             must_say=[ids(text) for text in must_say],
         )
         assert isinstance(found, ConstrainedBeamSearch)
-        return found
+        return found.replace(width=width or found.width * found.automaton.banks)
 
     def _others(
         self, annotations: Float[Tensor, "B L D"], tokens: Int[Tensor, "B N T"], k: int

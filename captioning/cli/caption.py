@@ -205,7 +205,9 @@ def _chosen_search(
 
     if options.begin or options.avoid or options.must_say:
         avoid, must_say = options.avoid or (), options.must_say or ()
-        search = captioner.constrained(options.begin or "", avoid, must_say, search)
+        search = captioner.constrained(
+            options.begin or "", avoid, must_say, search, width=options.beam
+        )
     if not options.captions:
         return search
     if options.diverse:
