@@ -308,7 +308,7 @@ class Captioner:
         """
         words = tokenizer(self.vocabulary.tokenizer)(text)
         if unknown := [word for word in words if word not in self.vocabulary.words]:
-            near = get_close_matches(unknown[0], self.vocabulary.words, 3, 0.7)
+            near = get_close_matches(unknown[0], self.vocabulary.words)
             remedy = f"did you mean {' or '.join(near)}?" if near else "use other words"
             raise InputError(
                 f"{shown(text)}: the model does not know {shown(unknown[0])}; {remedy}"

@@ -57,7 +57,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--diverse",
         action="store_true",
-        help="captions that differ: a beam search for each, away from the words of those before",
+        help="captions that differ: a beam search for each, away from the words of those before it",
     )
     parser.add_argument(
         "--json", "--jsonl", action="store_true", help="print one line of JSON per caption"

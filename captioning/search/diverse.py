@@ -4,10 +4,11 @@ Shapes: B images, G groups, N captions per group, T words, V vocabulary.
 """
 
 from copy import copy
+from dataclasses import replace
 from math import inf
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -31,9 +32,10 @@ class DiverseBeamSearch(BeamSearch):
     """One beam search after another, each away from the words of those before it.
 
     Vijayakumar et al. 2018, "Diverse Beam Search for Improved Description of Complex Scenes", with
-    Hamming diversity: a word costs `diversity` for each caption of an earlier group that has it in
-    this place. This decides which captions a group follows, and is not part of their scores. The
-    best caption of each group is returned that no earlier group has said.
+    Hamming diversity: a word costs `diversity` for each earlier group that has it in this place,
+    or the share of its captions that do. (The paper counts the captions, so that costs grow with the
+    width.) Groups follow and choose captions by log probabilities less costs; scores are without
+    them. Each group gives its best caption that no earlier group has given.
 
     Args:
         groups: G, number of captions to return per image.
@@ -81,31 +83,42 @@ class DiverseBeamSearch(BeamSearch):
             log_probs = F.pad(decoded.log_probs, (0, missing))
             weights = F.pad(decoded.weights, (0, 0, 0, missing))
             best.append(_sorted(Decoded(tokens, log_probs, weights, scores), most=1))
-        return _sorted(Decoded(*(torch.cat(parts, dim=1) for parts in zip(*best, strict=True))))
+        together = Decoded(*(torch.cat(parts, dim=1) for parts in zip(*best, strict=True)))
+        lengths = (together.tokens != PAD).sum(dim=2)
+        own = together.log_probs.sum(dim=2) / lengths**self.length_penalty
+        own = own.masked_fill(together.scores.isneginf(), -inf)
+        return _sorted(together._replace(scores=own))
 
     def continuations(self, step: Step, hypotheses: Hypotheses) -> Continuations:
-        """The best next words of a group's captions, after what the words cost."""
+        """The best next words of a group's captions, their totals less what the words cost."""
         log_probs = generable_log_probs(step.logits)
         self.forbid(log_probs, hypotheses.tokens)
-        totals = hypotheses.totals.masked_fill(hypotheses.finished, -inf)[:, :, None] + log_probs
-        place = hypotheses.tokens.shape[2]
-        if place < len(self.said):
-            said = self.said[place]
-            times = torch.zeros_like(log_probs[:, 0]).scatter_add_(
-                1, said, torch.ones_like(said, dtype=log_probs.dtype)
-            )
-            totals -= self.diversity * times[:, None]
+        totals = hypotheses.totals.masked_fill(hypotheses.finished, -inf)
+        costs = self._costs(hypotheses, log_probs.shape[2])
+        totals = totals[:, :, None] + (log_probs - costs[:, None])
         return Continuations.best(totals, log_probs, self.width)
 
     def extend(self, hypotheses: Hypotheses, step: Step) -> tuple[Hypotheses, State]:
         """The best captions of the group, whose words will cost the groups after it."""
         longer, state = super().extend(hypotheses, step)
         words, place = longer.tokens[:, :, -1], hypotheses.tokens.shape[2]
+        costs = self._costs(hypotheses, step.logits.shape[2]).gather(1, words)
         if place == len(self.said):
             self.said.append(words)
         else:
             self.said[place] = torch.cat([self.said[place], words], dim=1)
-        return longer, state
+        return replace(longer, totals=longer.totals - costs), state
+
+    def _costs(self, hypotheses: Hypotheses, vocabulary: int) -> Float[Tensor, "B V"]:
+        """What each next word costs; nothing for PAD after ended captions."""
+        totals, place = hypotheses.totals, hypotheses.tokens.shape[2]
+        costs = totals.new_zeros(len(totals), vocabulary)
+        if place < len(self.said):
+            said = self.said[place]
+            each = torch.full_like(said, self.diversity / self.width, dtype=costs.dtype)
+            costs.scatter_add_(1, said, each)
+            costs[:, PAD] = 0.0
+        return costs
 
 
 def _sorted(decoded: Decoded, most: int | None = None) -> Decoded:
