@@ -33,7 +33,7 @@ class DiverseBeamSearch(BeamSearch):
 
     Vijayakumar et al. 2018, "Diverse Beam Search for Improved Description of Complex Scenes", with
     Hamming diversity: a word costs `diversity` for each earlier group that has it in this place,
-    or the share of its captions that do. (The paper counts the captions, so that costs grow with the
+    or the share of its captions that do. (The paper counts the captions, so costs grow with the
     width.) Groups follow and choose captions by log probabilities less costs; scores are without
     them. Each group gives its best caption that no earlier group has given.
 
