@@ -94,6 +94,7 @@ class ConstrainedBeamSearch(BeamSearch):
         log_probs.masked_fill_(needed > self.max_length - now - 1, -inf)
         allowed = log_probs.clone()
         self.forbid(allowed, tokens)
+        # What the constraints ask for comes before the other limits.
         allowed = torch.where(required, log_probs, allowed)
         totals = hypotheses.totals.masked_fill(hypotheses.finished, -inf)[:, :, None] + allowed
         banks = (

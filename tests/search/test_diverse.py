@@ -93,7 +93,7 @@ def test_captions_differ_more_than_those_of_one_beam(decoder: Decoder, annotatio
         return sum(pairs) / len(pairs)
 
     plain = searched(BeamSearch(4, **LIMITS), decoder, annotations)
-    found = searched(DiverseBeamSearch(4, width=3, **LIMITS), decoder, annotations)
+    found = searched(DiverseBeamSearch(4, 2.0, width=3, **LIMITS), decoder, annotations)
     assert alike(found) < alike(plain)
 
 
