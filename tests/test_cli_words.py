@@ -12,6 +12,7 @@ from PIL import Image
 import captioning
 from captioning.captioner import Captioner
 from captioning.cli import main
+from captioning.errors import InputError
 from captioning.search import BeamSearch, DiverseBeamSearch
 from captioning.shapes import picture, random_scene
 
@@ -166,3 +167,11 @@ def test_bulk_captioning_says_what_it_must(
     [line] = (folder / "captions-00000.jsonl").read_text().splitlines()
     assert "blue circle" in json.loads(line)["caption"]
     assert main([*caption, "--must-say", "red circle", "--out", str(folder)]) != 0
+
+
+def test_the_beam_is_wider_the_more_must_be_said(shapes: Captioner) -> None:
+    assert shapes.constrained(begin="a", avoid=["red"]).config["width"] == 3
+    assert shapes.constrained(must_say=["red cross"]).config["width"] == 9  # 2, 1 or 0 words to say
+    assert shapes.constrained(must_say=["red cross"], width=4).config["width"] == 4
+    with pytest.raises(InputError, match=r"must_say: give a list, such as \['red'\]"):
+        shapes.constrained(must_say="red")
