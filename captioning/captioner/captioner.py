@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from difflib import get_close_matches
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -19,13 +20,13 @@ from captioning.configurable import build
 from captioning.data.images import Upload
 from captioning.data.preprocessing import Photo, Preprocessing, Readable, View, readable
 from captioning.data.tokens import TokenizerName, tokenizer
-from captioning.data.vocabulary import BOS, EOS, PAD, Vocabulary
+from captioning.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 from captioning.errors import InputError
 from captioning.kernels import accelerate, accelerate_search, folded, on_by_default
 from captioning.maps import ATTENTION, Captioned, default_map, known_maps, word_maps
 from captioning.models import Model
 from captioning.numbers import shown
-from captioning.search import BeamSearch, Decoded, Search
+from captioning.search import BeamSearch, ConstrainedBeamSearch, Decoded, Search
 from captioning.search.alternatives import Alternatives, find_alternatives
 from captioning.search.search import generable_log_probs
 
@@ -307,10 +308,60 @@ class Captioner:
         """
         words = tokenizer(self.vocabulary.tokenizer)(text)
         if unknown := [word for word in words if word not in self.vocabulary.words]:
-            raise InputError(f"{shown(text)}: the model does not know {shown(unknown[0])}")
+            near = get_close_matches(unknown[0], self.vocabulary.words)
+            remedy = f"did you mean {' or '.join(near)}?" if near else "use other words"
+            raise InputError(
+                f"{shown(text)}: the model does not know {shown(unknown[0])}; {remedy}"
+            )
         if not words:
             raise InputError(f"{shown(text)}: no words; give a caption")
         return words
+
+    def constrained(
+        self,
+        begin: str = "",
+        avoid: Sequence[str] = (),
+        must_say: Sequence[str] = (),
+        search: Search | None = None,
+        width: int | None = None,
+    ) -> Search:
+        """A search for captions with or without given words, to caption photos with.
+
+        Args:
+            begin: what every caption begins with.
+            avoid: words and phrases that no caption contains. Words match as a whole: captions
+                without ``dog`` may have ``dogs``. Unknown words are never said anyway.
+            must_say: words and phrases that every caption contains.
+            search: what its other settings are taken from; defaults to the captioner's search.
+            width: number of captions to follow; by default the width of `search` for each bank of
+                captions that need equally many words.
+
+        Raises:
+            InputError: a word to say is unknown, or no caption can be as asked.
+        """
+        for name, given in (("avoid", avoid), ("must_say", must_say)):
+            if isinstance(given, str):
+                raise InputError(f"{name}: give a list, such as [{given!r}]")
+        known = {text: self.words_of(text) for text in (*filter(None, [begin]), *must_say)}
+        avoided = [text for text in avoid if UNK not in self.vocabulary.encode(text)]
+        for asked, words in known.items():
+            for text in avoided:
+                if f" {' '.join(self.words_of(text))} " in f" {' '.join(words)} ":
+                    raise InputError(
+                        f"{shown(asked)} must be said and {shown(text)} avoided; drop one of them"
+                    )
+
+        def ids(text: str) -> list[int]:
+            return self.vocabulary.ids(self.words_of(text))[1:-1]
+
+        found = (search or self.search).replace(
+            ConstrainedBeamSearch,
+            begin=ids(begin) if begin else [],
+            avoid=[ids(text) for text in avoided],
+            must_say=[ids(text) for text in must_say],
+        )
+        assert isinstance(found, ConstrainedBeamSearch)
+        return found.replace(width=width or found.width * found.automaton.banks)
 
     def _others(
         self, annotations: Float[Tensor, "B L D"], tokens: Int[Tensor, "B N T"], k: int

@@ -18,12 +18,13 @@ from captioning.cli.model_options import (
 )
 from captioning.cli.options import add_number, add_photo_limit
 from captioning.errors import InputError, UsageError
-from captioning.numbers import ShardSize, Share
+from captioning.numbers import CaptionsPerImage, ShardSize, Share
 from captioning.shelf import DEFAULT
 from captioning.terminal import printable
 
 if TYPE_CHECKING:
     from captioning.captioner import Caption, Captioner
+    from captioning.search import Search
 
 SHARD_SIZE = 1000
 
@@ -46,8 +47,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_model(parser, DEFAULT)
     add_photo_limit(parser)
     add_search(parser)
+    add_number(
+        parser,
+        "--captions",
+        CaptionsPerImage,
+        "write the best N captions of each photo, each in a line of its own; a beam search follows "
+        "at least as many",
+    )
     parser.add_argument(
-        "--json", "--jsonl", action="store_true", help="print one line of JSON per photo"
+        "--diverse",
+        action="store_true",
+        help="captions that differ: a beam search for each, away from the words of those before it",
+    )
+    parser.add_argument(
+        "--json", "--jsonl", action="store_true", help="print one line of JSON per caption"
     )
     parser.add_argument(
         "--confidence",
@@ -80,6 +93,7 @@ def run(options: argparse.Namespace, most_photos: int = MOST_PHOTOS) -> int:
     if not options.photos and options.list is None:
         raise UsageError("no photos; give photos, folders or --list FILE")
     check_outputs(options)
+    _check_search(options)
     if options.out is not None:
         return _write_shards(options)
     if options.shard_size or options.devices > 1 or options.num_nodes > 1:
@@ -100,6 +114,7 @@ def _print_captions(options: argparse.Namespace, most_photos: int) -> int:
         raise UsageError(f"more than {most_photos:,} photos; give --out, for bulk captioning")
     outputs = Outputs(options, photos)
     captioner, search = model_and_search(options)
+    search = _chosen_search(options, captioner, search)
     if captioner.calibration is None and (options.confidence or options.min_confidence):
         raise UsageError(
             "this model is not calibrated, so it has no confidence; see captioning calibrate --help"
@@ -120,12 +135,13 @@ def _print_captions(options: argparse.Namespace, most_photos: int) -> int:
             say(f"captioning: {found}")
             failed = True
             continue
-        outputs.write(photo, found)
-        if options.json:
-            shown = json_line(photo, found[0], outputs.text(found[0]))
-        else:
-            shown = _line(options, photo, found[0], outputs.sure_text(found[0]))
-        say(shown, file=sys.stdout)
+        outputs.write(photo, found[: options.captions])
+        for caption in found[: options.captions or 1]:
+            if options.json:
+                shown = json_line(photo, caption, outputs.text(caption))
+            else:
+                shown = _line(options, photo, caption, outputs.sure_text(caption))
+            say(shown, file=sys.stdout)
     outputs.finish()
     return 1 if failed else 0
 
@@ -139,6 +155,68 @@ def _add_text(parser: argparse.ArgumentParser) -> None:
         help="read this caption instead of writing one: how probable each word is, what the model "
         "would have said instead (--json, --html), and where it looks",
     )
+    words.add_argument("--begin", metavar="TEXT", help="begin each caption with these words")
+    words.add_argument(
+        "--avoid",
+        action="append",
+        metavar="TEXT",
+        help="never say this word or phrase; only whole words match, so dog allows dogs (may be "
+        "given again)",
+    )
+    words.add_argument(
+        "--must-say",
+        action="append",
+        metavar="TEXT",
+        help="say this word or phrase in each caption (may be given again)",
+    )
+
+
+def _check_search(options: argparse.Namespace) -> None:
+    """Check that the options of the search go together.
+
+    Raises:
+        UsageError: they do not.
+    """
+    words = options.begin or options.avoid or options.must_say
+    if options.text is not None and (words or options.captions):
+        raise UsageError(
+            "--text reads a caption instead of writing one; leave out --captions, --begin, --avoid "
+            "and --must-say"
+        )
+    if words and (options.greedy or options.sample or options.diverse):
+        raise UsageError(
+            "--begin, --avoid and --must-say are for beam search; leave out --greedy, --sample and "
+            "--diverse"
+        )
+    if options.diverse and (options.greedy or options.sample or not options.captions):
+        raise UsageError(
+            "--diverse is for several captions by beam search; give --captions N, and leave out "
+            "--greedy and --sample"
+        )
+    if options.captions and options.greedy:
+        raise UsageError("--greedy finds one caption; leave out either it or --captions")
+
+
+def _chosen_search(
+    options: argparse.Namespace, captioner: "Captioner", search: "Search"
+) -> "Search":
+    """The search for as many captions, and for such words, as the options ask for."""
+    from captioning.search import BeamSearch, DiverseBeamSearch, Sampling
+
+    if options.begin or options.avoid or options.must_say:
+        avoid, must_say = options.avoid or (), options.must_say or ()
+        search = captioner.constrained(
+            options.begin or "", avoid, must_say, search, width=options.beam
+        )
+    if not options.captions:
+        return search
+    if options.diverse:
+        return search.replace(DiverseBeamSearch, groups=options.captions)
+    if isinstance(search, Sampling):
+        return search.replace(captions=options.captions)
+    if not isinstance(search, BeamSearch):
+        search = search.replace(BeamSearch, width=1)
+    return search.replace(width=max(options.captions, search.config["width"]))
 
 
 def _readings(
@@ -170,6 +248,7 @@ def _write_shards(options: argparse.Namespace) -> int:
     processes = processes_of(options)
     photos = PhotoStream(options.photos, options.list)
     captioner, search = model_and_search(options, processes)
+    search = _chosen_search(options, captioner, search)
     folder = made_folder(options.out)
     size = options.shard_size or SHARD_SIZE
     models = models_of(options)

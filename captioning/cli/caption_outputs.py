@@ -69,6 +69,7 @@ def check_outputs(options: argparse.Namespace) -> None:
             *PICTURES,
             *("maps", "sentence", "prefix", "suffix", "txt", "txt_dir"),
             *("skip_existing", "overwrite", "csv", "confidence", "min_confidence"),
+            *("captions", "diverse"),
         ]
         for name in (name for name in given if getattr(options, name)):
             flag = "map" if name == "maps" else name.replace("_", "-")
@@ -139,17 +140,22 @@ class Outputs:
         return self.text(caption) if sure >= (self.options.min_confidence or 0) else None
 
     def write(self, photo: Path, captions: Sequence["Caption"]) -> None:
-        """Write a photo's files; the first caption is the best one."""
+        """Write a photo's files; the first caption is the best one, and pages show all."""
         from captioning.files import written_whole
 
-        caption, text = captions[0], self.sure_text(captions[0])
-        if self.texts and text is not None:
+        asked = captions[: self.options.captions or 1]
+        texts = [self.sure_text(caption) for caption in asked]
+        lines = "".join(f"{text}\n" for text in texts if text is not None)
+        if self.texts and lines:
             with written_whole(self.texts[photo]) as temporary:
-                temporary.write_text(f"{text}\n", encoding="utf-8", errors="backslashreplace")
+                temporary.write_text(lines, encoding="utf-8", errors="backslashreplace")
             self.written.append(self.texts[photo])
         if self.options.csv:
             name = os.fsencode(photo).decode("utf-8", "backslashreplace")
-            self.rows.append([name, text or "", caption.confidence])
+            self.rows += [
+                [name, text or "", caption.confidence]
+                for caption, text in zip(asked, texts, strict=True)
+            ]
         if self.pictures:
             self._draw(photo, captions)
             self.written += [names[photo] for names in self.pictures.values()]

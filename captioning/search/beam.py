@@ -26,6 +26,16 @@ class Continuations(NamedTuple):
     captions: Int[Tensor, "B k"]  # index of the caption that each word continues
     words: Int[Tensor, "B k"]
 
+    @classmethod
+    def best(
+        cls, totals: Float[Tensor, "B N V"], log_probs: Float[Tensor, "B N V"], k: int
+    ) -> "Continuations":
+        """The k continuations of each image's captions with the largest totals."""
+        best, places = totals.flatten(1).topk(k)
+        own = log_probs.flatten(1).gather(1, places)
+        vocabulary = log_probs.shape[2]
+        return cls(best, own, places // vocabulary, places % vocabulary)
+
 
 class BeamSearch(Search):
     """Keeps the `width` best captions of each image at every word.
@@ -64,10 +74,7 @@ class BeamSearch(Search):
         log_probs = generable_log_probs(step.logits)
         self.forbid(log_probs, hypotheses.tokens)
         totals = hypotheses.totals.masked_fill(hypotheses.finished, -inf)
-        best, places = (totals[:, :, None] + log_probs).flatten(1).topk(self.width)
-        own = log_probs.flatten(1).gather(1, places)
-        vocabulary = log_probs.shape[2]
-        return Continuations(best, own, places // vocabulary, places % vocabulary)
+        return Continuations.best(totals[:, :, None] + log_probs, log_probs, self.width)
 
     def extend(self, hypotheses: Hypotheses, step: Step) -> tuple[Hypotheses, State]:
         """The best captions of each image, both continued and ended ones."""
@@ -75,10 +82,10 @@ class BeamSearch(Search):
         # An ended caption has one continuation: PAD, at no cost.
         ended = hypotheses.totals.masked_fill(~hypotheses.finished, -inf)
         places = torch.arange(self.width, device=ended.device).expand_as(ended)
-        lengths = torch.full_like(hypotheses.lengths, hypotheses.tokens.shape[2] + 1)
+        lengths = torch.full_like(found.words, hypotheses.tokens.shape[2] + 1)
         ranks = torch.cat([found.totals, ended], dim=1)
         ranks /= torch.cat([lengths, hypotheses.lengths], dim=1) ** self.length_penalty
-        ranks, chosen = ranks.topk(self.width)
+        ranks, chosen = self.choose(ranks)
         parents = torch.cat([found.captions, places], dim=1).gather(1, chosen)
         words = F.pad(found.words, (0, self.width), value=PAD).gather(1, chosen)
         log_probs = F.pad(found.log_probs, (0, self.width)).gather(1, chosen)
@@ -87,3 +94,14 @@ class BeamSearch(Search):
         state = {name: take_along_captions(part, parents) for name, part in step.state.items()}
         weights = take_along_captions(step.weights, parents)
         return hypotheses.extend(words, log_probs, weights, parents), state
+
+    def choose(
+        self, ranks: Float[Tensor, "B K"]
+    ) -> tuple[Float[Tensor, "B N"], Int[Tensor, "B N"]]:
+        """The ranks of the captions to follow, and their places among all.
+
+        Args:
+            ranks: of the `continuations`, then of the N ended captions; minus infinity for none.
+        """
+        best, places = ranks.topk(self.width)
+        return best, places

@@ -13,7 +13,14 @@ from captioning.kernels.active_rows import ActiveRows
 from captioning.kernels.fast_search import BLOCK, best_continuations, of_images
 from captioning.models import AdditiveAttention, Attention, DotProductAttention
 from captioning.models.decoder import Decoder, Memory, State, Step
-from captioning.search import BeamSearch, Greedy, Sampling, Search
+from captioning.search import (
+    BeamSearch,
+    ConstrainedBeamSearch,
+    DiverseBeamSearch,
+    Greedy,
+    Sampling,
+    Search,
+)
 from tests.kernels.plain_models import EXACT, plain_model
 
 IMAGES = 20
@@ -31,6 +38,8 @@ ABLATIONS = {"scalar_gate": False, "deep_output": False, "start_from_mean": Fals
         (BeamSearch(4, length_penalty=0.0), ABLATIONS, AdditiveAttention),
         (BeamSearch(3, max_length=7, min_length=3, no_repeat_ngram=2), {}, AdditiveAttention),
         (BeamSearch(40, max_length=2), {"tie_embeddings": True}, DotProductAttention),
+        (ConstrainedBeamSearch([5], [[6], [7, 8]], [[9, 4], [8]]), {}, AdditiveAttention),
+        (DiverseBeamSearch(3, width=2), {}, AdditiveAttention),
         (Sampling(3, top_k=1), {"query_with_word": True}, DotProductAttention),
         (Sampling(3, seed=1).for_images(PHOTOS), {}, AdditiveAttention),
         (Sampling(3, top_k=9, top_p=0.9, seed=1).for_images(PHOTOS), {}, AdditiveAttention),

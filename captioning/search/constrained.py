@@ -1,0 +1,197 @@
+"""Beam search for captions that begin with, avoid or contain given words.
+
+Shapes: B images, N captions per image, V vocabulary, t words so far, S states, A symbols, K
+continuations and ended captions.
+"""
+
+from collections.abc import Sequence
+from math import inf
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from captioning.data.vocabulary import EOS, PAD
+from captioning.errors import InputError
+from captioning.models.decoder import Step
+from captioning.numbers import BeamWidth, LengthPenalty, MaxLength, MinLength, NgramLength
+from captioning.search.beam import BeamSearch, Continuations
+from captioning.search.hypotheses import Hypotheses
+from captioning.search.search import NEVER, generable_log_probs
+
+Phrase = tuple[int, ...]
+"""The ids of words that follow each other."""
+
+State = tuple[frozenset[Phrase], Phrase] | None
+"""The phrases that are missing, and the longest end of the words so far with which a phrase begins;
+None once a phrase to avoid is said."""
+
+MOST_TRANSITIONS = 2**19
+"""The largest automaton: a second's work to build."""
+
+
+class ConstrainedBeamSearch(BeamSearch):
+    """Beam search among the captions that meet constraints on their words.
+
+    A finite automaton reads each caption and says how many words it still needs until all phrases
+    are said (Anderson et al. 2017, "Guided Open Vocabulary Image Captioning with Constrained Beam
+    Search"). Captions that need equally many are a bank. The banks share the beam (Post & Vilar
+    2018, "Fast Lexically Constrained Decoding with Dynamic Beam Allocation for Neural Machine
+    Translation"): they choose in turns, the bank that needs the fewest words first, and a bank
+    that runs out leaves its turns to the others. So a phrase that has been begun is not given up
+    for its cost, and every caption meets the constraints, however narrow the beam.
+
+    Probabilities are the model's own, not renormalised among the words that are allowed.
+
+    Args:
+        begin: ids of the words that every caption begins with.
+        avoid: phrases, as ids, that no caption contains.
+        must_say: phrases that every caption contains, where they may overlap. Words of these and
+            of `begin` may repeat in spite of `no_repeat_ngram`.
+        width: N, number of captions to follow, and to return, per image.
+        length_penalty: 0 ranks captions by their probability, which favours short ones, 1 by the
+            mean log probability of their words.
+        max_length: maximum number of words of a caption.
+        min_length: minimum number of words of a caption.
+        no_repeat_ngram: n of the n-grams that may not occur twice in a caption; 0 allows all.
+
+    Raises:
+        InputError: no caption meets the constraints, or they are too many.
+    """
+
+    def __init__(
+        self,
+        begin: Sequence[int] = (),
+        avoid: Sequence[Sequence[int]] = (),
+        must_say: Sequence[Sequence[int]] = (),
+        width: BeamWidth = 3,
+        length_penalty: LengthPenalty = 1.0,
+        max_length: MaxLength = 20,
+        min_length: MinLength = 1,
+        no_repeat_ngram: NgramLength = 0,
+    ) -> None:
+        super().__init__(width, length_penalty, max_length, min_length, no_repeat_ngram)
+        self.first = tuple(begin)
+        self.automaton = Automaton(avoid, must_say)
+        needed = len(self.first) + self.automaton.needed_after(self.first)
+        if needed == inf:
+            raise InputError("words that must be said have words to avoid; drop either of them")
+        if needed > max_length:
+            raise InputError(
+                f"what must be said takes {needed:.0f} words, but a caption has at most "
+                f"{max_length}; allow longer captions"
+            )
+
+    def continuations(self, step: Step, hypotheses: Hypotheses) -> Continuations:
+        """The `width` best next words of each bank, bank 0 last."""
+        tokens, log_probs = hypotheses.tokens, generable_log_probs(step.logits)
+        vocabulary, now = log_probs.shape[2], tokens.shape[2]
+        before, needed = self.automaton.read(tokens, vocabulary)
+        required = needed < before[:, :, None]
+        if now < len(self.first):
+            required = torch.arange(vocabulary, device=tokens.device) == self.first[now]
+            log_probs.masked_fill_(~required, -inf)
+        log_probs.masked_fill_(needed > self.max_length - now - 1, -inf)
+        allowed = log_probs.clone()
+        self.forbid(allowed, tokens)
+        # What the constraints ask for comes before the other limits.
+        allowed = torch.where(required, log_probs, allowed)
+        totals = hypotheses.totals.masked_fill(hypotheses.finished, -inf)[:, :, None] + allowed
+        banks = (
+            Continuations.best(totals.masked_fill(needed != bank, -inf), allowed, self.width)
+            for bank in reversed(range(self.automaton.banks))
+        )
+        return Continuations(*(torch.cat(parts, dim=1) for parts in zip(*banks, strict=True)))
+
+    def choose(
+        self, ranks: Float[Tensor, "B K"]
+    ) -> tuple[Float[Tensor, "B N"], Int[Tensor, "B N"]]:
+        """The captions that the banks choose in turns; ended captions are in bank 0."""
+        n = self.width
+        places = torch.arange(ranks.shape[1], device=ranks.device).expand_as(ranks)
+        of_bank_0 = places[:, -2 * n :].gather(1, ranks[:, -2 * n :].topk(n).indices)
+        banks = torch.cat([places[:, : -2 * n], of_bank_0], dim=1).unflatten(1, (-1, n))
+        turns = banks.flip(1).transpose(1, 2).flatten(1)
+        are_missing = ranks.gather(1, turns).isneginf().int()
+        chosen = turns.gather(1, are_missing.argsort(dim=1, stable=True)[:, :n])
+        return ranks.gather(1, chosen), chosen
+
+
+class Automaton:
+    """Says how many more words a caption needs until all phrases are said.
+
+    A state tells which phrases are missing and which may be under way (Aho & Corasick 1975,
+    "Efficient String Matching"). Words that are in no phrase share a symbol.
+
+    Args:
+        avoid: phrases that lead to a state that nothing leads out of.
+        must_say: phrases without which a caption may not end.
+
+    Attributes:
+        symbols: PAD, which stands for all words in no phrase, EOS and the words in phrases: (A,).
+        table: the next state of each state by symbol, (S, A); captions start in state 0.
+        needed: the fewest words that each state needs, (S,); infinite if a phrase to avoid is said.
+        banks: the number of finite numbers of them, from 0.
+    """
+
+    def __init__(self, avoid: Sequence[Sequence[int]], must_say: Sequence[Sequence[int]]) -> None:
+        self.avoid, said = frozenset(map(tuple, avoid)), frozenset(map(tuple, must_say))
+        phrases = self.avoid | said
+        words = {word for phrase in phrases for word in phrase}
+        if () in phrases or words.intersection((*NEVER, EOS)):
+            raise InputError("a phrase has no words, or a token that is not a word")
+        symbols = [PAD, EOS, *sorted(words)]
+        too_many = InputError("too many words to say or to avoid; give fewer")
+        if sum(map(len, phrases)) > 1000:
+            raise too_many
+        self.beginnings = {phrase[:n] for phrase in phrases for n in range(len(phrase))} | {()}
+        numbers: dict[State, int] = {(said, ()): 0}
+        states, rows = list(numbers), []
+        for state in states:  # which grows meanwhile
+            if len(states) * len(symbols) > MOST_TRANSITIONS:
+                raise too_many
+            after = [self._after(state, symbol) for symbol in symbols]
+            for new in after:
+                if new not in numbers:
+                    numbers[new] = len(states)
+                    states.append(new)
+            rows.append([numbers[new] for new in after])
+        self.symbols, self.table = torch.tensor(symbols), torch.tensor(rows)
+        needed = torch.tensor([inf if state is None or state[0] else 0.0 for state in states])
+        while not (nearer := needed.minimum(needed[self.table].amin(dim=1) + 1)).equal(needed):
+            needed = nearer
+        self.needed = needed
+        self.banks = 1 + int(needed[needed.isfinite()].amax()) if needed.isfinite().any() else 1
+
+    def _after(self, state: State, token: int) -> State:
+        """The state after one more token."""
+        if state is None or (token == EOS and state[0]):
+            return None
+        if token == EOS:
+            return state
+        missing, end = state
+        ends = [(*end, token)[n:] for n in range(len(end) + 2)]  # the longest first
+        if self.avoid.intersection(ends):
+            return None
+        return missing.difference(ends), next(each for each in ends if each in self.beginnings)
+
+    def needed_after(self, words: Phrase) -> float:
+        """How many words a caption needs after these words."""
+        tokens = torch.tensor([[words]], dtype=torch.long)
+        needed, _ = self.read(tokens, 1 + max((*self.symbols.tolist(), *words)))
+        return needed.item()
+
+    def read(
+        self, tokens: Int[Tensor, "B N t"], vocabulary: int
+    ) -> tuple[Float[Tensor, "B N"], Float[Tensor, "B N V"]]:
+        """How many words captions need now, and how many after each next word."""
+        device = tokens.device
+        symbols, table, needed = (
+            part.to(device) for part in (self.symbols, self.table, self.needed)
+        )
+        symbol_of = torch.zeros(vocabulary, dtype=torch.long, device=device)
+        symbol_of[symbols] = torch.arange(len(symbols), device=device)
+        states = torch.zeros(tokens.shape[:2], dtype=torch.long, device=device)
+        for words in tokens.unbind(2):
+            states = table[states, symbol_of[words]]
+        return needed[states], needed[table[states]][..., symbol_of]

@@ -1,0 +1,127 @@
+"""Beam search in groups, for captions that differ.
+
+Shapes: B images, G groups, N captions per group, T words, V vocabulary.
+"""
+
+from copy import copy
+from dataclasses import replace
+from math import inf
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from captioning.data.vocabulary import PAD
+from captioning.models.decoder import Decoder, Memory, State, Step
+from captioning.numbers import (
+    BeamWidth,
+    CaptionsPerImage,
+    Diversity,
+    LengthPenalty,
+    MaxLength,
+    MinLength,
+    NgramLength,
+)
+from captioning.search.beam import BeamSearch, Continuations
+from captioning.search.hypotheses import Hypotheses, take_along_captions
+from captioning.search.search import Decoded, generable_log_probs
+
+
+class DiverseBeamSearch(BeamSearch):
+    """One beam search after another, each away from the words of those before it.
+
+    Vijayakumar et al. 2018, "Diverse Beam Search for Improved Description of Complex Scenes", with
+    Hamming diversity: a word costs `diversity` for each earlier group that has it in this place,
+    or the share of its captions that do. (The paper counts the captions, so costs grow with the
+    width.) Groups follow and choose captions by log probabilities less costs; scores are without
+    them. Each group gives its best caption that no earlier group has given.
+
+    Args:
+        groups: G, number of captions to return per image.
+        diversity: what a word costs, in nats; 0 is plain beam search.
+        width: N, number of captions that each group follows.
+        length_penalty: 0 ranks captions by their probability, which favours short ones, 1 by the
+            mean log probability of their words.
+        max_length: maximum number of words of a caption.
+        min_length: minimum number of words of a caption.
+        no_repeat_ngram: n of the n-grams that may not occur twice in a caption; 0 allows all.
+    """
+
+    def __init__(
+        self,
+        groups: CaptionsPerImage = 3,
+        diversity: Diversity = 0.5,
+        width: BeamWidth = 3,
+        length_penalty: LengthPenalty = 1.0,
+        max_length: MaxLength = 20,
+        min_length: MinLength = 1,
+        no_repeat_ngram: NgramLength = 0,
+    ) -> None:
+        super().__init__(width, length_penalty, max_length, min_length, no_repeat_ngram)
+        self.groups = groups
+        self.diversity = diversity
+        self.captions = groups * width
+        # By the groups so far, the words in each place of their captions.
+        self.said: list[Int[Tensor, "B k"]] = []
+
+    @torch.no_grad()
+    def __call__(self, decoder: Decoder, memory: Memory) -> Decoded:
+        """The best caption of each group for every image in memory, in the order of their score."""
+        group = copy(self)  # which other calls do not share
+        group.said = []
+        found = [
+            super(DiverseBeamSearch, group).__call__(decoder, memory) for _ in range(self.groups)
+        ]
+        longest = max(decoded.tokens.shape[2] for decoded in found)
+        best: list[Decoded] = []
+        for decoded in found:
+            missing = longest - decoded.tokens.shape[2]
+            tokens, scores = F.pad(decoded.tokens, (0, missing), value=PAD), decoded.scores
+            for earlier in best:
+                scores = scores.masked_fill((tokens == earlier.tokens).all(dim=2), -inf)
+            log_probs = F.pad(decoded.log_probs, (0, missing))
+            weights = F.pad(decoded.weights, (0, 0, 0, missing))
+            best.append(_sorted(Decoded(tokens, log_probs, weights, scores), most=1))
+        together = Decoded(*(torch.cat(parts, dim=1) for parts in zip(*best, strict=True)))
+        lengths = (together.tokens != PAD).sum(dim=2)
+        own = together.log_probs.sum(dim=2) / lengths**self.length_penalty
+        own = own.masked_fill(together.scores.isneginf(), -inf)
+        return _sorted(together._replace(scores=own))
+
+    def continuations(self, step: Step, hypotheses: Hypotheses) -> Continuations:
+        """The best next words of a group's captions, their totals less what the words cost."""
+        log_probs = generable_log_probs(step.logits)
+        self.forbid(log_probs, hypotheses.tokens)
+        totals = hypotheses.totals.masked_fill(hypotheses.finished, -inf)
+        costs = self._costs(hypotheses, log_probs.shape[2])
+        totals = totals[:, :, None] + (log_probs - costs[:, None])
+        return Continuations.best(totals, log_probs, self.width)
+
+    def extend(self, hypotheses: Hypotheses, step: Step) -> tuple[Hypotheses, State]:
+        """The best captions of the group, whose words will cost the groups after it."""
+        longer, state = super().extend(hypotheses, step)
+        words, place = longer.tokens[:, :, -1], hypotheses.tokens.shape[2]
+        costs = self._costs(hypotheses, step.logits.shape[2]).gather(1, words)
+        if place == len(self.said):
+            self.said.append(words)
+        else:
+            self.said[place] = torch.cat([self.said[place], words], dim=1)
+        return replace(longer, totals=longer.totals - costs), state
+
+    def _costs(self, hypotheses: Hypotheses, vocabulary: int) -> Float[Tensor, "B V"]:
+        """What each next word costs; nothing for PAD after ended captions."""
+        totals, place = hypotheses.totals, hypotheses.tokens.shape[2]
+        costs = totals.new_zeros(len(totals), vocabulary)
+        if place < len(self.said):
+            said = self.said[place]
+            each = torch.full_like(said, self.diversity / self.width, dtype=costs.dtype)
+            costs.scatter_add_(1, said, each)
+            costs[:, PAD] = 0.0
+        return costs
+
+
+def _sorted(decoded: Decoded, most: int | None = None) -> Decoded:
+    """The best captions of each image, by their score."""
+    order = decoded.scores.argsort(dim=1, descending=True, stable=True)
+    return Decoded(*(take_along_captions(part, order)[:, :most] for part in decoded))

@@ -1,0 +1,147 @@
+"""Constrained beam search against an enumeration of all captions."""
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from captioning.data.vocabulary import EOS, PAD
+from captioning.errors import InputError
+from captioning.models import Decoder
+from captioning.search import BeamSearch, ConstrainedBeamSearch
+from tests.search.test_decoding import every_caption, favouring, forced, searched
+
+LENGTH = 4
+
+CONSTRAINTS: dict[str, dict[str, Any]] = {
+    "begin": {"begin": [5, 4]},
+    "avoid a word": {"avoid": [[6]]},
+    "avoid phrases": {"avoid": [[4, 5], [5, 5, 4], [7, 7]]},
+    "must say a word": {"must_say": [[7]]},
+    "must say words and phrases": {"must_say": [[7], [4, 4]]},
+    "must say phrases that overlap": {"must_say": [[4, 5], [5, 6], [6, 4]]},
+    "must say a phrase within another": {"must_say": [[5], [4, 5, 6]]},
+    "must say a phrase that begins anew": {"must_say": [[4, 4, 5]]},
+    "all of them": {"begin": [5], "avoid": [[6, 6], [4, 7], [5, 5]], "must_say": [[7], [5, 4]]},
+    "all within the beginning": {"begin": [4, 5], "avoid": [[6]], "must_say": [[4], [5]]},
+}
+every_constraint = pytest.mark.parametrize("constraints", CONSTRAINTS.values(), ids=CONSTRAINTS)
+
+
+def says(words: list[int], phrase: list[int]) -> bool:
+    return any(words[n : n + len(phrase)] == phrase for n in range(len(words)))
+
+
+def meets(
+    tokens: list[int],
+    begin: list[int] | tuple[()] = (),
+    avoid: list[list[int]] | tuple[()] = (),
+    must_say: list[list[int]] | tuple[()] = (),
+) -> bool:
+    words = [token for token in tokens if token not in (EOS, PAD)]
+    return (
+        words[: len(begin)] == list(begin)
+        and not any(says(words, phrase) for phrase in avoid)
+        and all(says(words, phrase) for phrase in must_say)
+    )
+
+
+@every_constraint
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_wide_beam_is_brute_force(
+    decoder: Decoder, annotations: Tensor, constraints: dict[str, Any], seed: int
+) -> None:
+    torch.manual_seed(seed)
+    for parameter in decoder.parameters():
+        torch.nn.init.normal_(parameter, std=0.7)
+    every = every_caption(LENGTH)
+    met = torch.tensor([meets(tokens, **constraints) for tokens in every[0].tolist()])
+    captions, width = every[:, met], every.shape[1]
+    assert 0 < captions.shape[1] < width
+    search = ConstrainedBeamSearch(**constraints, width=width, max_length=LENGTH)
+    found = searched(search, decoder, annotations)
+    log_probs, _, real = forced(decoder, annotations, captions.expand(3, -1, -1))
+    scores, order = (log_probs.sum(-1) / real.sum(-1)).sort(descending=True)
+    count = order.shape[1]
+    torch.testing.assert_close(found.scores[:, :count], scores, rtol=1e-6, atol=1e-6)
+    assert found.tokens[:, :count].equal(captions[0, order])
+    assert found.scores[:, count:].isneginf().all()
+
+
+@every_constraint
+@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("favoured", [EOS, 6], ids=["that ends at once", "that loves one word"])
+def test_a_narrow_beam_meets_the_constraints_however_unlikely(
+    decoder: Decoder, annotations: Tensor, constraints: dict[str, Any], width: int, favoured: int
+) -> None:
+    search = ConstrainedBeamSearch(**constraints, width=width, max_length=LENGTH)
+    found = searched(search, favouring(decoder, favoured, by=20.0), annotations)
+    assert found.scores[:, 0].isfinite().all()
+    for tokens in found.tokens[found.scores.isfinite()].tolist():
+        assert meets(tokens, **constraints)
+
+
+def test_without_constraints_it_is_beam_search(decoder: Decoder, annotations: Tensor) -> None:
+    options: dict[str, Any] = {"width": 3, "max_length": 7, "min_length": 2, "no_repeat_ngram": 2}
+    found = searched(ConstrainedBeamSearch(**options), decoder, annotations)
+    wanted = searched(BeamSearch(**options), decoder, annotations)
+    assert found.tokens.equal(wanted.tokens)
+    assert found.scores.equal(wanted.scores)
+
+
+def test_scores_are_log_probabilities_without_constraints(
+    decoder: Decoder, annotations: Tensor
+) -> None:
+    search = ConstrainedBeamSearch(**CONSTRAINTS["all of them"], max_length=6)
+    found = searched(search, decoder, annotations)
+    log_probs, weights, real = forced(decoder, annotations, found.tokens)
+    torch.testing.assert_close(found.log_probs, log_probs)
+    torch.testing.assert_close(found.weights[real], weights[real])
+
+
+def test_a_batch_equals_its_images_one_by_one(decoder: Decoder, annotations: Tensor) -> None:
+    search = ConstrainedBeamSearch(**CONSTRAINTS["all of them"], width=4, max_length=8)
+    favouring(decoder, EOS, by=2.0)
+    together = searched(search, decoder, annotations)
+    for b in range(3):
+        alone = searched(search, decoder, annotations[b : b + 1])
+        assert together.tokens[b, :, : alone.tokens.shape[2]].equal(alone.tokens[0])
+        torch.testing.assert_close(together.scores[b], alone.scores[0])
+
+
+def test_words_that_must_be_said_may_repeat(decoder: Decoder, annotations: Tensor) -> None:
+    search = ConstrainedBeamSearch(
+        begin=[4, 4], must_say=[[5, 4]], max_length=8, no_repeat_ngram=1, min_length=8
+    )
+    for tokens in searched(search, decoder, annotations).tokens[:, 0].tolist():
+        words = [token for token in tokens if token not in (EOS, PAD)]
+        assert sorted(words) == [4, 4, 4, 5, 6, 7]
+        assert meets(tokens, begin=[4, 4], must_say=[[5, 4]])
+
+
+@pytest.mark.parametrize(
+    ("constraints", "error"),
+    [
+        ({"avoid": [[5]], "must_say": [[4, 5]]}, "words to avoid; drop either"),
+        ({"avoid": [[4, 5]], "begin": [6, 4, 5]}, "words to avoid; drop either"),
+        ({"must_say": [[4, 4], [5, 5]], "begin": [6]}, "takes 5 words, but .* at most 4; allow"),
+        ({"begin": [4, 4, 4, 4, 4]}, "takes 5 words, but .* at most 4; allow"),
+        ({"must_say": [[word] for word in range(4, 40)]}, "too many words to say"),
+        ({"avoid": [[4, EOS]]}, "not a word"),
+        ({"must_say": [[]]}, "no words"),
+    ],
+)
+def test_constraints_that_no_caption_meets_are_refused_before_the_search(
+    constraints: dict[str, Any], error: str
+) -> None:
+    with pytest.raises(InputError, match=error):
+        ConstrainedBeamSearch(**constraints, max_length=4)
+
+
+def test_phrases_that_overlap_need_no_more_words_than_they_take_together() -> None:
+    for order in itertools.permutations([[4, 5], [5, 6], [6, 4]]):
+        ConstrainedBeamSearch(must_say=order, max_length=4)  # 4 5 6 4
+    with pytest.raises(InputError, match="takes 4 words"):
+        ConstrainedBeamSearch(must_say=[[4, 5], [5, 6], [6, 4]], max_length=3)

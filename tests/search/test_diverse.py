@@ -1,0 +1,107 @@
+"""Diverse beam search against plain beam search and a search written out."""
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from captioning.data.vocabulary import BOS, EOS, PAD, UNK
+from captioning.models import Decoder
+from captioning.search import BeamSearch, Decoded, DiverseBeamSearch
+from tests.search.test_decoding import forced, searched
+
+LIMITS: dict[str, Any] = {"max_length": 6, "length_penalty": 0.7}
+
+
+def captions(decoded: Decoded, b: int) -> list[list[int]]:
+    """The captions of an image, without padding."""
+    return [[token for token in row if token != PAD] for row in decoded.tokens[b].tolist()]
+
+
+def test_one_group_is_beam_search(decoder: Decoder, annotations: Tensor) -> None:
+    plain = searched(BeamSearch(4, **LIMITS), decoder, annotations)
+    found = searched(DiverseBeamSearch(1, width=4, **LIMITS), decoder, annotations)
+    assert found.tokens.equal(plain.tokens[:, :1])
+    for part, wanted in zip(found, plain, strict=True):
+        torch.testing.assert_close(part, wanted[:, :1])
+
+
+def test_without_a_cost_the_captions_are_those_of_one_beam(
+    decoder: Decoder, annotations: Tensor
+) -> None:
+    plain = searched(BeamSearch(3, **LIMITS), decoder, annotations)
+    diverse = DiverseBeamSearch(3, diversity=0.0, width=3, **LIMITS)
+    found = searched(diverse, decoder, annotations)
+    assert found.tokens.equal(plain.tokens)
+    for part, wanted in zip(found, plain, strict=True):
+        torch.testing.assert_close(part, wanted)
+
+
+def test_the_best_caption_of_one_beam_is_among_the_captions(
+    decoder: Decoder, annotations: Tensor
+) -> None:
+    plain = searched(BeamSearch(2, **LIMITS), decoder, annotations)
+    found = searched(DiverseBeamSearch(4, 2.0, width=2, **LIMITS), decoder, annotations)
+    for b in range(3):
+        assert captions(plain, b)[0] in captions(found, b)
+
+
+def greedy_in_groups(decoder: Decoder, annotations: Tensor, groups: int, cost: float) -> Tensor:
+    """The captions of one image, word by word, each group after those before it: (G, T)."""
+    memory, written = decoder.remember(annotations), torch.full((groups, 6), PAD)
+    for group in range(groups):
+        state, last = decoder.start(memory, 1), BOS
+        for place in range(6):
+            step = decoder.step(torch.tensor([[last]]), state, memory)
+            step.logits[..., [PAD, BOS, UNK] + [EOS] * (place == 0)] = -torch.inf
+            log_probs = step.logits[0, 0].log_softmax(0)
+            for word in written[:group, place].tolist():
+                log_probs[word] -= cost
+            last, state = int(log_probs.argmax()), step.state
+            written[group, place] = last
+            if last == EOS:
+                break
+    return written
+
+
+@pytest.mark.parametrize("cost", [0.3, 1.5])
+def test_groups_of_one_are_greedy_searches_written_out(
+    decoder: Decoder, annotations: Tensor, cost: float
+) -> None:
+    search = DiverseBeamSearch(3, cost, width=1, max_length=6)
+    for b in range(3):
+        found = searched(search, decoder, annotations[b : b + 1])
+        wanted = greedy_in_groups(decoder, annotations[b : b + 1], 3, cost)
+        expected = {tuple(row.tolist()) for row in wanted}
+        filled = found.tokens[0][found.scores[0].isfinite()]
+        padded = torch.nn.functional.pad(filled, (0, 6 - filled.shape[1]))
+        assert {tuple(row.tolist()) for row in padded} == expected
+
+
+def test_captions_differ_more_than_those_of_one_beam(decoder: Decoder, annotations: Tensor) -> None:
+    def alike(decoded: Decoded) -> float:
+        """The share of words that two captions of an image have in the same place."""
+        pairs = [
+            len([0 for word, other in zip(one, another, strict=False) if word == other])
+            / max(len(one), len(another))
+            for b in range(3)
+            for one, another in itertools.combinations(captions(decoded, b), 2)
+        ]
+        assert max(pairs) < 1
+        return sum(pairs) / len(pairs)
+
+    plain = searched(BeamSearch(4, **LIMITS), decoder, annotations)
+    found = searched(DiverseBeamSearch(4, 2.0, width=3, **LIMITS), decoder, annotations)
+    assert alike(found) < alike(plain)
+
+
+def test_the_cost_is_no_part_of_scores(decoder: Decoder, annotations: Tensor) -> None:
+    found = searched(DiverseBeamSearch(4, 2.0, width=2, **LIMITS), decoder, annotations)
+    log_probs, weights, real = forced(decoder, annotations, found.tokens)
+    torch.testing.assert_close(found.log_probs, log_probs)
+    torch.testing.assert_close(found.weights[real], weights[real])
+    expected = log_probs.sum(-1) / real.sum(-1) ** 0.7
+    torch.testing.assert_close(found.scores, expected)
+    assert found.scores.equal(found.scores.sort(dim=1, descending=True).values)
