@@ -63,7 +63,7 @@ VERBOSE = (
 """Parts of jsonargparse's and pydantic's messages that say nothing about the input."""
 
 UNKNOWN = (
-    r"(?:Group '([\w.]+)' does not accept option '|unrecognized arguments: --|Option ')([\w.]+)"
+    r"(?:Group '([\w.]+)' does not accept option '|unrecognized arguments: --|Option ')([\w.-]+)"
 )
 """The parts of jsonargparse's messages that name an unknown option."""
 
@@ -262,7 +262,8 @@ def one_line(message: str, options: Collection[str], allowed: Collection[str]) -
         return f"{line}; {OWN_CLASS}"
     if unknown := re.search(UNKNOWN, line):
         name = ".".join(filter(None, unknown.groups())).replace("init_args.", "")
-        return f"{line}; {_suggestion(name, options, allowed)}"
+        line = f"unknown option --{unknown[2]}" if "unrecognized arg" in unknown[0] else line
+        return f"{line}; {_suggestion(name.replace('-', '_'), options, allowed)}"
     return f"{line}; see captioning train --help"
 
 
