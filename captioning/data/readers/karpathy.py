@@ -14,6 +14,9 @@ from captioning.untrusted import field, read_json
 
 REMEDY = "expected Karpathy's format (images with filename, split and sentences)"
 
+OF_HUGGING_FACE = ("dataset_dict", "dataset_info", "dataset_infos")
+"""Other files of such a name."""
+
 Get = Callable[..., Any]  # `captioning.untrusted.field` with its file and its remedy
 
 
@@ -31,7 +34,7 @@ class Karpathy(OneFileReader):
         """Whether `root` is a ``dataset*.json`` or a folder that holds one."""
         if root.is_file():
             return root.match("dataset*.json")
-        return any(root.glob("dataset_*.json"))
+        return any(file.stem not in OF_HUGGING_FACE for file in root.glob("dataset_*.json"))
 
     @classmethod
     def resembles(cls, root: Path) -> bool:

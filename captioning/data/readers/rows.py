@@ -1,4 +1,4 @@
-"""The rows of tables: CSV and its relatives, JSON lines, and JSON."""
+"""The rows of tables: CSV and its relatives, JSON lines, JSON, and shards."""
 
 import csv
 import io
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from captioning.data.images import IMAGE_SUFFIXES
+from captioning.data.photo_shards import is_shard, shard
 from captioning.data.readers.reader import ALIASES
 from captioning.errors import InputError
 from captioning.untrusted import json_of, read_json, text_of
@@ -29,6 +30,8 @@ def rows_of(file: Path) -> Rows:
         InputError: the file cannot be read or is malformed.
     """
     suffix = file.suffix.lower()
+    if is_shard(file):
+        return ((str(file.parent / row["file_name"]), row) for row in shard(file).rows)
     if suffix == ".jsonl":
         return _jsonl_rows(file)
     return _json_rows(file) if suffix == ".json" else _csv_rows(file)

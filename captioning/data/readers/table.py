@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from captioning.data.images import IMAGE_SUFFIXES
+from captioning.data.photo_shards import is_shard, shards_in
 from captioning.data.readers.columns import (
     CAPTION_COLUMNS,
     IMAGE_COLUMNS,
@@ -88,17 +89,11 @@ class CaptionTable(OneFileReader):
     @cached_property
     def records(self) -> dict[str, list[Record]]:
         """The records of each split: those of the table, or train and val without any."""
-        root, files = self.root.parent, [self.root]
-        if self.root.is_dir():
-            root, files = self.root, _usual_tables(self.root) or _other_tables(self.root)
+        root = self.root if self.root.is_dir() else self.root.parent
+        files = self._tables() if self.root.is_dir() else [self.root]
         if not files:
             raise InputError(f"{root}: no {' or '.join(TABLES)} here; give the file's path")
         splits = [_split_of(file.relative_to(root)) for file in files]
-        if len({(file.parent, split) for file, split in zip(files, splits, strict=True)}) < len(
-            files
-        ):
-            names = ", ".join(str(file.relative_to(root)) for file in files)[:LONGEST]
-            raise InputError(f"{root}: holds {names}; give the path of one of them")
         is_single = len(files) == 1 and files[0].parent == root
         if is_single or set(splits) == {"train"}:  # with nothing to validate on
             splits = [None] * len(files)
@@ -114,6 +109,15 @@ class CaptionTable(OneFileReader):
             records[split or ("val" if record.image_id in validation else "train")].append(record)
         return records
 
+    def _tables(self) -> list[Path]:
+        """The tables in the folder, in each folder at most one of each split."""
+        found = _usual_tables(self.root) or _other_tables(self.root)
+        names = [file.relative_to(self.root) for file in found]
+        if len({(name.parent, _split_of(name)) for name in names}) < len(names):
+            listed = ", ".join(map(str, names))[:LONGEST]
+            raise InputError(f"{self.root}: holds {listed}; give the path of one of them")
+        return found
+
     def _of_file(
         self, file: Path, root: Path, split: str | None
     ) -> Iterator[tuple[str | None, Record]]:
@@ -121,7 +125,8 @@ class CaptionTable(OneFileReader):
         entries = list(rows_of(file))
         if not entries:
             raise InputError(f"{file}: no captions; add rows of file_name and caption")
-        columns = columns_of(file, entries, self.caption_column)
+        image = "file_name" if is_shard(file) else None
+        columns = columns_of(file, entries, self.caption_column, image)
         rows = [row for place, entry in entries for row in rows_in(entry, columns, place)]
         if file.name in METADATA and all(row.split is None for row in rows):
             rows = _split_by_folder(rows)
@@ -129,17 +134,63 @@ class CaptionTable(OneFileReader):
         for row in rows:
             captions[row.split or split, row.name].extend(row.captions)
         names = list(dict.fromkeys(name for _, name in captions))
+        paths = self._photos(names, file, root, split)
         below = file.parent.relative_to(root)
+        for (part, name), texts in captions.items():
+            yield part, Record(paths[name], (below / name).as_posix(), tuple(texts))
+
+    def _photos(
+        self, names: list[str], file: Path, root: Path, split: str | None
+    ) -> dict[str, Path]:
+        """The path of each photo that a table names."""
+        if is_shard(file):
+            return {name: file.parent / name for name in names}
         folders = [base / name for base in (file.parent, root) for name in ("", *FOLDERS)]
         if self.images is not None:
-            folders = [self.images / below, self.images]
+            folders = [self.images / file.parent.relative_to(root), self.images]
         # Another split's folder may hold photos of the same names; TextCaps' holds the photos.
         theirs = split if file.parent != root else None
         folders[1:1] = folders_of(split, folders[:1]) if split else []
         found = find_images(names, folders, file, theirs, required=False)
-        paths = dict(zip(names, found, strict=True))
-        for (part, name), texts in captions.items():
-            yield part, Record(paths[name], (below / name).as_posix(), tuple(texts))
+        return dict(zip(names, found, strict=True))
+
+
+class PhotoShards(CaptionTable):
+    """Files that hold photos and captions: Hugging Face's Parquet and Arrow, WebDataset's tar.
+
+    Found in a folder and those below: what ``save_to_disk`` of the library `datasets` writes, the
+    Parquet files of the Hub, and img2dataset's tar files. The first column of photos counts; those
+    of captions and splits, or the names of files and folders, are understood as in other tables.
+    The id of a photo is its path below `root`, such as ``data/train-00000-of-00002.parquet/7`` or
+    ``00000.tar/000000007.jpg``. Photos are read from the shards, which needs the extra ``datasets``
+    or ``webdataset``.
+
+    Args:
+        root: the folder of the shards, or one of them.
+        val_fraction: as for `CaptionTable`.
+        caption_column: the column of the captions, if its name leaves doubt.
+    """
+
+    def __init__(
+        self,
+        root: str | Path,
+        val_fraction: ShareBelowOne = VAL_FRACTION,
+        caption_column: str | None = None,
+    ) -> None:
+        super().__init__(root, None, val_fraction, caption_column)
+
+    @classmethod
+    def recognises(cls, root: Path) -> bool:
+        """Whether `root` is a shard by its suffix, or holds shards of a usual name."""
+        return is_shard(root) or bool(shards_in(root, usual=True))
+
+    @classmethod
+    def resembles(cls, root: Path) -> bool:
+        """Whether `root` holds shards of any name."""
+        return bool(shards_in(root))
+
+    def _tables(self) -> list[Path]:
+        return shards_in(self.root)
 
 
 def _usual_tables(root: Path) -> list[Path]:

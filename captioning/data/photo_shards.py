@@ -1,0 +1,236 @@
+"""Photos inside larger files: Parquet and Arrow shards of Hugging Face, tar shards of WebDataset.
+
+Such a photo has a path like any other, of its shard and its name there: ``00000.tar/000000007.jpg``
+in a tar file, ``train-00000-of-00002.parquet/7`` for a row. Nothing is unpacked: each process opens
+the shards of the photos that it reads. Arrow files are memory-mapped. The library `datasets` copies
+Parquet files once to such a file in its cache, since their rows cannot be read one by one.
+"""
+
+import os
+import re
+import tarfile
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from io import BufferedReader, BytesIO
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from captioning.errors import InputError
+from captioning.untrusted import json_of, opened
+
+SUFFIXES = (".tar", ".parquet", ".arrow")
+
+USUAL = re.compile(r"(.*[._-])?\d{3,}\.tar|.+-\d+-of-\d+\.(parquet|arrow)|dataset\.arrow")
+"""Names of shards as their libraries and img2dataset write them."""
+
+OF_PHOTOS = ("jpg", "jpeg", "png", "webp", "avif", "bmp", "gif", "jp2", "tif", "tiff")
+"""Endings of the photos in a tar file."""
+
+MOST_OPEN = 128
+"""Shards whose contents a process caches; the names in a tar file take some megabytes."""
+
+DATA_ERRORS = (
+    EOFError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    tarfile.TarError,
+)
+
+
+class Shard(ABC):
+    """The photos in a file, and what is known of each.
+
+    Attributes:
+        file: the shard.
+        rows: a row for each photo, with its path below the shard's folder as ``file_name``, and
+            columns of other data; absent values are empty text.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self.rows: list[dict[str, Any]] = []
+
+    def _add(self, name: str, data: dict[str, Any]) -> None:
+        known = {key: "" if value is None else value for key, value in data.items()}
+        self.rows.append(known | {"file_name": f"{self.file.name}/{name}"})
+
+    @abstractmethod
+    def size(self, name: str) -> int | None:
+        """The bytes of a photo; None if there is none of this name."""
+
+    @abstractmethod
+    def read(self, name: str) -> bytes:
+        """The content of a photo that has a size."""
+
+
+def shards_in(folder: Path, usual: bool = False) -> list[Path]:
+    """The shards in a folder, else those in the folders below it, of one kind.
+
+    Args:
+        folder: of a data set.
+        usual: leave out names that the libraries do not give.
+    """
+    for depth in ("", "*/", "*/*/"):
+        for suffix in SUFFIXES:  # img2dataset's tar files first, before its Parquet without photos
+            found = [
+                path
+                for path in sorted(folder.glob(f"{depth}*{suffix}"))
+                if not any(part.startswith(".") for part in path.relative_to(folder).parts)
+                if not path.name.startswith("cache-")  # of what was computed by `datasets`
+                if not usual or USUAL.fullmatch(path.name)
+            ]
+            if found:
+                return found
+    return []
+
+
+def is_shard(path: str | Path) -> bool:
+    """Whether a path is a file with the suffix of a shard."""
+    return str(path).lower().endswith(SUFFIXES) and os.path.isfile(path)  # noqa: PTH113 - long names
+
+
+def photos_in(file: Path) -> Iterator[Path]:
+    """The paths of the photos in a shard."""
+    return (file.parent / row["file_name"] for row in shard(file).rows)
+
+
+def photo_size(photo: Path) -> int | None:
+    """The size of a photo in bytes, in a shard or not; None if it is missing."""
+    if place := _place(photo):
+        return shard(place[0]).size(place[1])
+    try:
+        return os.stat(photo).st_size  # noqa: PTH116 - a Path raises if a name is too long
+    except (OSError, ValueError):
+        return None
+
+
+@contextmanager
+def opened_photo(photo: str | Path) -> Iterator[BufferedReader | BytesIO]:
+    """A photo's open file, in a shard or not.
+
+    Raises:
+        InputError: it is missing or cannot be read.
+    """
+    if not (place := _place(Path(photo))):
+        with opened(photo) as file:
+            yield file
+        return
+    its = shard(place[0])
+    if its.size(place[1]) is None:
+        raise InputError(f"{photo}: no such photo in {place[0].name}; check the name")
+    with BytesIO(its.read(place[1])) as content:
+        yield content
+
+
+def shard(file: Path) -> Shard:
+    """The contents of a shard, cached until the file changes.
+
+    Raises:
+        InputError: it cannot be read, has no photos, or needs a library that is not installed.
+    """
+    status = file.stat()
+    return _shard(file, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(MOST_OPEN)
+def _shard(file: Path, *state: int) -> Shard:
+    is_tar = file.suffix.lower() == ".tar"
+    try:
+        found = _Tar(file) if is_tar else _Rows(file)
+    except InputError:
+        raise
+    except ImportError:
+        name = "webdataset" if is_tar else "datasets"
+        raise InputError(
+            f"{file}: needs the extra {name}; run pip install 'captioning[{name}]'"
+        ) from None
+    except DATA_ERRORS as error:
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise InputError(
+            f"{file}: damaged or cut short ({reason}); copy or download it again"
+        ) from None
+    if not found.rows:
+        raise InputError(f"{file}: no photos inside; give the files that hold them")
+    return found
+
+
+def _place(photo: Path) -> tuple[Path, str] | None:
+    """The shard of a photo and its name there; None if it is in no shard."""
+    file = next(filter(is_shard, photo.parents), None)
+    return None if file is None else (file, photo.relative_to(file).as_posix())
+
+
+class _Tar(Shard):
+    """A tar file, in which the files of a sample have one name and different suffixes."""
+
+    def __init__(self, file: Path) -> None:
+        from webdataset.tariterators import group_by_keys
+
+        super().__init__(file)
+        self._places: dict[str, tuple[int, int]] = {}  # first byte and number of bytes
+        with opened(file) as content, tarfile.open(fileobj=content) as archive:
+            for member in archive:
+                name = PurePosixPath(member.name.lstrip("/")).as_posix()
+                if member.isreg() and ".." not in name.split("/"):
+                    self._places[name] = member.offset_data, member.size
+        # The library gets names in place of contents, so no photo is read here.
+        named = ({"fname": name, "data": name, "__url__": str(file)} for name in self._places)
+        for sample in group_by_keys(named):
+            photo = next((sample[suffix] for suffix in OF_PHOTOS if suffix in sample), None)
+            if photo is not None:
+                data = json_of(self.read(sample["json"])) if "json" in sample else {}
+                if "txt" in sample:
+                    data |= {"caption": self.read(sample["txt"]).decode()}
+                self._add(photo, data)
+
+    def size(self, name: str) -> int | None:
+        return self._places[name][1] if name in self._places else None
+
+    def read(self, name: str) -> bytes:
+        start, size = self._places[name]
+        with opened(self.file) as file:  # of its own, since threads and processes read at once
+            file.seek(start)
+            return file.read(size)
+
+
+class _Rows(Shard):
+    """A Parquet or Arrow file with a column of photos: bytes, or objects with bytes and path."""
+
+    def __init__(self, file: Path) -> None:
+        import datasets
+
+        super().__init__(file)
+        datasets.disable_progress_bars()
+        is_arrow = file.suffix.lower() == ".arrow"
+        read = datasets.Dataset.from_file if is_arrow else datasets.Dataset.from_parquet
+        table = read(str(file)).data.table
+        contents = {field.name: _bytes_of(table[field.name]) for field in table.schema}
+        columns = [name for name, content in contents.items() if content is not None]
+        self._photos = contents[columns[0]] if columns else []
+        values = table.drop_columns(columns).to_pylist() or [{}] * len(self._photos)
+        for number in range(len(self._photos)):
+            self._add(str(number), values[number])
+
+    def size(self, name: str) -> int | None:
+        number = int(name) if re.fullmatch(r"\d{1,18}", name) else len(self._photos)
+        content = self._photos[number] if number < len(self._photos) else None
+        return len(content.as_buffer()) if content is not None and content.is_valid else None
+
+    def read(self, name: str) -> bytes:
+        content: bytes = self._photos[int(name)].as_py()
+        return content
+
+
+def _bytes_of(column: Any) -> Any:
+    """The bytes of a column of photos; None if it is another column."""
+    from pyarrow import compute, types
+
+    if types.is_struct(column.type) and column.type.get_field_index("bytes") >= 0:
+        column = compute.struct_field(column, "bytes")
+    kind = column.type
+    return column if types.is_binary(kind) or types.is_large_binary(kind) else None
