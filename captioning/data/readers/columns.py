@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from captioning.data.readers.reader import SPLITS, split_name
-from captioning.data.readers.rows import is_photo
+from captioning.data.readers.reader import LONGEST, SPLITS, split_name
+from captioning.data.readers.rows import REMEDY, is_photo
 from captioning.errors import InputError
 from captioning.untrusted import field, short
 
@@ -29,9 +29,6 @@ SPLIT_COLUMNS = ("split", "set", "set_name", "subset", "partition")
 NOT_CAPTIONS = re.compile(r"[\d.,:\s+-]*|\w+://\S*")  # numbers, dates, addresses
 
 SAMPLE = 20  # rows read to guess what a column holds
-LONGEST = 200  # characters of a message's list of columns
-
-REMEDY = "expected the name of a photo and its caption"
 
 
 class Columns(NamedTuple):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from captioning.data.images import IMAGE_SUFFIXES
 from captioning.data.photo_shards import is_shard, shards_in
+from captioning.data.readers import dataset_files
 from captioning.data.readers.columns import (
     CAPTION_COLUMNS,
     IMAGE_COLUMNS,
@@ -16,15 +17,13 @@ from captioning.data.readers.columns import (
     plain,
     rows_in,
 )
-from captioning.data.readers.image_files import FOLDERS, find_images, folders_of
-from captioning.data.readers.json_files import MOST_FILES, json_files
 from captioning.data.readers.reader import (
+    LONGEST,
     SPLITS,
     VAL_FRACTION,
     OneFileReader,
     split_in,
     split_name,
-    validation_part,
 )
 from captioning.data.readers.rows import is_photo, rows_of
 from captioning.data.records import Record
@@ -37,7 +36,6 @@ PUBLISHED = ("captions.tsv", "captions.txt", "results.csv", "results_*.token")
 METADATA = ("metadata.csv", "metadata.jsonl")  # Hugging Face's imagefolder
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".token")
 
-LONGEST = 200  # characters of a message's list of tables
 START = 65_536  # bytes read to check whether a file is a table
 
 
@@ -70,8 +68,7 @@ class CaptionTable(OneFileReader):
         val_fraction: ShareBelowOne = VAL_FRACTION,
         caption_column: str | None = None,
     ) -> None:
-        super().__init__(root, images)
-        self.val_fraction = val_fraction
+        super().__init__(root, images, val_fraction)
         self.caption_column = caption_column
 
     @classmethod
@@ -97,17 +94,15 @@ class CaptionTable(OneFileReader):
         is_single = len(files) == 1 and files[0].parent == root
         if is_single or set(splits) == {"train"}:  # with nothing to validate on
             splits = [None] * len(files)
-        found = [
-            pair
-            for file, split in zip(files, splits, strict=True)
-            for pair in self._of_file(file, root, split)
-        ]
-        undecided = (str(record.image_id) for split, record in found if split is None)
-        validation = validation_part(undecided, self.val_fraction)
-        records = defaultdict(list)
-        for split, record in found:
-            records[split or ("val" if record.image_id in validation else "train")].append(record)
-        return records
+        records: dict[str | None, list[Record]] = defaultdict(list)
+        for file, split in zip(files, splits, strict=True):
+            for part, record in self._of_file(file, root, split):
+                records[part].append(record)
+        divided = self._divided(records.pop(None, []))
+        return {
+            split: records.get(split, []) + divided.get(split, [])
+            for split in dict.fromkeys((*filter(None, records), *divided))
+        }
 
     def _tables(self) -> list[Path]:
         """The tables in the folder, in each folder at most one of each split."""
@@ -145,13 +140,13 @@ class CaptionTable(OneFileReader):
         """The path of each photo that a table names."""
         if is_shard(file):
             return {name: file.parent / name for name in names}
-        folders = [base / name for base in (file.parent, root) for name in ("", *FOLDERS)]
+        folders = dataset_files.photo_folders(file.parent, root)
         if self.images is not None:
             folders = [self.images / file.parent.relative_to(root), self.images]
         # Another split's folder may hold photos of the same names; TextCaps' holds the photos.
         theirs = split if file.parent != root else None
-        folders[1:1] = folders_of(split, folders[:1]) if split else []
-        found = find_images(names, folders, file, theirs, required=False)
+        folders[1:1] = dataset_files.folders_of(split, folders[:1]) if split else []
+        found = dataset_files.find_images(names, folders, file, theirs, required=False)
         return dict(zip(names, found, strict=True))
 
 
@@ -211,8 +206,10 @@ def _other_tables(root: Path) -> list[Path]:
     found = []
     for suffix in (*SUFFIXES, ".txt"):
         files = sorted(root.glob(f"*{suffix}"))
-        found += files if len(files) <= MOST_FILES else []  # else captions of single photos
-    found = [file for file in (*found, *json_files(root)) if file.stem not in photos]
+        found += (
+            files if len(files) <= dataset_files.MOST_FILES else []
+        )  # else captions of single photos
+    found = [file for file in (*found, *dataset_files.json_files(root)) if file.stem not in photos]
     tables = list(filter(_names_photos, found))
     return [file for file in tables if _split_of(file.relative_to(root))] or tables
 
