@@ -6,6 +6,7 @@ the shards of the photos that it reads. Arrow files are memory-mapped. The libra
 Parquet files once to such a file in its cache, since their rows cannot be read one by one.
 """
 
+import json
 import os
 import re
 import tarfile
@@ -18,11 +19,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from captioning.errors import InputError
-from captioning.untrusted import json_of, opened
+from captioning.untrusted import opened
 
 SUFFIXES = (".tar", ".parquet", ".arrow")
 
-USUAL = re.compile(r"(.*[._-])?\d{3,}\.tar|.+-\d+-of-\d+\.(parquet|arrow)|dataset\.arrow")
+USUAL = re.compile(r"(.*[._-])?\d{5,7}\.tar|.+-\d+-of-\d+\.(parquet|arrow)|dataset\.arrow")
 """Names of shards as their libraries and img2dataset write them."""
 
 OF_PHOTOS = ("jpg", "jpeg", "png", "webp", "avif", "bmp", "gif", "jp2", "tif", "tiff")
@@ -46,18 +47,14 @@ class Shard(ABC):
     """The photos in a file, and what is known of each.
 
     Attributes:
-        file: the shard.
-        rows: a row for each photo, with its path below the shard's folder as ``file_name``, and
-            columns of other data; absent values are empty text.
+        photos: their names in the file.
     """
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
-        self.rows: list[dict[str, Any]] = []
+    photos: list[str]
 
-    def _add(self, name: str, data: dict[str, Any]) -> None:
-        known = {key: "" if value is None else value for key, value in data.items()}
-        self.rows.append(known | {"file_name": f"{self.file.name}/{name}"})
+    @abstractmethod
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The other data of each photo, by column."""
 
     @abstractmethod
     def size(self, name: str) -> int | None:
@@ -95,14 +92,34 @@ def is_shard(path: str | Path) -> bool:
 
 
 def photos_in(file: Path) -> Iterator[Path]:
-    """The paths of the photos in a shard."""
-    return (file.parent / row["file_name"] for row in shard(file).rows)
+    """The paths of the photos in a shard.
+
+    Raises:
+        InputError: as for `shard_rows`.
+    """
+    return (file / name for name in _shard_of(file).photos)
+
+
+def shard_rows(file: Path) -> Iterator[dict[str, Any]]:
+    """A row for each photo: its path below the shard's folder as ``file_name``, and other columns.
+
+    Absent values are empty text.
+
+    Raises:
+        InputError: the shard cannot be read, has no photos, or needs a library that is not
+            installed.
+    """
+    its = _shard_of(file)
+    with _errors_of(file):
+        for name, row in zip(its.photos, its.rows(), strict=True):
+            known = {key: "" if value is None else value for key, value in row.items()}
+            yield known | {"file_name": f"{file.name}/{name}"}
 
 
 def photo_size(photo: Path) -> int | None:
     """The size of a photo in bytes, in a shard or not; None if it is missing."""
     if place := _place(photo):
-        return shard(place[0]).size(place[1])
+        return _shard_of(place[0]).size(place[1])
     try:
         return os.stat(photo).st_size  # noqa: PTH116 - a Path raises if a name is too long
     except (OSError, ValueError):
@@ -120,32 +137,37 @@ def opened_photo(photo: str | Path) -> Iterator[BufferedReader | BytesIO]:
         with opened(photo) as file:
             yield file
         return
-    its = shard(place[0])
+    its = _shard_of(place[0])
     if its.size(place[1]) is None:
         raise InputError(f"{photo}: no such photo in {place[0].name}; check the name")
     with BytesIO(its.read(place[1])) as content:
         yield content
 
 
-def shard(file: Path) -> Shard:
-    """The contents of a shard, cached until the file changes.
-
-    Raises:
-        InputError: it cannot be read, has no photos, or needs a library that is not installed.
-    """
+def _shard_of(file: Path) -> Shard:
     status = file.stat()
     return _shard(file, status.st_size, status.st_mtime_ns)
 
 
 @lru_cache(MOST_OPEN)
 def _shard(file: Path, *state: int) -> Shard:
-    is_tar = file.suffix.lower() == ".tar"
+    """A shard, until the state of its file changes."""
+    with _errors_of(file):
+        found: Shard = _Tar(file) if file.suffix.lower() == ".tar" else _Rows(file)
+    if not found.photos:
+        raise InputError(f"{file}: no photos inside; give the files that hold them")
+    return found
+
+
+@contextmanager
+def _errors_of(file: Path) -> Iterator[None]:
+    """Turn what libraries raise into errors of one line."""
     try:
-        found = _Tar(file) if is_tar else _Rows(file)
+        yield
     except InputError:
         raise
     except ImportError:
-        name = "webdataset" if is_tar else "datasets"
+        name = "webdataset" if file.suffix.lower() == ".tar" else "datasets"
         raise InputError(
             f"{file}: needs the extra {name}; run pip install 'captioning[{name}]'"
         ) from None
@@ -154,9 +176,6 @@ def _shard(file: Path, *state: int) -> Shard:
         raise InputError(
             f"{file}: damaged or cut short ({reason}); copy or download it again"
         ) from None
-    if not found.rows:
-        raise InputError(f"{file}: no photos inside; give the files that hold them")
-    return found
 
 
 def _place(photo: Path) -> tuple[Path, str] | None:
@@ -171,7 +190,7 @@ class _Tar(Shard):
     def __init__(self, file: Path) -> None:
         from webdataset.tariterators import group_by_keys
 
-        super().__init__(file)
+        self._file = file
         self._places: dict[str, tuple[int, int]] = {}  # first byte and number of bytes
         with opened(file) as content, tarfile.open(fileobj=content) as archive:
             for member in archive:
@@ -180,20 +199,24 @@ class _Tar(Shard):
                     self._places[name] = member.offset_data, member.size
         # The library gets names in place of contents, so no photo is read here.
         named = ({"fname": name, "data": name, "__url__": str(file)} for name in self._places)
+        self.photos, self._texts = [], []
         for sample in group_by_keys(named):
             photo = next((sample[suffix] for suffix in OF_PHOTOS if suffix in sample), None)
             if photo is not None:
-                data = json_of(self.read(sample["json"])) if "json" in sample else {}
-                if "txt" in sample:
-                    data |= {"caption": self.read(sample["txt"]).decode()}
-                self._add(photo, data)
+                self.photos.append(photo)
+                self._texts.append((sample.get("json"), sample.get("txt")))
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        for data, caption in self._texts:
+            row = json.loads(self.read(data)) if data else {}
+            yield row | ({"caption": self.read(caption).decode()} if caption else {})
 
     def size(self, name: str) -> int | None:
         return self._places[name][1] if name in self._places else None
 
     def read(self, name: str) -> bytes:
         start, size = self._places[name]
-        with opened(self.file) as file:  # of its own, since threads and processes read at once
+        with opened(self._file) as file:  # of its own, since threads and processes read at once
             file.seek(start)
             return file.read(size)
 
@@ -204,25 +227,26 @@ class _Rows(Shard):
     def __init__(self, file: Path) -> None:
         import datasets
 
-        super().__init__(file)
         datasets.disable_progress_bars()
         is_arrow = file.suffix.lower() == ".arrow"
         read = datasets.Dataset.from_file if is_arrow else datasets.Dataset.from_parquet
         table = read(str(file)).data.table
         contents = {field.name: _bytes_of(table[field.name]) for field in table.schema}
         columns = [name for name, content in contents.items() if content is not None]
-        self._photos = contents[columns[0]] if columns else []
-        values = table.drop_columns(columns).to_pylist() or [{}] * len(self._photos)
-        for number in range(len(self._photos)):
-            self._add(str(number), values[number])
+        self._contents = contents[columns[0]] if columns else []
+        self._others = table.drop_columns(columns)
+        self.photos = list(map(str, range(len(self._contents))))
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        return iter(self._others.to_pylist() or [{} for _ in self.photos])
 
     def size(self, name: str) -> int | None:
-        number = int(name) if re.fullmatch(r"\d{1,18}", name) else len(self._photos)
-        content = self._photos[number] if number < len(self._photos) else None
+        number = int(name) if re.fullmatch(r"\d{1,18}", name) else len(self._contents)
+        content = self._contents[number] if number < len(self._contents) else None
         return len(content.as_buffer()) if content is not None and content.is_valid else None
 
     def read(self, name: str) -> bytes:
-        content: bytes = self._photos[int(name)].as_py()
+        content: bytes = self._contents[int(name)].as_py()
         return content
 
 

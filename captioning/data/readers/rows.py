@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from captioning.data.images import IMAGE_SUFFIXES
-from captioning.data.photo_shards import is_shard, shard
+from captioning.data.photo_shards import is_shard, shard_rows
 from captioning.data.readers.reader import ALIASES
 from captioning.errors import InputError
 from captioning.untrusted import json_of, read_json, text_of
@@ -32,7 +32,7 @@ def rows_of(file: Path) -> Rows:
     """
     suffix = file.suffix.lower()
     if is_shard(file):
-        return ((str(file.parent / row["file_name"]), row) for row in shard(file).rows)
+        return ((str(file.parent / row["file_name"]), row) for row in shard_rows(file))
     if suffix == ".jsonl":
         return _jsonl_rows(file)
     return _json_rows(file) if suffix == ".json" else _csv_rows(file)
