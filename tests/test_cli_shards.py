@@ -2,6 +2,8 @@
 
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,7 +73,9 @@ def test_shards_are_checked_trained_on_scored_and_captioned(
 
 
 def test_processes_share_the_photos_of_shards(folder: Path, tmp_path: Path) -> None:
-    several = ["--out", str(tmp_path), "--shard-size", "3", "--devices", "2", "--device", "cpu"]
-    assert main(["caption", str(folder), "--model", "shapes", *several]) == 0
-    lines = [line for file in tmp_path.glob("*.jsonl") for line in file.read_text().splitlines()]
+    command = [sys.executable, "-m", "captioning", "caption", str(folder), "--model", "shapes"]
+    several = ["--devices", "2", "--device", "cpu", "--shard-size", "3", "--out"]
+    subprocess.run([*command, *several, str(tmp_path / "out")], check=True)
+    files = (tmp_path / "out").glob("*.jsonl")
+    lines = [line for file in files for line in file.read_text().splitlines()]
     assert len({json.loads(line)["image"] for line in lines}) == len(lines) == 8

@@ -95,8 +95,9 @@ def read_photo(path: str | Path | Upload, side: int | None, max_pixels: int = MA
 
     These decode much faster. Width and height stay at or above `side`; None decodes all pixels.
     """
-    is_upload = isinstance(path, Upload)
-    source: Any = nullcontext(BytesIO(path.data)) if is_upload else opened_photo(path)
+    source: Any = (
+        nullcontext(BytesIO(path.data)) if isinstance(path, Upload) else opened_photo(path)
+    )
     with source as file:
         try:
             return _decoded(file, path, side, max_pixels)

@@ -18,7 +18,7 @@ from io import BufferedReader, BytesIO
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from captioning.errors import InputError
+from captioning.errors import InputError, as_input_error
 from captioning.untrusted import opened
 
 SUFFIXES = (".tar", ".parquet", ".arrow")
@@ -31,16 +31,6 @@ OF_PHOTOS = ("jpg", "jpeg", "png", "webp", "avif", "bmp", "gif", "jp2", "tif", "
 
 MOST_OPEN = 128
 """Shards whose contents a process caches; the names in a tar file take some megabytes."""
-
-DATA_ERRORS = (
-    EOFError,
-    LookupError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-    tarfile.TarError,
-)
 
 
 class Shard(ABC):
@@ -171,8 +161,11 @@ def _errors_of(file: Path) -> Iterator[None]:
         raise InputError(
             f"{file}: needs the extra {name}; run pip install 'captioning[{name}]'"
         ) from None
-    except DATA_ERRORS as error:
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
+    except Exception as error:  # of several libraries, which raise nearly anything
+        cause = error.__cause__ or error
+        if isinstance(cause, OSError) and cause.strerror:
+            raise as_input_error(cause, file, "cannot be read") from None
+        reason = " ".join(str(cause).split())[:200] or type(cause).__name__
         raise InputError(
             f"{file}: damaged or cut short ({reason}); copy or download it again"
         ) from None

@@ -110,6 +110,8 @@ def test_a_column_of_splits_counts_before_the_names_of_shards(
 ) -> None:
     made = table(datasets, CAPTIONS, split=["train", "val", "test", "train"])
     made.to_parquet(tmp_path / "TEST-00000-of-00001.parquet")
+    with pytest.raises(InputError, match="photos inside; omit the folder of the images"):
+        reader_for(tmp_path, images=tmp_path).read("train")
     splits = {number: split for number, (split, _) in shades(PhotoShards(tmp_path)).items()}
     assert splits == {0: "train", 1: "val", 2: "test", 3: "train"}
 
@@ -221,6 +223,18 @@ def test_a_damaged_shard_is_named_in_one_line(
 ) -> None:
     (tmp_path / name).write_bytes(b"not what the suffix says" * 100)
     with pytest.raises(InputError, match=rf"{name}: damaged or cut short") as caught:
+        reader_for(tmp_path).read("train")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_parquet_shard_that_is_damaged_in_the_middle_is_named(
+    tmp_path: Path, datasets: Any
+) -> None:
+    file = tmp_path / "train-00000-of-00001.parquet"
+    table(datasets, CAPTIONS).to_parquet(file)
+    content = file.read_bytes()
+    file.write_bytes(content[:4] + b"\xff" * 200 + content[204:])
+    with pytest.raises(InputError, match=rf"{file.name}: damaged or cut short") as caught:
         reader_for(tmp_path).read("train")
     assert "\n" not in str(caught.value)
 

@@ -53,8 +53,8 @@ def reader_for(
         val_fraction: share of the photos for validation, if the data set has no splits.
 
     Raises:
-        InputError: the folder does not exist or is in an unknown format, or does not take the
-            caption column or the folder of the photos.
+        InputError: the folder does not exist or is in an unknown format, or its captions are in no
+            table.
     """
     root = Path(root)
     if not root.exists():
@@ -70,12 +70,10 @@ def reader_for(
             "Entities); a reader of your own: --import its module"
         )
     taken = inspect.signature(kind).parameters
-    for value, name, why in (
-        (caption_column, "caption_column", "has no columns; omit the caption column"),
-        (images, "images", "has its photos inside; omit the folder of the images"),
-    ):
-        if value is not None and name not in taken:
-            raise InputError(f"{root}: read by {kind.__name__}, which {why}")
+    if caption_column is not None and "caption_column" not in taken:
+        raise InputError(
+            f"{root}: read by {kind.__name__}, which has no columns; omit the caption column"
+        )
     options: dict[str, Any] = {
         "images": images,
         "caption_column": caption_column,

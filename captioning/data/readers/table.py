@@ -94,15 +94,13 @@ class CaptionTable(OneFileReader):
         is_single = len(files) == 1 and files[0].parent == root
         if is_single or set(splits) == {"train"}:  # with nothing to validate on
             splits = [None] * len(files)
-        records: dict[str | None, list[Record]] = defaultdict(list)
+        records = defaultdict(list)
         for file, split in zip(files, splits, strict=True):
             for part, record in self._of_file(file, root, split):
-                records[part].append(record)
-        divided = self._divided(records.pop(None, []))
-        return {
-            split: records.get(split, []) + divided.get(split, [])
-            for split in dict.fromkeys((*filter(None, records), *divided))
-        }
+                records[part or ""].append(record)
+        for part, divided in self._divided(records.pop("", [])).items():
+            records[part] += divided
+        return records
 
     def _tables(self) -> list[Path]:
         """The tables in the folder, in each folder at most one of each split."""
@@ -139,6 +137,8 @@ class CaptionTable(OneFileReader):
     ) -> dict[str, Path]:
         """The path of each photo that a table names."""
         if is_shard(file):
+            if self.images is not None:
+                raise InputError(f"{file}: has its photos inside; omit the folder of the images")
             return {name: file.parent / name for name in names}
         folders = dataset_files.photo_folders(file.parent, root)
         if self.images is not None:
@@ -157,22 +157,14 @@ class PhotoShards(CaptionTable):
     Parquet files of the Hub, and img2dataset's tar files. The first column of photos counts; those
     of captions and splits, or the names of files and folders, are understood as in other tables.
     The id of a photo is its path below `root`, such as ``data/train-00000-of-00002.parquet/7`` or
-    ``00000.tar/000000007.jpg``. Photos are read from the shards, which needs the extra ``datasets``
-    or ``webdataset``.
+    ``00000.tar/000000007.jpg``. Reading needs the extra ``datasets`` or ``webdataset``.
 
     Args:
         root: the folder of the shards, or one of them.
+        images: not to be given, since the photos are in the shards.
         val_fraction: as for `CaptionTable`.
         caption_column: the column of the captions, if its name leaves doubt.
     """
-
-    def __init__(
-        self,
-        root: str | Path,
-        val_fraction: ShareBelowOne = VAL_FRACTION,
-        caption_column: str | None = None,
-    ) -> None:
-        super().__init__(root, None, val_fraction, caption_column)
 
     @classmethod
     def recognises(cls, root: Path) -> bool:
