@@ -270,7 +270,7 @@ def one_line(message: str, options: Collection[str], allowed: Collection[str]) -
 def _suggestion(name: str, options: Collection[str], allowed: Collection[str]) -> str:
     """What a user may have meant by an unknown option: another option, or a class's argument."""
     last = name.rpartition(".")[2]
-    near = get_close_matches(name, options, 2, 0.85)
+    near = [name] if name in options else get_close_matches(name, options, 2, 0.85)
     if not near:  # without its group, or in another one
         by_last = {option.rpartition(".")[2]: option for option in options}
         alike = [last] if last in by_last else get_close_matches(last, by_last, 2, 0.75)
