@@ -32,6 +32,7 @@ def photo(number: int) -> bytes:
 def datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     library = pytest.importorskip("datasets", reason="the extra datasets is not installed")
     monkeypatch.setattr(library.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))  # of spawned processes
     return library
 
 
