@@ -260,7 +260,7 @@ def test_a_training_that_cannot_be(
     [
         (
             ["--model.learnin_rate", "1"],
-            "model.learnin_rate 1; did you mean 'model.learning_rate'?",
+            "unknown option --model.learnin_rate; did you mean 'model.learning_rate'?",
         ),
         (["--model.decoder.init_args.hiden_dim", "3"], "did you mean 'hidden_dim'?"),
         (["--model.encoder.init_args.zzz", "3"], "Option 'zzz' is not accepted"),

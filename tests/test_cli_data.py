@@ -32,6 +32,28 @@ def test_check_takes_the_folder_of_the_photos_and_the_column_of_the_captions(
     assert "No problems found" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (["ground"], "split 'val' has no boxes"),
+        (
+            ["calibrate", "model.safetensors", "--features", "gone"],
+            "has no features; omit --features",
+        ),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_commands_of_a_split_take_them_too(
+    table: Path, command: list[str], told: str, capsys: Capture
+) -> None:
+    options = [*command, "--model", "shapes", "--data", str(table), "--device", "cpu"]
+    assert main(options) == 1
+    assert "columns are Photo, Title, Words" in capsys.readouterr().err
+    images = ["--images", str(table.parent / "photos")]
+    assert main([*options, *images, "--caption-column", "Title"]) == 1
+    assert told in capsys.readouterr().err
+
+
 @pytest.mark.integration
 def test_evaluate_scores_what_check_finds(table: Path, capsys: Capture) -> None:
     options = ["--images", str(table.parent / "photos"), "--caption-column", "words"]

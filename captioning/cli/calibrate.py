@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from captioning.cli.model_options import add_model, add_search, model_and_search, models_of
-from captioning.cli.options import add_limit, add_photo_limit
+from captioning.cli.options import add_data, add_limit, add_photo_limit
 from captioning.errors import UsageError
 from captioning.terminal import printable
 
@@ -24,6 +24,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default="val",
         help="a split that the model was not trained on, nor chosen by (default: val)",
     )
+    add_data(parser)
     add_limit(parser)
     parser.add_argument(
         "--features", metavar="DIR", help="use the cached annotations in this folder, not photos"
@@ -46,7 +47,9 @@ def run(options: argparse.Namespace) -> int:
     models = models_of(options)
     if len(models) > 1:
         raise UsageError("calibrate takes one model; an ensemble has no file")
-    readers = [reader_for(folder, objects=False) for folder in options.data]
+    readers = [
+        reader_for(folder, False, options.images, options.caption_column) for folder in options.data
+    ]
     reader = Joined(readers) if len(readers) > 1 else readers[0]
     records = reader.read(options.split)[: options.limit]
     captioner, search = model_and_search(options)

@@ -203,8 +203,9 @@ def text_names(photos: Sequence[Path], folder: str | None = None) -> dict[Path, 
     have their whole name before ``.txt``.
 
     Raises:
-        InputError: a text file would replace one of the photos.
+        InputError: a text file would replace one of the photos, or a photo is in a shard.
     """
+    from captioning.data.photo_shards import is_shard
     from captioning.viewing.viewer import picture_names
 
     if folder is not None:
@@ -212,6 +213,8 @@ def text_names(photos: Sequence[Path], folder: str | None = None) -> dict[Path, 
     names: dict[Path, Path] = {}
     taken = {str(photo).casefold() for photo in photos}
     for photo in dict.fromkeys(photos):
+        if is_shard(photo.parent):
+            raise InputError(f"{photo}: in a shard, so no text file goes beside it; give --txt-dir")
         for name in (f"{photo.stem}.txt", f"{photo.name}.txt"):
             path = photo.parent / name
             if str(path).casefold() not in taken:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from captioning.cli.model_options import add_model, add_search, model_and_search
-from captioning.cli.options import add_limit, add_maps, add_photo_limit
+from captioning.cli.options import add_data, add_limit, add_maps, add_photo_limit
 from captioning.errors import InputError
 from captioning.terminal import printable
 
@@ -20,6 +20,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
     parser.add_argument("--data", required=True, metavar="DIR", help="a data set with boxes")
     parser.add_argument("--split", default="val", help="the split (default: val)")
+    add_data(parser)
     add_limit(parser)
     parser.add_argument(
         "--words",
@@ -55,7 +56,8 @@ def run(options: argparse.Namespace) -> int:
     from captioning.maps import available_maps, known_maps
     from captioning.viewing.grounding_pictures import save_pictures
 
-    split = reader_for(options.data).read(options.split)
+    reader = reader_for(options.data, True, options.images, options.caption_column)
+    split = reader.read(options.split)
     if not categories(split):
         raise InputError(
             f"{options.data}: split {options.split!r} has no boxes; "

@@ -26,6 +26,7 @@ from jaxtyping import Float16
 from torch import Tensor
 
 from captioning.configurable import bare_name
+from captioning.data.photo_shards import photo_size
 from captioning.data.preprocessing import Preprocessing
 from captioning.errors import InputError
 from captioning.files import made_folder, write_json, written_whole
@@ -100,7 +101,7 @@ class FeatureCache:
             raise InputError(f"{folder}: holds something other than features; {REMEDY}")
         root, sizes = _place(folder), {}
         for image in images:
-            if (size := _size(image)) is None:
+            if (size := photo_size(image)) is None:
                 raise InputError(f"{image}: no such file; check the path")
             sizes[os.path.relpath(_place(image), root)] = size
         rows = max(FEWEST_ROWS, math.ceil(len(sizes) / MOST_SHARDS))
@@ -142,7 +143,7 @@ class FeatureCache:
                 f"{REMEDY}"
             )
         sizes = ((image, self._sizes[self._rows[_place(image)]]) for image in images)
-        if stale := [image for image, size in sizes if _size(image) not in (None, size)]:
+        if stale := [image for image, size in sizes if photo_size(image) not in (None, size)]:
             raise InputError(
                 f"{self.folder}: {stale[0]} and {len(stale) - 1} more have changed since; {REMEDY}"
             )
@@ -194,11 +195,3 @@ def fingerprint(encoder: ConstantEncoder, preprocessing: Preprocessing) -> str:
 
 def _place(path: Path) -> str:
     return os.path.normpath(path.absolute())
-
-
-def _size(image: Path) -> int | None:
-    """The size of a file in bytes; None if it is missing."""
-    try:
-        return image.stat().st_size
-    except FileNotFoundError:
-        return None

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from captioning.data.images import MAX_PIXELS, read_image
+from captioning.data.photo_shards import opened_photo, photo_size
 from captioning.data.readers import Contents, Problem, Reader
 from captioning.errors import InputError
 from captioning.progress_bar import ProgressBar
@@ -125,14 +126,14 @@ def check(reader: Reader, progress: bool = True, max_pixels: int = MAX_PIXELS) -
 
 def _identity_and_fault(image: Path, max_pixels: int) -> tuple[str, Problem | None]:
     """A text that is the same for equal files, and what is wrong with this one."""
-    if not os.path.exists(image):  # noqa: PTH110 - a Path raises if a name is too long
+    if photo_size(image) is None:
         return str(image), Problem("missing image files", str(image))
     try:
         read_image(image, max_pixels)
     except InputError as error:
         return str(image), Problem("unreadable images", str(error))
     digest = hashlib.sha256()
-    with image.open("rb") as file:
+    with opened_photo(image) as file:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest(), None

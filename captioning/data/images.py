@@ -10,6 +10,7 @@ from typing import Annotated, Any, NamedTuple
 from annotated_types import Interval
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
+from captioning.data.photo_shards import opened_photo
 from captioning.errors import InputError, as_input_error
 from captioning.numbers import shown, unmet_requirement
 from captioning.untrusted import opened
@@ -94,7 +95,9 @@ def read_photo(path: str | Path | Upload, side: int | None, max_pixels: int = MA
 
     These decode much faster. Width and height stay at or above `side`; None decodes all pixels.
     """
-    source: Any = nullcontext(BytesIO(path.data)) if isinstance(path, Upload) else opened(path)
+    source: Any = (
+        nullcontext(BytesIO(path.data)) if isinstance(path, Upload) else opened_photo(path)
+    )
     with source as file:
         try:
             return _decoded(file, path, side, max_pixels)

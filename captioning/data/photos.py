@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from captioning.data.images import IMAGE_SUFFIXES, is_photo
+from captioning.data.photo_shards import USUAL, is_shard, photos_in
 from captioning.errors import InputError
 
 STDIN = "-"
@@ -21,13 +22,13 @@ def find_photos(paths: Iterable[str | Path], listed: str | Path | None = None) -
     """The photos, one after another; at most the names of one folder are in memory.
 
     A folder gives the photos in it and below it, sorted by the parts of their paths: files with the
-    suffix of a photo, and files that begin as a photo does. Hidden files are skipped, and links to
-    folders are not followed. Every other path is returned as it is, even a missing one, which
-    raises an error when it is read.
+    suffix of a photo, files that begin as a photo does, and the photos in shards of usual names. A
+    shard gives its photos. Hidden files are skipped, and links to folders are not followed. Every
+    other path is returned as it is, even a missing one, which raises an error when it is read.
 
     Args:
-        paths: photos, folders, and patterns such as ``photos/*.jpg`` that no shell has expanded;
-            ``-`` stands for a list on standard input.
+        paths: photos, folders, shards, and patterns such as ``photos/*.jpg`` that no shell has
+            expanded; ``-`` stands for a list on standard input.
         listed: a text file of further photos, one path a line, or ``-``; empty lines are skipped.
 
     Raises:
@@ -40,6 +41,8 @@ def find_photos(paths: Iterable[str | Path], listed: str | Path | None = None) -
             yield from _photos_of_list(STDIN)
         elif os.path.isdir(path):  # noqa: PTH112 - a Path raises if a name is too long
             yield from _photos_of_folder(Path(path))
+        elif is_shard(path):
+            yield from photos_in(Path(path))
         elif matches := _expanded(str(path)):
             yield from find_photos(matches)
         else:
@@ -76,6 +79,8 @@ def _photos_below(folder: Path) -> Iterator[Path]:
                 yield from _photos_below(path)
             elif entry.is_file() and (path.suffix.lower() in IMAGE_SUFFIXES or is_photo(path)):
                 yield path
+            elif USUAL.fullmatch(entry.name) and is_shard(path):
+                yield from photos_in(path)
     except OSError as error:
         raise InputError(
             f"{folder}: cannot be read ({error.strerror}); check the folder's permissions"

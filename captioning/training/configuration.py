@@ -63,7 +63,7 @@ VERBOSE = (
 """Parts of jsonargparse's and pydantic's messages that say nothing about the input."""
 
 UNKNOWN = (
-    r"(?:Group '([\w.]+)' does not accept option '|unrecognized arguments: --|Option ')([\w.]+)"
+    r"(?:Group '([\w.]+)' does not accept option '|unrecognized arguments: --|Option ')([\w.-]+)"
 )
 """The parts of jsonargparse's messages that name an unknown option."""
 
@@ -262,14 +262,15 @@ def one_line(message: str, options: Collection[str], allowed: Collection[str]) -
         return f"{line}; {OWN_CLASS}"
     if unknown := re.search(UNKNOWN, line):
         name = ".".join(filter(None, unknown.groups())).replace("init_args.", "")
-        return f"{line}; {_suggestion(name, options, allowed)}"
+        line = f"unknown option --{unknown[2]}" if "unrecognized arg" in unknown[0] else line
+        return f"{line}; {_suggestion(name.replace('-', '_'), options, allowed)}"
     return f"{line}; see captioning train --help"
 
 
 def _suggestion(name: str, options: Collection[str], allowed: Collection[str]) -> str:
     """What a user may have meant by an unknown option: another option, or a class's argument."""
     last = name.rpartition(".")[2]
-    near = get_close_matches(name, options, 2, 0.85)
+    near = [name] if name in options else get_close_matches(name, options, 2, 0.85)
     if not near:  # without its group, or in another one
         by_last = {option.rpartition(".")[2]: option for option in options}
         alike = [last] if last in by_last else get_close_matches(last, by_last, 2, 0.75)

@@ -13,6 +13,7 @@ from pytorch_lightning.loggers import WandbLogger
 
 from captioning.captioner import Caption
 from captioning.data.images import read_image
+from captioning.data.photo_shards import photo_size
 from captioning.data.records import Record
 from captioning.errors import InputError
 from captioning.files import written_whole
@@ -66,7 +67,7 @@ class ValidationImages(Checked, pl.Callback):
     def records(self, trainer: pl.Trainer) -> list[Record]:
         """The images, without those whose photos are gone, as they may be with cached features."""
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
-        there = [record for record in data.val_records if record.image.exists()]
+        there = [record for record in data.val_records if photo_size(record.image) is not None]
         return there[:: max(1, len(there) // self.images)][: self.images]
 
     def captioned(self, trainer: pl.Trainer, module: Any) -> list[ShownImage]:

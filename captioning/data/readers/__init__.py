@@ -11,10 +11,12 @@ from captioning.data.readers.joined import Joined
 from captioning.data.readers.karpathy import Karpathy
 from captioning.data.readers.reader import Contents, Problem, Reader
 from captioning.data.readers.sidecar import Sidecar
-from captioning.data.readers.table import CaptionTable
+from captioning.data.readers.table import CaptionTable, PhotoShards
 from captioning.errors import InputError
 
-READERS: list[type[Reader]] = [Coco, Flickr30kEntities, Flickr8k, Karpathy, CaptionTable, Sidecar]
+READERS: list[type[Reader]] = [
+    *(Coco, Flickr30kEntities, Flickr8k, Karpathy, CaptionTable, Sidecar, PhotoShards)
+]
 """The readers that `reader_for` chooses from."""
 
 __all__ = [
@@ -26,6 +28,7 @@ __all__ = [
     "Flickr30kEntities",
     "Joined",
     "Karpathy",
+    "PhotoShards",
     "Problem",
     "Reader",
     "Sidecar",
@@ -61,10 +64,10 @@ def reader_for(
     if kind is None:
         raise InputError(
             f"{root}: unknown layout; expected photos with a text file beside each, a table such "
-            "as captions.csv or metadata.jsonl (a first line with file_name,caption), "
-            "annotations/captions_*.json (COCO), dataset_*.json (Karpathy), Flickr8k.token.txt "
-            "(Flickr8k), or Sentences and Annotations (Flickr30k Entities); a reader of your own: "
-            "--import its module"
+            "as captions.csv or metadata.jsonl (a first line with file_name,caption), shards "
+            "(.parquet, .arrow, .tar), annotations/captions_*.json (COCO), dataset_*.json "
+            "(Karpathy), Flickr8k.token.txt (Flickr8k), or Sentences and Annotations (Flickr30k "
+            "Entities); a reader of your own: --import its module"
         )
     taken = inspect.signature(kind).parameters
     if caption_column is not None and "caption_column" not in taken:

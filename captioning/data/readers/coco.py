@@ -6,14 +6,12 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
-from captioning.data.readers.image_files import FOLDERS, find_images, folders_of
-from captioning.data.readers.json_files import has_keys, json_files
+from captioning.data.readers import dataset_files as files
 from captioning.data.readers.reader import (
     VAL_FRACTION,
     Contents,
     Problem,
     Reader,
-    by_hash,
     in_order,
     split_in,
     split_name,
@@ -71,12 +69,11 @@ class Coco(Reader):
         objects: bool = True,
         val_fraction: ShareBelowOne = VAL_FRACTION,
     ) -> None:
-        super().__init__(root, images)
+        super().__init__(root, images, val_fraction)
         self.annotations = self.root / "annotations" if annotations is None else Path(annotations)
         self.searched = self.root if annotations is None else self.annotations
         self.year = year
         self.objects = objects
-        self.val_fraction = val_fraction
 
     @classmethod
     def recognises(cls, root: Path) -> bool:
@@ -86,7 +83,7 @@ class Coco(Reader):
     @classmethod
     def resembles(cls, root: Path) -> bool:
         """Whether a JSON file has images and annotations with captions."""
-        return any(map(_has_captions, json_files(root)))
+        return any(map(_has_captions, files.json_files(root)))
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -103,7 +100,7 @@ class Coco(Reader):
             split = split_name(name.rstrip("0123456789") or name)
             found[split].append(Release(file, name, split))
         if not found and self.year is None:
-            for file in filter(_has_captions, json_files(self.searched)):
+            for file in filter(_has_captions, files.json_files(self.searched)):
                 part = split_in(file.stem)
                 found[part or file.stem].append(Release(file, file.stem, part))
         if not found:
@@ -121,7 +118,7 @@ class Coco(Reader):
         if others or release.split is not None:
             return {}
         contents = self._contents(release)
-        parts = by_hash(contents.records, self.val_fraction) or {"train": []}
+        parts = self._divided(contents.records) or {"train": []}
         return {
             split: Contents(records, contents.problems if split == "train" else [])
             for split, records in parts.items()
@@ -152,7 +149,7 @@ class Coco(Reader):
                 problems.append(Problem("captions of images that are not listed", name))
             elif not (entry.get("is_rejected") or entry.get("is_precanned")):
                 captions[known].append(caption)
-        paths = find_images(names.values(), self._folders(release), file, release.split)
+        paths = files.find_images(names.values(), self._folders(release), file, release.split)
         instances = file.with_name(f"instances_{release.name}.json")
         objects = _objects(instances) if self.objects and instances.exists() else {}
         found: dict[int | str | None, tuple[ImageObject, ...]] = {
@@ -171,12 +168,12 @@ class Coco(Reader):
         parts = dict.fromkeys(filter(None, (release.name, release.split)))
         folders = [base / part for base, part in product(bases, parts)]
         if release.split is not None:
-            folders += folders_of(release.split, bases)
-        return [*folders, *reversed(bases), *(base / name for base in bases for name in FOLDERS)]
+            folders += files.folders_of(release.split, bases)
+        return [*folders, *files.photo_folders(*reversed(bases))]
 
 
 def _has_captions(file: Path) -> bool:
-    return has_keys(file, "images", "annotations", "caption")
+    return files.has_keys(file, "images", "annotations", "caption")
 
 
 def _objects(file: Path) -> dict[int | str, tuple[ImageObject, ...]]:

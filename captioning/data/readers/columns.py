@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from captioning.data.readers.reader import SPLITS, split_name
-from captioning.data.readers.rows import is_photo
+from captioning.data.readers.reader import LONGEST, SPLITS, split_name
+from captioning.data.readers.rows import REMEDY, is_photo
 from captioning.errors import InputError
 from captioning.untrusted import field, short
 
@@ -29,9 +29,6 @@ SPLIT_COLUMNS = ("split", "set", "set_name", "subset", "partition")
 NOT_CAPTIONS = re.compile(r"[\d.,:\s+-]*|\w+://\S*")  # numbers, dates, addresses
 
 SAMPLE = 20  # rows read to guess what a column holds
-LONGEST = 200  # characters of a message's list of columns
-
-REMEDY = "expected the name of a photo and its caption"
 
 
 class Columns(NamedTuple):
@@ -55,13 +52,19 @@ def plain(column: object) -> str:
     return re.sub(r"[\s-]+", "_", str(column).strip().lower())
 
 
-def columns_of(file: Path, entries: list[tuple[str, Any]], chosen: str | None = None) -> Columns:
+def columns_of(
+    file: Path,
+    entries: list[tuple[str, Any]],
+    chosen: str | None = None,
+    image: str | None = None,
+) -> Columns:
     """The columns to read.
 
     Args:
         file: for messages.
         entries: the rows with their places.
         chosen: the column of the captions; None to find it.
+        image: the column of the photos; None to find it.
 
     Raises:
         InputError: no column has photos or captions, or it is not clear which one has captions.
@@ -77,14 +80,15 @@ def columns_of(file: Path, entries: list[tuple[str, Any]], chosen: str | None = 
 
     photos = [name for name in names if any(map(is_photo, values[name]))]
     usual = [called[name] for name in IMAGE_COLUMNS if name in called]
-    image = next((n for n in (*usual, *photos) if n in photos), next(iter(usual), None))
+    found = next((n for n in (*usual, *photos) if n in photos), next(iter(usual), None))
+    image = image or found
     if image is None:
         raise InputError(f"{file}: no column of photos; {listed}; call one of them file_name")
 
     split = next((called[name] for name in SPLIT_COLUMNS if name in called), None)
     if split is not None and plain(split) != "split":  # it may be another kind of set
-        found = {split_name(str(entry.get(split))) for entry in objects}
-        split = split if found <= set(SPLITS) else None
+        parts = {split_name(str(entry.get(split))) for entry in objects}
+        split = split if parts <= set(SPLITS) else None
 
     if chosen is not None:
         if chosen not in names and plain(chosen) not in called:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
-from captioning.data.readers.image_files import FOLDERS, find_images
+from captioning.data.readers.dataset_files import find_images, photo_folders
 from captioning.data.readers.reader import SPLITS, Contents, Reader
 from captioning.data.records import ImageObject, Phrase, Record
 from captioning.data.tokens import tokenize
@@ -62,8 +62,8 @@ class Flickr30kEntities(Reader):
         lines = map(str.strip, text_of(file).splitlines())
         names = list(dict.fromkeys(filter(None, lines)))
         photos = [f"{name}.jpg" for name in names]
-        usual = [*(self.root / folder for folder in FOLDERS), self.root]
-        paths = find_images(photos, usual if self.images is None else [self.images], source=file)
+        folders = [self.images] if self.images else photo_folders(self.root)
+        paths = find_images(photos, folders, source=file)
         records = []
         for name, path in zip(names, paths, strict=True):
             file = self.root / SENTENCES / f"{name}.txt"

@@ -6,11 +6,10 @@ from functools import cached_property
 from pathlib import Path
 
 from captioning.data.images import IMAGE_SUFFIXES
-from captioning.data.readers.image_files import find_images
-from captioning.data.readers.reader import VAL_FRACTION, Contents, Reader, by_hash, in_order
+from captioning.data.readers.dataset_files import find_images, photo_folders
+from captioning.data.readers.reader import Contents, Reader, in_order
 from captioning.data.records import Record
 from captioning.errors import InputError
-from captioning.numbers import ShareBelowOne
 from captioning.untrusted import text_of
 
 TOKENS = "Flickr8k.token.txt"
@@ -35,20 +34,15 @@ class Flickr8k(Reader):
         val_fraction: share of the photos for validation if there are no lists of the splits.
     """
 
-    def __init__(
-        self,
-        root: str | Path,
-        images: str | Path | None = None,
-        val_fraction: ShareBelowOne = VAL_FRACTION,
-    ) -> None:
-        super().__init__(root, images)
-        self.val_fraction = val_fraction
-        self.text = self.root if (self.root / TOKENS).exists() else self.root / TEXT
-
     @classmethod
     def recognises(cls, root: Path) -> bool:
         """Whether ``Flickr8k.token.txt`` is there."""
         return (root / TOKENS).is_file() or (root / TEXT / TOKENS).is_file()
+
+    @property
+    def text(self) -> Path:
+        """The folder of the text files."""
+        return self.root if (self.root / TOKENS).exists() else self.root / TEXT
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -64,8 +58,7 @@ class Flickr8k(Reader):
         return Contents(self._records(dict.fromkeys(filter(None, lines)), file), [])
 
     def _records(self, names: Iterable[str], file: Path) -> list[Record]:
-        usual = [self.root / "Images", self.root / "Flicker8k_Dataset", self.root]
-        names, folders = list(names), usual if self.images is None else [self.images]
+        names, folders = list(names), [self.images] if self.images else photo_folders(self.root)
         return [
             Record(path, Path(name).stem, tuple(self._captions.get(name, ())))
             for name, path in zip(names, find_images(names, folders, source=file), strict=True)
@@ -75,7 +68,7 @@ class Flickr8k(Reader):
     def _by_hash(self) -> dict[str, list[Record]]:
         # The original file has captions of 2258277193_586949ec62.jpg.1, which is no photo.
         names = [n for n in self._captions if Path(n).suffix.lower() in IMAGE_SUFFIXES]
-        return by_hash(self._records(names, self.text / TOKENS), self.val_fraction)
+        return self._divided(self._records(names, self.text / TOKENS))
 
     @cached_property
     def _captions(self) -> dict[str, list[str]]:

@@ -33,11 +33,6 @@ class Joined(Reader):
         super().__init__(" + ".join(map(str, roots)))
         self.readers = dict(zip(_names(roots), readers, strict=True))
 
-    @classmethod
-    def recognises(cls, root: Path) -> bool:
-        """False: only a configuration joins data sets."""
-        return False
-
     @property
     def splits(self) -> tuple[str, ...]:
         """The splits that any of the data sets has."""

@@ -6,13 +6,16 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from captioning.data.readers.image_files import FOLDERS, find_images
-from captioning.data.readers.json_files import has_keys, json_files
-from captioning.data.readers.reader import OneFileReader, split_name
+from captioning.data.readers.dataset_files import find_images, has_keys, json_files, photo_folders
+from captioning.data.readers.reader import LONGEST, OneFileReader, split_name
 from captioning.data.records import Record
+from captioning.errors import InputError
 from captioning.untrusted import field, read_json
 
 REMEDY = "expected Karpathy's format (images with filename, split and sentences)"
+
+OF_HUGGING_FACE = ("dataset_dict", "dataset_info", "dataset_infos")
+"""Other files of such a name."""
 
 Get = Callable[..., Any]  # `captioning.untrusted.field` with its file and its remedy
 
@@ -31,7 +34,7 @@ class Karpathy(OneFileReader):
         """Whether `root` is a ``dataset*.json`` or a folder that holds one."""
         if root.is_file():
             return root.match("dataset*.json")
-        return any(root.glob("dataset_*.json"))
+        return bool(_named_files(root))
 
     @classmethod
     def resembles(cls, root: Path) -> bool:
@@ -41,21 +44,29 @@ class Karpathy(OneFileReader):
     @cached_property
     def records(self) -> dict[str, list[Record]]:
         """The records of each split."""
-        others = [] if self.recognises(self.root) else json_files(self.root)
-        file = next(filter(_has_sentences, others), None) or self._file("dataset_*.json")
+        files = [self.root]
+        if self.root.is_dir():
+            files = _named_files(self.root) or list(filter(_has_sentences, json_files(self.root)))
+        if len(files) != 1:
+            held = ", ".join(file.name for file in files)[:LONGEST] or "no dataset_*.json"
+            raise InputError(f"{self.root}: holds {held}; give the path of one file")
+        file = files[0]
         get = partial(field, source=file, remedy=REMEDY)
         images = get(read_json(file), "images", list)
         names = [photo_name(entry, get) for entry in images]
-        folders = [file.parent, *(file.parent / name for name in FOLDERS)]
-        if file.parent != self.root and self.root.is_dir():
-            folders += [self.root, *(self.root / name for name in FOLDERS)]
-        paths = find_images(names, [self.images] if self.images else folders, source=file)
+        root = self.root if self.root.is_dir() else file.parent
+        folders = [self.images] if self.images else photo_folders(file.parent, root)
+        paths = find_images(names, folders, source=file)
         records = defaultdict(list)
         for entry, path in zip(images, paths, strict=True):
             records[split_name(get(entry, "split", str))].append(
                 Record(path, image_id(entry, get), sentences(entry, get))
             )
         return records
+
+
+def _named_files(root: Path) -> list[Path]:
+    return sorted(f for f in root.glob("dataset_*.json") if f.stem not in OF_HUGGING_FACE)
 
 
 def _has_sentences(file: Path) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from captioning.data.records import MOST_CAPTIONS, Record
 from captioning.errors import InputError
-from captioning.numbers import Checked
+from captioning.numbers import Checked, ShareBelowOne
 from captioning.progress_bar import stage
 
 SPLITS = ("train", "val", "test")
@@ -26,7 +26,7 @@ ALIASES = {
 VAL_FRACTION = 0.1
 """The share of validation images where a data set has no splits."""
 
-LONGEST = 200  # characters of a message's list of splits; a broken file may have thousands
+LONGEST = 200  # characters of a list in a message; a broken file may have thousands of splits
 
 
 @dataclass(frozen=True)
@@ -51,16 +51,24 @@ class Reader(Checked, ABC):
     Args:
         root: the folder of the data set, or the file that describes it.
         images: folder of the photos; the usual folders by default.
+        val_fraction: share of the photos for validation, from 0 to below 1, if there are no splits.
+            Unless it is 0, each split gets at least one of two or more photos.
     """
 
-    def __init__(self, root: str | Path, images: str | Path | None = None) -> None:
+    def __init__(
+        self,
+        root: str | Path,
+        images: str | Path | None = None,
+        val_fraction: ShareBelowOne = VAL_FRACTION,
+    ) -> None:
         self.root = Path(root)
         self.images = None if images is None else Path(images)
+        self.val_fraction = val_fraction
 
     @classmethod
-    @abstractmethod
     def recognises(cls, root: Path) -> bool:
-        """Whether `root` looks like a data set in this format."""
+        """Whether `root` looks like a data set in this format; by default it never does."""
+        return False
 
     @classmethod
     def resembles(cls, root: Path) -> bool:
@@ -124,6 +132,20 @@ class Reader(Checked, ABC):
                 problems.append(Problem("images without captions", name))
         return Contents(records, problems)
 
+    def _divided(self, records: Sequence[Record]) -> dict[str, list[Record]]:
+        """Train and val of a data set without splits.
+
+        A hash of the id decides, so images keep their split when others are added.
+        """
+        ordered = sorted({str(record.image_id) for record in records}, key=_place)
+        validation = {name for name in ordered if _place(name) < self.val_fraction}
+        if self.val_fraction:
+            validation = validation.union(ordered[:1]).difference(ordered[-1:])
+        splits = defaultdict(list)
+        for record in records:
+            splits["val" if str(record.image_id) in validation else "train"].append(record)
+        return splits
+
 
 class OneFileReader(Reader):
     """A data set with the captions of all splits in one file."""
@@ -140,18 +162,6 @@ class OneFileReader(Reader):
 
     def _load(self, split: str) -> Contents:
         return Contents(self.records[split], [])
-
-    def _file(self, *patterns: str) -> Path:
-        """The one file in the folder that matches a pattern; `root` if it is a file itself."""
-        if not self.root.is_dir():
-            return self.root
-        found = sorted(file for pattern in patterns for file in self.root.glob(pattern))
-        if not found:
-            raise InputError(f"{self.root}: no {' or '.join(patterns)} here; give the file's path")
-        if len(found) > 1:
-            names = ", ".join(file.name for file in found)
-            raise InputError(f"{self.root}: holds {names}; give the path of one of them")
-        return found[0]
 
 
 def in_order(splits: Iterable[str]) -> tuple[str, ...]:
@@ -170,27 +180,6 @@ def split_in(name: str) -> str | None:
     words = re.findall(r"[a-z]+", name.lower())
     found = {ALIASES[word] for word in words if word in ALIASES}
     return found.pop() if len(found) == 1 else None
-
-
-def validation_part(ids: Iterable[str], fraction: float) -> set[str]:
-    """The ids of images for validation, where a data set has no splits.
-
-    A hash of the id decides, so images keep their split when others are added. Unless `fraction`
-    is 0, at least one of two or more images is in each part.
-    """
-    ordered = sorted(set(ids), key=_place)
-    if fraction == 0 or not ordered:
-        return set()
-    return ({name for name in ordered if _place(name) < fraction} | {ordered[0]}) - {ordered[-1]}
-
-
-def by_hash(records: Sequence[Record], fraction: float) -> dict[str, list[Record]]:
-    """Train and val, as `validation_part` divides the records."""
-    validation = validation_part((str(record.image_id) for record in records), fraction)
-    splits = defaultdict(list)
-    for record in records:
-        splits["val" if str(record.image_id) in validation else "train"].append(record)
-    return splits
 
 
 def _place(name: str) -> float:

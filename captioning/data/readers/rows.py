@@ -1,13 +1,15 @@
-"""The rows of tables: CSV and its relatives, JSON lines, and JSON."""
+"""The rows of tables: CSV and its relatives, JSON lines, JSON, and shards."""
 
 import csv
 import io
 import re
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from captioning.data.images import IMAGE_SUFFIXES
+from captioning.data.photo_shards import is_shard, shard_rows
 from captioning.data.readers.reader import ALIASES
 from captioning.errors import InputError
 from captioning.untrusted import json_of, read_json, text_of
@@ -15,7 +17,7 @@ from captioning.untrusted import json_of, read_json, text_of
 SEPARATORS = ",;\t|"
 QUOTED = ",;"  # separators of files in which quotes enclose values; elsewhere they are text
 
-REMEDY = "expected an object with a photo's name and its caption"
+REMEDY = "expected the name of a photo and its caption"
 
 NUMBERED = re.compile(r"#\d+$")  # the end of a name that has the caption's number, a.jpg#0
 
@@ -29,6 +31,8 @@ def rows_of(file: Path) -> Rows:
         InputError: the file cannot be read or is malformed.
     """
     suffix = file.suffix.lower()
+    if is_shard(file):
+        return ((str(file.parent / row["file_name"]), row) for row in shard_rows(file))
     if suffix == ".jsonl":
         return _jsonl_rows(file)
     return _json_rows(file) if suffix == ".json" else _csv_rows(file)
@@ -58,24 +62,16 @@ def is_photo(value: object) -> bool:
 
 def _csv_rows(file: Path) -> Rows:
     header, rows = _lines(file)
-    if any(map(is_photo, header)):  # the first line is a row already: columns get numbers
-        yield from _without_header(file, header, rows)
-        return
+    named = next(filter(is_photo, header), None)
+    if named is not None:  # the first line is a row already: columns get numbers
+        rows = chain([(f"{file}: line 1", header)], rows)
+        named, header = str(header.index(named) + 1), [str(i + 1) for i in range(len(header))]
     for place, values in rows:
         if len(values) == len(header) - 1 and re.match(r"\d+\s", values[-1]):
             # Flickr30k's results.csv lacks one separator: "2199200615.jpg| 4   A dog runs".
             values = [*values[:-1], *values[-1].split(maxsplit=1)]
-        yield place, _by_column(header, values, place)
-
-
-def _without_header(
-    file: Path, first: list[str], rows: Iterator[tuple[str, list[str]]]
-) -> Iterator[tuple[str, dict[str, str]]]:
-    header = [str(number) for number in range(1, len(first) + 1)]
-    names = header[next(i for i, value in enumerate(first) if is_photo(value))]
-    for place, values in ((f"{file}: line 1", first), *rows):
         entry = _by_column(header, values, place)
-        yield place, entry | {names: NUMBERED.sub("", entry[names])}
+        yield place, entry | ({named: NUMBERED.sub("", entry[named])} if named else {})
 
 
 def _lines(file: str | Path) -> tuple[list[str], Iterator[tuple[str, list[str]]]]:

@@ -6,10 +6,9 @@ from functools import cached_property
 from pathlib import Path
 
 from captioning.data.images import IMAGE_SUFFIXES
-from captioning.data.readers.reader import VAL_FRACTION, OneFileReader, by_hash, split_name
+from captioning.data.readers.reader import OneFileReader, split_name
 from captioning.data.records import Record
 from captioning.errors import InputError
-from captioning.numbers import ShareBelowOne
 from captioning.untrusted import text_of
 
 MAX_BYTES = 2**20  # of one photo's captions
@@ -27,20 +26,6 @@ class Sidecar(OneFileReader):
         images: folder of the photos and text files; by default `root`.
         val_fraction: share of the photos for validation if folders name no splits.
     """
-
-    def __init__(
-        self,
-        root: str | Path,
-        images: str | Path | None = None,
-        val_fraction: ShareBelowOne = VAL_FRACTION,
-    ) -> None:
-        super().__init__(root, images)
-        self.val_fraction = val_fraction
-
-    @classmethod
-    def recognises(cls, root: Path) -> bool:
-        """False: files with more telling names come first."""
-        return False
 
     @classmethod
     def resembles(cls, root: Path) -> bool:
@@ -65,7 +50,7 @@ class Sidecar(OneFileReader):
             first, *below = str(record.image_id).split("/")
             splits.setdefault(split_name(first) if below else "", []).append(record)
         is_named = set(splits) <= {"train", "val", "test"} and set(splits) != {"train"}
-        return splits if is_named else by_hash(records, self.val_fraction)
+        return splits if is_named else self._divided(records)
 
 
 def _pairs(folder: Path) -> Iterator[tuple[Path, Path | None]]:

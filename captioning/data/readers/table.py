@@ -7,6 +7,8 @@ from functools import cached_property
 from pathlib import Path
 
 from captioning.data.images import IMAGE_SUFFIXES
+from captioning.data.photo_shards import is_shard, shards_in
+from captioning.data.readers import dataset_files
 from captioning.data.readers.columns import (
     CAPTION_COLUMNS,
     IMAGE_COLUMNS,
@@ -15,15 +17,13 @@ from captioning.data.readers.columns import (
     plain,
     rows_in,
 )
-from captioning.data.readers.image_files import FOLDERS, find_images, folders_of
-from captioning.data.readers.json_files import MOST_FILES, json_files
 from captioning.data.readers.reader import (
+    LONGEST,
     SPLITS,
     VAL_FRACTION,
     OneFileReader,
     split_in,
     split_name,
-    validation_part,
 )
 from captioning.data.readers.rows import is_photo, rows_of
 from captioning.data.records import Record
@@ -36,7 +36,6 @@ PUBLISHED = ("captions.tsv", "captions.txt", "results.csv", "results_*.token")
 METADATA = ("metadata.csv", "metadata.jsonl")  # Hugging Face's imagefolder
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".token")
 
-LONGEST = 200  # characters of a message's list of tables
 START = 65_536  # bytes read to check whether a file is a table
 
 
@@ -69,8 +68,7 @@ class CaptionTable(OneFileReader):
         val_fraction: ShareBelowOne = VAL_FRACTION,
         caption_column: str | None = None,
     ) -> None:
-        super().__init__(root, images)
-        self.val_fraction = val_fraction
+        super().__init__(root, images, val_fraction)
         self.caption_column = caption_column
 
     @classmethod
@@ -88,31 +86,30 @@ class CaptionTable(OneFileReader):
     @cached_property
     def records(self) -> dict[str, list[Record]]:
         """The records of each split: those of the table, or train and val without any."""
-        root, files = self.root.parent, [self.root]
-        if self.root.is_dir():
-            root, files = self.root, _usual_tables(self.root) or _other_tables(self.root)
+        root = self.root if self.root.is_dir() else self.root.parent
+        files = self._tables() if self.root.is_dir() else [self.root]
         if not files:
             raise InputError(f"{root}: no {' or '.join(TABLES)} here; give the file's path")
         splits = [_split_of(file.relative_to(root)) for file in files]
-        if len({(file.parent, split) for file, split in zip(files, splits, strict=True)}) < len(
-            files
-        ):
-            names = ", ".join(str(file.relative_to(root)) for file in files)[:LONGEST]
-            raise InputError(f"{root}: holds {names}; give the path of one of them")
         is_single = len(files) == 1 and files[0].parent == root
         if is_single or set(splits) == {"train"}:  # with nothing to validate on
             splits = [None] * len(files)
-        found = [
-            pair
-            for file, split in zip(files, splits, strict=True)
-            for pair in self._of_file(file, root, split)
-        ]
-        undecided = (str(record.image_id) for split, record in found if split is None)
-        validation = validation_part(undecided, self.val_fraction)
         records = defaultdict(list)
-        for split, record in found:
-            records[split or ("val" if record.image_id in validation else "train")].append(record)
+        for file, split in zip(files, splits, strict=True):
+            for part, record in self._of_file(file, root, split):
+                records[part or ""].append(record)
+        for part, divided in self._divided(records.pop("", [])).items():
+            records[part] += divided
         return records
+
+    def _tables(self) -> list[Path]:
+        """The tables in the folder, in each folder at most one of each split."""
+        found = _usual_tables(self.root) or _other_tables(self.root)
+        names = [file.relative_to(self.root) for file in found]
+        if len({(name.parent, _split_of(name)) for name in names}) < len(names):
+            listed = ", ".join(map(str, names))[:LONGEST]
+            raise InputError(f"{self.root}: holds {listed}; give the path of one of them")
+        return found
 
     def _of_file(
         self, file: Path, root: Path, split: str | None
@@ -121,7 +118,8 @@ class CaptionTable(OneFileReader):
         entries = list(rows_of(file))
         if not entries:
             raise InputError(f"{file}: no captions; add rows of file_name and caption")
-        columns = columns_of(file, entries, self.caption_column)
+        image = "file_name" if is_shard(file) else None
+        columns = columns_of(file, entries, self.caption_column, image)
         rows = [row for place, entry in entries for row in rows_in(entry, columns, place)]
         if file.name in METADATA and all(row.split is None for row in rows):
             rows = _split_by_folder(rows)
@@ -129,17 +127,57 @@ class CaptionTable(OneFileReader):
         for row in rows:
             captions[row.split or split, row.name].extend(row.captions)
         names = list(dict.fromkeys(name for _, name in captions))
+        paths = self._photos(names, file, root, split)
         below = file.parent.relative_to(root)
-        folders = [base / name for base in (file.parent, root) for name in ("", *FOLDERS)]
-        if self.images is not None:
-            folders = [self.images / below, self.images]
-        # Another split's folder may hold photos of the same names; TextCaps' holds the photos.
-        theirs = split if file.parent != root else None
-        folders[1:1] = folders_of(split, folders[:1]) if split else []
-        found = find_images(names, folders, file, theirs, required=False)
-        paths = dict(zip(names, found, strict=True))
         for (part, name), texts in captions.items():
             yield part, Record(paths[name], (below / name).as_posix(), tuple(texts))
+
+    def _photos(
+        self, names: list[str], file: Path, root: Path, split: str | None
+    ) -> dict[str, Path]:
+        """The path of each photo that a table names."""
+        if is_shard(file):
+            if self.images is not None:
+                raise InputError(f"{file}: has its photos inside; omit the folder of the images")
+            return {name: file.parent / name for name in names}
+        folders = dataset_files.photo_folders(file.parent, root)
+        if self.images is not None:
+            folders = [self.images / file.parent.relative_to(root), self.images]
+        # Another split's folder may hold photos of the same names; TextCaps' holds the photos.
+        theirs = split if file.parent != root else None
+        folders[1:1] = dataset_files.folders_of(split, folders[:1]) if split else []
+        found = dataset_files.find_images(names, folders, file, theirs, required=False)
+        return dict(zip(names, found, strict=True))
+
+
+class PhotoShards(CaptionTable):
+    """Files that hold photos and captions: Hugging Face's Parquet and Arrow, WebDataset's tar.
+
+    Found in a folder and those below: what ``save_to_disk`` of the library `datasets` writes, the
+    Parquet files of the Hub, and img2dataset's tar files. The first column of photos counts; those
+    of captions and splits, or the names of files and folders, are understood as in other tables.
+    The id of a photo is its path below `root`, such as ``data/train-00000-of-00002.parquet/7`` or
+    ``00000.tar/000000007.jpg``. Reading needs the extra ``datasets`` or ``webdataset``.
+
+    Args:
+        root: the folder of the shards, or one of them.
+        images: not to be given, since the photos are in the shards.
+        val_fraction: as for `CaptionTable`.
+        caption_column: the column of the captions, if its name leaves doubt.
+    """
+
+    @classmethod
+    def recognises(cls, root: Path) -> bool:
+        """Whether `root` is a shard by its suffix, or holds shards of a usual name."""
+        return is_shard(root) or bool(shards_in(root, usual=True))
+
+    @classmethod
+    def resembles(cls, root: Path) -> bool:
+        """Whether `root` holds shards of any name."""
+        return bool(shards_in(root))
+
+    def _tables(self) -> list[Path]:
+        return shards_in(self.root)
 
 
 def _usual_tables(root: Path) -> list[Path]:
@@ -160,8 +198,10 @@ def _other_tables(root: Path) -> list[Path]:
     found = []
     for suffix in (*SUFFIXES, ".txt"):
         files = sorted(root.glob(f"*{suffix}"))
-        found += files if len(files) <= MOST_FILES else []  # else captions of single photos
-    found = [file for file in (*found, *json_files(root)) if file.stem not in photos]
+        found += (
+            files if len(files) <= dataset_files.MOST_FILES else []
+        )  # else captions of single photos
+    found = [file for file in (*found, *dataset_files.json_files(root)) if file.stem not in photos]
     tables = list(filter(_names_photos, found))
     return [file for file in tables if _split_of(file.relative_to(root))] or tables
 

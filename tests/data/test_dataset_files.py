@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from captioning.data.readers.image_files import find_images
+from captioning.data.readers.dataset_files import find_images
 from captioning.errors import InputError
 
 SOURCE = Path("list.json")

@@ -1,20 +1,30 @@
-"""Finds the photos that a data set names, also where its names are not quite those on the disk."""
+"""Finds the files of a data set: photos by nearly their names, JSON files by their keys."""
 
 import os
+import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
 from captioning.data.images import IMAGE_SUFFIXES
-from captioning.data.readers.reader import SPLITS, split_in
+from captioning.data.readers.reader import LONGEST, SPLITS, split_in
 from captioning.errors import InputError
+from captioning.untrusted import MAX_BYTES, opened
 
 FOLDERS = ("images", "Images", "Flicker8k_Dataset", "flickr30k_images", "flickr30k-images")
 """Usual names of the folder of the photos."""
 
-LONGEST = 200  # characters of a path in a message
+MOST_FILES = 100
+"""JSON files that are looked into; a folder of more has one for each photo."""
+
+BLOCK, OVERLAP = 2**22, 256  # bytes
+
+
+def photo_folders(*bases: Path) -> list[Path]:
+    """Where photos usually are: in the bases, and in folders of usual names in these."""
+    return [base / name for base in dict.fromkeys(bases) for name in ("", *FOLDERS)]
 
 
 def find_images(
@@ -44,9 +54,10 @@ def find_images(
     """
     names, folders = list(names), list(dict.fromkeys(folders))
     existing = [folder for folder in folders if folder.is_dir()]
-    is_there = _lookup()
+    listed = cache(_listed)  # much faster than to ask for each of many
     for folder in existing:
-        found = {name: folder / name for name in names if is_there(folder, name)}
+        paths = ((name, os.path.split(os.path.join(folder, name))) for name in names)  # noqa: PTH118
+        found = {name: folder / name for name, (parent, base) in paths if base in listed(parent)}
         if found or not names:
             missing = [name for name in dict.fromkeys(names) if name not in found]
             if missing:
@@ -71,21 +82,37 @@ def folders_of(split: str, bases: Iterable[Path]) -> list[Path]:
     return [path for path in inside if split_in(path.name) == split and path.is_dir()]
 
 
-def _lookup() -> Callable[[Path, str], bool]:
-    """Whether a file is in a folder, by listings: much faster than to ask for each of many."""
+def json_files(root: Path) -> list[Path]:
+    """The JSON files in a folder and in its folder annotations, or `root` itself if it is one."""
+    if root.is_file():
+        return [root] if root.suffix.lower() == ".json" else []
+    found = [*sorted(root.glob("*.json")), *sorted((root / "annotations").glob("*.json"))]
+    return found if len(found) <= MOST_FILES else []
 
-    @cache
-    def listed(folder: str) -> frozenset[str]:
-        try:
-            return frozenset(os.listdir(folder))  # noqa: PTH208 - a Path raises if a name is too long
-        except (OSError, ValueError):
-            return frozenset()
 
-    def is_there(folder: Path, name: str) -> bool:
-        parent, base = os.path.split(os.path.join(folder, name))  # noqa: PTH118 - much faster
-        return base in listed(parent)
+def has_keys(file: Path, *keys: str) -> bool:
+    """Whether the file has all of these keys, at any depth; it is searched, not parsed."""
+    wanted = {re.compile(rb'"%b"\s*:' % key.encode()) for key in keys}
+    try:
+        with opened(file) as content:
+            last = b""
+            for _ in range(MAX_BYTES // BLOCK + 1):
+                block = content.read(BLOCK)
+                text = last + block
+                wanted = {key for key in wanted if not key.search(text)}
+                last = text[-OVERLAP:]
+                if not wanted or not block:
+                    return not wanted
+    except (InputError, OSError):  # whoever reads the file says why it cannot
+        pass
+    return False
 
-    return is_there
+
+def _listed(folder: str) -> frozenset[str]:
+    try:
+        return frozenset(os.listdir(folder))  # noqa: PTH208 - a Path raises if a name is too long
+    except (OSError, ValueError):
+        return frozenset()
 
 
 def _similar(

@@ -1,0 +1,269 @@
+"""Shards as the libraries write them, read without unpacking."""
+
+import io
+import json
+import multiprocessing
+import sys
+import tarfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from captioning.data import photo_shards
+from captioning.data.folder_check import check
+from captioning.data.images import read_image
+from captioning.data.photos import find_photos
+from captioning.data.readers import PhotoShards, Sidecar, reader_for
+from captioning.errors import InputError
+
+CAPTIONS = ["a dark photo", "a grey photo", "a light photo", "a white photo"]
+
+
+def photo(number: int) -> bytes:
+    content = io.BytesIO()
+    Image.new("RGB", (8, 6), (60 * number,) * 3).save(content, "PNG")
+    return content.getvalue()
+
+
+@pytest.fixture
+def datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    library = pytest.importorskip("datasets", reason="the extra datasets is not installed")
+    monkeypatch.setattr(library.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))  # of spawned processes
+    return library
+
+
+@pytest.fixture
+def webdataset() -> Any:
+    return pytest.importorskip("webdataset", reason="the extra webdataset is not installed")
+
+
+def table(datasets: Any, captions: list[Any], **columns: list[Any]) -> Any:
+    """A data set of Hugging Face with a photo for each of the captions."""
+    photos = [{"bytes": photo(number), "path": None} for number in range(len(captions))]
+    made = datasets.Dataset.from_dict({"image": photos, "caption": captions, **columns})
+    return made.cast_column("image", datasets.Image())
+
+
+def img2dataset(webdataset: Any, file: Path, numbers: range) -> None:
+    """A shard with what img2dataset writes beside it."""
+    file.parent.mkdir(exist_ok=True)
+    with webdataset.TarWriter(str(file)) as shard:
+        for number in numbers:
+            key, text = f"{number:09d}", CAPTIONS[number]
+            data = {"caption": text, "url": f"https://a.example/{number}.jpg", "key": key}
+            shard.write(
+                {"__key__": key, "jpg": photo(number), "json": {**data, "error": None}, "txt": text}
+            )
+    file.with_name(f"{file.stem}_stats.json").write_text(json.dumps({"count": len(numbers)}))
+    file.with_suffix(".parquet").write_bytes(b"PAR1, without photos")
+
+
+def shades(reader: PhotoShards) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """The split and captions of each photo, by its number; the photos are read."""
+    found = {}
+    for split in reader.splits:
+        for record in reader.read(split):
+            number = read_image(record.image).getpixel((0, 0))[0] // 60  # type: ignore[index]
+            found[number] = split, record.captions
+    return found
+
+
+def test_what_save_to_disk_writes(tmp_path: Path, datasets: Any) -> None:
+    made = table(datasets, [[text, "a photo"] for text in CAPTIONS])
+    both = {"train": made.select([0, 2]), "validation": made.select([3])}
+    datasets.DatasetDict(both).save_to_disk(tmp_path / "saved")
+    reader = reader_for(tmp_path / "saved")
+    assert isinstance(reader, PhotoShards)
+    assert shades(reader) == {
+        0: ("train", ("a dark photo", "a photo")),
+        2: ("train", ("a light photo", "a photo")),
+        3: ("val", ("a white photo", "a photo")),
+    }
+    made.save_to_disk(tmp_path / "single", num_shards=2)
+    assert reader_for(tmp_path / "single").splits == ("train", "val")
+    assert len(shades(PhotoShards(tmp_path / "single"))) == 4
+
+
+def test_parquet_shards_as_the_hub_stores_them(tmp_path: Path, datasets: Any) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "README.md").write_text("---\nconfigs: []\n---\n")
+    made = table(datasets, CAPTIONS, filename=["elsewhere.jpg"] * 4)
+    for part in range(2):
+        made.shard(2, part).to_parquet(tmp_path / f"data/train-0000{part}-of-00002.parquet")
+    made.select([3]).to_parquet(tmp_path / "data/test-00000-of-00001.parquet")
+    reader = reader_for(tmp_path)
+    assert reader.splits == ("train", "test")
+    train = reader.read("train")
+    assert [record.captions for record in train] == [(text,) for text in CAPTIONS]
+    assert [record.image_id for record in train][1:3] == [
+        "data/train-00000-of-00002.parquet/1",
+        "data/train-00001-of-00002.parquet/0",
+    ]
+    assert shades(reader)[3] == ("test", ("a white photo",))  # which is in train, too
+
+
+def test_a_column_of_splits_counts_before_the_names_of_shards(
+    tmp_path: Path, datasets: Any
+) -> None:
+    made = table(datasets, CAPTIONS, split=["train", "val", "test", "train"])
+    made.to_parquet(tmp_path / "TEST-00000-of-00001.parquet")
+    with pytest.raises(InputError, match="photos inside; omit the folder of the images"):
+        reader_for(tmp_path, images=tmp_path).read("train")
+    splits = {number: split for number, (split, _) in shades(PhotoShards(tmp_path)).items()}
+    assert splits == {0: "train", 1: "val", 2: "test", 3: "train"}
+
+
+def test_the_column_of_the_captions_may_be_named(tmp_path: Path, datasets: Any) -> None:
+    made = table(datasets, CAPTIONS, long=[f"this is {text}" for text in CAPTIONS])
+    made.to_parquet(tmp_path / "mine.parquet")  # a name of one's own
+    reader = reader_for(tmp_path, caption_column="long", val_fraction=0.0)
+    assert [record.captions[0] for record in reader.read("train")][1] == "this is a grey photo"
+
+
+def test_shards_of_img2dataset(tmp_path: Path, webdataset: Any) -> None:
+    img2dataset(webdataset, tmp_path / "00000.tar", range(3))
+    img2dataset(webdataset, tmp_path / "00001.tar", range(3, 4))
+    reader = reader_for(tmp_path)
+    assert isinstance(reader, PhotoShards)
+    assert {number: captions for number, (_, captions) in shades(reader).items()} == {
+        number: (text,) for number, text in enumerate(CAPTIONS)
+    }
+    records = [record for split in reader.splits for record in reader.read(split)]
+    assert "00001.tar/000000003.jpg" in {record.image_id for record in records}
+    assert check(reader, progress=False).ok
+
+
+def test_the_library_reads_the_same_photos_and_captions_in_the_same_order(
+    tmp_path: Path, webdataset: Any
+) -> None:
+    img2dataset(webdataset, tmp_path / "00000.tar", range(4))
+    its = webdataset.tariterators
+    with (tmp_path / "00000.tar").open("rb") as shard:
+        files = ({**file, "__url__": ""} for file in its.tar_file_iterator(shard))
+        theirs = list(its.group_by_keys(files))
+    ours = PhotoShards(tmp_path / "00000.tar", val_fraction=0.0).read("train")
+    assert [record.captions[0].encode() for record in ours] == [each["txt"] for each in theirs]
+    for record, each in zip(ours, theirs, strict=True):
+        with photo_shards.opened_photo(record.image) as file:
+            assert file.read() == each["jpg"]
+
+
+def test_photos_beside_their_texts_count_before_img2dataset_s_parquet(tmp_path: Path) -> None:
+    (tmp_path / "000000000.png").write_bytes(photo(0))
+    (tmp_path / "000000000.txt").write_text("a dark photo")
+    (tmp_path / "00000.parquet").write_bytes(b"PAR1")
+    assert isinstance(reader_for(tmp_path), Sidecar)
+
+
+def test_shards_give_their_photos_alone_and_in_a_folder(tmp_path: Path, webdataset: Any) -> None:
+    img2dataset(webdataset, tmp_path / "00000.tar", range(2))
+    (tmp_path / "single.png").write_bytes(photo(3))
+    inside = [tmp_path / f"00000.tar/00000000{number}.jpg" for number in range(2)]
+    assert list(find_photos([tmp_path / "00000.tar"])) == inside
+    assert list(find_photos([tmp_path])) == [*inside, tmp_path / "single.png"]
+
+
+def shade(path: Path) -> int:
+    return read_image(path).getpixel((0, 0))[0]  # type: ignore[index, return-value]
+
+
+@pytest.fixture(params=["tar", "parquet"])
+def photos(request: pytest.FixtureRequest, tmp_path: Path) -> list[Path]:
+    """The paths of the photos in a shard."""
+    if request.param == "tar":
+        img2dataset(request.getfixturevalue("webdataset"), tmp_path / "00000.tar", range(4))
+        return list(photo_shards.photos_in(tmp_path / "00000.tar"))
+    made = table(request.getfixturevalue("datasets"), CAPTIONS)
+    made.to_parquet(tmp_path / "train-00000-of-00001.parquet")
+    return list(photo_shards.photos_in(tmp_path / "train-00000-of-00001.parquet"))
+
+
+def test_threads_read_photos_of_one_shard_at_once(photos: list[Path]) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(shade, photos * 25)) == [0, 60, 120, 180] * 25
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_processes_read_photos_of_one_shard_at_once(photos: list[Path], start: str) -> None:
+    with multiprocessing.get_context(start).Pool(2) as processes:
+        assert processes.map(shade, photos * 5, chunksize=1) == [0, 60, 120, 180] * 5
+
+
+def test_the_size_of_a_photo_is_its_own(photos: list[Path], tmp_path: Path) -> None:
+    assert [photo_shards.photo_size(path) for path in photos] == [
+        len(photo(number)) for number in range(4)
+    ]
+    gone = photos[0].with_name("9999.jpg")
+    assert photo_shards.photo_size(gone) is None
+    with pytest.raises(InputError, match=rf"9999\.jpg: no such photo in {gone.parent.name}"):
+        read_image(gone)
+
+
+def test_a_damaged_photo_of_a_shard_is_named(tmp_path: Path, webdataset: Any) -> None:
+    with webdataset.TarWriter(str(tmp_path / "00000.tar")) as shard:
+        shard.write({"__key__": "a", "jpg": photo(0)[:40], "txt": "cut"})
+        shard.write({"__key__": "b", "jpg": photo(1), "txt": "whole"})
+        shard.write({"__key__": "c", "jpg": photo(2), "json": {"caption": None}})
+    result = check(PhotoShards(tmp_path, val_fraction=0.0), progress=False)
+    assert [problem.kind for problem in result.splits["train"].problems] == [
+        "empty captions",
+        "images without captions",
+        "unreadable images",
+    ]
+    assert "00000.tar/a.jpg: not an image" in str(result)
+
+
+@pytest.mark.parametrize("name", ["00000.tar", "train-00000-of-00001.parquet", "data.arrow"])
+def test_a_damaged_shard_is_named_in_one_line(
+    tmp_path: Path, name: str, datasets: Any, webdataset: Any
+) -> None:
+    (tmp_path / name).write_bytes(b"not what the suffix says" * 100)
+    with pytest.raises(InputError, match=rf"{name}: damaged or cut short") as caught:
+        reader_for(tmp_path).read("train")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_parquet_shard_that_is_damaged_in_the_middle_is_named(
+    tmp_path: Path, datasets: Any
+) -> None:
+    file = tmp_path / "train-00000-of-00001.parquet"
+    table(datasets, CAPTIONS).to_parquet(file)
+    content = file.read_bytes()
+    file.write_bytes(content[:4] + b"\xff" * 200 + content[204:])
+    with pytest.raises(InputError, match=rf"{file.name}: damaged or cut short") as caught:
+        reader_for(tmp_path).read("train")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_shard_without_photos_says_so(tmp_path: Path, datasets: Any) -> None:
+    made = datasets.Dataset.from_dict({"caption": CAPTIONS})
+    made.to_parquet(tmp_path / "train-00000-of-00001.parquet")
+    with pytest.raises(InputError, match=r"00001\.parquet: no photos inside"):
+        reader_for(tmp_path).read("train")
+
+
+@pytest.mark.parametrize(("name", "extra"), [("00000.tar", "webdataset"), ("a.arrow", "datasets")])
+def test_a_missing_library_is_named_with_its_extra(
+    tmp_path: Path, name: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, extra, None)
+    monkeypatch.setitem(sys.modules, f"{extra}.tariterators", None)
+    (tmp_path / name).touch()
+    with pytest.raises(InputError, match=rf"pip install 'captioning\[{extra}\]'"):
+        reader_for(tmp_path).read("train")
+
+
+def test_a_member_above_the_shard_is_no_photo(tmp_path: Path, webdataset: Any) -> None:
+    with tarfile.open(tmp_path / "00000.tar", "w") as shard:
+        for name in ("../out.jpg", "/etc/in.jpg"):
+            member = tarfile.TarInfo(name)
+            member.size = len(photo(1))
+            shard.addfile(member, io.BytesIO(photo(1)))
+    assert list(photo_shards.photos_in(tmp_path / "00000.tar")) == [
+        tmp_path / "00000.tar/etc/in.jpg"
+    ]
