@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from difflib import get_close_matches
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -19,15 +18,16 @@ from captioning.captioner.caption import Caption, RunnerUp
 from captioning.configurable import build
 from captioning.data.images import Upload
 from captioning.data.preprocessing import Photo, Preprocessing, Readable, View, readable
-from captioning.data.tokens import TokenizerName, tokenizer
-from captioning.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
+from captioning.data.tokens import TokenizerName
+from captioning.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from captioning.errors import InputError
 from captioning.kernels import accelerate, accelerate_search, folded, on_by_default
 from captioning.maps import ATTENTION, Captioned, default_map, known_maps, word_maps
 from captioning.models import Model
 from captioning.numbers import shown
-from captioning.search import BeamSearch, ConstrainedBeamSearch, Decoded, Search
+from captioning.search import BeamSearch, Decoded, Search
 from captioning.search.alternatives import Alternatives, find_alternatives
+from captioning.search.constrained import constrained
 from captioning.search.search import generable_log_probs
 
 AT_ONCE = 16
@@ -287,7 +287,7 @@ class Captioner:
         names = known_maps(maps, self.model, self.default_map) if maps else ()
         read = readable(photo, self.preprocessing.max_pixels)
         view = read if isinstance(read, View) else self.view(read)
-        words = self.words_of(text)
+        words = self.vocabulary.known_words(text)
         tokens = torch.tensor([[self.vocabulary.ids(words)]], device=self.device)
         annotations = self.fast.encode(view.pixels[None].to(self.device))
         logits, weights = self.fast(annotations, tokens[..., :-1])
@@ -299,23 +299,6 @@ class Captioner:
             log_probs = self.calibration.log_probs(logits, written)
         decoded = Decoded(written, log_probs, weights, scores)
         return self._captions([read], [view], decoded, shown_maps=names, others=others)[0][0]
-
-    def words_of(self, text: str) -> list[str]:
-        """The words of a caption.
-
-        Raises:
-            InputError: a word is unknown, or there is none.
-        """
-        words = tokenizer(self.vocabulary.tokenizer)(text)
-        if unknown := [word for word in words if word not in self.vocabulary.words]:
-            near = get_close_matches(unknown[0], self.vocabulary.words)
-            remedy = f"did you mean {' or '.join(near)}?" if near else "use other words"
-            raise InputError(
-                f"{shown(text)}: the model does not know {shown(unknown[0])}; {remedy}"
-            )
-        if not words:
-            raise InputError(f"{shown(text)}: no words; give a caption")
-        return words
 
     def constrained(
         self,
@@ -339,29 +322,8 @@ class Captioner:
         Raises:
             InputError: a word to say is unknown, or no caption can be as asked.
         """
-        for name, given in (("avoid", avoid), ("must_say", must_say)):
-            if isinstance(given, str):
-                raise InputError(f"{name}: give a list, such as [{given!r}]")
-        known = {text: self.words_of(text) for text in (*filter(None, [begin]), *must_say)}
-        avoided = [text for text in avoid if UNK not in self.vocabulary.encode(text)]
-        for asked, words in known.items():
-            for text in avoided:
-                if f" {' '.join(self.words_of(text))} " in f" {' '.join(words)} ":
-                    raise InputError(
-                        f"{shown(asked)} must be said and {shown(text)} avoided; drop one of them"
-                    )
-
-        def ids(text: str) -> list[int]:
-            return self.vocabulary.ids(self.words_of(text))[1:-1]
-
-        found = (search or self.search).replace(
-            ConstrainedBeamSearch,
-            begin=ids(begin) if begin else [],
-            avoid=[ids(text) for text in avoided],
-            must_say=[ids(text) for text in must_say],
-        )
-        assert isinstance(found, ConstrainedBeamSearch)
-        return found.replace(width=width or found.width * found.automaton.banks)
+        asked = search or self.search
+        return constrained(asked, self.vocabulary, begin, avoid, must_say, width)
 
     def _others(
         self, annotations: Float[Tensor, "B L D"], tokens: Int[Tensor, "B N T"], k: int

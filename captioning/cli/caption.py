@@ -223,7 +223,7 @@ def _readings(
     captioner: "Captioner", photos: Sequence[Path], text: str, runners_up: int, maps: Sequence[str]
 ) -> Iterator[tuple[Path, "list[Caption] | InputError"]]:
     """Each photo with the model's reading of a caption of it, or why it cannot be read."""
-    captioner.words_of(text)  # unknown words are told before any photo
+    captioner.vocabulary.known_words(text)  # unknown words are told before any photo
     for photo in photos:
         try:
             yield photo, [captioner.read(photo, text, runners_up, maps)]

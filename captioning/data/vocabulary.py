@@ -2,8 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 from captioning.data.tokens import BRACKETS, TokenizerName, joined, tokenizer
+from captioning.errors import InputError
+from captioning.numbers import shown
 
 PAD, BOS, EOS, UNK = range(4)
 SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>")
@@ -59,6 +62,23 @@ class Vocabulary:
     def ids(self, words: Iterable[str]) -> list[int]:
         """The ids of words between BOS and EOS; unknown words become UNK."""
         return [BOS, *(self._ids.get(word, UNK) for word in words), EOS]
+
+    def known_words(self, text: str) -> list[str]:
+        """The words of a text that has no others.
+
+        Raises:
+            InputError: a word is unknown, or there is none.
+        """
+        words = tokenizer(self.tokenizer)(text)
+        if unknown := [word for word in words if word not in self._ids]:
+            near = get_close_matches(unknown[0], self.words)
+            remedy = f"did you mean {' or '.join(near)}?" if near else "use other words"
+            raise InputError(
+                f"{shown(text)}: the model does not know {shown(unknown[0])}; {remedy}"
+            )
+        if not words:
+            raise InputError(f"{shown(text)}: no words; give a caption")
+        return words
 
     def decode(self, ids: Iterable[int]) -> tuple[str, ...]:
         """The words of `ids` up to the first EOS, without PAD and BOS."""

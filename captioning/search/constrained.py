@@ -11,13 +11,20 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from captioning.data.vocabulary import EOS, PAD
+from captioning.data.vocabulary import EOS, PAD, UNK, Vocabulary
 from captioning.errors import InputError
 from captioning.models.decoder import Step
-from captioning.numbers import BeamWidth, LengthPenalty, MaxLength, MinLength, NgramLength
+from captioning.numbers import (
+    BeamWidth,
+    LengthPenalty,
+    MaxLength,
+    MinLength,
+    NgramLength,
+    shown,
+)
 from captioning.search.beam import BeamSearch, Continuations
 from captioning.search.hypotheses import Hypotheses
-from captioning.search.search import NEVER, generable_log_probs
+from captioning.search.search import NEVER, Search, generable_log_probs
 
 Phrase = tuple[int, ...]
 """The ids of words that follow each other."""
@@ -195,3 +202,41 @@ class Automaton:
         for words in tokens.unbind(2):
             states = table[states, symbol_of[words]]
         return needed[states], needed[table[states]][..., symbol_of]
+
+
+def constrained(
+    search: Search,
+    vocabulary: Vocabulary,
+    begin: str,
+    avoid: Sequence[str],
+    must_say: Sequence[str],
+    width: int | None,
+) -> Search:
+    """See `Captioner.constrained`."""
+    for name, given in (("avoid", avoid), ("must_say", must_say)):
+        if isinstance(given, str):
+            raise InputError(f"{name}: give a list, such as [{given!r}]")
+    known = {text: vocabulary.known_words(text) for text in (*filter(None, [begin]), *must_say)}
+    avoided = {
+        text: vocabulary.known_words(text)
+        for text in avoid
+        if UNK not in vocabulary.encode(text)  # which are never said
+    }
+    for asked, words in known.items():
+        for text, others in avoided.items():
+            if f" {' '.join(others)} " in f" {' '.join(words)} ":
+                raise InputError(
+                    f"{shown(asked)} must be said and {shown(text)} avoided; drop one of them"
+                )
+
+    def ids(words: list[str]) -> list[int]:
+        return vocabulary.ids(words)[1:-1]
+
+    found = search.replace(
+        ConstrainedBeamSearch,
+        begin=ids(known[begin]) if begin else [],
+        avoid=list(map(ids, avoided.values())),
+        must_say=[ids(known[text]) for text in must_say],
+    )
+    assert isinstance(found, ConstrainedBeamSearch)
+    return found.replace(width=width or found.width * found.automaton.banks)
