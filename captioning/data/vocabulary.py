@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from captioning.data.tokens import BRACKETS, TokenizerName, joined, tokenizer
+from captioning.data.tokenizers import TokenizerName, joined, tokenizer
+from captioning.data.tokens import BRACKETS
 
 PAD, BOS, EOS, UNK = range(4)
 SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>")
