@@ -11,7 +11,7 @@ from jaxtyping import Float
 from PIL.Image import Image
 from torch import Tensor
 
-from captioning.data.tokens import TokenizerName, joined
+from captioning.data.tokenizers import TokenizerName, joined
 from captioning.errors import InputError
 
 

@@ -18,7 +18,7 @@ from captioning.captioner.caption import Caption, RunnerUp
 from captioning.configurable import build
 from captioning.data.images import Upload
 from captioning.data.preprocessing import Photo, Preprocessing, Readable, View, readable
-from captioning.data.tokens import TokenizerName
+from captioning.data.tokenizers import TokenizerName
 from captioning.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from captioning.errors import InputError
 from captioning.kernels import accelerate, accelerate_search, folded, on_by_default

@@ -35,6 +35,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--skip-bad", action="store_true", help="leave out faulty photos and rows, naming them"
     )
+    parser.add_argument(
+        "--tokenizer",
+        choices=("ptb", "characters", "japanese", "chinese", "thai"),
+        help="what splits captions into words (default: as for the model); for scripts without "
+        "spaces, characters or the words of a language (extras ja, zh and th)",
+    )
     add_data(parser)
     add_imports(parser)
 
@@ -53,6 +59,7 @@ def run(options: argparse.Namespace) -> int:
         options.images,
         options.caption_column,
         options.val_share,
+        options.tokenizer,
     )
     print(printable(model))
     print(printable(f"captioning caption PHOTOS --model {shlex.quote(str(model))}"))

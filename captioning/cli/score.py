@@ -39,10 +39,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--tokenizer",
-        choices=("ptb", "characters"),
+        choices=("ptb", "characters", "japanese", "chinese", "thai"),
         default="ptb",
-        help="what splits captions into words: the COCO evaluation's (default), or characters, for "
-        "scripts without spaces",
+        help="what splits captions into words: the COCO evaluation's (default) or, for scripts "
+        "without spaces, characters or the words of a language (extras ja, zh and th)",
     )
     add_photos(parser)
     add_imports(parser)
@@ -52,7 +52,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the scores."""
     from captioning.data.results import read_references, read_results, with_ids_of
-    from captioning.data.tokens import tokenizer
+    from captioning.data.tokenizers import tokenizer
     from captioning.evaluation.report import Report
     from captioning.metrics.cider import DocumentFrequencies
 

@@ -22,7 +22,7 @@ from captioning.data.images import MEGAPIXELS, PhotoMegapixels, pixels_of
 from captioning.data.preprocessing import Fit, MirroredPreprocessing, Preprocessing
 from captioning.data.readers import Reader
 from captioning.data.records import Record
-from captioning.data.tokens import TokenizerName
+from captioning.data.tokenizers import TokenizerName
 from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
 from captioning.numbers import (
@@ -64,9 +64,11 @@ class CaptionData(Checked, pl.LightningDataModule):
         val_split: the split to validate on.
         seed: of the order of the images and of the augmentation.
         max_megapixels: larger photos are refused; at most 178.
-        tokenizer: ptb, which the scores use; NLTK's treebank, wordpunct or tweet; or characters,
-            for Chinese, Japanese, Thai and other scripts without spaces, which scores use too.
-        words: what the vocabulary begins with, however often it occurs; those of `model.initial`.
+        tokenizer: ptb, which the scores use; NLTK's treebank, wordpunct or tweet; or, for scripts
+            without spaces, characters, japanese (extra ja), chinese (extra zh) or thai (extra th),
+            which the scores use too.
+        words: what the vocabulary begins with, however often it occurs; those of `model.initial`
+            if its tokenizer is the same.
         leave_out: paths of photos not to use, such as damaged ones.
 
     Raises:

@@ -6,8 +6,9 @@ it; tests compare both on data sets and made-up captions. Some surprising result
 scores: brackets are words (`-lrb-`), `?!` and `-----` are words though `?` and `--` are not, and
 pounds are `#`.
 
-A configuration may choose another tokenizer for a model's vocabulary. Scores use `tokenize` all the
-same, except for `characters`, where whole sentences would be single words.
+A configuration may choose another tokenizer for a model's vocabulary, one of
+`captioning.data.tokenizers`. Scores use `tokens` all the same, except for scripts without spaces
+between words, where whole sentences would be single words: there they use that tokenizer too.
 
 Intended differences:
 
@@ -29,10 +30,6 @@ historic scripts. Japanese, Chinese and Thai are one word from one space to the 
 """
 
 import re
-from collections.abc import Callable, Iterable
-from functools import cache
-from typing import Literal
-from unicodedata import category, normalize
 
 # The tokens that the COCO caption evaluation drops; brackets are not among them in lower case.
 PUNCTUATION = frozenset("'' ' `` ` . ? ! , : - -- ... ;".split())  # noqa: SIM905
@@ -196,28 +193,6 @@ NO_BREAK_SPACE = "\xa0"  # Stanford's tokenizer writes it for a space within a t
 PLAIN_SPACES = str.maketrans(" \n", NO_BREAK_SPACE * 2)
 OTHER_SPACES = re.compile(rf"[^\S{NO_BREAK_SPACE}]+")
 
-Tokenizer = Callable[[str], list[str]]
-"""Gives the words of a caption, in lower case, without punctuation and white space."""
-
-TokenizerName = Literal["ptb", "treebank", "wordpunct", "tweet", "characters"]
-"""Their names in a configuration; treebank, wordpunct and tweet are NLTK's.
-
-- ptb: the tokenizer of the COCO caption evaluation: `do n't`, `x-ray`.
-- treebank: the Penn Treebank's own rules, simpler and without COCO's surprises.
-- wordpunct: runs of letters and digits: `don t`, `x ray`; the smallest vocabulary.
-- tweet: words as people type them: `don't`, `#sunset`, emoji and smileys that have letters.
-- characters: each character of Chinese, Japanese, Thai, Lao, Burmese and Khmer with its vowel
-  signs, written without spaces, and the words of other scripts.
-"""
-
-# Characters of scripts without spaces between words.
-UNSPACED = (
-    r"\u0e01-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u2fd5\u3005-\u3007\u3021-\u312f\u31a0-\u31ff"
-    r"\u3400-\u4dbf\u4e00-\u9fff\ua9e0-\ua9fe\uaa60-\uaa7f\uf900-\ufaff\uff66-\uff9f"
-    r"\U00020000-\U0003ffff"
-)
-KEPT = ("L", "M", "N", "Sc", "Sm", "So")  # Unicode categories; a token needs a character of one
-
 
 def tokenize(caption: str) -> list[str]:
     """The words of a caption: Penn Treebank tokens in lower case, without punctuation.
@@ -252,59 +227,6 @@ def words_of(tokens: list[str]) -> list[str]:
         return tokens
     words = (word for token in tokens for word in token.split())
     return [word for word in words if word not in PUNCTUATION]
-
-
-def characters(caption: str) -> list[str]:
-    """The characters of scripts without spaces, with their marks, and words of other scripts."""
-    found, _ = _unspaced()
-    return found.findall(normalize("NFC", caption.translate(TYPED)).lower())
-
-
-def joined(words: Iterable[str], name: TokenizerName = "ptb") -> str:
-    """A caption of these words as one line, with spaces where its tokenizer needs them."""
-    line = " ".join(words)
-    return _unspaced()[1].sub("", line) if name == "characters" else line
-
-
-@cache
-def _unspaced() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """What finds the words of `characters`, and the spaces that are not written between them."""
-    every = map(chr, range(0x300, 0x10000))
-    marks = "".join(c for c in every if category(c).startswith("M"))
-    return (
-        re.compile(
-            rf"(?=[^\W_])[{UNSPACED}][{marks}]*|(?:(?![{UNSPACED}])[^\W_][{marks}\u200c\u200d]*)+"
-        ),
-        re.compile(rf"(?<=[{UNSPACED}]) |(?<=[{UNSPACED}][{marks}]) | (?=[{UNSPACED}])"),
-    )
-
-
-def tokenizer_of_scores(name: TokenizerName) -> Tokenizer:
-    """What splits captions and references for scores, given the tokenizer of the vocabulary."""
-    return characters if name == "characters" else tokens
-
-
-@cache
-def tokenizer(name: TokenizerName) -> Tokenizer:
-    """The tokenizer of this name; NLTK is imported only for NLTK's tokenizers."""
-    if name == "ptb":
-        return tokenize
-    if name == "characters":
-        return characters
-    from nltk import tokenize as nltk
-
-    kinds = {
-        "treebank": nltk.TreebankWordTokenizer,
-        "wordpunct": nltk.WordPunctTokenizer,
-        "tweet": nltk.TweetTokenizer,
-    }
-    cut = kinds[name]().tokenize
-
-    def words(caption: str) -> list[str]:
-        parts = [part for token in cut(caption.translate(TYPED).lower()) for part in token.split()]
-        return [part for part in parts if any(category(c).startswith(KEPT) for c in part)]
-
-    return words
 
 
 def plurals(name: str) -> list[str]:

@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
-from captioning.data.tokens import BRACKETS, TokenizerName, joined, tokenizer
+from captioning.data.tokenizers import TokenizerName, joined, tokenizer
+from captioning.data.tokens import BRACKETS
 from captioning.errors import InputError
 from captioning.numbers import shown
 

@@ -18,7 +18,8 @@ from captioning.captioner import Captioner
 from captioning.captioner.calibration import SIGNS, Calibration
 from captioning.data.feature_cache import FeatureCache
 from captioning.data.records import Record
-from captioning.data.tokens import TokenizerName, tokenizer_of_scores, words_of
+from captioning.data.tokenizers import TokenizerName, tokenizer_of_scores
+from captioning.data.tokens import words_of
 from captioning.data.vocabulary import PAD, UNK
 from captioning.errors import InputError
 from captioning.evaluation.captions import batches

@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import Bool
 from numpy.typing import NDArray
 
-from captioning.data.tokens import TokenizerName, tokenizer_of_scores, words_of
+from captioning.data.tokenizers import TokenizerName, tokenizer_of_scores
+from captioning.data.tokens import words_of
 from captioning.errors import InputError
 from captioning.files import write_json
 from captioning.metrics import registry

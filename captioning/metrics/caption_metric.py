@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric, MetricCollection
 
-from captioning.data.tokens import TokenizerName, tokenizer_of_scores
+from captioning.data.tokenizers import TokenizerName, tokenizer_of_scores
 from captioning.metrics.registry import scored, scorers
 from captioning.metrics.scores import Scorer, Scores, Words, generated_tokens, variety
 

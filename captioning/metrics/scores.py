@@ -11,7 +11,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from captioning.data.tokens import TokenizerName, tokenizer_of_scores, words_of
+from captioning.data.tokenizers import TokenizerName, tokenizer_of_scores
+from captioning.data.tokens import words_of
 from captioning.data.vocabulary import SPECIAL, UNK
 
 Words: TypeAlias = Sequence[Hashable]

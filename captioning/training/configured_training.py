@@ -131,7 +131,9 @@ class TrainCLI(LightningCLI):
         parser.link_arguments("data.vocabulary", "model.vocabulary", apply_on="instantiate")
         parser.link_arguments("data.preprocessing", "model.preprocessing", apply_on="instantiate")
         parser.link_arguments("seed_everything", "data.seed")
-        parser.link_arguments("model.initial", "data.words", compute_fn=words_of)
+        parser.link_arguments(
+            ("model.initial", "data.tokenizer"), "data.words", compute_fn=words_of
+        )
         parser.add_class_arguments(BestCheckpoint, "checkpoints")
         parser.add_lightning_class_args(StopEarly, "early_stopping")
         parser.add_lightning_class_args(ValidationTable, "validation_table")

@@ -14,6 +14,8 @@ from captioning.configurable import full_name
 from captioning.data.folder_check import check
 from captioning.data.readers import Reader, reader_for
 from captioning.data.records import Record
+from captioning.data.tokenizers import TokenizerName
+from captioning.data.tokenizers import tokenizer as split_by
 from captioning.errors import InputError
 from captioning.evaluation.calibration import assess, calibrated
 from captioning.evaluation.captions import split_captions
@@ -32,6 +34,9 @@ PATIENCE = 4
 
 SIZES = ("annotation_dim", "vocab_size")
 """Arguments of a model's parts that a training finds out itself."""
+
+MAX_TOKENS = 50
+"""The most tokens of captions to train on, by the default of `CaptionData`."""
 
 FEWEST = 2
 """Photos that a training needs at least."""
@@ -89,12 +94,13 @@ def finetune(
     images: str | Path | None = None,
     caption_column: str | None = None,
     val_fraction: float | None = None,
+    tokenizer: TokenizerName | None = None,
 ) -> Path:
     """Train a model on a folder of captioned photos, starting from one that knows others.
 
-    The model keeps its words and learns those of the captions. `Plan` says what is trained. `out`
-    gets ``best.safetensors``, the files of a training such as ``validation.html``, and
-    ``config.yaml``, which ``captioning train`` takes.
+    The model learns the words of the captions and keeps its own, unless the tokenizer is another.
+    `Plan` says what is trained. `out` gets ``best.safetensors``, the files of a training such as
+    ``validation.html``, and ``config.yaml``, which ``captioning train`` takes.
 
     Args:
         folder: a data set in a layout that `captioning check` knows.
@@ -106,14 +112,17 @@ def finetune(
         images: folder of the photos, if they are not where the layout has them.
         caption_column: of a table of captions.
         val_fraction: share of the photos to validate on, where `folder` has no splits.
+        tokenizer: splits captions into words; by default the model's.
 
     Returns:
         The model, calibrated if enough validation photos have several captions.
 
     Raises:
         InputError: the folder is in no known layout, has too few photos or, without `skip_bad`,
-            has faults.
+            has faults, or the tokenizer's library is not installed.
     """
+    if tokenizer is not None:
+        split_by(tokenizer)  # whose library may be missing
     initial = load(model)
     options = {"images": images, "caption_column": caption_column, "val_fraction": val_fraction}
     reader = reader_for(folder, objects=False, **options)  # type: ignore[arg-type]
@@ -140,7 +149,7 @@ def finetune(
         f"{model} has CIDEr {before:.3f} on the photos to validate; at most {plan.epochs} epochs, "
         f"in about {duration(seconds)}"
     )
-    settings = _settings(initial, str(model), run, plan)
+    settings = _settings(initial, str(model), run, plan, tokenizer)
     settings["data"] |= {
         "reader": _reader_settings(reader, {"root": folder, **options}),
         "min_count": 1 if captions < 2_000 else 3,
@@ -187,9 +196,14 @@ def _score(captioner: Captioner, records: Sequence[Record]) -> tuple[float, floa
     return report.corpus["CIDEr"], seconds
 
 
-def _settings(initial: Captioner, model: str, run: Path, plan: Plan) -> dict[str, Any]:
+def _settings(
+    initial: Captioner, model: str, run: Path, plan: Plan, tokenizer: TokenizerName | None
+) -> dict[str, Any]:
     """The configuration of the training, without the data set."""
     config = initial.config
+    if tokenizer not in (None, config["tokenizer"]) and "max_length" in config["search"]:
+        # Captions have more characters than words.
+        config["search"]["max_length"] = max(config["search"]["max_length"], MAX_TOKENS)
     parts = {name: _as_yaml(part) for name, part in config["model"].items()}
     parts["encoder"]["init_args"] |= {"weights": None, "trainable_stages": plan.stages}
     preprocessing = config["preprocessing"]
@@ -199,7 +213,7 @@ def _settings(initial: Captioner, model: str, run: Path, plan: Plan) -> dict[str
             "fit": preprocessing.get("fit", "crop"),
             "batch_size": plan.batch_size,
             "features": str(run / "features"),
-            "tokenizer": initial.vocabulary.tokenizer,
+            "tokenizer": tokenizer or initial.vocabulary.tokenizer,
         },
         "model": {
             **parts,

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from captioning.captioner import Captioner, load
 from captioning.captioner.checkpoint import read
+from captioning.data.tokenizers import TokenizerName
 from captioning.data.vocabulary import SPECIAL
 from captioning.errors import InputError
 from captioning.models import CNNEncoder
@@ -19,31 +20,32 @@ SHARED = 4
 """Letters at the beginning that words must have in common to count as alike."""
 
 
-def words_of(initial: str | None) -> tuple[str, ...]:
-    """The words of the model that a training starts from; none without one."""
-    return () if initial is None else tuple(read(path_of(initial))[0].get("vocabulary", ()))
+def words_of(initial: str | None, tokenizer: TokenizerName = "ptb") -> tuple[str, ...]:
+    """The words of the model that a training starts from; none of another tokenizer's."""
+    config = {} if initial is None else read(path_of(initial))[0]
+    same = config.get("tokenizer", "ptb") == tokenizer
+    return tuple(config.get("vocabulary", ())) if same else ()
 
 
 def start_from(model: str, captioner: Captioner) -> None:
     """Copy the parameters of a model into a captioner, whose vocabulary may have more words.
 
     The rows of a new word start from the mean over the known words that begin like it, or over all.
+    Words that another tokenizer splits are all new.
 
     Args:
         model: its file, or the name of a shipped one.
-        captioner: its vocabulary begins with the model's words.
+        captioner: its vocabulary begins with the model's words, if the tokenizer is the same.
 
     Raises:
         InputError: no such model, or its parts or words are others.
     """
     initial = load(model, kernels=False)
     known, words = initial.vocabulary.words, captioner.vocabulary.words
+    if initial.vocabulary.tokenizer != captioner.vocabulary.tokenizer:
+        known = ()
     if words[: len(known)] != known:
         raise InputError(f"{model}: its words are not the first ones of the vocabulary")
-    if initial.vocabulary.tokenizer != captioner.vocabulary.tokenizer:
-        raise InputError(
-            f"{model}: its words are {initial.vocabulary.tokenizer}'s; set data.tokenizer to that"
-        )
     theirs, ours = (each.model.state_dict() for each in (initial, captioner))
     alike = _alike(words[len(known) :], known)
     for name, value in ours.items():
@@ -52,7 +54,7 @@ def start_from(model: str, captioner: Captioner) -> None:
             and value.shape != theirs[name].shape
             and len(value) == len(captioner.vocabulary)
         ):
-            theirs[name] = _extended(theirs[name], alike)
+            theirs[name] = _extended(theirs[name], len(known), alike)
     shapes = [{(name, value.shape) for name, value in s.items()} for s in (theirs, ours)]
     if shapes[0] != shapes[1]:
         name, _ = min(shapes[0] ^ shapes[1])
@@ -81,7 +83,8 @@ def _alike(new: Sequence[str], known: Sequence[str]) -> list[list[int]]:
     return [next((ids[each] for each in its if each in ids), []) for its in beginnings]
 
 
-def _extended(rows: Tensor, alike: Sequence[list[int]]) -> Tensor:
-    """The rows, and one for each new word: the mean of those alike, or of all words."""
+def _extended(rows: Tensor, known: int, alike: Sequence[list[int]]) -> Tensor:
+    """The rows of known words, and one for each new word: the mean of those alike, or of all."""
     mean = rows[len(SPECIAL) :].mean(dim=0)
-    return torch.stack([*rows, *(rows[ids].mean(dim=0) if ids else mean for ids in alike)])
+    new = (rows[ids].mean(dim=0) if ids else mean for ids in alike)
+    return torch.stack([*rows[: len(SPECIAL) + known], *new])

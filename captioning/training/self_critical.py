@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from captioning.captioner import Captioner
 from captioning.data.dataset import Batch
 from captioning.data.records import Record
-from captioning.data.tokens import TokenizerName, tokenizer_of_scores, words_of
+from captioning.data.tokenizers import NLTK, TokenizerName, tokenizer_of_scores
+from captioning.data.tokens import words_of
 from captioning.data.vocabulary import BOS, EOS, PAD, SPECIAL
 from captioning.kernels import accelerate_search
 from captioning.metrics.cider import DocumentFrequencies
@@ -123,7 +124,7 @@ def words(captioner: Captioner, decoded: Decoded) -> list[list[Words]]:
         samples.append([])
         for row in rows:
             known = captioner.vocabulary.decode(row)
-            if captioner.vocabulary.tokenizer not in ("ptb", "characters"):
+            if captioner.vocabulary.tokenizer in NLTK:
                 known = tuple(generated_words(" ".join(known)))
             samples[-1].append((*known, SPECIAL[EOS]) if EOS in row else known)
     return samples

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from captioning.captioner.caption import Caption
+from captioning.data.tokenizers import pieces
 from captioning.files import written_whole
 from captioning.viewing.overlay import DOTS_PER_INCH, WORD_POINTS, drawable, pictures
 from captioning.viewing.viewer import Photo
@@ -56,7 +57,7 @@ def frames(photo: Photo, caption: Caption, map_name: str | None = None) -> list[
         InputError: the photo cannot be read or is not the caption's, or there is no such map.
     """
     plain, *of_words = pictures(photo, caption, map_name)
-    words, families = drawable(caption.words)
+    words, families = drawable(pieces(caption.words, caption.tokenizer))
     return [
         _lettered(picture, words, count, families)
         for count, picture in enumerate(of_words or [plain], 1)
@@ -77,7 +78,7 @@ def _lettered(
     line = figure.text(
         0,
         LETTERING / 2 / (height + LETTERING),
-        " ".join(words),
+        "".join(words),
         fontsize=WORD_POINTS,
         fontfamily=families,
         verticalalignment="center",
@@ -86,6 +87,6 @@ def _lettered(
     length = line.get_window_extent().width
     scale = min(1.0, ROOM * width / max(length, 1))
     line.set(fontsize=WORD_POINTS * scale, x=(1 - scale * length / width) / 2)
-    line.set_text(" ".join(words[:count]))
+    line.set_text("".join(words[:count]))
     canvas.draw()
     return Image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3].copy())

@@ -27,6 +27,16 @@ const attentionView = (() => {
   const sentenceOf = ({ caption }) => capital(caption) + fullStop(caption);
   const fullStop = (text) => (/[\p{Ll}\p{Lu}]$/u.test(text) ? "." : "");
 
+  /* The space before each word in its caption, or nothing: some scripts have none. */
+  const spacesOf = ({ caption, words }) => {
+    let end = 0;
+    return words.map(({ word }) => {
+      const space = caption[end] === " " ? " " : "";
+      end += space.length + word.length;
+      return space;
+    });
+  };
+
   /* Put a text on the clipboard. */
   const copied = async (text) => {
     try {
@@ -388,9 +398,11 @@ const attentionView = (() => {
         this.stages.append(beside.root);
       }
       this.stages.classList.toggle("compared", this.compared >= 0);
+      const spaces = spacesOf(this.caption);
       this.words = words.map(({ word, probability }, place) => {
         const button = make("button", { type: "button", class: "bar", "aria-pressed": "false" },
           make("span", { class: "word" }, place ? word : capital(word)));
+        if (place && !spaces[place]) button.classList.add("close");
         button.style.setProperty("--share", probability);
         button.addEventListener("focus", () => this.pin(place));
         button.addEventListener("click", () => this.pin(place)); // Safari focuses no buttons
@@ -402,8 +414,8 @@ const attentionView = (() => {
         });
         return button;
       });
-      const between = this.words.flatMap((word, place) => (place ? [" ", word] : [word]));
-      this.line.replaceChildren(...between, fullStop(this.caption.caption));
+      this.line.replaceChildren(...this.words.flatMap((word, place) => [spaces[place], word]),
+        fullStop(this.caption.caption));
       if (!words.length) this.line.append(make("em", {}, "The caption has no words."));
       this.copier.hidden = !words.length;
       this.player.disabled = !words.length;

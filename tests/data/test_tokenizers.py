@@ -1,5 +1,7 @@
 import math
 import pickle
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import get_args
 
@@ -7,8 +9,10 @@ import pytest
 
 from captioning.data.data_module import CaptionData
 from captioning.data.readers import Coco
-from captioning.data.tokens import TokenizerName, tokenize, tokenizer
+from captioning.data.tokenizers import EXTRAS, TokenizerName, tokenizer
+from captioning.data.tokens import tokenize
 from captioning.data.vocabulary import BOS, EOS, SPECIAL, Vocabulary
+from captioning.errors import InputError
 from captioning.evaluation.report import Report
 
 NAMES = get_args(TokenizerName)
@@ -73,26 +77,85 @@ def test_the_data_of_a_training_name_the_tokenizer(shapes_data: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("caption", "words"),
+    ("name", "caption", "words"),
     [
-        ("テーブルの上に、猫が3匹。", "テ ー ブ ル の 上 に 猫 が 3 匹"),
-        ("一只黑狗 iPhone手机・T恤", "一 只 黑 狗 iphone 手 机 t 恤"),
-        ("หมาวิ่งบนน้ำ", "ห ม า วิ่ ง บ น น้ ำ"),
-        ("a dog's हिन्दी café", "a dog s हिन्दी café"),
+        ("characters", "テーブルの上に、猫が3匹。", "テ ー ブ ル の 上 に 猫 が 3 匹"),
+        ("characters", "一只黑狗 iPhone手机・T恤", "一 只 黑 狗 iphone 手 机 t 恤"),
+        ("characters", "หมาวิ่งบนน้ำ", "ห ม า วิ่ ง บ น น้ ำ"),
+        ("characters", "a dog's हिन्दी café", "a dog s हिन्दी café"),
+        (
+            "japanese",
+            "テーブルの上に、iPhoneが3台あります。",
+            "テーブル の 上 に iphone が 3 台 あり ます",
+        ),
+        ("chinese", "一个小女孩在看iPhone手机、3.5米。", "一个 小女孩 在 看 iphone 手机 3.5 米"),
+        ("thai", "หมา 3 ตัววิ่งบนน้ำ ช้า ๆ", "หมา 3 ตัว วิ่ง บน น้ำ ช้า ๆ"),
     ],
 )
-def test_characters_are_words_of_scripts_without_spaces_alone(caption: str, words: str) -> None:
-    assert tokenizer("characters")(caption) == words.split()
+def test_captions_of_scripts_without_spaces_are_split(
+    name: TokenizerName, caption: str, words: str
+) -> None:
+    assert tokenizer(name)(caption) == words.split()
 
 
-def test_a_caption_of_characters_is_written_without_spaces() -> None:
-    for caption in ("テーブルの上に猫が3匹いる", "iphone手机和t恤", "หมาวิ่งบนน้ำ", "two dogs"):
-        vocabulary = Vocabulary.build([caption], name="characters")
-        assert vocabulary.text(vocabulary.encode(caption)) == caption
+@pytest.mark.parametrize(
+    ("name", "caption"),
+    [
+        ("characters", "テーブルの上に猫が3匹いる"),
+        ("characters", "iphone手机和t恤"),
+        ("characters", "หมาวิ่งบนน้ำ"),
+        ("characters", "two dogs"),
+        ("japanese", "ガラスのテーブルの上にiphone caseが3個"),
+        ("chinese", "一只黑狗在看iphone case"),
+        ("thai", "หมา 3 ตัวดู iphone case บนโต๊ะ"),
+    ],
+)
+def test_captions_come_back_with_the_spaces_of_their_script(
+    name: TokenizerName, caption: str
+) -> None:
+    vocabulary = Vocabulary.build([caption], name=name)
+    assert vocabulary.text(vocabulary.encode(caption)) == caption
 
 
-def test_scores_of_characters_compare_characters() -> None:
-    captions, references = {0: "黑狗在跑"}, {0: ["一只黑狗在跑"]}
-    scores = Report.of(captions, references, tokenizer="characters").corpus
-    assert scores["BLEU-4"] == pytest.approx(math.exp(1 - 6 / 4))  # the brevity penalty alone
+@pytest.mark.parametrize("name", EXTRAS)
+def test_very_long_captions_and_broken_characters_are_split_too(name: TokenizerName) -> None:
+    assert len(tokenizer(name)("猫 " * 20_000)) == 20_000
+    assert tokenizer(name)("猫 \ud83d") == ["猫"]
+
+
+@pytest.mark.parametrize("name", EXTRAS)
+def test_a_tokenizer_may_be_used_by_several_threads(name: TokenizerName) -> None:
+    caption = "テーブルの上に猫がいる 一只黑狗在跑 หมาวิ่งบนน้ำ"
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(tokenizer(name), [caption] * 200))
+    assert found == [tokenizer(name)(caption)] * 200
+
+
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [("japanese", "sudachipy"), ("chinese", "rjieba"), ("thai", "pythainlp")],
+)
+def test_without_its_library_a_tokenizer_says_what_to_install_and_still_writes_captions(
+    name: TokenizerName, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer.cache_clear()
+    for module in [each for each in sys.modules if each.partition(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, package, None)
+    vocabulary = Vocabulary(["黑", "狗"], name)
+    assert vocabulary.text([BOS, 4, 5, EOS]) == "黑狗"
+    words = rf"needs the extra {EXTRAS[name]}; run pip install 'captioning\[{EXTRAS[name]}\]'"
+    with pytest.raises(InputError, match=words):
+        vocabulary.encode("黑狗")
+    with pytest.raises(InputError, match=words):
+        Report.of({0: "黑狗"}, {0: ["黑狗"]}, tokenizer=name)
+    tokenizer.cache_clear()
+
+
+@pytest.mark.parametrize("name", ["characters", "chinese"])
+def test_scores_compare_what_the_tokenizer_splits(name: TokenizerName) -> None:
+    captions, references = {0: "黑狗在跑步机上"}, {0: ["一只黑狗在跑步机上"]}
+    scores = Report.of(captions, references, tokenizer=name).corpus
+    ours, theirs = (len(tokenizer(name)(text)) for text in (captions[0], references[0][0]))
+    assert scores["BLEU-4"] == pytest.approx(math.exp(1 - theirs / ours))  # the brevity penalty
     assert Report.of(captions, references).corpus["BLEU-1"] < 1e-6

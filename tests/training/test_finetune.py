@@ -62,6 +62,20 @@ def test_a_model_learns_the_words_of_a_folder_and_keeps_its_own(
     assert train([*again, "--trainer.max_epochs", "1"]) is not None
 
 
+def test_captions_in_another_script_are_learnt_by_its_tokenizer(
+    folder: Path, tmp_path: Path
+) -> None:
+    for path in folder.glob("*.txt"):
+        path.write_text("一面红色的墙\n墙是红色的\n", encoding="utf-8")
+    model = finetune(folder, "shapes", tmp_path / "out", epochs=1, tokenizer="chinese")
+    loaded = load(model)
+    assert loaded.vocabulary.tokenizer == "chinese"
+    assert set(loaded.vocabulary.words) == {"一面", "红色", "的", "墙", "是"}
+    caption = loaded(folder / "0.png")
+    assert caption.text == "".join(caption.words)
+    assert loaded.search.max_length == 50
+
+
 def test_bad_photos_are_named_before_training_or_left_out(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -35,6 +35,22 @@ def test_the_rows_of_new_words_start_from_those_of_words_that_begin_alike(checkp
         torch.testing.assert_close(value[known + 1], mean)
 
 
+def test_with_another_tokenizer_all_words_are_new(checkpoint: Path) -> None:
+    config = load(checkpoint).config
+    config |= {"vocabulary": ["圆", "a"], "tokenizer": "characters"}
+    config["model"]["decoder"]["vocab_size"] = len(SPECIAL) + 2
+    ours = Captioner.from_config(config)
+    start_from(str(checkpoint), ours)
+    theirs = load(checkpoint).model.state_dict()
+    for name, value in ours.model.state_dict().items():
+        if value.shape == theirs[name].shape:
+            torch.testing.assert_close(value, theirs[name], rtol=0, atol=0)
+            continue
+        first, mean = theirs[name][: len(SPECIAL)], theirs[name][len(SPECIAL) :].mean(dim=0)
+        torch.testing.assert_close(value, torch.stack([*first, mean, mean]))
+    assert words_of(str(checkpoint), "characters") == ()
+
+
 def test_other_words_first_are_refused(checkpoint: Path) -> None:
     captioner = load(checkpoint)
     captioner.vocabulary = type(captioner.vocabulary)(captioner.vocabulary.words[::-1])

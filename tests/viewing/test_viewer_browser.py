@@ -224,6 +224,24 @@ def test_a_page_mounts_one_caption_after_the_other(browser: Any) -> None:
     page.close()
 
 
+def test_words_are_written_without_spaces_where_their_script_has_none(
+    browser: Any, tmp_path: Path
+) -> None:
+    words = ("一只", "黑狗", "iphone", "case", "旁边")
+    given = caption(words, tokenizer="chinese")
+    viewer.save(Image.new("RGB", SIZE), [given], tmp_path / "a.html")
+    page = browser.new_page()
+    page.goto((tmp_path / "a.html").as_uri())
+    assert page.locator(".words").inner_text() == given.text == "一只黑狗iphone case旁边"
+    gaps = page.evaluate("""() => {
+      const boxes = [...document.querySelectorAll(".words .word")]
+        .map((word) => word.getBoundingClientRect());
+      return boxes.slice(1).map((box, i) => box.left - boxes[i].right);
+    }""")
+    assert max(gaps[0], gaps[1], gaps[3]) < 3 < gaps[2]
+    page.close()
+
+
 @pytest.fixture
 def maps_page(browser: Any, tmp_path: Path) -> Iterator[Any]:
     """The view of a transformer's caption with its maps and heads, on a phone."""

@@ -1,0 +1,170 @@
+"""The tokenizers that a configuration may choose for the vocabulary of a model."""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from itertools import pairwise
+from typing import Literal
+from unicodedata import category, normalize
+
+from captioning.data.tokens import TYPED, tokenize, tokens
+from captioning.errors import InputError
+
+Tokenizer = Callable[[str], list[str]]
+"""Gives the words of a caption, in lower case, without punctuation and white space."""
+
+TokenizerName = Literal[
+    "ptb", "treebank", "wordpunct", "tweet", "characters", "japanese", "chinese", "thai"
+]
+"""Their names in a configuration; treebank, wordpunct and tweet are NLTK's.
+
+- ptb: the tokenizer of the COCO caption evaluation: `do n't`, `x-ray`.
+- treebank: the Penn Treebank's own rules, simpler and without COCO's surprises.
+- wordpunct: runs of letters and digits: `don t`, `x ray`; the smallest vocabulary.
+- tweet: words as people type them: `don't`, `#sunset`, emoji and smileys that have letters.
+- characters: each character of Chinese, Japanese, Thai, Lao, Burmese and Khmer with its vowel
+  signs, written without spaces, and the words of other scripts.
+- japanese: the short units (mode A) of Sudachi's small dictionary; extra `ja`.
+- chinese: the words of jieba with its default settings, by jieba-rs; extra `zh`.
+- thai: the words of PyThaiNLP's newmm; extra `th`.
+
+The last four take text in Unicode's form NFC. With them, scores are BLEU, ROUGE-L and CIDEr of
+these words, and comparable only with scores by the same tokenizer and version of its library.
+"""
+
+NLTK = ("treebank", "wordpunct", "tweet")
+
+SPACED = ("ptb", *NLTK)
+"""Tokenizers of scripts that write spaces between words."""
+
+EXTRAS = {"japanese": "ja", "chinese": "zh", "thai": "th"}
+"""The extra of this package that a tokenizer needs."""
+
+SUDACHIS_MOST = 10_000
+"""Characters that Sudachi is given at once; it takes 49,149 bytes."""
+
+# Characters of scripts without spaces between words. The first ones have none beside words of
+# other scripts and numbers either.
+EAST_ASIAN = (
+    r"\u2e80-\u2fd5\u3005-\u3007\u3021-\u312f\u31a0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    r"\uff66-\uff9f\U00020000-\U0003ffff"
+)
+UNSPACED = rf"{EAST_ASIAN}\u0e01-\u0eff\u1000-\u109f\u1780-\u17ff\ua9e0-\ua9fe\uaa60-\uaa7f"
+KEPT = ("L", "M", "N", "Sc", "Sm", "So")  # Unicode categories; a token needs a character of one
+
+
+def characters(caption: str) -> list[str]:
+    """The characters of scripts without spaces, with their marks, and words of other scripts."""
+    found, _ = _unspaced()
+    return found.findall(_plain(caption))
+
+
+def pieces(words: Sequence[str], name: TokenizerName = "ptb") -> list[str]:
+    """The words of a caption, each behind the space that belongs before it.
+
+    Japanese and Chinese words have none; Thai ones have one beside numbers and other scripts.
+
+    Args:
+        words: of the caption.
+        name: the tokenizer of the model's vocabulary.
+    """
+    if name in SPACED:
+        return [f" {word}" if place else word for place, word in enumerate(words)]
+    _, needless = _unspaced()
+    spaced = (needless.sub("", f"{one} {two}")[len(one) :] for one, two in pairwise(words))
+    return [*words[:1], *spaced]
+
+
+def joined(words: Sequence[str], name: TokenizerName = "ptb") -> str:
+    """A caption of these words as one line, with the spaces of `pieces`."""
+    return " ".join(words) if name in SPACED else "".join(pieces(words, name))
+
+
+@cache
+def _unspaced() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """What finds the words of `characters`, and the spaces that are not written between them."""
+    every = map(chr, range(0x300, 0x10000))
+    marks = "".join(c for c in every if category(c).startswith("M"))
+    return (
+        re.compile(
+            rf"(?=[^\W_])[{UNSPACED}][{marks}]*|(?:(?![{UNSPACED}])[^\W_][{marks}\u200c\u200d]*)+"
+        ),
+        re.compile(
+            rf"(?:(?<=[{UNSPACED}])|(?<=[{UNSPACED}][{marks}])) (?=[{UNSPACED}])"
+            rf"|(?<=[{EAST_ASIAN}]) |(?<=[{EAST_ASIAN}][{marks}]) | (?=[{EAST_ASIAN}])"
+        ),
+    )
+
+
+def tokenizer_of_scores(name: TokenizerName) -> Tokenizer:
+    """What splits captions and references for scores, given the tokenizer of the vocabulary.
+
+    Raises:
+        InputError: as `tokenizer`.
+    """
+    return tokens if name in SPACED else tokenizer(name)
+
+
+@cache
+def tokenizer(name: TokenizerName) -> Tokenizer:
+    """The tokenizer of this name.
+
+    Raises:
+        InputError: its library is not installed.
+    """
+    if name == "ptb":
+        return tokenize
+    if name == "characters":
+        return characters
+    try:
+        cut = _cut_by_library(name)
+    except ImportError:
+        extra = EXTRAS[name]
+        raise InputError(
+            f"the tokenizer {name} needs the extra {extra}; run pip install 'captioning[{extra}]'"
+        ) from None
+
+    def words(caption: str) -> list[str]:
+        text = _plain(caption).encode(errors="replace").decode()  # halves of surrogate pairs
+        parts = [part for token in cut(text) for part in token.split()]
+        return [part for part in parts if any(category(c).startswith(KEPT) for c in part)]
+
+    return words
+
+
+def _cut_by_library(name: str) -> Callable[[str], Iterable[str]]:
+    """What splits text by the tokenizer's library, which is imported only here."""
+    if name == "japanese":
+        from sudachipy import Dictionary, SplitMode
+
+        small = Dictionary(dict="small")
+
+        def morphemes(text: str) -> Iterable[str]:
+            cut = small.tokenizer(SplitMode.A)  # serves one thread at a time; takes no time to make
+            for start in range(0, len(text), SUDACHIS_MOST):
+                yield from map(str, cut.tokenize(text[start : start + SUDACHIS_MOST]))
+
+        return morphemes
+    if name == "chinese":
+        from rjieba import cut
+
+        return cut
+    if name == "thai":
+        os.environ.setdefault("PYTHAINLP_READ_ONLY", "1")  # else it makes a folder at home
+        from pythainlp.tokenize import word_tokenize
+
+        return word_tokenize
+    from nltk import tokenize as nltk
+
+    kinds = {
+        "treebank": nltk.TreebankWordTokenizer,
+        "wordpunct": nltk.WordPunctTokenizer,
+        "tweet": nltk.TweetTokenizer,
+    }
+    return kinds[name]().tokenize
+
+
+def _plain(caption: str) -> str:
+    """The caption in lower case, with each accented letter as one character where it can be."""
+    return normalize("NFC", caption.translate(TYPED)).lower()

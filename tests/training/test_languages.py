@@ -1,0 +1,128 @@
+"""Models learn to caption drawn scenes in Japanese and in Chinese."""
+
+import json
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+
+from captioning.cli import main
+from captioning.shapes import read_scenes, write_shapes
+from captioning.shapes.scene import CLEAR, Scene, Shape, relation
+
+pytestmark = pytest.mark.integration
+
+TRAIN, VAL, EPOCHS = 1000, 200, 6
+
+JAPANESE = {
+    **{"circle": "円", "square": "四角形", "triangle": "三角形", "star": "星", "cross": "十字"},
+    **{"red": "赤い", "green": "緑の", "blue": "青い", "yellow": "黄色い", "purple": "紫の"},
+    **{"orange": "オレンジ色の", "small": "小さな", "large": "大きな"},
+    **{"left": "左", "right": "右", "above": "上", "below": "下"},
+}
+CHINESE = {
+    **{
+        "circle": "圆形",
+        "square": "正方形",
+        "triangle": "三角形",
+        "star": "星形",
+        "cross": "十字形",
+    },
+    **{"red": "红色", "green": "绿色", "blue": "蓝色", "yellow": "黄色", "purple": "紫色"},
+    **{"orange": "橙色", "small": "小的", "large": "大的"},
+    **{"left": "左边", "right": "右边", "above": "上面", "below": "下面"},
+}
+
+
+def japanese(one: Shape, other: Shape, side: str) -> str:
+    first, second = (
+        "".join(JAPANESE[word] for word in (shape.size, shape.colour, shape.kind))
+        for shape in (one, other)
+    )
+    return f"{second}の{JAPANESE[side]}に{first}があります"
+
+
+def chinese(one: Shape, other: Shape, side: str) -> str:
+    first, second = (
+        "一个" + "".join(CHINESE[word] for word in (shape.size, shape.colour, shape.kind))
+        for shape in (one, other)
+    )
+    return f"{first}在{second}的{CHINESE[side]}"
+
+
+SENTENCES = {"japanese": japanese, "chinese": chinese}
+
+
+def true_captions(language: str, scene: Scene) -> list[str]:
+    """A sentence for each two objects of a scene that are in a clear relation."""
+    return [
+        SENTENCES[language](one, other, side)
+        for one, other in permutations(scene.shapes, 2)
+        if (side := relation(one, other, CLEAR))
+    ]
+
+
+@pytest.fixture(scope="module", params=["japanese", "chinese"])
+def drawn(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, Path]:
+    """A language, and drawn scenes whose captions are in it."""
+    folder = tmp_path_factory.mktemp(request.param)
+    write_shapes(folder, train=TRAIN, val=VAL, test=1, progress=False)
+    for split in ("train", "val", "test"):
+        path = folder / f"annotations/captions_{split}.json"
+        content = json.loads(path.read_text())
+        texts = [
+            (image, text)
+            for image, scene in read_scenes(folder, split).items()
+            for text in true_captions(request.param, scene)
+        ]
+        content["annotations"] = [
+            {"id": number, "image_id": image, "caption": text}
+            for number, (image, text) in enumerate(texts)
+        ]
+        path.write_text(json.dumps(content))
+        for kind in ("instances", "scenes"):  # whose names are English
+            path.with_name(f"{kind}_{split}.json").rename(folder / f"{kind}_{split}.json")
+    return request.param, folder
+
+
+@pytest.mark.parametrize("by_characters", [True, False])
+def test_captions_become_right(
+    drawn: tuple[str, Path],
+    by_characters: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    language, folder = drawn
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    tokenizer = "characters" if by_characters else language
+    options = {
+        "config": "shapes",
+        "data.reader.init_args.root": folder,
+        "data.tokenizer": tokenizer,
+        "data.features": tmp_path / "features",
+        "data.batch_size": 16,
+        "model.initial": "shapes",  # whose encoder knows the shapes
+        "model.encoder.init_args.trainable_stages": 0,
+        "model.search.init_args.max_length": 40,
+        "trainer.default_root_dir": tmp_path,
+        "trainer.max_epochs": EPOCHS,
+        "trainer.check_val_every_n_epoch": EPOCHS,
+        "trainer.accelerator": "cpu",
+    }
+    assert main(["train", *(part for k, v in options.items() for part in (f"--{k}", str(v)))]) == 0
+    best = str(tmp_path / "best.ckpt")
+    evaluated = tmp_path / "evaluation"
+    arguments = ["--model", best, "--data", str(folder), "--split", "val", "--out", str(evaluated)]
+    assert main(["evaluate", *arguments]) == 0
+    found = {
+        each["image_id"]: each["caption"]
+        for each in json.loads((evaluated / "captions.json").read_text())
+    }
+    references = json.loads((folder / "annotations/captions_val.json").read_text())["annotations"]
+    assert len(found) == VAL
+    true = {(each["image_id"], each["caption"]) for each in references}
+    right = sum(caption in true for caption in found.items()) / VAL
+    print(f"{language}, {tokenizer}: {right:.1%} right")
+    assert right > 0.6
