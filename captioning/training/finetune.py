@@ -143,7 +143,8 @@ def finetune(
         f"{len(training):,} photos to train on and {len(validation):,} to validate, with "
         f"{captions:,} captions: usually good for {plan.use}"
     )
-    before, captioning = _score(initial, validation)
+    cut = tokenizer or initial.vocabulary.tokenizer
+    before, captioning = _score(initial, validation, cut)
     seconds = plan.seconds(len(training), len(validation), captioning)
     say(
         f"{model} has CIDEr {before:.3f} on the photos to validate; at most {plan.epochs} epochs, "
@@ -160,7 +161,7 @@ def finetune(
         temporary.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
     best = train(["--config", str(config), "--seed_everything", str(seed), "--overwrite"])
     assert best is not None  # there is one process only
-    after, _ = _score(load(best), validation)
+    after, _ = _score(load(best), validation, cut)
     say(
         f"CIDEr on the photos to validate: {before:.3f} before, {after:.3f} now"
         + ("" if after > before else f"; {model} does as well without these photos")
@@ -184,14 +185,15 @@ def _faulty(reader: Reader, skip_bad: bool) -> frozenset[Path]:
     return found.faulty
 
 
-def _score(captioner: Captioner, records: Sequence[Record]) -> tuple[float, float]:
-    """The CIDEr of a model's captions, and the seconds for each."""
+def _score(
+    captioner: Captioner, records: Sequence[Record], tokenizer: TokenizerName
+) -> tuple[float, float]:
+    """The CIDEr of a model's captions by this tokenizer, and the seconds for each."""
     began = perf_counter()
     captions = split_captions(captioner, records)
     seconds = (perf_counter() - began) / len(records)
     assert captions is not None  # there is one process only
     references = {record.image_id: record.captions for record in records}
-    tokenizer = captioner.vocabulary.tokenizer
     report = Report.of(captions, references, [cider_scores], tokenizer=tokenizer)
     return report.corpus["CIDEr"], seconds
 
