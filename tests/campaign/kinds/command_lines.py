@@ -41,7 +41,8 @@ def _case(world: World, number: int, random: Random, folder: Path) -> Case:
     first = options[number * STRIDE % len(options)]
     command = first["command"]
     others = [option for option in options if option["command"] == command]
-    chosen = [first, *random.sample(others, k=random.choice((0, 0, 1, 2)))]
+    more = min(random.choice((0, 0, 1, 2)), len(others))
+    chosen = [first, *random.sample(others, k=more)]
     arguments = [command, *_base(command, world)]
     for option in chosen:
         arguments = _with(arguments, option, random, given)
