@@ -127,7 +127,7 @@ class ConstrainedBeamSearch(BeamSearch):
 class Automaton:
     """Says how many more words a caption needs until all phrases are said.
 
-    A state tells which phrases are missing and which may be under way (Aho & Corasick 1975,
+    A state holds the phrases still to say and the part of a phrase just said (Aho & Corasick 1975,
     "Efficient String Matching"). Words that are in no phrase share a symbol.
 
     Args:

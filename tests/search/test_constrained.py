@@ -23,7 +23,7 @@ CONSTRAINTS: dict[str, dict[str, Any]] = {
     "must say words and phrases": {"must_say": [[7], [4, 4]]},
     "must say phrases that overlap": {"must_say": [[4, 5], [5, 6], [6, 4]]},
     "must say a phrase within another": {"must_say": [[5], [4, 5, 6]]},
-    "must say a phrase that begins anew": {"must_say": [[4, 4, 5]]},
+    "must say a phrase that starts again inside itself": {"must_say": [[4, 4, 5]]},
     "all of them": {"begin": [5], "avoid": [[6, 6], [4, 7], [5, 5]], "must_say": [[7], [5, 4]]},
     "all within the beginning": {"begin": [4, 5], "avoid": [[6]], "must_say": [[4], [5]]},
 }
