@@ -81,7 +81,7 @@ def test_by_default_the_notebook_shows_what_quickstart_leaves() -> None:
     notebook = committed(NOTEBOOK)
     defaults = notebook.cells[parameters(notebook)].source
     [run] = re.findall(r"^run=(.+)$", quickstart, re.MULTILINE)
-    [data] = re.findall(r"^captioning shapes (.+)$", quickstart, re.MULTILINE)
+    [data] = re.findall(r"^captioning shapes (\S+)", quickstart, re.MULTILINE)
     assert f'CHECKPOINT = "{run}/best.ckpt"' in defaults
     assert f'DATA = "{data}"' in defaults
 
