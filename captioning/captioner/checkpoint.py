@@ -153,18 +153,18 @@ def model_tensors(saved: dict[str, Any]) -> dict[str, Any]:
 
 
 def export(
-    checkpoint: str | Path,
+    model: str | Path | Captioner,
     path: str | Path,
     half: bool = False,
     calibration: Calibration | None = None,
 ) -> None:
-    """Write the model of a checkpoint to a safetensors file that `load` reads.
+    """Write a captioner, or the model of a checkpoint, to a safetensors file that `load` reads.
 
     Without the optimizer's state the file has a third of the size, in half precision a sixth. No
     training can resume from it.
 
     Args:
-        checkpoint: of `captioning train`.
+        model: a captioner, a checkpoint of `captioning train`, or the name of a shipped model.
         path: where to write the model.
         half: keep 16 bits of each number. The model computes in single precision all the same.
         calibration: the model's; by default the one that it has.
@@ -172,8 +172,11 @@ def export(
     Raises:
         InputError: the checkpoint is missing or damaged, or the file cannot be written.
     """
-    load(checkpoint)  # refuses a file that is not a captioner's
-    config, tensors = read(path_of(checkpoint))
+    if isinstance(model, Captioner):
+        config, tensors = model.config, model.model.state_dict()
+    else:
+        load(model)  # refuses a file that is not a captioner's
+        config, tensors = read(path_of(model))
     encoder = config["model"]["encoder"]
     if "weights" in encoder:  # the place of a file on the machine of the training
         config = config | {"model": config["model"] | {"encoder": encoder | {"weights": None}}}

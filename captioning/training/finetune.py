@@ -24,6 +24,7 @@ from captioning.files import made_folder, written_whole
 from captioning.metrics.cider import cider_scores
 from captioning.progress_bar import duration, say
 from captioning.shelf import DEFAULT
+from captioning.training.initial import between
 from captioning.training.train_cli import train
 
 VALIDATIONS = 10
@@ -31,6 +32,9 @@ VALIDATIONS = 10
 
 PATIENCE = 4
 """Validations without a better score after which a training stops."""
+
+SHARES = (0.25, 0.5, 0.75)
+"""Shares of the first model's parameters that are tried at the end; see `between`."""
 
 SIZES = ("annotation_dim", "vocab_size")
 """Arguments of a model's parts that a training finds out itself."""
@@ -80,7 +84,7 @@ class Plan:
     def seconds(self, training: int, validation: int, captioning: float) -> float:
         """About how long it takes, from the seconds in which the model captions a photo."""
         epoch = training * (1.5 if self.stages else 0.7)
-        validations = self.epochs / self.epochs_per_validation * validation
+        validations = (self.epochs / self.epochs_per_validation + len(SHARES) + 1) * validation
         return captioning * (training + self.epochs * epoch + validations)
 
 
@@ -161,12 +165,13 @@ def finetune(
         temporary.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
     best = train(["--config", str(config), "--seed_everything", str(seed), "--overwrite"])
     assert best is not None  # there is one process only
-    after, _ = _score(load(best), validation, cut)
+    trained, share, after = best_between(str(model), load(best), validation, cut)
     say(
         f"CIDEr on the photos to validate: {before:.3f} before, {after:.3f} now"
+        + (f", with {share:.0%} of {model}'s parameters" if share else "")
         + ("" if after > before else f"; {model} does as well without these photos")
     )
-    return _exported(best, validation, run / "best.safetensors")
+    return _exported(trained, validation, run / "best.safetensors")
 
 
 def _faulty(reader: Reader, skip_bad: bool) -> frozenset[Path]:
@@ -196,6 +201,19 @@ def _score(
     references = {record.image_id: record.captions for record in records}
     report = Report.of(captions, references, [cider_scores], tokenizer=tokenizer)
     return report.corpus["CIDEr"], seconds
+
+
+def best_between(
+    model: str, trained: Captioner, records: Sequence[Record], tokenizer: TokenizerName
+) -> tuple[Captioner, float, float]:
+    """The best captioner between a trained one and its start, the start's share, and its CIDEr."""
+    found, best, highest = trained, 0.0, _score(trained, records, tokenizer)[0]
+    for share in SHARES:
+        mixed = between(model, trained, share)
+        score, _ = _score(mixed, records, tokenizer)
+        if score > highest:
+            found, best, highest = mixed, share, score
+    return found, best, highest
 
 
 def _settings(
@@ -261,12 +279,12 @@ def _as_yaml(config: dict[str, Any]) -> dict[str, Any]:
     return {"class_path": config.get("class") or config["class_name"], "init_args": arguments}
 
 
-def _exported(checkpoint: Path, validation: Sequence[Record], path: Path) -> Path:
-    """Write the model of a checkpoint, calibrated on the validation photos if they suffice."""
+def _exported(trained: Captioner, validation: Sequence[Record], path: Path) -> Path:
+    """Write the model, calibrated on the validation photos if they suffice."""
     try:
-        calibration = calibrated(assess(load(checkpoint), validation))
+        calibration = calibrated(assess(trained, validation))
     except InputError as error:
         say(f"not calibrated, so captions have no confidence: {error}")
         calibration = None
-    export(checkpoint, path, calibration=calibration)
+    export(trained, path, calibration=calibration)
     return path

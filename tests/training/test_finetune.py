@@ -4,14 +4,16 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 from PIL import Image
 
 from captioning.captioner import load
 from captioning.cli import main
+from captioning.data.readers import Coco
 from captioning.errors import InputError
 from captioning.shapes import write_shapes
-from captioning.training.finetune import Plan, finetune
+from captioning.training.finetune import Plan, best_between, finetune
 from captioning.training.initial import words_of
 from captioning.training.train_cli import train
 
@@ -110,6 +112,19 @@ def test_a_plan_validates_about_ten_times_and_after_its_last_epoch() -> None:
         every = Plan.of(50, epochs).epochs_per_validation
         assert epochs % every == 0
         assert min(epochs, 10) <= epochs / every < 20
+
+
+def test_of_a_spoilt_model_most_of_its_start_is_kept(tmp_path: Path) -> None:
+    write_shapes(tmp_path / "scenes", train=1, val=12, test=1, progress=False)
+    records = Coco(tmp_path / "scenes", objects=False).read("val")
+    spoilt = load("shapes")
+    torch.manual_seed(0)
+    for parameter in spoilt.model.decoder.parameters():
+        parameter.add_(0.7 * parameter.abs().mean() * torch.randn_like(parameter))
+    found, share, score = best_between("shapes", spoilt.freeze(), records, "ptb")
+    assert share == 0.75
+    assert best_between("shapes", found, records, "ptb")[2] >= score
+    assert best_between("shapes", load("shapes"), records, "ptb")[1] == 0
 
 
 @pytest.mark.integration

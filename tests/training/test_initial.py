@@ -8,7 +8,7 @@ import torch
 from captioning.captioner import Captioner, load
 from captioning.data.vocabulary import SPECIAL
 from captioning.errors import InputError
-from captioning.training.initial import start_from, words_of
+from captioning.training.initial import between, start_from, words_of
 from tests.training.conftest import Train
 
 
@@ -33,6 +33,20 @@ def test_the_rows_of_new_words_start_from_those_of_words_that_begin_alike(checkp
         torch.testing.assert_close(value[:known], theirs[name], rtol=0, atol=0)
         mean = theirs[name][len(SPECIAL) :].mean(dim=0)
         torch.testing.assert_close(value[known + 1], mean)
+
+
+def test_a_captioner_between_has_the_share_of_the_start_in_every_parameter(
+    checkpoint: Path,
+) -> None:
+    start, trained = (with_words(load(checkpoint), "zzzz") for _ in range(2))
+    start_from(str(checkpoint), start)
+    for parameter in trained.model.parameters():
+        parameter.data.add_(torch.rand_like(parameter))
+    mixed = between(str(checkpoint), trained, 0.25)
+    models = (each.model.parameters() for each in (start, trained, mixed))
+    for first, last, found in zip(*models, strict=True):
+        torch.testing.assert_close(found.data, 0.25 * first.data + 0.75 * last.data)
+    assert mixed.vocabulary.words == trained.vocabulary.words
 
 
 def test_with_another_tokenizer_all_words_are_new(checkpoint: Path) -> None:
