@@ -1,6 +1,7 @@
 """`captioning train` and `captioning features`: from a YAML file to a checkpoint or features."""
 
 import logging
+import os
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -39,6 +40,9 @@ IGNORED = (
 )
 """Lightning's and W&B's warnings that do not apply here."""
 
+OF_LAUNCHERS = ("LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "WORLD_SIZE")
+"""Environment variables by which launchers number processes and let them find each other."""
+
 OF_LIBRARIES = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """Errors that Lightning raises for options which it does not check."""
 
@@ -57,7 +61,7 @@ def train(arguments: list[str]) -> Path | None:
         InputError: options, data, a photo or a folder are invalid.
         KeyboardInterrupt: interrupted; the message says how to continue.
     """
-    with plain_messages():
+    with without_launcher(), plain_messages():
         cli = TrainCLI(arguments)
         with stage("train", cli.shows_progress):
             if cli.is_trial:
@@ -80,7 +84,7 @@ def features(arguments: list[str]) -> Path | None:
             folder holds something else.
         KeyboardInterrupt: interrupted; the message says how to continue.
     """
-    with plain_messages("continue by the same command"):
+    with without_launcher(), plain_messages("continue by the same command"):
         cli = FeaturesCLI(arguments)
         # Lightning sets the data up in every process, which computes them.
         with stage("features", cli.shows_progress):
@@ -145,6 +149,20 @@ def _fit(cli: TrainCLI, resumed: Path | None) -> None:
         if resumed is None or not _is_raised_by_a_library(error):
             raise
         raise not_resumable(resumed, f"its state: {type(error).__name__} {error}") from None
+
+
+@contextmanager
+def without_launcher() -> Iterator[None]:
+    """Unset the variables that Lightning sets as a launcher, once its training has ended.
+
+    The next training of this process, or of a child, would wait for processes that nobody starts.
+    """
+    unset = [name for name in OF_LAUNCHERS if name not in os.environ]
+    try:
+        yield
+    finally:
+        for name in unset:
+            os.environ.pop(name, None)
 
 
 @contextmanager

@@ -2,6 +2,7 @@ import contextlib
 import csv
 import io
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -213,6 +214,7 @@ def test_every_listed_class_of_lightning_works(
     assert (there / "epoch=0.ckpt").exists()
     assert (there / "logged" / "first" / "metrics.csv").exists()
     assert (there / "wandb").exists() == bool(more)
+    assert "LOCAL_RANK" not in os.environ  # a later training would wait for its launcher
 
 
 OURS: dict[str, dict[str, Any]] = {
