@@ -62,12 +62,8 @@ def true_captions(language: str, scene: Scene) -> list[str]:
     ]
 
 
-@pytest.fixture(scope="module", params=["japanese", "chinese"])
-def drawn(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[str, Path]:
-    """A language, and drawn scenes whose captions are in it."""
-    folder = tmp_path_factory.mktemp(request.param)
+def drawn(folder: Path, language: str) -> Path:
+    """Drawn scenes whose captions are in a language."""
     write_shapes(folder, train=TRAIN, val=VAL, test=1, progress=False)
     for split in ("train", "val", "test"):
         path = folder / f"annotations/captions_{split}.json"
@@ -75,7 +71,7 @@ def drawn(
         texts = [
             (image, text)
             for image, scene in read_scenes(folder, split).items()
-            for text in true_captions(request.param, scene)
+            for text in true_captions(language, scene)
         ]
         content["annotations"] = [
             {"id": number, "image_id": image, "caption": text}
@@ -84,19 +80,17 @@ def drawn(
         path.write_text(json.dumps(content))
         for kind in ("instances", "scenes"):  # whose names are English
             path.with_name(f"{kind}_{split}.json").rename(folder / f"{kind}_{split}.json")
-    return request.param, folder
+    return folder
 
 
-@pytest.mark.parametrize("by_characters", [True, False])
+@pytest.mark.parametrize(
+    ("language", "tokenizer"), [("japanese", "japanese"), ("chinese", "characters")]
+)
 def test_captions_become_right(
-    drawn: tuple[str, Path],
-    by_characters: bool,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    language: str, tokenizer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    language, folder = drawn
+    folder = drawn(tmp_path / "scenes", language)
     monkeypatch.setenv("WANDB_MODE", "disabled")
-    tokenizer = "characters" if by_characters else language
     options = {
         "config": "shapes",
         "data.reader.init_args.root": folder,
