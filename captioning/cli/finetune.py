@@ -30,7 +30,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--val-share",
         type=option(ShareBelowOne),
         metavar="P",
-        help="share of the photos to validate on, where FOLDER names none (default: 0.1)",
+        help="share of the photos to validate on, where FOLDER names none (default: a "
+        "quarter of fewer than 100 photos, else a tenth)",
     )
     parser.add_argument(
         "--skip-bad", action="store_true", help="leave out faulty photos and rows, naming them"

@@ -41,7 +41,7 @@ def test_a_model_learns_the_words_of_a_folder_and_keeps_its_own(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    options = ["--model", "shapes", "--out", str(out), "--epochs", "2", "--val-share", "0.25"]
+    options = ["--model", "shapes", "--out", str(out), "--epochs", "2"]
     assert main(["finetune", str(folder), *options]) == 0
     told = capsys.readouterr()
     model, command, _ = told.out.splitlines()
@@ -55,6 +55,7 @@ def test_a_model_learns_the_words_of_a_folder_and_keeps_its_own(
     assert main(["caption", str(folder / "0.png"), "--model", model]) == 0
     config = yaml.safe_load((out / "config.yaml").read_text())
     assert config["model"]["initial"] == "shapes"
+    assert config["data"]["reader"]["init_args"]["val_fraction"] == 0.25  # of so few photos
     again = [
         "--config",
         str(out / "config.yaml"),
