@@ -7,7 +7,9 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 import yaml
+from numpy.typing import NDArray
 
 from captioning.captioner import Captioner, export, load
 from captioning.configurable import full_name
@@ -33,7 +35,7 @@ VALIDATIONS = 10
 PATIENCE = 4
 """Validations without a better score after which a training stops."""
 
-SHARES = (0.25, 0.5, 0.75, 1.0)
+SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Shares of the first model's parameters that are tried at the end; see `between`."""
 
 FEW = 100
@@ -90,7 +92,7 @@ class Plan:
     def seconds(self, training: int, validation: int, captioning: float) -> float:
         """About how long it takes, from the seconds in which the model captions a photo."""
         epoch = training * (1.5 if self.stages else 0.7)
-        validations = (self.epochs / self.epochs_per_validation + len(SHARES) + 1) * validation
+        validations = (self.epochs / self.epochs_per_validation + len(SHARES)) * validation
         return captioning * (training + self.epochs * epoch + validations)
 
 
@@ -155,7 +157,8 @@ def finetune(
         f"{captions:,} captions: usually good for {plan.use}"
     )
     cut = tokenizer or initial.vocabulary.tokenizer
-    before, captioning = _score(initial, validation, cut)
+    of_each, captioning = _scores(initial, validation, cut)
+    before = of_each.mean()
     seconds = plan.seconds(len(training), len(validation), captioning)
     say(
         f"{model} has CIDEr {before:.3f} on the photos to validate; at most {plan.epochs} epochs, "
@@ -172,13 +175,13 @@ def finetune(
         temporary.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
     best = train(["--config", str(config), "--seed_everything", str(seed), "--overwrite"])
     assert best is not None  # there is one process only
-    trained, share, after = best_between(str(model), load(best), validation, cut)
+    found, share, after = best_between(str(model), load(best), validation, cut)
     say(
         f"CIDEr on the photos to validate: {before:.3f} before, {after:.3f} now"
-        + (f", with {share:.0%} of {model}'s parameters" if share else "")
-        + ("" if after > before else f"; {model} does as well without these photos")
+        + (f", {share:.0%} of the way back to {model}" if 0 < share < 1 else "")
+        + (f"; {model} does as well without these photos" if share == 1 or after <= before else "")
     )
-    return _exported(trained, validation, run / "best.safetensors")
+    return _exported(found, validation, run / "best.safetensors")
 
 
 def _reader(folder: str | Path, options: dict[str, Any]) -> Reader:
@@ -207,9 +210,9 @@ def _faulty(reader: Reader, skip_bad: bool) -> frozenset[Path]:
     return found.faulty
 
 
-def _score(
+def _scores(
     captioner: Captioner, records: Sequence[Record], tokenizer: TokenizerName
-) -> tuple[float, float]:
+) -> tuple[NDArray[np.float64], float]:
     """The CIDEr of a model's captions by this tokenizer, and the seconds for each."""
     began = perf_counter()
     captions = split_captions(captioner, records)
@@ -217,20 +220,37 @@ def _score(
     assert captions is not None  # there is one process only
     references = {record.image_id: record.captions for record in records}
     report = Report.of(captions, references, [cider_scores], tokenizer=tokenizer)
-    return report.corpus["CIDEr"], seconds
+    return report.scores[0].images["CIDEr"], seconds
 
 
 def best_between(
     model: str, trained: Captioner, records: Sequence[Record], tokenizer: TokenizerName
 ) -> tuple[Captioner, float, float]:
-    """The best captioner between a trained one and its start, the start's share, and its CIDEr."""
-    found, best, highest = trained, 0.0, _score(trained, records, tokenizer)[0]
-    for share in SHARES:
-        mixed = between(model, trained, share)
-        score, _ = _score(mixed, records, tokenizer)
-        if score > highest:
-            found, best, highest = mixed, share, score
-    return found, best, highest
+    """The captioner to keep of those between a trained one and its start.
+
+    It is the nearest to the start whose CIDEr is less than one standard error of the mean
+    difference below the highest (after Breiman et al. 1984, "Classification and regression trees",
+    section 3.4.3): few photos tell no more, and the trained one was the best of many epochs on
+    them. It is the trained one if all scores are 0.
+
+    Args:
+        model: where the training started.
+        trained: the trained captioner.
+        records: photos to validate on.
+        tokenizer: that splits captions into words for the score.
+
+    Returns:
+        The captioner, the share of its parameters that are the start's, and its CIDEr.
+    """
+    captioners = [between(model, trained, share) if share else trained for share in SHARES]
+    scores = [_scores(each, records, tokenizer)[0] for each in captioners]
+    highest = max(scores, key=lambda its: its.mean())
+    kept = 0
+    for number, its in enumerate(scores):
+        below = highest - its
+        if highest.any() and below.mean() <= below.std(ddof=1) / len(below) ** 0.5:
+            kept = number
+    return captioners[kept], SHARES[kept], scores[kept].mean()
 
 
 def _settings(

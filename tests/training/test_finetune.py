@@ -1,6 +1,7 @@
 """A model of one's own photos, from a model that knows others."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -123,9 +124,16 @@ def test_of_a_spoilt_model_most_of_its_start_is_kept(tmp_path: Path) -> None:
     for parameter in spoilt.model.decoder.parameters():
         parameter.add_(0.7 * parameter.abs().mean() * torch.randn_like(parameter))
     found, share, score = best_between("shapes", spoilt.freeze(), records, "ptb")
-    assert share == 0.75
+    assert share >= 0.75
     assert best_between("shapes", found, records, "ptb")[2] >= score
-    assert best_between("shapes", load("shapes"), records, "ptb")[1] == 0
+
+
+def test_the_start_is_kept_unless_the_trained_model_is_clearly_better(tmp_path: Path) -> None:
+    write_shapes(tmp_path / "scenes", train=1, val=12, test=1, progress=False)
+    records = Coco(tmp_path / "scenes", objects=False).read("val")
+    assert best_between("shapes", load("shapes"), records, "ptb")[1] == 1
+    wrong = [replace(record, captions=("nothing like it",)) for record in records]
+    assert best_between("shapes", load("shapes"), wrong, "ptb")[1:] == (0, 0)
 
 
 @pytest.mark.integration
