@@ -38,12 +38,6 @@ PATIENCE = 4
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Shares of the first model's parameters that are tried at the end; see `between`."""
 
-FEW = 100
-"""Of fewer photos, `VALIDATION_OF_FEW` are used to validate, if the data set has no splits."""
-
-VALIDATION_OF_FEW = 0.25
-"""Share of the photos. A tenth of dozens is too few to tell which model is better."""
-
 SIZES = ("annotation_dim", "vocab_size")
 """Arguments of a model's parts that a training finds out itself."""
 
@@ -123,8 +117,7 @@ def finetune(
         skip_bad: leave out faulty photos and rows, instead of refusing the folder.
         images: folder of the photos, if they are not where the layout has them.
         caption_column: of a table of captions.
-        val_fraction: share of the photos to validate on, where `folder` has no splits; by default
-            a quarter of fewer than 100 photos, else a tenth.
+        val_fraction: share of the photos to validate on, where `folder` has no splits.
         tokenizer: splits captions into words; by default the model's.
 
     Returns:
@@ -138,7 +131,7 @@ def finetune(
         split_by(tokenizer)  # whose library may be missing
     initial = load(model)
     options = {"images": images, "caption_column": caption_column, "val_fraction": val_fraction}
-    reader = _reader(folder, options)
+    reader = reader_for(folder, objects=False, **options)  # type: ignore[arg-type]
     bad = _faulty(reader, skip_bad)
     training, validation = (
         [record for record in reader.read(split) if record.image not in bad]
@@ -179,19 +172,13 @@ def finetune(
     say(
         f"CIDEr on the photos to validate: {before:.3f} before, {after:.3f} now"
         + (f", {share:.0%} of the way back to {model}" if 0 < share < 1 else "")
-        + (f"; {model} does as well without these photos" if share == 1 or after <= before else "")
+        + (
+            f"; {model} does as well without these photos"
+            if after and (share == 1 or after <= before)
+            else ""
+        )
     )
     return _exported(found, validation, run / "best.safetensors")
-
-
-def _reader(folder: str | Path, options: dict[str, Any]) -> Reader:
-    """The folder's reader; the share of photos to validate on is chosen if none is given."""
-    reader = reader_for(folder, objects=False, **options)
-    photos = sum(len(reader.contents(split).records) for split in reader.splits)
-    if photos < FEW and options["val_fraction"] is None:
-        options["val_fraction"] = VALIDATION_OF_FEW
-        reader = reader_for(folder, objects=False, **options)
-    return reader
 
 
 def _faulty(reader: Reader, skip_bad: bool) -> frozenset[Path]:

@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from captioning.data.readers import CaptionTable, Coco, Karpathy, Reader, Sidecar, reader_for
+from captioning.data.records import Record
 from captioning.errors import InputError
 
 
@@ -324,7 +325,7 @@ def test_one_file_in_coco_s_format_is_divided_by_a_hash_of_the_ids(tmp_path: Pat
     for root in (tmp_path, tmp_path / "export.json"):
         reader = reader_for(root)
         assert reader.splits == ("train", "val")
-        assert len(reader.read("val")) == 2
+        assert len(reader.read("val")) == 5
         assert len(found(reader)) == 40
 
 
@@ -409,13 +410,19 @@ def test_text_files_in_folders_of_splits(tmp_path: Path) -> None:
     assert reader.read("val")[0].captions == ("valid/0.jpg",)
 
 
-def test_the_share_for_validation_may_be_given(tmp_path: Path) -> None:
-    for i in range(50):
-        photos(tmp_path, f"{i}.jpg")
-        write(tmp_path / f"{i}.txt", "a dog")
-    shares = [len(reader_for(tmp_path, val_fraction=f).read("val")) for f in (0.1, 0.5)]
-    assert shares[0] < shares[1]
-    assert reader_for(tmp_path, val_fraction=0.0).splits == ("train",)
+def test_the_share_for_validation_is_larger_for_few_photos_and_may_be_given(tmp_path: Path) -> None:
+    text = "file_name,caption\n" + "".join(f"{i}.jpg,a dog\n" for i in range(120))
+    write(tmp_path / "many.csv", text)
+    write(tmp_path / "few.csv", text[: text.index("99.jpg")])
+    photos(tmp_path, *(f"{i}.jpg" for i in range(120)))
+
+    def validation(name: str, share: float | None = None) -> list[Record]:
+        return reader_for(tmp_path / name, val_fraction=share).read("val")
+
+    assert validation("many.csv") == validation("many.csv", 0.1)
+    assert validation("few.csv") == validation("few.csv", 0.25)
+    assert len(validation("many.csv", 0.1)) < len(validation("many.csv", 0.5))
+    assert reader_for(tmp_path / "few.csv", val_fraction=0.0).splits == ("train",)
 
 
 def test_a_missing_split_says_how_to_name_another(tmp_path: Path) -> None:

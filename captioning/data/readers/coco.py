@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from captioning.data.readers import dataset_files as files
 from captioning.data.readers.reader import (
-    VAL_FRACTION,
     Contents,
     Problem,
     Reader,
@@ -67,7 +66,7 @@ class Coco(Reader):
         annotations: str | Path | None = None,
         year: Year | None = None,
         objects: bool = True,
-        val_fraction: ShareBelowOne = VAL_FRACTION,
+        val_fraction: ShareBelowOne | None = None,
     ) -> None:
         super().__init__(root, images, val_fraction)
         self.annotations = self.root / "annotations" if annotations is None else Path(annotations)

@@ -23,8 +23,11 @@ ALIASES = {
 }
 """The usual name of each name of a split; their case does not matter."""
 
-VAL_FRACTION = 0.1
-"""The share of validation images where a data set has no splits."""
+VAL_FRACTION, VAL_FRACTION_OF_FEW, FEW = 0.1, 0.25, 100
+"""The share of validation images where a data set has no splits, and that of fewer than so many.
+
+A tenth of dozens is too few to tell which of two models is better.
+"""
 
 LONGEST = 200  # characters of a list in a message; a broken file may have thousands of splits
 
@@ -51,15 +54,16 @@ class Reader(Checked, ABC):
     Args:
         root: the folder of the data set, or the file that describes it.
         images: folder of the photos; the usual folders by default.
-        val_fraction: share of the photos for validation, from 0 to below 1, if there are no splits.
-            Unless it is 0, each split gets at least one of two or more photos.
+        val_fraction: share of the photos for validation, from 0 to below 1, if there are no splits;
+            by default a quarter of fewer than 100 photos, else a tenth. Unless it is 0, each split
+            gets at least one of two or more photos.
     """
 
     def __init__(
         self,
         root: str | Path,
         images: str | Path | None = None,
-        val_fraction: ShareBelowOne = VAL_FRACTION,
+        val_fraction: ShareBelowOne | None = None,
     ) -> None:
         self.root = Path(root)
         self.images = None if images is None else Path(images)
@@ -138,8 +142,11 @@ class Reader(Checked, ABC):
         A hash of the id decides, so images keep their split when others are added.
         """
         ordered = sorted({str(record.image_id) for record in records}, key=_place)
-        validation = {name for name in ordered if _place(name) < self.val_fraction}
-        if self.val_fraction:
+        share = self.val_fraction
+        if share is None:
+            share = VAL_FRACTION if len(ordered) >= FEW else VAL_FRACTION_OF_FEW
+        validation = {name for name in ordered if _place(name) < share}
+        if share:
             validation = validation.union(ordered[:1]).difference(ordered[-1:])
         splits = defaultdict(list)
         for record in records:

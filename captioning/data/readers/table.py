@@ -20,7 +20,6 @@ from captioning.data.readers.columns import (
 from captioning.data.readers.reader import (
     LONGEST,
     SPLITS,
-    VAL_FRACTION,
     OneFileReader,
     split_in,
     split_name,
@@ -65,7 +64,7 @@ class CaptionTable(OneFileReader):
         self,
         root: str | Path,
         images: str | Path | None = None,
-        val_fraction: ShareBelowOne = VAL_FRACTION,
+        val_fraction: ShareBelowOne | None = None,
         caption_column: str | None = None,
     ) -> None:
         super().__init__(root, images, val_fraction)
