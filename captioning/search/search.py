@@ -172,8 +172,9 @@ def _forbid_repeats(log_probs: Float[Tensor, "*B V"], tokens: Int[Tensor, "*B t"
     length = tokens.shape[-1]
     if length < n:
         return
-    grams = tokens.unfold(-1, n, 1)  # (..., t - n + 1, n)
-    begun = tokens[..., None, length - n + 1 :]
-    repeats = (grams[..., :-1] == begun).all(dim=-1)
+    grams, begun = length - n + 1, tokens[..., length - n + 1 :]
+    repeats = torch.ones_like(tokens[..., :grams], dtype=torch.bool)
+    for place in range(n - 1):  # one at a time, as all would take n times the memory
+        repeats &= tokens[..., place : place + grams] == begun[..., place : place + 1]
     penalties = torch.zeros_like(repeats, dtype=log_probs.dtype)
-    log_probs.scatter_add_(-1, grams[..., -1], penalties.masked_fill(repeats, float("-inf")))
+    log_probs.scatter_add_(-1, tokens[..., n - 1 :], penalties.masked_fill(repeats, float("-inf")))

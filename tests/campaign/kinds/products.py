@@ -90,7 +90,7 @@ def _write(world: World, path: Path, search: str, chosen: dict[str, dict[str, in
         config["model"][part] |= chosen.get(part, {})
     words = chosen.get("vocabulary", {}).get("words", 0)
     config["vocabulary"] += [f"word{each}" for each in range(words)]
-    config["model"]["decoder"]["vocab_size"] = len(config["vocabulary"])
+    config["model"]["decoder"]["vocab_size"] += words
     width = chosen.get("adapter", {}).get("projection_dim")
     config["model"]["decoder"]["annotation_dim"] = (
         width or config["model"]["decoder"]["annotation_dim"]
@@ -100,12 +100,11 @@ def _write(world: World, path: Path, search: str, chosen: dict[str, dict[str, in
         with torch.device("meta"):
             model = Captioner.from_config(config, kernels=False).model
         if sum(each.numel() for each in model.parameters()) <= BUILT:
-            model = model.to_empty(device="cpu")
-            for tensor in model.state_dict().values():
-                tensor.zero_() if not tensor.is_floating_point() else tensor.uniform_(-0.1, 0.1)
-            saved["state_dict"] = {
-                f"model.{name}": each for name, each in model.state_dict().items()
-            }
+            tensors = saved["state_dict"]
+            for name, wanted in model.state_dict().items():
+                found = tensors.get(f"model.{name}")
+                if found is None or found.shape != wanted.shape:
+                    tensors[f"model.{name}"] = torch.empty(wanted.shape).uniform_(-0.1, 0.1)
     except Exception:  # numbers that do not go together; the command must say so
         pass
     torch.save(saved, path)
