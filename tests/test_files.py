@@ -58,11 +58,17 @@ def test_a_place_that_cannot_be_written_to_is_named_in_one_line(tmp_path: Path, 
 
 
 def test_files_that_others_remove_meanwhile_are_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"one\.json: removed .* with 1 more"), all_kept():
-        for name in ("one", "two", "three"):
-            write_json(tmp_path / "out" / f"{name}.json", name)
-            if name == "two":
-                shutil.rmtree(tmp_path / "out")
+    folder = tmp_path / "out"
+
+    def write_amid_removal() -> None:
+        with all_kept():
+            write_json(folder / "one.json", 1)
+            write_json(folder / "two.json", 2)
+            shutil.rmtree(folder)
+            write_json(folder / "three.json", 3)
+
+    with pytest.raises(InputError, match=r"one\.json: removed .* with 1 more"):
+        write_amid_removal()
 
 
 def test_files_may_be_replaced_or_forgotten(tmp_path: Path) -> None:

@@ -1,17 +1,18 @@
 """Every command that writes files, into the folder `OUT`, and what it writes when left alone."""
 
-import json
 import os
 import time
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from tests.campaign.forks import Call
 from tests.campaign.world import World
 
 OUT = "out"
 """Where the commands write to, from the case's folder."""
+
+SECONDS = "seconds"
+"""The file beside `OUT` that says how long a command took."""
 
 APART = ("wandb", ".filled")
 """Folders and files in `OUT` whose names differ from run to run, or that are not a command's."""
@@ -46,7 +47,6 @@ def calls(world: World) -> dict[str, Call]:
         "judged": [*judged, "--json", f"{OUT}/judge.json", "--plot", f"{OUT}/judge.png"],
         "evaluate": ["evaluate", *data, "--out", OUT],
         "ground": ["ground", *data, "--out", OUT],
-        "calibrate": ["calibrate", f"{OUT}/model.safetensors", *data],
         "export": ["export", f"{OUT}/model.safetensors", *model],
         "shapes": ["shapes", OUT, "--train", "3", "--val", "2", "--test", "1"],
         "finetune": finetune,
@@ -61,21 +61,19 @@ def prepare(world: World) -> None:
     """Run every command alone, and keep how long it took and what it wrote."""
     from tests.campaign.forks import run
 
-    if _kept(world).exists():
-        return
-    lengths = {}
     for name, call in calls(world).items():
         folder = whole(world, name).parent
-        folder.mkdir(parents=True)
+        if (folder / SECONDS).exists():
+            continue
+        folder.mkdir(parents=True, exist_ok=True)
         os.chdir(folder)
         if call.before is not None:
             call.before()
         begun = time.monotonic()
         if run(call.arguments) != 0:
             raise RuntimeError(f"{name} failed with nothing in its way")
-        lengths[name] = time.monotonic() - begun
         os.environ["WANDB_MODE"] = "disabled"
-    _kept(world).write_text(json.dumps(lengths))
+        (folder / SECONDS).write_text(str(time.monotonic() - begun))
 
 
 def whole(world: World, name: str) -> Path:
@@ -85,7 +83,7 @@ def whole(world: World, name: str) -> Path:
 
 def seconds(world: World, name: str) -> float:
     """How long a command took when left alone."""
-    return float(_lengths(_kept(world))[name])
+    return float((whole(world, name).parent / SECONDS).read_text())
 
 
 def missing(world: World, name: str, folder: Path) -> list[str]:
@@ -97,13 +95,3 @@ def missing(world: World, name: str, folder: Path) -> list[str]:
         for each in sorted(names)
         if each.parts[0] not in APART and not (folder / each).exists()
     ]
-
-
-def _kept(world: World) -> Path:
-    return world.folder / "writers.json"
-
-
-@cache
-def _lengths(path: Path) -> dict[str, Any]:
-    lengths: dict[str, Any] = json.loads(path.read_text())
-    return lengths
