@@ -25,7 +25,7 @@ SEARCHES: dict[str, dict[str, int]] = {
 }
 
 SIZES: dict[str, dict[str, int]] = {
-    "preprocessing": {"size": 4096},
+    "preprocessing": {"size": 2048},
     "encoder": {"grid": 64},
     "adapter": {"projection_dim": 16_384, "region_layers": 100, "region_heads": 256},
     "decoder": {"embedding_dim": 16_384, "hidden_dim": 16_384, "attention_dim": 16_384},
