@@ -33,8 +33,8 @@ from captioning.search.search import generable_log_probs
 AT_ONCE = 16
 """Photos that are captioned at once, of many."""
 
-PIXELS_AT_ONCE = 2**22
-"""Pixels of images that are encoded at once: 83 of 224 x 224, or one of 2048 x 2048."""
+PIXELS_AT_ONCE = 2**21
+"""Pixels of images that are encoded at once: 41 of 224 x 224, or two of 1024 x 1024."""
 
 
 class Captioner:

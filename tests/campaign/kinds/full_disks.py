@@ -117,4 +117,4 @@ def _mount(folder: Path) -> bool:
     return _may_mount() and _libc().mount(b"tmpfs", os.fsencode(folder), b"tmpfs", 0, size) == 0
 
 
-FULL_DISKS = Kind("full-disks", whole=95, tenth=5, case=_case, prepare=writers.prepare)
+FULL_DISKS = Kind("full-disks", whole=90, tenth=5, case=_case, prepare=writers.prepare)

@@ -25,11 +25,11 @@ SEARCHES: dict[str, dict[str, int]] = {
 }
 
 SIZES: dict[str, dict[str, int]] = {
-    "preprocessing": {"size": 2048},
+    "preprocessing": {"size": 1024},
     "encoder": {"grid": 64},
     "adapter": {"projection_dim": 16_384, "region_layers": 100, "region_heads": 256},
     "decoder": {"embedding_dim": 16_384, "hidden_dim": 16_384, "attention_dim": 16_384},
-    "vocabulary": {"words": 1_000_000},
+    "vocabulary": {"words": 900_000},
 }
 
 OPTIONS: tuple[dict[str, int], ...] = (

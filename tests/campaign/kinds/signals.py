@@ -83,4 +83,4 @@ def _run_until(moment: float, do: Callable[[], None], arguments: Sequence[str]) 
         timer.cancel()
 
 
-SIGNALLED = Kind("signals", whole=150, tenth=8, case=_case, prepare=writers.prepare)
+SIGNALLED = Kind("signals", whole=144, tenth=8, case=_case, prepare=writers.prepare)

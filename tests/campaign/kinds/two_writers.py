@@ -45,4 +45,4 @@ def _steps(world: World, name: str, delay: float, folder: Path) -> Steps:
     return found
 
 
-TWO_WRITERS = Kind("two-writers", whole=76, tenth=5, case=_case, prepare=writers.prepare)
+TWO_WRITERS = Kind("two-writers", whole=72, tenth=5, case=_case, prepare=writers.prepare)

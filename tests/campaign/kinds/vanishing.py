@@ -71,4 +71,4 @@ def _copied(world: World, folder: Path) -> World:
     return copy
 
 
-VANISHING = Kind("vanishing", whole=95, tenth=6, case=_case, prepare=writers.prepare)
+VANISHING = Kind("vanishing", whole=90, tenth=6, case=_case, prepare=writers.prepare)
