@@ -5,6 +5,7 @@ A command that says it is done has written everything; another says what is miss
 
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -52,9 +53,17 @@ def _steps(
 def _remove_after(moment: float, folder: Path, also: Callable[[], object] | None) -> None:
     if also is not None:
         also()
-    timer = Timer(moment, shutil.rmtree, (folder,), {"ignore_errors": True})
+    timer = Timer(moment, _remove, (folder,))
     timer.daemon = True
     timer.start()
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder at once, so that nothing is written into half of it."""
+    gone = folder.with_name("gone")
+    with suppress(FileNotFoundError):  # it is not there yet
+        folder.rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)
 
 
 def _copied(world: World, folder: Path) -> World:
