@@ -5,10 +5,7 @@ import signal
 import sys
 from types import FrameType
 
-from captioning.errors import INTERRUPTED
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
-"""Signals that end a command with one line, which says how to continue."""
+from captioning.errors import INTERRUPTED, ending_signals
 
 
 def main() -> int:
@@ -16,13 +13,13 @@ def main() -> int:
 
     Returns:
         The exit code; after a signal, 128 and its number, as in shells: 130 for Ctrl-C, 143 for
-        SIGTERM.
+        SIGTERM, 129 for SIGHUP, which a closed terminal sends.
     """
     interrupts: list[int] = []
     process = os.getpid()
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        if number == signal.SIGTERM and os.getpid() != process:
+        if number != signal.SIGINT and os.getpid() != process:
             os._exit(128 + number)  # a worker, whose parent ends it
         interrupts.append(number)
         raise KeyboardInterrupt
@@ -30,7 +27,7 @@ def main() -> int:
     # Pictures are written to files. Notebooks let their commands inherit a backend of theirs, and
     # where that is not installed, importing matplotlib fails.
     os.environ["MPLBACKEND"] = "agg"
-    before = {number: signal.signal(number, interrupt) for number in SIGNALS}
+    before = {number: signal.signal(number, interrupt) for number in ending_signals()}
     try:
         from captioning.cli import main as run
 

@@ -1,12 +1,16 @@
 """Exceptions for bad input, as opposed to bugs."""
 
 import errno
+import signal
 from pathlib import Path
 
 from captioning.terminal import printable
 
 INTERRUPTED = 130
 """The exit code that shells use for a program ended by Ctrl-C."""
+
+SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
+"""Signals that end a command: Ctrl-C, a system's request, and a closed terminal."""
 
 REMEDIES = {
     errno.ENOSPC: "free some space or choose another place",
@@ -26,6 +30,12 @@ REMEDIES = {
     errno.ENXIO: "let a program read from it",
 }
 """The remedy of each operating-system error."""
+
+
+def ending_signals() -> list[signal.Signals]:
+    """The signals that end a command, without those that this process ignores, as under nohup."""
+    known = [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]  # not on Windows
+    return [number for number in known if signal.getsignal(number) is not signal.SIG_IGN]
 
 
 class InputError(Exception):

@@ -9,7 +9,7 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,9 @@ try:
     import fcntl
 except ImportError:  # Windows, where folders cannot be locked like this
     fcntl = None  # type: ignore[assignment]
+
+_written: dict[Path, None] | None = None
+"""The files that `written_whole` has written within `all_kept`."""
 
 PATIENCE = 10.0
 """Seconds to wait for a program that reads a pipe, or for one that is about to end."""
@@ -53,6 +56,8 @@ def written_whole(path: str | Path) -> Iterator[Path]:
             os.umask(umask)
             temporary.chmod(0o666 & ~umask)  # mkstemp makes private files
             temporary.replace(path.resolve())
+            if _written is not None:
+                _written[path] = None
     except OSError as error:
         if temporary and error.filename not in (None, str(temporary), str(path)):
             raise  # an error of another file, which the block reads
@@ -141,17 +146,31 @@ def _opened_stream(stream: Path) -> int:
             return descriptor
 
 
-def check_written(paths: Iterable[Path]) -> None:
-    """Check that files which were written one after another are all still there.
+@contextmanager
+def all_kept() -> Iterator[None]:
+    """Check in the end that all files that were written within the block are still there.
 
     Raises:
         InputError: some are not, since somebody removed their folder meanwhile.
     """
-    if gone := [path for path in paths if not path.exists()]:
+    global _written
+    before, _written = _written, {}
+    try:
+        yield
+        gone = [path for path in _written if not path.exists()]
+    finally:
+        _written = before
+    if gone:
         raise InputError(
             f"{gone[0]}: removed after it was written, with {len(gone) - 1} more; run the command "
             "again"
         )
+
+
+def forget_written(path: str | Path) -> None:
+    """Let `all_kept` not look for a file that this process has removed again."""
+    if _written is not None:
+        _written.pop(Path(path), None)
 
 
 def made_folder(path: str | Path) -> Path:

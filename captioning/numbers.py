@@ -44,7 +44,7 @@ Layers = Annotated[int, Interval(ge=1, le=100)]
 OptionalLayers = Annotated[int, Interval(ge=0, le=100)]
 Grid = Annotated[int, Interval(ge=1, le=64)]
 TrainableStages = Annotated[int, Interval(ge=-1, le=100)]
-ImageSize = Annotated[int, Interval(ge=8, le=4096)]
+ImageSize = Annotated[int, Interval(ge=8, le=1024)]
 
 Share = Annotated[float, Interval(ge=0, le=1)]
 ShareBelowOne = Annotated[float, Interval(ge=0, lt=1)]

@@ -88,6 +88,7 @@ def test_a_bare_interrupt_says_that_it_was_one(
         (signal.SIGINT, KeyboardInterrupt),
         (signal.SIGINT, ImportError),
         (signal.SIGTERM, KeyboardInterrupt),
+        (signal.SIGHUP, KeyboardInterrupt),
     ],
 )
 def test_an_interrupt_among_the_first_imports_is_one_line(
@@ -111,3 +112,18 @@ def test_an_interrupt_among_the_first_imports_is_one_line(
     assert program.main() == 128 + number
     assert capsys.readouterr().err == "captioning: interrupted\n"
     assert signal.getsignal(number) is before
+
+
+def test_a_signal_that_is_ignored_as_under_nohup_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def hung_up() -> int:
+        signal.raise_signal(signal.SIGHUP)
+        return 0
+
+    monkeypatch.setattr("captioning.cli.main", hung_up)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert program.main() == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -12,6 +12,8 @@ import pytest
 from captioning import files
 from captioning.errors import InputError, as_input_error
 from captioning.files import (
+    all_kept,
+    forget_written,
     made_folder,
     only_writer,
     remove_unfinished,
@@ -53,6 +55,30 @@ def test_a_place_that_cannot_be_written_to_is_named_in_one_line(tmp_path: Path, 
     ):
         temporary.write_text("")
     assert "\n" not in str(error.value)
+
+
+def test_files_that_others_remove_meanwhile_are_named(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+
+    def write_amid_removal() -> None:
+        with all_kept():
+            write_json(folder / "one.json", 1)
+            write_json(folder / "two.json", 2)
+            shutil.rmtree(folder)
+            write_json(folder / "three.json", 3)
+
+    with pytest.raises(InputError, match=r"one\.json: removed .* with 1 more"):
+        write_amid_removal()
+
+
+def test_files_may_be_replaced_or_forgotten(tmp_path: Path) -> None:
+    with all_kept():
+        for name in ("one", "one", "two"):
+            write_json(tmp_path / f"{name}.json", name)
+        (tmp_path / "two.json").unlink()
+        forget_written(tmp_path / "two.json")
+    write_json(tmp_path / "three.json", "outside of the block")
+    (tmp_path / "three.json").unlink()
 
 
 def test_json_comes_back_as_it_was_written(tmp_path: Path) -> None:

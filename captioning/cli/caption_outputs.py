@@ -113,7 +113,6 @@ class Outputs:
         ]
         self.rows: list[list[object]] = []
         self.entries: list[tuple[str, str, Caption]] = []
-        self.written: list[Path] = []
 
     def _texts(self, photos: Sequence[Path]) -> dict[Path, Path]:
         """The path of each photo's text file, if they are written."""
@@ -149,7 +148,6 @@ class Outputs:
         if self.texts and lines:
             with written_whole(self.texts[photo]) as temporary:
                 temporary.write_text(lines, encoding="utf-8", errors="backslashreplace")
-            self.written.append(self.texts[photo])
         if self.options.csv:
             name = os.fsencode(photo).decode("utf-8", "backslashreplace")
             self.rows += [
@@ -158,7 +156,6 @@ class Outputs:
             ]
         if self.pictures:
             self._draw(photo, captions)
-            self.written += [names[photo] for names in self.pictures.values()]
 
     def _draw(self, photo: Path, captions: Sequence["Caption"]) -> None:
         from captioning.data.images import read_image
@@ -175,12 +172,8 @@ class Outputs:
             self.entries.append((files["html"][photo].name, thumbnail, captions[0]))
 
     def finish(self) -> None:
-        """Write the table and the index of the pages.
-
-        Raises:
-            InputError: a file that was written is gone.
-        """
-        from captioning.files import check_written, written_whole
+        """Write the table and the index of the pages."""
+        from captioning.files import written_whole
         from captioning.viewing import index_page
 
         if self.options.csv:
@@ -193,7 +186,6 @@ class Outputs:
                 table.writerows(self.rows)
         if len(self.entries) > 1:
             index_page.save(self.entries, Path(self.options.html) / INDEX)
-        check_written(self.written)
 
 
 def text_names(photos: Sequence[Path], folder: str | None = None) -> dict[Path, Path]:

@@ -115,7 +115,7 @@ def assess(
     signs, likeliest, correct, owners = [], [], [], []
     search = seeded(search or captioner.search, seed)
     for _, batch in batches(captioner, records, batch_size, features=features):
-        annotations = captioner.fast.encode(batch.images.to(captioner.device))
+        annotations = captioner.encode(batch.images.to(captioner.device))
         ids = [record.image_id for record in batch.records]
         decoded = captioner.decode(
             annotations, search.for_images(str(image).encode() for image in ids)

@@ -57,7 +57,7 @@ def split_captions(
             images = batch.images.to(captioner.device, non_blocking=True)
             ids = [record.image_id for record in batch.records]
             chosen = search.for_images(str(image).encode() for image in ids)
-            found = captioner.decode(captioner.fast.encode(images), chosen)
+            found = captioner.decode(captioner.encode(images), chosen)
             captions |= dict(zip(ids, captioner.sentences(found), strict=True))
         return captions
 

@@ -15,7 +15,7 @@ import torch
 from captioning.captioner.captioner import Captioner
 from captioning.captioner.device import usable_device
 from captioning.data.ranks import run_on_all_ranks
-from captioning.errors import InputError, UsageError
+from captioning.errors import InputError, UsageError, ending_signals
 from captioning.progress_bar import say
 
 Result = TypeVar("Result")
@@ -112,7 +112,7 @@ def announce_wait(machines: int, environment: Any) -> None:
 
 def _end_with(parent: int) -> None:
     """End this process when `parent` ends, and silently after a signal, which both receive."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in ending_signals():
         signal.signal(number, lambda *_: os._exit(0))
 
     def watch() -> None:

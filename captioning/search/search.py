@@ -22,6 +22,9 @@ from captioning.search.hypotheses import Hypotheses, take_along_captions
 MOST_NUMBERS = 2**27
 """The most probabilities, or attention weights, of a batch's captions: half a gigabyte."""
 
+MOST_WORDS = 2**22
+"""The most words of an image's captions: a minute's work for a small model."""
+
 NEVER = (PAD, BOS, UNK)
 """Tokens that no search generates."""
 
@@ -90,15 +93,15 @@ class Search(Configurable):
         return self.rank(hypotheses)
 
     def check_memory(self, decoder: Decoder, memory: Memory) -> None:
-        """Raise InputError if the captions of this batch would fill a computer's memory."""
+        """Raise InputError if a batch's captions would fill a computer's memory, or never end."""
         images, regions = memory.annotations.shape[:2]
         captions = getattr(self, "captions", 0) or getattr(self, "width", 1)
         numbers = images * captions * max(decoder.vocab_size, self.max_length * regions)
-        if numbers > MOST_NUMBERS:
+        if numbers > MOST_NUMBERS or captions * self.max_length > MOST_WORDS:
             raise InputError(
-                f"{captions:,} captions for each of {images} images need too much memory with "
-                f"{decoder.vocab_size:,} words and up to {self.max_length} words each; ask for "
-                "fewer captions, shorter ones, or smaller batches"
+                f"{captions:,} captions for each of {images} images need too much memory or time "
+                f"with {decoder.vocab_size:,} words and up to {self.max_length} words each; ask "
+                "for fewer captions, shorter ones, or smaller batches"
             )
 
     def for_images(self, images: Iterable[bytes]) -> "Search":
@@ -172,8 +175,9 @@ def _forbid_repeats(log_probs: Float[Tensor, "*B V"], tokens: Int[Tensor, "*B t"
     length = tokens.shape[-1]
     if length < n:
         return
-    grams = tokens.unfold(-1, n, 1)  # (..., t - n + 1, n)
-    begun = tokens[..., None, length - n + 1 :]
-    repeats = (grams[..., :-1] == begun).all(dim=-1)
+    grams, begun = length - n + 1, tokens[..., length - n + 1 :]
+    repeats = torch.ones_like(tokens[..., :grams], dtype=torch.bool)
+    for place in range(n - 1):  # one at a time, as all would take n times the memory
+        repeats &= tokens[..., place : place + grams] == begun[..., place : place + 1]
     penalties = torch.zeros_like(repeats, dtype=log_probs.dtype)
-    log_probs.scatter_add_(-1, grams[..., -1], penalties.masked_fill(repeats, float("-inf")))
+    log_probs.scatter_add_(-1, tokens[..., n - 1 :], penalties.masked_fill(repeats, float("-inf")))

@@ -23,7 +23,7 @@ from granian.net import SocketHolder
 from granian.server.embed import Server as EmbeddedServer
 from starlette.types import ASGIApp
 
-from captioning.errors import UsageError
+from captioning.errors import UsageError, ending_signals
 from captioning.serving.refusals import Limits
 
 BACKLOG = 2048  # connections that are open, and as many that wait for one of these to close
@@ -86,7 +86,7 @@ class Server(EmbeddedServer):
 def serve(
     app: ASGIApp, listening: socket.socket, limits: Limits, opens_browser: bool = False
 ) -> None:
-    """Print the address, then answer requests until SIGINT or SIGTERM.
+    """Print the address, then answer requests until a signal comes, such as that of Ctrl-C.
 
     `opens_browser` opens the page in a browser if there is a desktop to show it on.
     """
@@ -109,13 +109,13 @@ async def _until_interrupted(server: Server) -> None:
     loop = asyncio.get_running_loop()
 
     def stop() -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in ending_signals():
             loop.remove_signal_handler(number)
             signal.signal(number, signal.SIG_DFL)
         server.stop()
 
     with suppress(NotImplementedError):  # Windows, where Ctrl-C raises KeyboardInterrupt
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in ending_signals():
             loop.add_signal_handler(number, stop)
     with faults_on_stderr():
         await server.serve()

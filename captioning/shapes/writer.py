@@ -18,7 +18,7 @@ from pycocotools import mask as run_length
 from pydantic import TypeAdapter, ValidationError
 
 from captioning.errors import InputError, as_input_error
-from captioning.files import write_json
+from captioning.files import forget_written, write_json
 from captioning.numbers import ProcessCount, ScenePixels, Scenes, Seed, check
 from captioning.progress_bar import ProgressBar
 from captioning.shapes.drawing import box, picture, visible_masks
@@ -103,6 +103,7 @@ def write_shapes(
             whole = Path(temporary) / "annotations"
             for name, value in files.items():
                 write_json(whole / name, value)
+                forget_written(whole / name)
             whole.rename(directory / "annotations")
     except OSError as error:
         raise as_input_error(error, directory, "cannot be written") from None

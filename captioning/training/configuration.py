@@ -42,6 +42,9 @@ LIGHTNING = (
 )
 """Allow-list of Lightning's classes, beside this package's and those of ``--import``."""
 
+KERNELS = ("captioning.kernels",)
+"""Packages of ours whose classes a configuration may not name."""
+
 ON_COMMAND_LINE_ONLY = ("config", "import", "print_config", "resume", "overwrite")
 
 CONFIG_FLAGS = ("-c", "--config")
@@ -126,6 +129,7 @@ def allow_list(modules: Sequence[str]) -> Iterator[frozenset[str]]:
         if _is_within(name, (*ours, "pytorch_lightning"))
         for attribute, value in list(vars(module).items())
         if isinstance(value, type) and (value in LIGHTNING or _is_within(value.__module__, ours))
+        if not _is_within(value.__module__, KERNELS)  # which stand in for parts by themselves
     )
     before = copy.copy(parsing_settings)
     set_parsing_settings(

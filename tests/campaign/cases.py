@@ -179,7 +179,7 @@ def done_in_child(work: Callable[[], object], folder: Path) -> None:
         work()
         return 0
 
-    child = Child(Call(instead=succeed), folder, seconds=300)
+    child = Child(Call(instead=succeed), folder, seconds=900)
     while (outcome := child.outcome()) is None:
         time.sleep(0.01)
     if outcome.code != 0:

@@ -41,8 +41,7 @@ def warm_up() -> None:
 
     ours = (module.name for module in pkgutil.walk_packages(captioning.__path__, "captioning."))
     for name in (*HEAVY, *ours):
-        if not name.endswith("__main__"):
-            importlib.import_module(name)
+        importlib.import_module(name)
 
     Image.preinit()
     torch.set_num_threads(1)
@@ -88,14 +87,17 @@ class Child:
         call: the command.
         folder: the case's; the command's working folder.
         seconds: after which it is a hang, unless the call says.
+        name: of this command among several at once.
     """
 
-    def __init__(self, call: Call, folder: Path, seconds: float = SECONDS) -> None:
+    def __init__(
+        self, call: Call, folder: Path, seconds: float = SECONDS, name: str = "first"
+    ) -> None:
         self.call = call
         self.limit = call.seconds or seconds
         logs = folder.with_name(f"{folder.name}.logs")
         logs.mkdir(exist_ok=True)
-        self.out, self.err = logs / "out", logs / "err"
+        self.out, self.err = logs / f"{name}.out", logs / f"{name}.err"
         for log in (self.out, self.err):  # also of a child that is killed before it opens them
             log.write_bytes(b"")
         self.most = 1
@@ -199,7 +201,7 @@ def _begin(call: Call, folder: Path, out: Path, err: Path) -> None:
     sys.stderr = open(  # noqa: SIM115
         2, "w", 1, encoding="utf-8", errors="backslashreplace", closefd=False
     )
-    for name in (signal.SIGINT, signal.SIGTERM):
+    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, signal.default_int_handler if name == signal.SIGINT else signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_DATA, (MOST_DATA, MOST_DATA))
@@ -210,13 +212,20 @@ def _begin(call: Call, folder: Path, out: Path, err: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (call.file_bytes, call.file_bytes))
 
 
-def _done(call: Call) -> int:
-    from captioning.cli import main
+def run(arguments: Sequence[str]) -> int:
+    """Run a command as `python -m captioning` does, its handlers of signals included."""
+    import captioning.__main__ as program
 
+    sys.argv = [str(program.__file__), *arguments]
+    sys.modules["__main__"] = program  # which processes that it starts run, too
+    return program.main()
+
+
+def _done(call: Call) -> int:
     if call.before is not None:
         call.before()
     try:
-        return main(list(call.arguments)) if call.instead is None else call.instead()
+        return run(call.arguments) if call.instead is None else call.instead()
     except SystemExit as exit:
         if exit.code is None or isinstance(exit.code, int):
             return exit.code or 0

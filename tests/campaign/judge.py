@@ -27,7 +27,9 @@ MOST_COMPLAINTS = 10**6
 MARKER = "executed"
 """The file in a case's folder that hostile inputs try to make by executing something."""
 
-ANSWERS = {0: "done", 1: "bad input", 2: "bad options", 130: "interrupted"}
+ANSWERS = {0: "done", 1: "bad input", 2: "bad options"} | {
+    128 + number: "interrupted" for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+}
 
 FAULTS = ("traceback", "hang", "memory", "execution", "half-written", "crash", "other")
 

@@ -12,7 +12,7 @@ BEGIN, END = "<!-- counts -->", "<!-- end of counts -->"
 
 def table(answers: Sequence[Answer]) -> str:
     """A row for each kind: how its cases ended, and how many have which fault."""
-    ends = (*ANSWERS.values(), "killed")
+    ends = (*dict.fromkeys(ANSWERS.values()), "killed")
     head = ["kind", "cases", *ends, *FAULTS, "slowest", "most memory"]
     rows = [head, ["---", *["---:"] * (len(head) - 1)]]
     for kind in dict.fromkeys(answer.kind for answer in answers):

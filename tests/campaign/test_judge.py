@@ -6,6 +6,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 
@@ -90,6 +91,14 @@ def test_a_hang_is_found(tmp_path: Path) -> None:
 def test_a_refusal_in_one_line_is_no_fault(tmp_path: Path) -> None:
     found, outcome = judged(tmp_path, "print('captioning: no', file=sys.stderr)\nreturn 1")
     assert (found, outcome.answer) == ([], "bad input")
+
+
+@pytest.mark.parametrize("code", [129, 130, 143])
+def test_a_signal_needs_a_line(tmp_path: Path, code: int) -> None:
+    interrupted = replace(ENDED, code=code, err="captioning: interrupted\n")
+    assert (judge.faults(interrupted, tmp_path), interrupted.answer) == ([], "interrupted")
+    [fault] = judge.faults(replace(ENDED, code=code), tmp_path)
+    assert fault.startswith(f"other: exit code {code} and no line that says why")
 
 
 def archive(path: Path) -> None:

@@ -2,11 +2,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from captioning.errors import InputError
 from captioning.kernels import accelerate_search
 from captioning.models import LSTMDecoder
-from captioning.search import BeamSearch, Greedy, Sampling, Search
+from captioning.search import BeamSearch, DiverseBeamSearch, Greedy, Sampling, Search
 
 
 @pytest.mark.parametrize(
@@ -59,3 +60,28 @@ def test_captions_that_would_fill_the_memory_are_refused_before_they_take_it(
     chosen = accelerate_search(search) if accelerates else search
     with pytest.raises(InputError, match="ask for fewer captions"):
         chosen(decoder, memory)
+
+
+def test_captions_that_would_take_hours_are_refused() -> None:
+    decoder = LSTMDecoder(5, 10, embedding_dim=4, hidden_dim=4, attention_dim=4)
+    search = DiverseBeamSearch(groups=1000, width=1000)
+    with pytest.raises(InputError, match="too much memory or time"):
+        search(decoder, decoder.remember(torch.zeros(1, 1, 5)))
+
+
+def test_forbidding_long_repeats_takes_no_more_memory_than_the_captions() -> None:
+    class Largest(TorchDispatchMode):
+        numbers = 0
+
+        def __torch_dispatch__(
+            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            made = function(*args, **(kwargs or {}))
+            self.numbers = max(self.numbers, made.numel())
+            return made
+
+    tokens, log_probs = torch.zeros(2, 3, 40, dtype=torch.long), torch.zeros(2, 3, 9)
+    with Largest() as largest:
+        Greedy(no_repeat_ngram=20).forbid(log_probs, tokens)
+    assert largest.numbers <= tokens.numel()
+    assert log_probs[..., 0].isneginf().all()

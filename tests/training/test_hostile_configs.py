@@ -330,6 +330,7 @@ def test_a_seed_is_a_number(given: str, tiny_config: Path) -> None:
         ("--model.decoder.hidden=8", r"did you mean 'hidden_dim'\?"),
         ("--model.decoder=LSTMDecodr", r"not name 'LSTMDecodr'; did you mean 'LSTMDecoder'\?"),
         ("--model.decoder=captioning.models.LSTMDecodr", r"; did you mean 'captioning\.models\.L"),
+        ("--model.decoder=captioning.kernels.fast_lstm.FastLSTM", r"may not name 'captioning\.k"),
     ],
 )
 def test_what_a_misspelt_option_or_class_may_have_meant_is_suggested(

@@ -171,7 +171,7 @@ class _Batch:
         ids = [torch.tensor(captioner.vocabulary.ids(words)) for its in padded for words in its]
         tokens = pad_sequence(ids, batch_first=True, padding_value=PAD).unflatten(0, (-1, most))
         captioned = Captioned(
-            captioner.model, images, captioner.fast.encode(images), tokens.to(captioner.device)
+            captioner.model, images, captioner.encode(images), tokens.to(captioner.device)
         )
         known = frozenset(captioner.vocabulary.words)
         mentions = [
