@@ -231,13 +231,15 @@ def best_between(
     """
     captioners = [between(model, trained, share) if share else trained for share in SHARES]
     scores = [_scores(each, records, tokenizer)[0] for each in captioners]
-    highest = max(scores, key=lambda its: its.mean())
-    kept = 0
-    for number, its in enumerate(scores):
-        below = highest - its
-        if highest.any() and below.mean() <= below.std(ddof=1) / len(below) ** 0.5:
-            kept = number
-    return captioners[kept], SHARES[kept], scores[kept].mean()
+    means = [its.mean() for its in scores]
+    highest = scores[int(np.argmax(means))]
+    if not highest.any():
+        return trained, 0.0, 0.0
+    below = [highest - its for its in scores]
+    errors = [its.std(ddof=1) / len(its) ** 0.5 for its in below]
+    enough = min(m for m, its, e in zip(means, below, errors, strict=True) if its.mean() <= e)
+    kept = max(number for number, mean in enumerate(means) if mean >= enough)
+    return captioners[kept], SHARES[kept], means[kept]
 
 
 def _settings(
