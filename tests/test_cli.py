@@ -87,6 +87,9 @@ def test_a_given_caption_is_read_instead_of_written(
     for line in map(json.loads, lines):
         assert line["caption"] == "a red circle"
         assert all(len(entry["runners_up"]) == 3 for entry in line["words"])
+    assert main([*options, "--text", "A red circle."]) == 0
+    for line in capsys.readouterr().out.splitlines():
+        assert re.fullmatch(r"[^\t]+\ta 0\.\d\d red 0\.\d\d circle 0\.\d\d", line)
     assert main([*options, "--text", "a zebra"]) == 1
     assert "'a zebra': the model does not know 'zebra'" in capsys.readouterr().err
 

@@ -152,8 +152,8 @@ def _add_text(parser: argparse.ArgumentParser) -> None:
     words.add_argument(
         "--text",
         metavar="CAPTION",
-        help="read this caption instead of writing one: how probable each word is, what the model "
-        "would have said instead (--json, --html), and where it looks",
+        help="read this caption instead of writing one: how probable each word is, and with --json "
+        "or --html what the model would have said instead and where it looks",
     )
     words.add_argument("--begin", metavar="TEXT", help="begin each caption with these words")
     words.add_argument(
@@ -232,7 +232,13 @@ def _readings(
 
 
 def _line(options: argparse.Namespace, photo: Path, caption: "Caption", text: str | None) -> str:
-    """The photo and its caption, if it is sure enough, behind its confidence if asked for."""
+    """The photo and its caption, if it is sure enough, behind its confidence if asked for.
+
+    Of a caption that is read, each word comes with its probability.
+    """
+    if options.text is not None:
+        words = zip(caption.words, caption.probabilities, strict=True)
+        return printable(photo, " ".join(f"{word} {p:.2f}" for word, p in words))
     sure = [f"{caption.confidence:.2f}"] if options.confidence else []
     return printable(*sure, photo, NOT_SURE if text is None else text)
 

@@ -72,10 +72,10 @@ class Vocabulary:
         """
         words = tokenizer(self.tokenizer)(text)
         if unknown := [word for word in words if word not in self._ids]:
-            near = get_close_matches(unknown[0], self.words)
+            near = [close for word in unknown for close in get_close_matches(word, self.words, 2)]
             remedy = f"did you mean {' or '.join(near)}?" if near else "use other words"
             raise InputError(
-                f"{shown(text)}: the model does not know {shown(unknown[0])}; {remedy}"
+                f"{shown(text)}: the model does not know {', '.join(map(shown, unknown))}; {remedy}"
             )
         if not words:
             raise InputError(f"{shown(text)}: no words; give a caption")

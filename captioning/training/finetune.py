@@ -1,5 +1,6 @@
 """Finetunes a model on a folder of captioned photos: chooses what so many can teach, and trains."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from inspect import signature
@@ -105,8 +106,9 @@ def finetune(
     """Train a model on a folder of captioned photos, starting from one that knows others.
 
     The model learns the words of the captions and keeps its own, unless the tokenizer is another.
-    `Plan` says what is trained. `out` gets ``best.safetensors``, the files of a training such as
-    ``validation.html``, and ``config.yaml``, which ``captioning train`` takes.
+    `Plan` says what is trained. The same call goes on after an interrupt. `out` gets
+    ``best.safetensors``, the files of a training such as ``validation.html``, and ``config.yaml``,
+    which ``captioning train`` takes.
 
     Args:
         folder: a data set in a layout that `captioning check` knows.
@@ -154,20 +156,19 @@ def finetune(
     before = of_each.mean()
     seconds = plan.seconds(len(training), len(validation), captioning)
     say(
-        f"{model} has CIDEr {before:.3f} on the photos to validate; at most {plan.epochs} epochs, "
-        f"in about {duration(seconds)}"
+        f"the model {model} has CIDEr {before:.3f} on the photos to validate; at most "
+        f"{plan.epochs} epochs, in about {duration(seconds)} min"
     )
-    settings = _settings(initial, str(model), run, plan, tokenizer)
+    settings = {"seed_everything": seed} | _settings(initial, str(model), run, plan, tokenizer)
     settings["data"] |= {
         "reader": _reader_settings(reader, {"root": folder, **options}),
         "min_count": 1 if captions < 2_000 else 3,
         "leave_out": sorted(map(str, bad)),
     }
-    config = run / "finetune.yaml"
-    with written_whole(config) as temporary:
-        temporary.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
-    best = train(["--config", str(config), "--seed_everything", str(seed), "--overwrite"])
-    assert best is not None  # there is one process only
+    data = [(record.image_id, record.captions) for record in (*training, *validation)]
+    digest = hashlib.sha256(repr(data).encode(errors="replace")).hexdigest()
+    text = f"# Captions {digest[:16]}\n{yaml.safe_dump(settings, sort_keys=False)}"
+    best = _trained(run / "finetune.yaml", text)
     found, share, after = best_between(str(model), load(best), validation, cut)
     say(
         f"CIDEr on the photos to validate: {before:.3f} before, {after:.3f} now"
@@ -179,6 +180,20 @@ def finetune(
         )
     )
     return _exported(found, validation, run / "best.safetensors")
+
+
+def _trained(config: Path, settings: str) -> Path:
+    """The best checkpoint by these settings; goes on with a training of the same settings."""
+    goes_on = config.with_name("last.ckpt").exists() and config.exists()
+    goes_on = goes_on and config.read_text(encoding="utf-8", errors="replace") == settings
+    with written_whole(config) as temporary:
+        temporary.write_text(settings, encoding="utf-8")
+    try:
+        best = train(["--config", str(config), "--resume" if goes_on else "--overwrite"])
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("interrupted; go on by the same command") from None
+    assert best is not None  # there is one process only
+    return best
 
 
 def _faulty(reader: Reader, skip_bad: bool) -> frozenset[Path]:

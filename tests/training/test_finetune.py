@@ -65,6 +65,18 @@ def test_a_model_learns_the_words_of_a_folder_and_keeps_its_own(
     assert train([*again, "--trainer.max_epochs", "1"]) is not None
 
 
+def test_the_same_command_goes_on_unless_the_captions_have_changed(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = {"model": "shapes", "out": tmp_path / "out", "epochs": 1}
+    before = finetune(folder, **options).read_bytes()
+    assert finetune(folder, **options).read_bytes() == before
+    assert "nothing is left to train" in capsys.readouterr().err
+    (folder / "0.txt").write_text("a wall\n")
+    finetune(folder, **options)
+    assert "nothing is left to train" not in capsys.readouterr().err
+
+
 def test_captions_in_another_script_are_learnt_by_its_tokenizer(
     folder: Path, tmp_path: Path
 ) -> None:
