@@ -254,7 +254,7 @@ def best_between(
     errors = [its.std(ddof=1) / len(its) ** 0.5 for its in below]
     enough = min(m for m, its, e in zip(means, below, errors, strict=True) if its.mean() <= e)
     kept = max(number for number, mean in enumerate(means) if mean >= enough)
-    return captioners[kept], SHARES[kept], means[kept]
+    return captioners[kept], SHARES[kept], float(means[kept])
 
 
 def _settings(
