@@ -33,9 +33,13 @@ REMEDIES = {
 
 
 def ending_signals() -> list[signal.Signals]:
-    """The signals that end a command, without those that this process ignores, as under nohup."""
+    """The signals that end a command; not a closed terminal's if it is ignored, as under nohup."""
     known = [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]  # not on Windows
-    return [number for number in known if signal.getsignal(number) is not signal.SIG_IGN]
+    return [
+        number
+        for number in known
+        if number.name != "SIGHUP" or signal.getsignal(number) is not signal.SIG_IGN
+    ]
 
 
 class InputError(Exception):
