@@ -11,6 +11,7 @@ import pytest
 import captioning.__main__ as program
 from captioning.cli import main
 from captioning.cli.program import INTERRUPTED
+from captioning.errors import ending_signals
 from captioning.shapes import writer
 
 REDIRECTIONS = ["> /dev/full", "2> /dev/full > /dev/full", ">&-", ">&- 2>&-"]
@@ -127,3 +128,11 @@ def test_a_signal_that_is_ignored_as_under_nohup_ends_nothing(
         assert program.main() == 0
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_ctrl_c_ends_a_command_though_a_shell_starts_background_jobs_without_it() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert signal.SIGINT in ending_signals()
+    finally:
+        signal.signal(signal.SIGINT, before)
