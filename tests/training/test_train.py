@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
+import wandb
 import yaml
 
 from captioning.captioner import load
@@ -206,6 +207,7 @@ BOARD = """- class_path: WandbLogger
 def test_every_listed_class_of_lightning_works(
     more: str, train_into: Train, tmp_path: Path
 ) -> None:
+    wandb.teardown()  # settings of earlier tests, which Lightning's `offline` would not change
     delta = tmp_path / "delta.yaml"
     there = tmp_path / "run" / "there"
     delta.write_text(LISTED.replace("MORE", more).replace("FOLDER", str(there)))
