@@ -230,10 +230,9 @@ def best_between(
 ) -> tuple[Captioner, float, float]:
     """The captioner to keep of those between a trained one and its start.
 
-    It is the nearest to the start whose CIDEr is less than one standard error of the mean
-    difference below the highest (after Breiman et al. 1984, "Classification and regression trees",
-    section 3.4.3): few photos tell no more, and the trained one was the best of many epochs on
-    them. It is the trained one if all scores are 0.
+    Captioners within one standard error of the highest CIDEr count as equally good (after Breiman
+    et al. 1984, "Classification and regression trees", section 3.4.3). Kept is the nearest to the
+    start that is no worse than one of these. It is the trained one if all scores are 0.
 
     Args:
         model: where the training started.
@@ -242,7 +241,10 @@ def best_between(
         tokenizer: that splits captions into words for the score.
 
     Returns:
-        The captioner, the share of its parameters that are the start's, and its CIDEr.
+        The captioner, the share of the start in its parameters, and its CIDEr.
+
+    Raises:
+        InputError: as `between`.
     """
     captioners = [between(model, trained, share) if share else trained for share in SHARES]
     scores = [_scores(each, records, tokenizer)[0] for each in captioners]

@@ -26,7 +26,7 @@ ALIASES = {
 VAL_FRACTION, VAL_FRACTION_OF_FEW, FEW = 0.1, 0.25, 100
 """The share of validation images where a data set has no splits, and that of fewer than so many.
 
-A tenth of dozens is too few to tell which of two models is better.
+With dozens of photos, a tenth of them cannot show which of two models is better.
 """
 
 LONGEST = 200  # characters of a list in a message; a broken file may have thousands of splits
