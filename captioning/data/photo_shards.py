@@ -6,11 +6,13 @@ the shards of the photos that it reads. Arrow files are memory-mapped. The libra
 Parquet files once to such a file in its cache, since their rows cannot be read one by one.
 """
 
+import hashlib
 import json
 import os
 import re
 import tarfile
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -43,8 +45,8 @@ class Shard(ABC):
     photos: list[str]
 
     @abstractmethod
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """The other data of each photo, by column."""
+    def rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The name of a photo and its other data, by column; a photo may have several rows."""
 
     @abstractmethod
     def size(self, name: str) -> int | None:
@@ -91,9 +93,10 @@ def photos_in(file: Path) -> Iterator[Path]:
 
 
 def shard_rows(file: Path) -> Iterator[dict[str, Any]]:
-    """A row for each photo: its path below the shard's folder as ``file_name``, and other columns.
+    """The rows: a photo's path below the shard's folder as ``file_name``, and other columns.
 
-    Absent values are empty text.
+    Absent values are empty text. A photo has several rows where it is stored again for each of its
+    captions.
 
     Raises:
         InputError: the shard cannot be read, has no photos, or needs a library that is not
@@ -101,7 +104,7 @@ def shard_rows(file: Path) -> Iterator[dict[str, Any]]:
     """
     its = _shard_of(file)
     with _errors_of(file):
-        for name, row in zip(its.photos, its.rows(), strict=True):
+        for name, row in its.rows():
             known = {key: "" if value is None else value for key, value in row.items()}
             yield known | {"file_name": f"{file.name}/{name}"}
 
@@ -199,10 +202,10 @@ class _Tar(Shard):
                 self.photos.append(photo)
                 self._texts.append((sample.get("json"), sample.get("txt")))
 
-    def rows(self) -> Iterator[dict[str, Any]]:
-        for data, caption in self._texts:
+    def rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        for photo, (data, caption) in zip(self.photos, self._texts, strict=True):
             row = json.loads(self.read(data)) if data else {}
-            yield row | ({"caption": self.read(caption).decode()} if caption else {})
+            yield photo, row | ({"caption": self.read(caption).decode()} if caption else {})
 
     def size(self, name: str) -> int | None:
         return self._places[name][1] if name in self._places else None
@@ -215,7 +218,10 @@ class _Tar(Shard):
 
 
 class _Rows(Shard):
-    """A Parquet or Arrow file with a column of photos: bytes, or objects with bytes and path."""
+    """A Parquet or Arrow file with a column of photos: bytes, or objects with bytes and path.
+
+    A photo's name is the number of the first row that has it.
+    """
 
     def __init__(self, file: Path) -> None:
         import datasets
@@ -228,10 +234,12 @@ class _Rows(Shard):
         columns = [name for name, content in contents.items() if content is not None]
         self._contents = contents[columns[0]] if columns else []
         self._others = table.drop_columns(columns)
-        self.photos = list(map(str, range(len(self._contents))))
+        self._names = _names_of(self._contents)
+        self.photos = list(dict.fromkeys(self._names))
 
-    def rows(self) -> Iterator[dict[str, Any]]:
-        return iter(self._others.to_pylist() or [{} for _ in self.photos])
+    def rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        others = self._others.to_pylist() or [{} for _ in self._names]
+        return zip(self._names, others, strict=True)
 
     def size(self, name: str) -> int | None:
         number = int(name) if re.fullmatch(r"\d{1,18}", name) else len(self._contents)
@@ -251,3 +259,19 @@ def _bytes_of(column: Any) -> Any:
         column = compute.struct_field(column, "bytes")
     kind = column.type
     return column if types.is_binary(kind) or types.is_large_binary(kind) else None
+
+
+def _names_of(contents: Any) -> list[str]:
+    """For each row the number of the first one with the same photo; only equal sizes are read."""
+    from pyarrow import compute
+
+    sizes = compute.binary_length(contents).to_pylist() if len(contents) else []
+    count = Counter(sizes)
+    firsts: dict[object, int] = {}
+    names = []
+    for number, size in enumerate(sizes):
+        key: object = number
+        if size is not None and count[size] > 1:
+            key = hashlib.sha256(contents[number].as_buffer()).digest()
+        names.append(str(firsts.setdefault(key, number)))
+    return names

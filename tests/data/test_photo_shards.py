@@ -124,6 +124,38 @@ def test_the_column_of_the_captions_may_be_named(tmp_path: Path, datasets: Any) 
     assert [record.captions[0] for record in reader.read("train")][1] == "this is a grey photo"
 
 
+def test_a_photo_that_is_stored_again_for_each_caption_is_one_photo(
+    tmp_path: Path, datasets: Any
+) -> None:
+    again = [photo(number) for number in (0, 0, 1, 2, 1)]
+    captions = ["a dark photo", "a night", "a grey photo", "a light photo", "a fog"]
+    made = datasets.Dataset.from_dict({"image": again, "caption": captions})
+    made.to_parquet(tmp_path / "train-00000-of-00001.parquet")
+    reader = PhotoShards(tmp_path, val_fraction=0.0)
+    assert shades(reader) == {
+        0: ("train", ("a dark photo", "a night")),
+        1: ("train", ("a grey photo", "a fog")),
+        2: ("train", ("a light photo",)),
+    }
+    assert [path.name for path in find_photos([tmp_path])] == ["0", "2", "3"]
+
+
+@pytest.mark.parametrize("sentences", [
+    [{"raw": "a dark photo", "tokens": ["a"]}, {"raw": "a night", "tokens": ["a"]}],
+    {"raw": ["a dark photo", "a night"], "tokens": [["a"], ["a"]]},
+])  # fmt: skip
+def test_captions_in_objects_are_found(tmp_path: Path, sentences: object) -> None:
+    Image.new("RGB", (8, 6)).save(tmp_path / "a.png")
+    row = {"filename": "a.png", "sentences": sentences}
+    (tmp_path / "captions.jsonl").write_text(json.dumps(row))
+    (record,) = reader_for(tmp_path, val_fraction=0.0).read("train")
+    assert record.captions == ("a dark photo", "a night")
+    for faulty in ({"tokens": ["a"]}, [{"raw": 3}], {"raw": {"raw": "a night"}}):
+        (tmp_path / "captions.jsonl").write_text(json.dumps(row | {"sentences": faulty}))
+        with pytest.raises(InputError, match=r"line 1: .* is not a caption; expected"):
+            reader_for(tmp_path, val_fraction=0.0).read("train")
+
+
 def test_shards_of_img2dataset(tmp_path: Path, webdataset: Any) -> None:
     img2dataset(webdataset, tmp_path / "00000.tar", range(3))
     img2dataset(webdataset, tmp_path / "00001.tar", range(3, 4))

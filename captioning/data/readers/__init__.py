@@ -4,6 +4,7 @@ import inspect
 from pathlib import Path
 from typing import Any
 
+from captioning.data.images import IMAGE_SUFFIXES
 from captioning.data.readers.coco import Coco
 from captioning.data.readers.flickr8k import Flickr8k
 from captioning.data.readers.flickr30k_entities import Flickr30kEntities
@@ -57,6 +58,8 @@ def reader_for(
             table.
     """
     root = Path(root)
+    if root.suffix.lower() in IMAGE_SUFFIXES and root.is_file():
+        raise InputError(f"{root}: a photo, not a data set; give the folder of photos and captions")
     if not root.exists():
         raise InputError(f"{root}: no such folder; check the path")
     kind = next((kind for kind in READERS if kind.recognises(root)), None)

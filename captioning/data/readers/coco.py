@@ -23,7 +23,7 @@ from captioning.untrusted import field, read_json, short
 CAPTIONS_REMEDY = "expected COCO's captions format (images with id, annotations with caption)"
 INSTANCES_REMEDY = (
     "expected COCO's instances format (annotations with bbox and category_id); correct or remove "
-    "the file, or leave boxes out by objects: false in the reader's init_args"
+    "the file (in a configuration, objects: false of the reader leaves boxes out)"
 )
 
 MAX_PIXELS = 1_000_000  # of a box's edges; no photo that can be decoded has a longer side

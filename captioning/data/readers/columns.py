@@ -98,7 +98,7 @@ def columns_of(
     if not captions:
         raise InputError(
             f"{file}: no column is clearly that of the captions; {listed}; name it by "
-            "--caption-column, or by caption_column in the reader's init_args"
+            "--caption-column (in a configuration, the reader's caption_column)"
         )
     return Columns(image, captions, split)
 
@@ -111,7 +111,8 @@ def rows_in(entry: Any, columns: Columns, place: str) -> Iterator[Row]:
     """
     get = partial(field, entry, source=place, remedy=REMEDY)
     photos = get(columns.image, str, list)
-    texts = [text for name in columns.captions for text in _texts(get(name, str, list), place)]
+    values = (get(name, str, list, dict) for name in columns.captions)
+    texts = [text for value in values for text in _texts(value, place)]
     if len(columns.captions) > 1:  # a column for each caption: some photos have fewer
         texts = list(filter(None, texts)) or [""]
     split = None
@@ -147,8 +148,12 @@ def _each(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _texts(value: str | list[Any], place: str) -> list[str]:
-    """The captions of a value: one text, a list, or a list that is written as JSON."""
+def _texts(value: Any, place: str) -> list[str]:
+    """The captions of a value: texts or objects such as {"raw": ..., "id": ...}, one or a list.
+
+    A list may be written as JSON.
+    """
+    value = _inside(value)
     if isinstance(value, str):
         if not value.startswith('["'):
             return [value.strip()]
@@ -156,7 +161,15 @@ def _texts(value: str | list[Any], place: str) -> list[str]:
             value = json.loads(value)
         except (ValueError, RecursionError):
             return [str(value).strip()]
-    for text in value:
+    texts = list(map(_inside, value)) if isinstance(value, list) else [value]
+    for text in texts:
         if not isinstance(text, str):
             raise InputError(f"{place}: {short(text)} is not a caption; {REMEDY}")
-    return [text.strip() for text in value] or [""]
+    return [text.strip() for text in texts] or [""]
+
+
+def _inside(value: Any) -> Any:
+    """What an object has under the usual name of captions; other values as they are."""
+    if not isinstance(value, dict):
+        return value
+    return next((value[name] for name in CAPTION_COLUMNS if name in value), value)
