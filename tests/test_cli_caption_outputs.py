@@ -4,6 +4,7 @@ import csv
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,9 +12,9 @@ from PIL import Image
 
 from captioning.captioner import load
 from captioning.cli import main
-from captioning.cli.caption_outputs import text_names
+from captioning.cli.caption_outputs import Outputs, text_names
 from captioning.data.readers import CaptionTable
-from captioning.errors import InputError
+from captioning.errors import INTERRUPTED, InputError
 
 Capture = pytest.CaptureFixture[str]
 
@@ -76,6 +77,36 @@ def test_words_of_the_user_are_not_replaced_unless_asked_for(
     assert (photos / "a.txt").read_text() == "mine"
     assert main([*caption, "--txt", "--overwrite"]) == 0
     assert (photos / "a.txt").read_text() == f"{expected['a.jpg']}\n"
+
+
+def test_an_interrupt_says_how_many_photos_are_done_and_how_to_go_on(
+    caption: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    write = Outputs.write
+
+    def interrupted(outputs: Outputs, photo: Path, captions: Any) -> None:
+        if photo.name == "index.png":
+            raise KeyboardInterrupt
+        write(outputs, photo, captions)
+
+    monkeypatch.setattr(Outputs, "write", interrupted)
+    assert main([*caption, "--txt"]) == INTERRUPTED
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == "captioning: interrupted after 1 of 2 photos; go on by --skip-existing"
+    monkeypatch.undo()
+    assert main([*caption, "--txt", "--skip-existing"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1
+    assert main([*caption, "--txt", "--skip-existing"]) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_a_mistyped_photo_is_named_before_a_model_is_loaded(capsys: Capture) -> None:
+    given = ["caption", "nowhere.jpg", "a\n.png", "--model", "no model"]
+    assert main(given) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "captioning: nowhere.jpg: no such file; check the path",
+        r"captioning: a\n.png: no such file; check the path",
+    ]
 
 
 def test_photos_of_one_name_have_a_text_file_each() -> None:

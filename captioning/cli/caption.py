@@ -17,8 +17,12 @@ from captioning.cli.model_options import (
     processes_of,
 )
 from captioning.cli.options import add_number, add_photo_limit
+from captioning.data.images import read_image
+from captioning.data.photo_shards import photo_size
+from captioning.data.photos import find_photos
 from captioning.errors import InputError, UsageError
 from captioning.numbers import CaptionsPerImage, ShardSize, Share
+from captioning.progress_bar import say
 from captioning.shelf import DEFAULT
 from captioning.terminal import printable
 
@@ -105,21 +109,22 @@ def run(options: argparse.Namespace, most_photos: int = MOST_PHOTOS) -> int:
 
 def _print_captions(options: argparse.Namespace, most_photos: int) -> int:
     """Print a line per photo, and write its files."""
-    from captioning.data.photos import find_photos
-    from captioning.inference.batches import candidates, json_line
-    from captioning.progress_bar import say
-
     photos = list(islice(find_photos(options.photos, options.list), most_photos + 1))
     if len(photos) > most_photos:
         raise UsageError(f"more than {most_photos:,} photos; give --out, for bulk captioning")
     outputs = Outputs(options, photos)
+    if not any(photo_size(photo) for photo in outputs.photos):
+        return _say_missing(outputs.photos)
+    # Torch is imported when everything about the paths has been checked.
+    from captioning.inference.batches import candidates, json_line
+
     captioner, search = model_and_search(options)
     search = _chosen_search(options, captioner, search)
     if captioner.calibration is None and (options.confidence or options.min_confidence):
         raise UsageError(
             "this model is not calibrated, so it has no confidence; see captioning calibrate --help"
         )
-    failed = False
+    failed, done = False, 0
     # `say` keeps lines and the progress bar apart where both go to one terminal.
     others = RUNNERS_UP if options.html or options.text is not None else 0
     maps = (options.maps or [captioner.default_map]) if outputs.has_pictures else ()
@@ -130,20 +135,36 @@ def _print_captions(options: argparse.Namespace, most_photos: int) -> int:
         if options.text is None
         else _readings(captioner, outputs.photos, options.text, others, maps)
     )
-    for photo, found in captions:
-        if isinstance(found, InputError):
-            say(f"captioning: {found}")
-            failed = True
-            continue
-        outputs.write(photo, found[: options.captions])
-        for caption in found[: options.captions or 1]:
-            if options.json:
-                shown = json_line(photo, caption, outputs.text(caption))
-            else:
-                shown = _line(options, photo, caption, outputs.sure_text(caption))
-            say(shown, file=sys.stdout)
+    try:
+        for photo, found in captions:
+            if isinstance(found, InputError):
+                say(f"captioning: {found}")
+                failed = True
+                continue
+            outputs.write(photo, found[: options.captions])
+            for caption in found[: options.captions or 1]:
+                if options.json:
+                    shown = json_line(photo, caption, outputs.text(caption))
+                else:
+                    shown = _line(options, photo, caption, outputs.sure_text(caption))
+                say(shown, file=sys.stdout)
+            done += 1
+    except KeyboardInterrupt:
+        remedy = "; go on by --skip-existing" if outputs.texts else ""
+        number = f"{done:,} of {len(outputs.photos):,} photos"
+        raise KeyboardInterrupt(f"interrupted after {number}{remedy}") from None
     outputs.finish()
     return 1 if failed else 0
+
+
+def _say_missing(photos: Sequence[Path]) -> int:
+    """Report photos none of which can be read, before a model is loaded; returns 1 if any."""
+    for photo in photos:
+        try:
+            read_image(photo)
+        except InputError as error:
+            say(f"captioning: {error}")
+    return 1 if photos else 0
 
 
 def _add_text(parser: argparse.ArgumentParser) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from captioning.cli.options import add_maps
+from captioning.data.photo_shards import is_shard
+from captioning.data.photos import picture_names
 from captioning.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -96,8 +98,6 @@ class Outputs:
     """
 
     def __init__(self, options: argparse.Namespace, photos: Sequence[Path]) -> None:
-        from captioning.viewing.viewer import picture_names
-
         self.options = options
         self.pictures = {
             name: picture_names(photos, folder, suffix, [INDEX] if name == "html" else [])
@@ -197,9 +197,6 @@ def text_names(photos: Sequence[Path], folder: str | None = None) -> dict[Path, 
     Raises:
         InputError: a text file would replace one of the photos, or a photo is in a shard.
     """
-    from captioning.data.photo_shards import is_shard
-    from captioning.viewing.viewer import picture_names
-
     if folder is not None:
         return picture_names(photos, folder, ".txt")
     names: dict[Path, Path] = {}

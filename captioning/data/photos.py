@@ -1,4 +1,4 @@
-"""Finds the photos of paths, folders and lists, one after another."""
+"""Finds the photos of paths, folders and lists, and names files that are written for each."""
 
 import codecs
 import glob
@@ -16,6 +16,7 @@ STDIN = "-"
 """Stands for standard input, which lists photos."""
 
 LONGEST_LINE = 65_536  # bytes of a list's line; no system has longer paths
+LONGEST_NAME = 200  # bytes of a photo's name in its picture's, which leaves room for a number
 
 
 def find_photos(paths: Iterable[str | Path], listed: str | Path | None = None) -> Iterator[Path]:
@@ -49,6 +50,46 @@ def find_photos(paths: Iterable[str | Path], listed: str | Path | None = None) -
             yield Path(path)
     if listed is not None:
         yield from _photos_of_list(listed)
+
+
+def picture_names(
+    photos: Iterable[Path],
+    folder: str | Path,
+    suffix: str = ".png",
+    taken_names: Iterable[str] = (),
+) -> dict[Path, Path]:
+    """The path of each photo's picture in the folder: its own name, numbered if taken.
+
+    Args:
+        photos: paths; each may come several times.
+        folder: of the pictures.
+        suffix: of the pictures.
+        taken_names: names of other files of the folder.
+
+    Raises:
+        InputError: a picture would replace one of the photos.
+    """
+    photos = dict.fromkeys(photos)
+    originals = {os.path.realpath(photo): photo for photo in photos}
+    names: dict[Path, Path] = {}
+    taken = {name.casefold() for name in taken_names}
+    for photo in photos:
+        stem = photo.stem
+        while len(os.fsencode(stem)) > LONGEST_NAME:
+            stem = stem[:-1]
+        name, number = f"{stem}{suffix}", 1
+        while name.casefold() in taken:  # some file systems ignore case
+            number += 1
+            name = f"{stem}-{number}{suffix}"
+        taken.add(name.casefold())
+        names[photo] = Path(folder) / name
+        original = originals.get(os.path.realpath(names[photo]))
+        if original is not None:
+            raise InputError(
+                f"{folder}: the {suffix} of {photo} would replace the photo {original}; choose "
+                "another folder"
+            )
+    return names
 
 
 def _expanded(path: str) -> list[str]:

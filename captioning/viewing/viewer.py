@@ -13,8 +13,7 @@ import hashlib
 import io
 import json
 import math
-import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from string import Template
@@ -34,47 +33,6 @@ Photo = str | Path | Image.Image
 
 LONG_SIDE = 1024  # pixels of the photo in the page
 QUALITY = 85  # of JPEG
-LONGEST_NAME = 200  # bytes of a photo's name in its picture's, which leaves room for a number
-
-
-def picture_names(
-    photos: Iterable[Path],
-    folder: str | Path,
-    suffix: str = ".png",
-    taken_names: Iterable[str] = (),
-) -> dict[Path, Path]:
-    """The path of each photo's picture in the folder: its own name, numbered if taken.
-
-    Args:
-        photos: paths; each may come several times.
-        folder: of the pictures.
-        suffix: of the pictures.
-        taken_names: names of other files of the folder.
-
-    Raises:
-        InputError: a picture would replace one of the photos.
-    """
-    photos = dict.fromkeys(photos)
-    originals = {os.path.realpath(photo): photo for photo in photos}
-    names: dict[Path, Path] = {}
-    taken = {name.casefold() for name in taken_names}
-    for photo in photos:
-        stem = photo.stem
-        while len(os.fsencode(stem)) > LONGEST_NAME:
-            stem = stem[:-1]
-        name, number = f"{stem}{suffix}", 1
-        while name.casefold() in taken:  # some file systems ignore case
-            number += 1
-            name = f"{stem}-{number}{suffix}"
-        taken.add(name.casefold())
-        names[photo] = Path(folder) / name
-        original = originals.get(os.path.realpath(names[photo]))
-        if original is not None:
-            raise InputError(
-                f"{folder}: the {suffix} of {photo} would replace the photo {original}; choose "
-                "another folder"
-            )
-    return names
 
 
 def save(photo: Photo, captions: Sequence[Caption], path: str | Path, title: str = "") -> None:
