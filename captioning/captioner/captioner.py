@@ -33,9 +33,6 @@ from captioning.search.search import generable_log_probs
 AT_ONCE = 16
 """Photos that are captioned at once, of many."""
 
-PIXELS_AT_ONCE = 2**21
-"""Pixels of images that are encoded at once: 41 of 224 x 224, or two of 1024 x 1024."""
-
 
 class Captioner:
     """A model with its vocabulary, preprocessing and search: photos in, captions out.
@@ -391,14 +388,8 @@ class Captioner:
         return self.preprocessing(photo)
 
     def encode(self, images: Tensor) -> Float[Tensor, "B L D"]:
-        """Annotation vectors of images or of cached features, as `Model.encode` takes them.
-
-        Few large images are encoded at a time, since their feature maps would fill the memory.
-        """
-        at_once = max(1, PIXELS_AT_ONCE // images[0, 0].numel())
-        if len(images) <= at_once:
-            return self.fast.encode(images)
-        return torch.cat([self.fast.encode(part) for part in images.split(at_once)])
+        """Annotation vectors of images or of cached features, as `Model.encode` takes them."""
+        return self.fast.encode(images)
 
     def decode(self, annotations: Float[Tensor, "B L D"], search: Search | None = None) -> Decoded:
         """Captions as tokens, by `search` or the captioner's own."""

@@ -17,6 +17,12 @@ from captioning.models.backbones import Classes
 from captioning.models.backbones import backbone as backbone_of
 from captioning.numbers import Grid, TrainableStages
 
+CPU_PIXELS = 2**18
+"""Pixels of images that are encoded at once on a CPU: 5 of 224 x 224, or 2 of 320 x 320."""
+
+GPU_PIXELS = 2**21
+"""Pixels of images that are encoded at once elsewhere."""
+
 
 class Encoder(Configurable, nn.Module):
     """Turns uint8 images into annotation vectors, one for each region of a grid.
@@ -192,7 +198,18 @@ class FrozenStages(nn.Module):
 def feature_map(
     images: UInt8[Tensor, "B 3 H W"], mean: Tensor, std: Tensor, stages: nn.ModuleList
 ) -> Float[Tensor, "B C rows columns"]:
-    """The feature map of normalised images after some stages."""
+    """The feature map of normalised images after some stages.
+
+    Few images are encoded at a time unless something is trained: their maps of all channels would
+    fill the memory, and on a CPU the maps of many take longer each, beyond its caches and what the
+    allocator keeps.
+    """
+    is_trained = torch.is_grad_enabled() or any(stage.training for stage in stages)
+    pixels = CPU_PIXELS if images.device.type == "cpu" else GPU_PIXELS
+    at_once = max(1, pixels // images[0, 0].numel())
+    if len(images) > at_once and not is_trained:
+        parts = images.split(at_once)
+        return torch.cat([feature_map(part, mean, std, stages) for part in parts])
     features = (images - mean) / std
     features = features.contiguous(memory_format=torch.channels_last)
     for stage in stages:

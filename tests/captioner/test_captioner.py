@@ -150,18 +150,6 @@ def test_a_damaged_checkpoint_is_named_in_one_line(
     assert "\n" not in str(error.value)
 
 
-def test_large_images_are_encoded_a_few_at_a_time(
-    captioner: Captioner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("captioning.captioner.captioner.PIXELS_AT_ONCE", 2 * 32 * 32)
-    images = torch.randint(0, 256, (5, 3, 32, 32), dtype=torch.uint8)
-    whole = captioner.fast.encode(images)
-    batches: list[int] = []
-    captioner.fast.encoder.register_forward_hook(lambda *given: batches.append(len(given[2])))
-    torch.testing.assert_close(captioner.encode(images), whole)
-    assert batches == [2, 2, 1]
-
-
 def test_a_batch_of_photos_equals_its_photos_one_by_one(captioner: Captioner) -> None:
     captioner.model.double()
     for one, together in zip(PHOTOS, captioner(PHOTOS), strict=True):

@@ -216,6 +216,24 @@ def test_a_frozen_encoder_gives_the_same_in_training() -> None:
     assert not annotations.requires_grad
 
 
+@pytest.mark.parametrize("frozen", [True, False])
+def test_large_images_are_encoded_a_few_at_a_time_unless_they_train(
+    frozen: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = CNNEncoder("small", None, trainable_stages=0 if frozen else -1)
+    images = torch.randint(0, 256, (5, 3, 32, 32), dtype=torch.uint8)
+    with torch.no_grad():
+        whole = encoder.eval()(images)
+    monkeypatch.setattr("captioning.models.encoder.CPU_PIXELS", 2 * 32 * 32)
+    batches: list[int] = []
+    encoder.stages[0].register_forward_hook(lambda *given: batches.append(len(given[2])))
+    with torch.no_grad():
+        torch.testing.assert_close(encoder(images), whole)
+        encoder.train()(images)
+    encoder(images)
+    assert batches == [2, 2, 1, *((2, 2, 1) if frozen else (5,)), 5]
+
+
 @pytest.mark.parametrize(
     ("backbone", "trainable_stages"),
     [("small", 0), ("small", 1), ("mobilenet_v2", 1), ("mobilenet_v2", 8)],
