@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from captioning.data.vocabulary import PAD
+from captioning.errors import InputError
 from captioning.models.decoder import Decoder, Memory, State, Step
 from captioning.numbers import (
     BeamWidth,
@@ -26,6 +27,9 @@ from captioning.numbers import (
 from captioning.search.beam import BeamSearch, Continuations
 from captioning.search.hypotheses import Hypotheses, take_along_captions
 from captioning.search.search import Decoded, generable_log_probs
+
+MOST_STEPS = 2**12
+"""The most words of an image's groups, which are found one after another: half a minute's work."""
 
 
 class DiverseBeamSearch(BeamSearch):
@@ -88,6 +92,15 @@ class DiverseBeamSearch(BeamSearch):
         own = together.log_probs.sum(dim=2) / lengths**self.length_penalty
         own = own.masked_fill(together.scores.isneginf(), -inf)
         return _sorted(together._replace(scores=own))
+
+    def check_memory(self, decoder: Decoder, memory: Memory) -> None:
+        """Raise InputError as every search does, or if the groups would take too long."""
+        super().check_memory(decoder, memory)
+        if self.groups * self.max_length > MOST_STEPS:
+            raise InputError(
+                f"{self.groups:,} groups of captions of up to {self.max_length} words take too "
+                f"long, one after another; ask for at most {MOST_STEPS // self.max_length}"
+            )
 
     def continuations(self, step: Step, hypotheses: Hypotheses) -> Continuations:
         """The best next words of a group's captions, their totals less what the words cost."""

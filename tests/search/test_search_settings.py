@@ -62,10 +62,16 @@ def test_captions_that_would_fill_the_memory_are_refused_before_they_take_it(
         chosen(decoder, memory)
 
 
-def test_captions_that_would_take_hours_are_refused() -> None:
+@pytest.mark.parametrize(
+    ("search", "message"),
+    [
+        (DiverseBeamSearch(groups=1000, width=1000), "too much memory or time"),
+        (DiverseBeamSearch(groups=30, max_length=1000), "ask for at most 4$"),
+    ],
+)
+def test_captions_that_would_take_hours_are_refused(search: Search, message: str) -> None:
     decoder = LSTMDecoder(5, 10, embedding_dim=4, hidden_dim=4, attention_dim=4)
-    search = DiverseBeamSearch(groups=1000, width=1000)
-    with pytest.raises(InputError, match="too much memory or time"):
+    with pytest.raises(InputError, match=message):
         search(decoder, decoder.remember(torch.zeros(1, 1, 5)))
 
 
