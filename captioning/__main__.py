@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import threading
 from types import FrameType
 
 from captioning.errors import INTERRUPTED, ending_signals
@@ -24,9 +25,17 @@ def main() -> int:
         interrupts.append(number)
         raise KeyboardInterrupt
 
+    def interrupt_later(lost: "sys.UnraisableHookArgs") -> None:
+        if isinstance(lost.exc_value, KeyboardInterrupt) and interrupts:
+            # Out of a finalizer nothing is raised, so the signal would be lost.
+            threading.Timer(0.01, os.kill, (process, interrupts[0])).start()
+        else:
+            hook(lost)
+
     # Pictures are written to files. Notebooks let their commands inherit a backend of theirs, and
     # where that is not installed, importing matplotlib fails.
     os.environ["MPLBACKEND"] = "agg"
+    hook, sys.unraisablehook = sys.unraisablehook, interrupt_later
     before = {number: signal.signal(number, interrupt) for number in ending_signals()}
     try:
         from captioning.cli import main as run
@@ -39,6 +48,7 @@ def main() -> int:
         print("captioning: interrupted", file=sys.stderr)
         code = INTERRUPTED
     finally:
+        sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler)
     return 128 + interrupts[0] if interrupts and code == INTERRUPTED else code

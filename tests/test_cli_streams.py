@@ -2,6 +2,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,7 @@ def test_a_report_goes_through_standard_output(shapes_data: Path, tmp_path: Path
 def test_a_notebook_s_backend_for_pictures_does_not_matter() -> None:
     code = """
 import sys
+import time
 from captioning.__main__ import main
 
 sys.argv = ["captioning", "--help"]
@@ -115,6 +117,23 @@ def test_an_interrupt_among_the_first_imports_is_one_line(
         assert signal.getsignal(number) is signal.SIG_DFL
     finally:
         signal.signal(number, inherited)
+    assert capsys.readouterr().err == "captioning: interrupted\n"
+
+
+def test_an_interrupt_within_a_finalizer_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupted:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGTERM)
+
+    def command() -> int:
+        Interrupted()
+        time.sleep(30)
+        return 0
+
+    monkeypatch.setattr("captioning.cli.main", command)
+    assert program.main() == 128 + signal.SIGTERM
     assert capsys.readouterr().err == "captioning: interrupted\n"
 
 
