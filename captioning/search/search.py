@@ -22,8 +22,8 @@ from captioning.search.hypotheses import Hypotheses, take_along_captions
 MOST_NUMBERS = 2**27
 """The most probabilities, or attention weights, of a batch's captions: half a gigabyte."""
 
-MOST_WORDS = 2**22
-"""The most words of an image's captions: a minute's work for a small model."""
+MOST_WORDS = 2**20
+"""The most words of a batch's captions: a minute's work for a small model."""
 
 NEVER = (PAD, BOS, UNK)
 """Tokens that no search generates."""
@@ -97,7 +97,7 @@ class Search(Configurable):
         images, regions = memory.annotations.shape[:2]
         captions = getattr(self, "captions", 0) or getattr(self, "width", 1)
         numbers = images * captions * max(decoder.vocab_size, self.max_length * regions)
-        if numbers > MOST_NUMBERS or captions * self.max_length > MOST_WORDS:
+        if numbers > MOST_NUMBERS or images * captions * self.max_length > MOST_WORDS:
             raise InputError(
                 f"{captions:,} captions for each of {images} images need too much memory or time "
                 f"with {decoder.vocab_size:,} words and up to {self.max_length} words each; ask "
