@@ -22,7 +22,7 @@ from captioning.search.hypotheses import Hypotheses, take_along_captions
 MOST_NUMBERS = 2**27
 """The most probabilities, or attention weights, of a batch's captions: half a gigabyte."""
 
-MOST_WORDS = 2**20
+MOST_WORDS = 2**19
 """The most words of a batch's captions: a minute's work for a small model."""
 
 NEVER = (PAD, BOS, UNK)
