@@ -6,6 +6,7 @@ formats, files and processes. Whatever else was asked for, the captions agree.
 
 import csv
 import json
+import re
 import shutil
 from collections.abc import Callable
 from functools import partial
@@ -40,6 +41,9 @@ NEUTRAL = (
 """Options of both printed captions and bulk captioning that change no caption."""
 
 PICTURES = ("--overlay pictures", "--gif pictures", "--html pictures", "--html p --map gradient")
+
+PROBABILITY = re.compile(r" [01]\.\d\d(?= |$)")
+"""What follows each word of a caption that is read."""
 
 NOT_BULK = ("--captions", "--diverse", "--text")
 """What bulk captioning does not do."""
@@ -152,6 +156,7 @@ def _of_json(folder: Path, outcome: Outcome) -> Said:
 def _of_lines(folder: Path, outcome: Outcome) -> Said:
     said: Said = {}
     for photo, text in (line.split("\t") for line in outcome.out.splitlines()):
+        text = PROBABILITY.sub("", text)
         said.setdefault(Path(photo).stem, []).append({"caption": text})
     return said
 
