@@ -128,9 +128,13 @@ def _print_captions(options: argparse.Namespace, most_photos: int) -> int:
     # `say` keeps lines and the progress bar apart where both go to one terminal.
     others = RUNNERS_UP if options.html or options.text is not None else 0
     maps = (options.maps or [captioner.default_map]) if outputs.has_pictures else ()
+    most = None if options.html else options.captions or 1  # pages show all
     captions = (
         candidates(
-            captioner, outputs.photos, search, options.batch_size, runners_up=others, maps=maps
+            *(captioner, outputs.photos, search, options.batch_size),
+            runners_up=others,
+            maps=maps,
+            most=most,
         )
         if options.text is None
         else _readings(captioner, outputs.photos, options.text, others, maps)

@@ -69,10 +69,11 @@ def found_captions(
     search: Search | None = None,
     runners_up: int = 0,
     maps: Sequence[str] = (),
+    most: int | None = None,
 ) -> list[list[Caption] | InputError]:
-    """All captions of each readable photo, and the error of each unreadable one."""
+    """The captions of each readable photo, at most so many, and the error of each other photo."""
     good = [view for view in views if isinstance(view, View)]
-    found = iter(captioner.candidates(good, search, runners_up, maps))
+    found = iter(captioner.candidates(good, search, runners_up, maps, most))
     return [view if isinstance(view, InputError) else next(found) for view in views]
 
 
@@ -84,6 +85,7 @@ def candidates(
     progress: bool = True,
     runners_up: int = 0,
     maps: Sequence[str] = (),
+    most: int | None = None,
 ) -> Iterator[tuple[Path, list[Caption] | InputError]]:
     """Each photo with its captions, the best first, or with its error, in order.
 
@@ -95,13 +97,14 @@ def candidates(
         progress: report progress on stderr.
         runners_up: number of alternatives to report for each word.
         maps: the maps of each word, the first to be shown; see `Captioner.candidates`.
+        most: number of captions per photo; None for all.
     """
     starts = range(0, len(photos), batch_size)
     batches = ((start, photos[start : start + batch_size]) for start in starts)
     shown = progress and len(photos) > 1
     with ProgressBar("captioning", "photos", total=len(photos), shown=shown) as bar:
         for _, paths, views in read_ahead(captioner, batches):
-            found = found_captions(captioner, views, search, runners_up, maps)
+            found = found_captions(captioner, views, search, runners_up, maps, most)
             yield from zip(paths, found, strict=True)
             bar.update(len(paths))
 

@@ -142,7 +142,7 @@ def caption_into_shards(
             for number, part in (each for place, each in parts if place % count == process):
                 lines: list[str] = []
                 for _, paths, views in read_ahead(captioner, enumerate(cut(part, batch_size))):
-                    captions = found_captions(captioner, views, search)
+                    captions = found_captions(captioner, views, search, most=1)
                     for path, each in zip(paths, captions, strict=True):
                         if isinstance(each, InputError):
                             say(f"captioning: {each}")

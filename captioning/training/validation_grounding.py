@@ -58,7 +58,7 @@ class ValidationGrounding(ValidationImages):
         captioner, texts = pl_module.captioner, {}
         with stage("grounding captions"), torch.autocast(pl_module.device.type, enabled=False):
             photos = [record.image for record in records]
-            found = candidates(captioner, photos, progress=False)
+            found = candidates(captioner, photos, progress=False, most=1)
             for record, (_, captions) in zip(records, found, strict=True):
                 if isinstance(captions, InputError):
                     raise captions
