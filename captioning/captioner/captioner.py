@@ -21,7 +21,13 @@ from captioning.data.preprocessing import Photo, Preprocessing, Readable, View, 
 from captioning.data.tokenizers import TokenizerName
 from captioning.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from captioning.errors import InputError
-from captioning.kernels import accelerate, accelerate_search, folded, on_by_default
+from captioning.kernels import (
+    Engine,
+    accelerate,
+    accelerate_search,
+    fast_encoder,
+    on_by_default,
+)
 from captioning.maps import ATTENTION, Captioned, default_map, known_maps, word_maps
 from captioning.models import Model
 from captioning.numbers import shown
@@ -136,11 +142,15 @@ class Captioner:
         self.fast.to(device)
         return self
 
-    def freeze(self) -> "Captioner":
-        """Prepare a model that will not be trained any more: evaluation mode, faster encoding."""
+    def freeze(self, engine: Engine = "torch") -> "Captioner":
+        """Prepare a model that will not be trained any more: evaluation mode, faster encoding.
+
+        Args:
+            engine: what runs the encoder, as for `load`.
+        """
         self.model.eval().requires_grad_(False)
         if self.kernels:
-            encoder = folded(self.model.encoder)
+            encoder = fast_encoder(self.model.encoder, self.preprocessing.size, engine)
             self.fast = accelerate(Model(encoder, self.model.adapter, self.model.decoder)).eval()
         return self
 
