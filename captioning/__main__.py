@@ -28,8 +28,8 @@ def main() -> int:
     def interrupt_later(lost: "sys.UnraisableHookArgs") -> None:
         if isinstance(lost.exc_value, KeyboardInterrupt) and interrupts:
             # Out of a finalizer nothing is raised, so the signal would be lost.
-            threading.Timer(0.01, os.kill, (process, interrupts[0])).start()
-        else:
+            threading.Timer(0.01, os.kill, (os.getpid(), interrupts[0])).start()
+        elif not interrupts:  # else it follows from the interrupt
             hook(lost)
 
     # Pictures are written to files. Notebooks let their commands inherit a backend of theirs, and

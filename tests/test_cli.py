@@ -170,7 +170,7 @@ def test_pictures_whose_folder_is_removed_meanwhile_are_missed(
             shutil.rmtree(folder)
 
     folder = tmp_path / "pages"
-    monkeypatch.setattr("captioning.progress_bar.say", say)
+    monkeypatch.setattr("captioning.cli.caption.say", say)
     assert main(["caption", str(photos), "--model", str(checkpoint), kind, str(folder)]) == 1
     error = output(capsys)[1][-1]
     assert re.search(r"pages/a\.\w+: removed after it was written, with 1 more", error)
