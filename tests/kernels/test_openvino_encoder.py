@@ -21,6 +21,8 @@ from captioning.models.encoder import FrozenStages
 
 pytest.importorskip("openvino", reason="the extra openvino is not installed")
 
+pytestmark = pytest.mark.integration  # each network is converted for seconds
+
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
