@@ -35,8 +35,6 @@ from captioning.models import (
 )
 from captioning.shapes import write_shapes
 
-os.environ["CAPTIONING_ENGINE"] = "torch"  # OpenVINO converts each of many encoders for seconds
-
 torch.set_num_threads(1)  # tensors are tiny here; more threads wait for each other on busy cores
 
 AnyDecoder = TypeVar("AnyDecoder", bound=Decoder)

@@ -21,13 +21,7 @@ from captioning.data.preprocessing import Photo, Preprocessing, Readable, View, 
 from captioning.data.tokenizers import TokenizerName
 from captioning.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from captioning.errors import InputError
-from captioning.kernels import (
-    Engine,
-    accelerate,
-    accelerate_search,
-    fast_encoder,
-    on_by_default,
-)
+from captioning.kernels import accelerate, accelerate_search, folded, on_by_default
 from captioning.maps import ATTENTION, Captioned, default_map, known_maps, word_maps
 from captioning.models import Model
 from captioning.numbers import shown
@@ -142,15 +136,11 @@ class Captioner:
         self.fast.to(device)
         return self
 
-    def freeze(self, engine: Engine = "torch") -> "Captioner":
-        """Prepare a model that will not be trained any more: evaluation mode, faster encoding.
-
-        Args:
-            engine: what runs the encoder, as for `load`.
-        """
+    def freeze(self) -> "Captioner":
+        """Prepare a model that will not be trained any more: evaluation mode, faster encoding."""
         self.model.eval().requires_grad_(False)
         if self.kernels:
-            encoder = fast_encoder(self.model.encoder, self.preprocessing.size, engine)
+            encoder = folded(self.model.encoder)
             self.fast = accelerate(Model(encoder, self.model.adapter, self.model.decoder)).eval()
         return self
 

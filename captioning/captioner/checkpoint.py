@@ -20,7 +20,6 @@ from captioning.data.images import MEGAPIXELS, pixels_of
 from captioning.errors import InputError
 from captioning.files import written_whole
 from captioning.integrity import bounded_parameters, check_archive, check_tensors
-from captioning.kernels import Engine
 from captioning.shelf import DEFAULT, path_of
 from captioning.untrusted import opened
 
@@ -37,7 +36,6 @@ def load(
     bfloat16: bool = False,
     max_megapixels: float = MEGAPIXELS,
     kernels: bool | None = None,
-    engine: Engine = "auto",
 ) -> Captioner:
     """A captioner, ready to caption.
 
@@ -50,22 +48,15 @@ def load(
         max_megapixels: larger photo files are refused unread; at most 178.
         kernels: whether to use the fast kernels; see `captioning.kernels`. Defaults to true, unless
             the environment sets ``CAPTIONING_KERNELS=off``.
-        engine: what runs the encoder on a CPU: ``torch``; ``openvino``, which is faster and needs
-            the extra of this name; or ``auto``, which is OpenVINO if it is installed, unless the
-            environment sets ``CAPTIONING_ENGINE=torch``. OpenVINO converts an encoder once, in some
-            seconds.
 
     Raises:
         InputError: a file is missing or not such a checkpoint, the models of an ensemble have
-            different vocabularies, `max_megapixels` is out of its range, or the engine cannot run
-            the encoder.
+            different vocabularies, or `max_megapixels` is out of its range.
     """
     paths = [checkpoint] if isinstance(checkpoint, (str, Path)) else checkpoint
     if not paths:
         raise InputError("no checkpoint to load; give one, or several for an ensemble")
-    if torch.device(device).type != "cpu":
-        engine = "torch"
-    captioners = [_captioner(path_of(path), kernels, engine) for path in paths]
+    captioners = [_captioner(path_of(path), kernels) for path in paths]
     for captioner in captioners:
         captioner.preprocessing.max_pixels = pixels_of(max_megapixels)
     captioner = captioners[0]
@@ -75,7 +66,7 @@ def load(
     return captioner.to(device)
 
 
-def _captioner(path: Path, kernels: bool | None, engine: Engine) -> Captioner:
+def _captioner(path: Path, kernels: bool | None) -> Captioner:
     config, tensors = read(path)
     try:
         with bounded_parameters(), _WithoutInitialisation():
@@ -90,7 +81,7 @@ def _captioner(path: Path, kernels: bool | None, engine: Engine) -> Captioner:
     except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
         summary = " ".join(str(error).split())[:200]  # a user's class may raise anything
         raise InputError(f"{path}: a damaged or outdated checkpoint ({summary})") from None
-    return captioner.freeze(engine)
+    return captioner.freeze()
 
 
 def read(path: Path) -> tuple[Any, dict[str, Tensor]]:

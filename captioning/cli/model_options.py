@@ -58,13 +58,6 @@ def add_model(parser: argparse.ArgumentParser, default: str | None = None) -> No
         help="off: use the plain model, which is slower and gives the same results "
         "(default: on, unless CAPTIONING_KERNELS says off)",
     )
-    parser.add_argument(
-        "--engine",
-        choices=("auto", "torch", "openvino"),
-        default="auto",
-        help="what runs the encoder on a CPU; auto is openvino if the extra of this name is "
-        "installed, unless CAPTIONING_ENGINE says torch (default: auto)",
-    )
 
 
 def add_search(parser: argparse.ArgumentParser) -> None:
@@ -141,9 +134,7 @@ def model_and_search(
     device = "cpu" if is_shared else usable_device(options.device)
     kernels = None if options.kernels is None else options.kernels == "on"
     with stage("loading the model"):
-        captioner = load(
-            models_of(options), device, options.bf16, max_megapixels, kernels, options.engine
-        )
+        captioner = load(models_of(options), device, options.bf16, max_megapixels, kernels)
     torch.manual_seed(options.seed)
     kind = type(captioner.search)
     if options.beam is not None:

@@ -12,14 +12,11 @@ from captioning.kernels.compiled import compile_from_now
 from captioning.kernels.convolutions import folded, keep_depthwise_precise
 from captioning.kernels.fast_search import accelerate_search
 from captioning.kernels.linear import multiplies_bfloat16_fast
-from captioning.kernels.openvino_encoder import Engine, fast_encoder
 
 __all__ = [
-    "Engine",
     "accelerate",
     "accelerate_search",
     "compile_from_now",
-    "fast_encoder",
     "folded",
     "keep_depthwise_precise",
     "multiplies_bfloat16_fast",

@@ -131,7 +131,7 @@ def finetune(
     """
     if tokenizer is not None:
         split_by(tokenizer)  # whose library may be missing
-    initial = load(model, engine="torch")
+    initial = load(model)
     options = {"images": images, "caption_column": caption_column, "val_fraction": val_fraction}
     reader = reader_for(folder, objects=False, **options)  # type: ignore[arg-type]
     bad = _faulty(reader, skip_bad)
@@ -169,7 +169,7 @@ def finetune(
     digest = hashlib.sha256(repr(data).encode(errors="replace")).hexdigest()
     text = f"# Captions {digest[:16]}\n{yaml.safe_dump(settings, sort_keys=False)}"
     best = _trained(run / "finetune.yaml", text)
-    found, share, after = best_between(str(model), load(best, engine="torch"), validation, cut)
+    found, share, after = best_between(str(model), load(best), validation, cut)
     say(
         f"CIDEr on the photos to validate: {before:.3f} before, {after:.3f} now"
         + (f", {share:.0%} of the way back to {model}" if 0 < share < 1 else "")

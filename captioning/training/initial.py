@@ -83,7 +83,7 @@ def _parameters(model: str, captioner: Captioner) -> tuple[dict[str, Tensor], li
     Raises:
         InputError: as `start_from`.
     """
-    initial = load(model, kernels=False, engine="torch")
+    initial = load(model, kernels=False)
     known, words = initial.vocabulary.words, captioner.vocabulary.words
     if initial.vocabulary.tokenizer != captioner.vocabulary.tokenizer:
         known = ()

@@ -18,8 +18,7 @@ ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the cases that the options name; 1 where any of them fails."""
     options = _parser().parse_args(arguments)
-    # Before anything reads them.
-    os.environ.update(ONE_THREAD, WANDB_MODE="disabled", CAPTIONING_ENGINE="torch")
+    os.environ.update(ONE_THREAD, WANDB_MODE="disabled")  # before anything reads them
     from tests.campaign import forks
     from tests.campaign.cases import answers, done_in_child
     from tests.campaign.kinds import KINDS
