@@ -154,7 +154,7 @@ def _print_captions(options: argparse.Namespace, most_photos: int) -> int:
                 say(shown, file=sys.stdout)
             done += 1
     except KeyboardInterrupt:
-        remedy = "; go on by --skip-existing" if outputs.texts else ""
+        remedy = "; go on by --skip-existing" if outputs.texts and not options.overwrite else ""
         number = f"{done:,} of {len(outputs.photos):,} photos"
         raise KeyboardInterrupt(f"interrupted after {number}{remedy}") from None
     outputs.finish()

@@ -66,8 +66,6 @@ def _steps(
     if arguments[0] == "train":
         arguments[arguments.index("--overwrite")] = "--resume"
     again = yield replace(call, arguments=arguments)
-    if again.code == 1 and "start again with --overwrite" in again.err:  # no epoch had ended
-        again = yield call
     found += [*judge.faults(again, folder), *judge.half_written(folder)]
     if again.code != 0:
         found.append(f"other: not done when run again: {again.err[-200:]}")
