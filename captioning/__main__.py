@@ -20,7 +20,7 @@ def main() -> int:
     process = os.getpid()
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        if number != signal.SIGINT and os.getpid() != process:
+        if os.getpid() != process:
             os._exit(128 + number)  # a worker, whose parent ends it
         interrupts.append(number)
         raise KeyboardInterrupt

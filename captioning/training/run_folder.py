@@ -46,17 +46,15 @@ class RunFolder:
     def resumed(self, resume: bool, overwrite: bool) -> Path | None:
         """The checkpoint to resume from; None for a training that begins.
 
+        The best one serves where a training was interrupted before it wrote its first last one.
+
         Raises:
             InputError: the folder has a checkpoint that would be lost.
         """
-        if resume and self.last.exists():
-            return self.last
-        if not overwrite and (self.last.exists() or self.best.exists()):
-            if resume:
-                raise InputError(
-                    f"{self.path}: contains {self.best.name} but no {self.last.name} to resume "
-                    f"from; start again with --overwrite, or {ELSEWHERE}"
-                )
+        kept = [path for path in (self.last, self.best) if path.exists()]
+        if resume and kept:
+            return kept[0]
+        if kept and not overwrite:
             raise InputError(
                 f"{self.path}: contains an earlier run; continue with --resume, start again with "
                 f"--overwrite, or {ELSEWHERE}"

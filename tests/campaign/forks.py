@@ -183,8 +183,10 @@ def _in_child(call: Call, folder: Path, out: Path, err: Path) -> NoReturn:
     except BaseException:  # as Python itself would tell of it
         traceback.print_exc()
     finally:
-        code = _end(code)
-        os._exit(code)
+        try:
+            code = _end(code)
+        finally:  # also after a signal that comes late, which must not unwind the campaign itself
+            os._exit(code)
 
 
 def _begin(call: Call, folder: Path, out: Path, err: Path) -> None:

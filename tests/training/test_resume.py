@@ -63,6 +63,22 @@ def test_resuming_after_an_interrupt_equals_never_stopping(
     assert saved(parts, "best.ckpt")["global_step"] == saved(whole, "best.ckpt")["global_step"]
 
 
+def test_a_training_interrupted_before_its_first_last_checkpoint_resumes_from_the_best(
+    train_into: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = train_into("whole")
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LastCheckpoint, "on_train_epoch_end", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            train_into("parts")
+    assert not (tmp_path / "parts/last.ckpt").exists()
+    assert_same_training(whole, train_into("parts", "--resume"))
+
+
 @pytest.mark.integration
 def test_resuming_with_accumulated_gradients_equals_never_stopping(
     train_into: Train, monkeypatch: pytest.MonkeyPatch
