@@ -46,13 +46,8 @@ class ActiveRows(NamedTuple):
 
     @classmethod
     def of(cls, tokens: Int[Tensor, "B N"]) -> "ActiveRows":
-        """The rows of the captions whose last token is not PAD.
-
-        On a GPU all rows: fewer would save little, and the host would wait for their count.
-        """
+        """The rows of the captions whose last token is not PAD."""
         everything = cls.all_of(tokens)
-        if tokens.device.type != "cpu":
-            return everything
         ended = tokens.flatten() == PAD
         count = -(-(len(ended) - int(ended.sum())) // MULTIPLE) * MULTIPLE
         if count >= len(ended):
@@ -168,7 +163,7 @@ class SharedPrefixes(NamedTuple):
     ) -> "SharedPrefixes":
         """The prefixes of the active captions.
 
-        Every row gets a prefix of its own if sharing saves little, and on a GPU.
+        Every row gets a prefix of its own if sharing saves little.
 
         Args:
             rows: of the active captions.
@@ -176,7 +171,7 @@ class SharedPrefixes(NamedTuple):
             origins: for each caption, the index of the caption that it continues.
         """
         images, captions = origins.shape
-        if captions == 1 or origins.device.type != "cpu":
+        if captions == 1:
             return cls(rows)
         begun = rows.in_rows(origins + captions * torch.arange(images)[:, None])
         # Padding rows borrow the first row's prefix.

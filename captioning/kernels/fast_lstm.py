@@ -183,7 +183,7 @@ class FastLSTM(LSTMDecoder):
 
         Dropout may give equal words different embeddings, so a training computes it per row.
         """
-        if self.dropout.training or read.device.type != "cpu":
+        if self.dropout.training:
             return layer(self.word_gates, words)
         distinct, which = read.unique(return_inverse=True)
         gates = layer(self.word_gates, self.embedding(distinct))

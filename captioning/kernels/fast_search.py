@@ -77,7 +77,8 @@ class _FastSearch(Search):
             rows = ActiveRows.of(hypotheses.last)
             logits = rows.in_rows(step.logits)
         scores = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        scores.index_fill_(-1, torch.tensor(NEVER, device=scores.device), -inf)
+        for token in NEVER:
+            scores[:, token] = -inf
         torch.log_softmax(scores, dim=-1, out=scores)
         self.forbid(scores, rows.in_rows(hypotheses.tokens))
         return rows, scores

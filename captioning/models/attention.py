@@ -130,17 +130,8 @@ def masked_softmax(
     Args:
         scores: one score per region.
         mask: True where a region may be attended, the others weigh zero; None where all may.
-
-    Raises:
-        ValueError: an image has no unmasked region.
+            `Memory` ensures that every image has such a region.
     """
     if mask is not None:
-        check_every_image_has_a_region(mask)
         scores = scores.masked_fill(~mask[:, None], float("-inf"))
     return scores.softmax(dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
-
-
-def check_every_image_has_a_region(mask: Bool[Tensor, "B L"]) -> None:
-    """Raise ValueError if an image has no unmasked region."""
-    if not mask.any(dim=1).all():
-        raise ValueError("every image needs at least one region that may be attended")

@@ -29,10 +29,18 @@ class Memory:
     Attributes:
         annotations: the annotation vectors that contexts are made of.
         mask: True where a region may be attended; None where all may.
+
+    Raises:
+        ValueError: an image has no unmasked region.
     """
 
     annotations: Float[Tensor, "B L D"]
     mask: Bool[Tensor, "B L"] | None
+
+    def __post_init__(self) -> None:
+        """Check the mask once, rather than at every word."""
+        if self.mask is not None and not self.mask.any(dim=1).all():
+            raise ValueError("every image needs at least one region that may be attended")
 
     @property
     def images(self) -> int:

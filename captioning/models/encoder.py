@@ -6,6 +6,8 @@ and C channels of the last frozen stage.
 
 import math
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 
 import torch
 from jaxtyping import Float, UInt8
@@ -212,6 +214,18 @@ def feature_map(
         return torch.cat([feature_map(part, mean, std, stages) for part in parts])
     features = (images - mean) / std
     features = features.contiguous(memory_format=torch.channels_last)
-    for stage in stages:
-        features = stage(features)
+    with nullcontext() if is_trained else _exact_convolutions():
+        for stage in stages:
+            features = stage(features)
     return features
+
+
+@contextmanager
+def _exact_convolutions() -> Iterator[None]:
+    """Switch off TF32 on a GPU, whose annotation vectors differ by 1 % from a CPU's."""
+    before = torch.backends.cudnn.allow_tf32
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.allow_tf32 = before

@@ -25,14 +25,17 @@ def cross_entropy(
         label_smoothing: share of the target's probability spread over the vocabulary.
         caption_weights: factor of each caption's loss; defaults to one.
     """
-    real = targets != PAD
-    precise = logits[real].to(torch.promote_types(logits.dtype, torch.float32))
+    precise = logits.to(torch.promote_types(logits.dtype, torch.float32))
     losses = F.cross_entropy(
-        precise, targets[real], label_smoothing=label_smoothing, reduction="none"
-    )
-    if caption_weights is None:
-        return losses.sum()
-    return losses @ caption_weights[..., None].expand(targets.shape)[real].to(losses.dtype)
+        precise.flatten(0, 2),
+        targets.flatten(),
+        ignore_index=PAD,
+        label_smoothing=label_smoothing,
+        reduction="none",
+    ).view(targets.shape)
+    if caption_weights is not None:
+        losses = losses * caption_weights[..., None].to(losses.dtype)
+    return losses.sum()
 
 
 def doubly_stochastic_penalty(

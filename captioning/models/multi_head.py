@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from captioning.errors import InputError
-from captioning.models.attention import Attended, Attention, check_every_image_has_a_region
+from captioning.models.attention import Attended, Attention
 from captioning.numbers import AnnotationWidth, Heads, ShareBelowOne, Width
 
 
@@ -185,10 +185,7 @@ class MultiHeadAttention(Attention):
     ) -> Attended:
         """The mixed contexts of all heads, and the mean of their weights."""
         projected = KeysValues(*keys.chunk(2, dim=2))
-        regions = None
-        if mask is not None:
-            check_every_image_has_a_region(mask)
-            regions = mask[:, None]
+        regions = None if mask is None else mask[:, None]
         context, weights = self.multi_head(query, projected, regions, with_weights=True)
         assert weights is not None
         return Attended(context, weights.mean(dim=1))

@@ -13,7 +13,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from captioning.data.vocabulary import PAD
-from captioning.models.attention import check_every_image_has_a_region
 from captioning.models.decoder import Decoder, Memory, State, Step
 from captioning.models.multi_head import KeysValues
 from captioning.models.transformer_layers import DecoderLayer, sinusoids
@@ -94,13 +93,7 @@ class TransformerDecoder(Decoder):
     def remember(
         self, annotations: Float[Tensor, "B L D"], mask: Bool[Tensor, "B L"] | None = None
     ) -> TransformerMemory:
-        """Annotation vectors and every layer's keys and values of them.
-
-        Raises:
-            ValueError: an image has no unmasked region.
-        """
-        if mask is not None:
-            check_every_image_has_a_region(mask)
+        """Annotation vectors and every layer's keys and values of them."""
         projected = [layer.cross_attention.project(annotations) for layer in self.layers]
         keys, values = zip(*projected, strict=True)
         return TransformerMemory(annotations, mask, keys, values)

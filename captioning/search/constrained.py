@@ -193,15 +193,15 @@ class Automaton:
     ) -> tuple[Float[Tensor, "B N"], Float[Tensor, "B N V"]]:
         """How many words captions need now, and how many after each next word."""
         device = tokens.device
-        symbols, table, needed = (
-            part.to(device) for part in (self.symbols, self.table, self.needed)
-        )
+        if self.table.device != device:  # moved once, not at every word
+            parts = self.symbols, self.table, self.needed
+            self.symbols, self.table, self.needed = (part.to(device) for part in parts)
         symbol_of = torch.zeros(vocabulary, dtype=torch.long, device=device)
-        symbol_of[symbols] = torch.arange(len(symbols), device=device)
+        symbol_of[self.symbols] = torch.arange(len(self.symbols), device=device)
         states = torch.zeros(tokens.shape[:2], dtype=torch.long, device=device)
         for words in tokens.unbind(2):
-            states = table[states, symbol_of[words]]
-        return needed[states], needed[table[states]][..., symbol_of]
+            states = self.table[states, symbol_of[words]]
+        return self.needed[states], self.needed[self.table[states]][..., symbol_of]
 
 
 def constrained(

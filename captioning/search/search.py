@@ -22,7 +22,7 @@ from captioning.search.hypotheses import Hypotheses, take_along_captions
 MOST_NUMBERS = 2**27
 """The most probabilities, or attention weights, of a batch's captions: half a gigabyte."""
 
-MOST_WORDS = 2**19
+MOST_WORDS = 2**18
 """The most words of a batch's captions: a minute's work for a small model."""
 
 NEVER = (PAD, BOS, UNK)
@@ -165,9 +165,11 @@ class Search(Configurable):
 
 def generable_log_probs(logits: Float[Tensor, "*B V"]) -> Float[Tensor, "*B V"]:
     """Log probabilities among the words that a search can generate, in a new tensor."""
-    never = torch.tensor(NEVER, device=logits.device)
     precise = torch.promote_types(logits.dtype, torch.float32)
-    return logits.to(precise).index_fill(-1, never, float("-inf")).log_softmax(dim=-1)
+    scores = logits.to(precise, copy=True)
+    for token in NEVER:
+        scores[..., token] = float("-inf")
+    return scores.log_softmax(dim=-1)
 
 
 def _forbid_repeats(log_probs: Float[Tensor, "*B V"], tokens: Int[Tensor, "*B t"], n: int) -> None:

@@ -15,7 +15,6 @@ from captioning.data.records import Record
 from captioning.data.tokenizers import NLTK, TokenizerName, tokenizer_of_scores
 from captioning.data.tokens import words_of
 from captioning.data.vocabulary import BOS, EOS, PAD, SPECIAL
-from captioning.kernels import accelerate_search
 from captioning.metrics.cider import DocumentFrequencies
 from captioning.metrics.reward import Reward
 from captioning.metrics.scores import Words, generated_words
@@ -77,14 +76,15 @@ class SelfCritical(Objective):
         """See `Objective`."""
         reward = self._prepared(captioner.vocabulary.tokenizer)
         model = captioner.fast
-        sampling = accelerate_search(self.sampling) if captioner.kernels else self.sampling
+        searched, sampling = captioner.for_searching(annotations.device, self.sampling)
         writing = nn.ModuleList([captioner.model.adapter, captioner.model.decoder])
         training = captioner.model.decoder.training
         writing.eval()
         try:
             memory = model.remember(annotations)
             with torch.no_grad():
-                decoded = sampling(model.decoder, memory)
+                read = memory if searched is model else searched.remember(annotations)
+                decoded = sampling(searched.decoder, read)
             samples = words(captioner, decoded)
             references = [self._references[record.image_id] for record in batch.records]
             rewards = torch.from_numpy(reward(samples, references)).to(annotations)

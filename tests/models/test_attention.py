@@ -115,11 +115,6 @@ def test_weights_of_half_precision_scores_still_sum_to_one(dtype: torch.dtype) -
     torch.testing.assert_close(weights.sum(dim=-1), torch.ones(1, 1))
 
 
-def test_an_image_without_any_region_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least one region"):
-        masked_softmax(torch.zeros(2, 1, 3), torch.tensor([[True] * 3, [False] * 3]))
-
-
 def test_while_tests_run_a_wrong_rank_is_refused(query: Tensor, annotations: Tensor) -> None:
     attention = AdditiveAttention(7, 5, 4).double()
     with pytest.raises(TypeCheckError):
