@@ -77,7 +77,8 @@ class Compiled(Generic[P, R]):
             self._has_failed = True
             if not _Job.has_complained:
                 _Job.has_complained = True
-                reason = str(error).strip().partition("\n")[0]
+                message = str(error).partition("from user code:")[0].strip()
+                reason = message.partition("\n")[0] or type(error).__name__
                 log.warning("cannot compile kernels, so they are slower: %s", reason)
             return plainly(*args, **kwargs)
 

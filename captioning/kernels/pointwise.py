@@ -56,7 +56,8 @@ def lstm_cell(gates: Float[Tensor, "*B G"], cell: Float[Tensor, "*B H"]) -> Cell
 def next_cell(by_hidden: Tensor, by_word: Tensor, by_context: Tensor, cell: Tensor) -> Cell:
     """`lstm_cell` of the sum of three parts of the gates; hidden states get their precision."""
     after = lstm_cell(by_hidden + by_word + by_context, cell)
-    return after._replace(hidden=after.hidden.to(by_hidden.dtype))
+    # Not by `_replace`, which PyTorch 2.11 cannot compile.
+    return Cell(after.hidden.to(by_hidden.dtype), *after[1:])
 
 
 @Compiled
