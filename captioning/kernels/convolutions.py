@@ -15,17 +15,18 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 Network = TypeVar("Network", bound=nn.Module)
 
 IN_ORDER = (
+    "captioning.models.efficientnet_lite",
     "torchvision.models.resnet",
     "timm.layers.conv_bn_act",
     "timm.models._efficientnet_blocks",
     "timm.models.resnet",
 )
-"""Modules of libraries whose blocks call a batch norm on the output of the convolution that is
+"""Modules whose blocks call a batch norm on the output of the convolution that is
 defined directly before it. `torch.nn.Sequential` does so for every pair of neighbours."""
 
-CONVOLUTIONS = ("Conv2d", "Conv2dSame")
+CONVOLUTIONS = ("Conv2d", "SameConv2d", "Conv2dSame")
 NORMS = ("BatchNorm2d", "BatchNormAct2d")
-"""PyTorch's classes and timm's."""
+"""PyTorch's classes, ours and timm's."""
 
 
 def folded(network: Network) -> Network:

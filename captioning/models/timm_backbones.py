@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from captioning.errors import InputError
 from captioning.models.backbones import TIMM, Backbone, classes_of, downloaded, load_weights
+from captioning.models.efficientnet_lite import NETWORKS, WIDTH, efficientnet_lite
 
 
 def timm_backbone(name: str, weights: str | None) -> Backbone:
@@ -19,6 +20,9 @@ def timm_backbone(name: str, weights: str | None) -> Backbone:
     Raises:
         InputError: timm has no such model, or the weights are missing or do not fit.
     """
+    if weights is None and (known := name.removesuffix(".in1k")) in NETWORKS:
+        size = NETWORKS[known][2]
+        return Backbone(WIDTH, efficientnet_lite(known), (0.5, 0.5, 0.5), (0.5, 0.5, 0.5), size)
     import timm  # only here, since it takes seconds
 
     if not timm.is_model(name):

@@ -16,7 +16,9 @@ from captioning.captioner import load
 from captioning.cli import main
 from captioning.data.records import Record
 from captioning.errors import InputError
-from captioning.models import CNNEncoder
+from captioning.kernels import folded
+from captioning.models import CNNEncoder, timm_backbones
+from captioning.models.efficientnet_lite import NETWORKS
 from captioning.training.train_cli import train
 
 LITE2 = "tf_efficientnet_lite2"
@@ -75,6 +77,26 @@ def test_annotation_vectors_are_timms_feature_map_of_images_as_timm_normalises_t
     expected = features.flatten(2).transpose(1, 2)
     torch.testing.assert_close(encoder(images()), expected, rtol=0, atol=2e-3)
     assert encoder.image_size == 260
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@torch.no_grad()
+def test_our_efficientnets_are_timms(name: str) -> None:
+    torch.manual_seed(0)
+    theirs = nn.Sequential(*timm_backbones._stages(timm.create_model(name), name)).eval()
+    for part in theirs.modules():
+        if isinstance(part, nn.BatchNorm2d):
+            part.running_mean.normal_(std=0.1)
+            part.running_var.uniform_(0.5, 1.5)
+    encoder = CNNEncoder(f"timm/{name}", weights=None).eval()
+    encoder.stages.load_state_dict(theirs.state_dict())
+    assert encoder.image_size == timm.get_pretrained_cfg(name).input_size[-1]
+    x = torch.rand(2, 3, 75, 110)
+    torch.testing.assert_close(nn.Sequential(*encoder.stages)(x), theirs(x))
+    precise = encoder.double()
+    without_norms = folded(precise)
+    assert not any(isinstance(part, nn.BatchNorm2d) for part in without_norms.modules())
+    torch.testing.assert_close(without_norms(images()), precise(images()))
 
 
 @torch.no_grad()

@@ -1,0 +1,113 @@
+"""EfficientNet-Lite (Tan and Le 2019, without squeeze and excitation, with ReLU6), for loading.
+
+timm has the same networks, with weights; importing it takes longer than captioning a photo. The
+names of parameters are timm's.
+
+Shapes: B images, C channels.
+"""
+
+import math
+from collections import OrderedDict
+
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+NETWORKS = {
+    "tf_efficientnet_lite0": (1.0, 1.0, 224),
+    "tf_efficientnet_lite1": (1.0, 1.1, 240),
+    "tf_efficientnet_lite2": (1.1, 1.2, 260),
+    "tf_efficientnet_lite3": (1.2, 1.4, 300),
+    "tf_efficientnet_lite4": (1.4, 1.8, 380),
+}
+"""By timm's names: the factors of width and depth, and the side of training images in pixels."""
+
+STAGES = [
+    # repeats, kernel, stride, expansion, channels, before they are scaled
+    (1, 3, 1, 1, 16),
+    (2, 3, 2, 6, 24),
+    (2, 5, 2, 6, 40),
+    (3, 3, 2, 6, 80),
+    (3, 5, 1, 6, 112),
+    (4, 5, 2, 6, 192),
+    (1, 3, 1, 6, 320),
+]
+
+STEM, WIDTH = 32, 1280
+"""Channels of the first and of the last convolution, in every network."""
+
+
+def efficientnet_lite(name: str) -> list[nn.Module]:
+    """The stages of a network with random parameters: the stem, each block, and the head."""
+    width, depth, _ = NETWORKS[name]
+    stages: list[nn.Module] = [nn.Sequential(_convolution(3, STEM, 3, 2), _norm(STEM), _act())]
+    channels = STEM
+    for number, (repeats, kernel, stride, expansion, wanted) in enumerate(STAGES):
+        out = _scaled(wanted, width)
+        if 0 < number < len(STAGES) - 1:  # the first and the last are not repeated more often
+            repeats = math.ceil(repeats * depth)
+        for place in range(repeats):
+            stages.append(_block(channels, out, kernel, stride if place == 0 else 1, expansion))
+            channels = out
+    stages.append(nn.Sequential(_convolution(channels, WIDTH, 1), _norm(WIDTH), _act()))
+    return stages
+
+
+class SameConv2d(nn.Conv2d):
+    """Pads so that the output has a cell for each stride's step, as TensorFlow does."""
+
+    def forward(self, x: Float[Tensor, "B C rows columns"]) -> Float[Tensor, "B D _ _"]:
+        """The convolution."""
+        (kernel, _), (stride, _) = self.kernel_size, self.stride
+        padding: list[int] = []
+        for size in (x.shape[3], x.shape[2]):
+            missing = max((math.ceil(size / stride) - 1) * stride + kernel - size, 0)
+            padding += [missing // 2, missing - missing // 2]
+        return super().forward(F.pad(x, padding))
+
+
+class Residual(nn.Sequential):
+    """Adds the input to the output of layers."""
+
+    def forward(self, x: Float[Tensor, "B C rows columns"]) -> Float[Tensor, "B C rows columns"]:
+        """The sum."""
+        return super().forward(x) + x
+
+
+def _block(channels: int, out: int, kernel: int, stride: int, expansion: int) -> nn.Sequential:
+    """An inverted residual block (Sandler et al. 2018), without the first layer if none expands."""
+    inner = channels * expansion
+    layers: list[tuple[str, nn.Module]] = []
+    if expansion > 1:
+        layers = [("conv_pw", _convolution(channels, inner, 1)), ("bn1", _norm(inner))]
+        layers.append(("act1", _act()))
+    depthwise = _convolution(inner, inner, kernel, stride, groups=inner)
+    names = ("bn2", "conv_pwl", "bn3") if expansion > 1 else ("bn1", "conv_pw", "bn2")
+    layers += [("conv_dw", depthwise), (names[0], _norm(inner)), ("act2", _act())]
+    layers += [(names[1], _convolution(inner, out, 1)), (names[2], _norm(out))]
+    kind = Residual if stride == 1 and channels == out else nn.Sequential
+    return kind(OrderedDict(layers))
+
+
+def _convolution(
+    channels: int, out: int, kernel: int, stride: int = 1, groups: int = 1
+) -> nn.Conv2d:
+    kind, padding = (nn.Conv2d, kernel // 2) if stride == 1 else (SameConv2d, 0)
+    made = kind(channels, out, kernel, stride, padding, groups=groups, bias=False)
+    nn.init.normal_(made.weight, std=(2 * groups / (out * kernel**2)) ** 0.5)
+    return made
+
+
+def _norm(channels: int) -> nn.BatchNorm2d:
+    return nn.BatchNorm2d(channels, eps=1e-3)
+
+
+def _act() -> nn.ReLU6:
+    return nn.ReLU6(inplace=True)
+
+
+def _scaled(channels: int, factor: float) -> int:
+    """The multiple of 8 nearest to the scaled number, but no more than a tenth below it."""
+    wanted = channels * factor
+    nearest = max(8, int(wanted + 4) // 8 * 8)
+    return nearest if nearest >= 0.9 * wanted else nearest + 8
