@@ -153,7 +153,7 @@ class TrainCLI(LightningCLI):
         parser.add_argument(
             "--resume",
             action="store_true",
-            help="continue from last.ckpt in trainer.default_root_dir, if it exists",
+            help="continue from last.ckpt in trainer.default_root_dir, or from best.ckpt",
         )
         parser.add_argument(
             "--overwrite",
