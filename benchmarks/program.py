@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
 from types import TracebackType
@@ -173,7 +173,7 @@ def machine(options: argparse.Namespace) -> dict[str, str]:
         "torch": torch.__version__,
         "python": platform.python_version(),
         "commit": described.stdout.strip(),
-        "date": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     }
 
 
