@@ -21,8 +21,8 @@ IN_ORDER = (
     "timm.models._efficientnet_blocks",
     "timm.models.resnet",
 )
-"""Modules whose blocks call a batch norm on the output of the convolution that is
-defined directly before it. `torch.nn.Sequential` does so for every pair of neighbours."""
+"""Modules whose blocks call a batch norm on the output of the convolution that is defined directly
+before it. `torch.nn.Sequential` does so for every pair of neighbours."""
 
 CONVOLUTIONS = ("Conv2d", "SameConv2d", "Conv2dSame")
 NORMS = ("BatchNorm2d", "BatchNormAct2d")
