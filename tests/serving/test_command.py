@@ -73,7 +73,8 @@ def test_idle_clients_beyond_the_limit_on_files_give_way(tmp_path: Path) -> None
             idle = socket.create_connection(("127.0.0.1", _port(server)), timeout=20)
             stack.enter_context(closing(idle))
         begun = time.monotonic()
-        assert httpx.get(f"{server.address}/health", timeout=30).status_code == 200
+        answer = httpx.get(f"{server.address}/health", timeout=30)
+        assert answer.status_code == 200, (answer.text, (tmp_path / "stderr").read_text()[-2000:])
         assert time.monotonic() - begun < 20
     assert (tmp_path / "stderr").stat().st_size < 2000
 
