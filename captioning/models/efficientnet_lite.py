@@ -75,7 +75,7 @@ class Residual(nn.Sequential):
 
 
 def _block(channels: int, out: int, kernel: int, stride: int, expansion: int) -> nn.Sequential:
-    """An inverted residual block (Sandler et al. 2018), without the first layer if none expands."""
+    """An inverted residual block (Sandler et al. 2018); expansion 1 leaves out its first layer."""
     inner = channels * expansion
     layers: list[tuple[str, nn.Module]] = []
     if expansion > 1:
