@@ -1,10 +1,10 @@
 """What the server refuses: its limits, and every error as one sentence in JSON."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from anyio import fail_after
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -101,7 +101,7 @@ class RequestLimits:
             return message
 
         try:
-            with fail_after(self.limits.seconds):
+            async with asyncio.timeout(self.limits.seconds):
                 await self.app(scope, counted, send)
         except TimeoutError:
             late = f"within the {self.limits.seconds:g} seconds that a request may take"

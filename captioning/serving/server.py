@@ -1,7 +1,7 @@
 """Serves the app until it is interrupted, and logs each fault as one line.
 
-Granian closes connections whose header does not arrive in time, finishes requests when it stops,
-and goes on when the process runs out of file descriptors.
+Granian closes connections whose header does not arrive in time, and finishes requests when it
+stops.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from starlette.types import ASGIApp
 from captioning.errors import UsageError, ending_signals
 from captioning.serving.refusals import Limits
 
-BACKLOG = 2048  # connections that are open, and as many that wait for one of these to close
+BACKLOG = 2048  # the most connections that are open, and as many that wait for one to close
 LONGEST_HEADER = 2**16  # bytes of a request's address and headers
 LONGEST_LINE = 300  # characters of a line of the log
 
@@ -64,6 +64,7 @@ class Server(EmbeddedServer):
             http=HTTPModes.http1,
             websockets=False,
             backlog=BACKLOG,
+            backpressure=_most_connections(),
             http1_settings=HTTP1Settings(
                 header_read_timeout=int(1000 * limits.header_seconds),
                 max_buffer_size=LONGEST_HEADER,
@@ -81,6 +82,19 @@ class Server(EmbeddedServer):
         number = os.dup(self._listening.fileno())  # Granian closes what it is given
         holder = SocketHolder(number, False, BACKLOG)  # type: ignore[call-arg]  # as it unpickles
         self._shd = holder  # type: ignore[assignment]
+
+
+def _most_connections() -> int:
+    """The most open connections: `BACKLOG`, or half the files that this process may open.
+
+    The other half is for what requests open, such as modules that are imported when first used.
+    """
+    try:
+        import resource
+    except ImportError:  # Windows
+        return BACKLOG
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return BACKLOG if files == resource.RLIM_INFINITY else min(BACKLOG, max(1, files // 2))
 
 
 def serve(
