@@ -21,7 +21,13 @@ from captioning.data.preprocessing import Photo, Preprocessing, Readable, View, 
 from captioning.data.tokenizers import TokenizerName
 from captioning.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from captioning.errors import InputError
-from captioning.kernels import accelerate, accelerate_search, folded, on_by_default
+from captioning.kernels import (
+    accelerate,
+    accelerate_search,
+    folded,
+    multiplies_bfloat16_fast,
+    on_by_default,
+)
 from captioning.maps import ATTENTION, Captioned, default_map, known_maps, word_maps
 from captioning.models import Model
 from captioning.numbers import shown
@@ -53,9 +59,8 @@ class Captioner:
     Attributes:
         fast: the accelerated model, which shares the parameters of `model`; `model` itself without
             kernels.
-        bfloat16: whether to search in bfloat16, which is faster on some processors. Annotation
-            vectors are always computed in single precision, since bfloat16 would change
-            MobileNetV2's by an eighth of their size.
+        bfloat16: whether to compute in bfloat16, which is faster on some processors. On others,
+            and on a GPU, annotation vectors are computed in single precision.
         calibration: makes probabilities of words mean what they say, and gives captions a
             confidence; None for a model that has not been calibrated (`captioning calibrate`).
     """
@@ -252,7 +257,7 @@ class Captioner:
         """
         margin = margins(decoded.scores)[:, :most]
         best = Decoded(*(part[:, :most] for part in decoded))
-        with self._search_precision(annotations.device):
+        with self._precision(annotations.device):
             logits, _ = self.fast(annotations, F.pad(best.tokens, (1, -1), value=BOS))
         return signs_of(best, margin, logits), logits
 
@@ -289,7 +294,7 @@ class Captioner:
         view = read if isinstance(read, View) else self.view(read)
         words = self.vocabulary.known_words(text)
         tokens = torch.tensor([[self.vocabulary.ids(words)]], device=self.device)
-        annotations = self.fast.encode(view.pixels[None].to(self.device))
+        annotations = self.encode(view.pixels[None].to(self.device))
         logits, weights = self.fast(annotations, tokens[..., :-1])
         written = tokens[..., 1:]
         log_probs = generable_log_probs(logits).gather(3, written[..., None]).squeeze(3)
@@ -332,7 +337,7 @@ class Captioner:
         if not k:
             return None
         temperature = 1.0 if self.calibration is None else self.calibration.temperature
-        with self._search_precision(annotations.device):
+        with self._precision(annotations.device):
             return find_alternatives(self.fast, annotations, tokens, k, temperature)
 
     def _captions(
@@ -389,12 +394,15 @@ class Captioner:
 
     def encode(self, images: Tensor) -> Float[Tensor, "B L D"]:
         """Annotation vectors of images or of cached features, as `Model.encode` takes them."""
+        if self.bfloat16 and images.device.type == "cpu" and multiplies_bfloat16_fast():
+            with self._precision(images.device):
+                return self.fast.encode(images).float()
         return self.fast.encode(images)
 
     def decode(self, annotations: Float[Tensor, "B L D"], search: Search | None = None) -> Decoded:
         """Captions as tokens, by `search` or the captioner's own."""
         model, search = self.for_searching(annotations.device, search)
-        with self._search_precision(annotations.device):
+        with self._precision(annotations.device):
             return search(model.decoder, model.remember(annotations))
 
     def for_searching(
@@ -414,7 +422,7 @@ class Captioner:
         """The best caption of every image as one line of text."""
         return [self.vocabulary.text(row) for row in decoded.tokens[:, 0].tolist()]
 
-    def _search_precision(self, device: torch.device) -> AbstractContextManager[object]:
+    def _precision(self, device: torch.device) -> AbstractContextManager[object]:
         if self.bfloat16:
             return torch.autocast(device.type, torch.bfloat16)
         return nullcontext()
@@ -426,7 +434,7 @@ class Captioner:
         images = view.pixels[None].to(self.device)
         read = F.pad(tokens.to(self.device), (1, 0), value=BOS)[None, None]
         with torch.no_grad():
-            annotations = self.fast.encode(images)
+            annotations = self.encode(images)
         found = word_maps(name, Captioned(self.model, images, annotations, read))
         return found[0, 0, :length].float().cpu()
 

@@ -87,14 +87,20 @@ class Server(EmbeddedServer):
 def _most_connections() -> int:
     """The most open connections: `BACKLOG`, or half the files that this process may open.
 
-    The other half is for what requests open, such as modules that are imported when first used.
+    The other half is for what requests open, such as modules that are imported when first used. A
+    limit on files that may be raised is raised.
     """
     try:
         import resource
     except ImportError:  # Windows
         return BACKLOG
-    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return BACKLOG if files == resource.RLIM_INFINITY else min(BACKLOG, max(1, files // 2))
+    files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return BACKLOG
+    wanted = max(files, 2 * BACKLOG)
+    files = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, most))
+    return min(BACKLOG, max(1, files // 2))
 
 
 def serve(

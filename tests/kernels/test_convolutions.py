@@ -1,13 +1,15 @@
 import copy
+import pickle
 
 import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
 
-from captioning.kernels import folded, keep_depthwise_precise
-from captioning.kernels.convolutions import PreciseDepthwise
+from captioning.kernels import folded, keep_depthwise_precise, multiplies_bfloat16_fast
+from captioning.kernels.convolutions import FusedConvolution, FusedResidual, PreciseDepthwise
 from captioning.models import BACKBONES, CNNEncoder
+from captioning.models.efficientnet_lite import efficientnet_lite
 
 ONE_OF_EACH_KIND = sorted(
     BACKBONES.keys()
@@ -91,6 +93,59 @@ def test_what_folding_would_change_stays(network: nn.Module) -> None:
     fast = folded(network)
     assert norms(fast)
     assert_close(fast(image), network(image), rtol=0, atol=0)
+
+
+def lite() -> nn.Sequential:
+    """The network of the photo model's family, with statistics: its values would vanish else."""
+    torch.manual_seed(0)
+    network = nn.Sequential(*efficientnet_lite("tf_efficientnet_lite0")).eval()
+    with_statistics(network)
+    return network.to(memory_format=torch.channels_last)
+
+
+@torch.no_grad()
+def test_activations_and_sums_of_blocks_are_folded_for_images_of_any_size() -> None:
+    network = lite()
+    fast = folded(network)
+    kinds = [type(part) for part in fast.modules()]
+    plain = [type(part) for part in network.modules()]
+    assert kinds.count(FusedConvolution) == sum(issubclass(kind, nn.Conv2d) for kind in plain)
+    assert kinds.count(FusedResidual) == 9
+    for shape in ((2, 3, 64, 64), (1, 3, 64, 64), (3, 3, 75, 90)):
+        images = torch.randn(shape).contiguous(memory_format=torch.channels_last)
+        expected = network(images)
+        assert_close(fast(images), expected, rtol=1e-4, atol=1e-5 * expected.abs().max().item())
+
+
+def test_folded_convolutions_can_be_copied_pickled_moved_and_differentiated() -> None:
+    network = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU())
+    with_statistics(network.eval())
+    fast, image = folded(network), torch.randn(1, 3, 16, 16)
+    with torch.no_grad():
+        expected = fast(image)  # packs the weights
+        for same in (copy.deepcopy(fast), pickle.loads(pickle.dumps(fast))):
+            assert_close(same(image), expected)
+        assert fast.double()(image.double()).dtype == torch.float64
+        assert_close(fast.float()(image), expected)
+    image.requires_grad_()
+    for each in (network, fast):
+        each(image).square().sum().backward()
+    gradient = image.grad.clone() / 2
+    image.grad = None
+    network(image).square().sum().backward()
+    assert_close(image.grad, gradient)
+
+
+@torch.no_grad()
+@pytest.mark.skipif(not multiplies_bfloat16_fast(), reason="bfloat16 is slow on this processor")
+def test_folded_convolutions_follow_autocast() -> None:
+    network = lite()
+    images = torch.randn(2, 3, 64, 64).contiguous(memory_format=torch.channels_last)
+    expected = network(images)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = folded(network)(images)
+    assert found.dtype == torch.bfloat16
+    assert (found - expected).norm() < 0.1 * expected.norm()
 
 
 def depthwise_network() -> nn.Sequential:
