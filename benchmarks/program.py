@@ -19,8 +19,9 @@ from typing import Any
 
 import torch
 
+from benchmarks.shipped import timeline
 from benchmarks.sizes import SIZES
-from benchmarks.tasks import BEFORE, OURS, TASKS, WITHOUT_SIZE, Job
+from benchmarks.tasks import BEFORE, OURS, SHIPPED, TASKS, WITHOUT_SIZE, Job
 from benchmarks.worker import serve
 
 ROOT = Path(__file__).parents[1]
@@ -93,6 +94,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         serve(Job(**json.loads(given[2])))
         return 0
     options = _parser().parse_args(given)
+    if options.trace:
+        if not options.photos:
+            sys.exit("benchmark: --trace needs --photos DIR")
+        torch.set_num_threads(options.threads)
+        timeline(sorted(options.photos.rglob("*.jpg"))[: options.limit], options.trace)
+        return 0
     rows = []
     for name in options.tasks:
         for size in [""] if name in WITHOUT_SIZE else options.sizes:
@@ -113,9 +120,10 @@ def measured(name: str, size: str, options: argparse.Namespace) -> Row:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         workers = {}
         for contender, checkout in (checkouts | rivals).items():
+            given = str(options.photos.resolve()) if options.photos and name in SHIPPED else folder
             job = Job(
-                *(name, size, contender, str(checkout), folder),
-                *(options.device, options.precision, options.threads),
+                *(name, size, contender, str(checkout), given),
+                *(options.device, options.precision, options.threads, options.limit),
             )
             workers[contender] = stack.enter_context(Worker(job))
             row.megabytes[contender] = workers[contender].megabytes
@@ -197,6 +205,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--rounds", type=int, default=5, help="of each contender (default: 5)")
     add("--threads", type=int, default=torch.get_num_threads(), help="of PyTorch on the CPU")
+    add("--photos", type=Path, metavar="DIR", help=f"JPEG files for {', '.join(SHIPPED)}")
+    add("--limit", type=int, default=500, metavar="N", help="use the first N photos")
+    add("--trace", type=Path, metavar="FILE", help="only write a timeline of the task photos there")
     add("--device", choices=["cpu", "cuda"], default="cpu")
     add("--precision", choices=["fp32", "bf16"], default="fp32", help="bf16 by autocast")
     add("--json", type=Path, metavar="FILE", help="write the seconds of every round there")

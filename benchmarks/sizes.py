@@ -52,6 +52,7 @@ class Size:
 
 _SMALL = Size("mobilenet_v2", 224, 7, 1280)
 _LARGE = Size("resnet101", 448, 14, 2048)
+_PHOTOS = Size("timm/tf_efficientnet_lite2", 320, 10, 1280, 512, vocab_size=3310)
 _TINY = Size("small", 32, 4, 196, hidden_dim=16, vocab_size=60, photos=3, captions=2)
 
 SIZES = {
@@ -59,10 +60,12 @@ SIZES = {
     "large": _LARGE,
     "small-512": replace(_SMALL, projection_dim=512),
     "large-512": replace(_LARGE, projection_dim=512),
+    "photos": _PHOTOS,
     "tiny": _TINY,
     "tiny-16": replace(_TINY, projection_dim=16),
 }
-"""As with Flickr8k and with COCO, raw as in the paper or projected; and two sizes for tests."""
+"""As with Flickr8k and with COCO, raw as in the paper or projected; the photo model's; two for
+tests."""
 
 
 def annotations(size: Size) -> Float[Tensor, "B L D"]:

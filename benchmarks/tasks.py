@@ -16,6 +16,7 @@ from torch import Tensor
 from benchmarks.layers import never_end
 from benchmarks.ours import Ours, caption, search
 from benchmarks.peer import PeerDecoder
+from benchmarks.shipped import prepared
 from benchmarks.sizes import SIZES, WORDS, Size, annotations, tokens
 from benchmarks.textbook import TextbookDecoder, TextbookEncoder, read_photo
 
@@ -28,15 +29,27 @@ TASKS = {
     "greedy": (PEER, TEXTBOOK),
     "beam": (PEER, TEXTBOOK),
     "end-to-end": (TEXTBOOK,),
+    "photos": (),
+    "latency": (),
+    "features": (),
+    "server": (),
     "help": (PYTHON,),
     "start": (TORCH,),
 }
 """Each task with its rivals."""
 
-WITHOUT_SIZE = ("help", "start")
-"""Tasks that run the command in a process, with the model that comes with the package."""
+SHIPPED = ("photos", "latency", "features", "server")
+"""Tasks of the model of photos that comes with the package."""
+
+COMMANDS = ("help", "start")
+"""Tasks that run the command in a process."""
+
+WITHOUT_SIZE = (*SHIPPED, *COMMANDS)
 
 BEAMS = 5
+
+WRITTEN = 32
+"""Photos that are drawn for a task of `SHIPPED`, unless a folder is given."""
 
 Task = Callable[[], object]
 
@@ -50,10 +63,11 @@ class Job:
         size: a name of `SIZES`.
         contender: ours, before, or a rival.
         checkout: whose package is imported.
-        folder: for photos; empty at first.
+        folder: for photos; empty at first, or one of photos for tasks of `SHIPPED`.
         device: cpu or cuda.
         precision: fp32 or bf16.
         threads: of PyTorch.
+        photos: the most photos of a task of `SHIPPED`.
     """
 
     task: str
@@ -64,12 +78,17 @@ class Job:
     device: str = "cpu"
     precision: str = "fp32"
     threads: int = 1
+    photos: int = 500
 
 
 def task(job: Job) -> Task:
     """The callable to be timed."""
-    if job.task in WITHOUT_SIZE:
+    if job.task in COMMANDS:
         return _command(job)
+    if job.task in SHIPPED:
+        folder = Path(job.folder)
+        photos = sorted(folder.rglob("*.jpg")) or written_photos(folder, WRITTEN)
+        return partial(prepared(job), photos[: job.photos])
     size, device = SIZES[job.size], torch.device(job.device)
     if job.task == "training":
         done = _training_step(job, size, device)
@@ -130,7 +149,9 @@ def _end_to_end(job: Job, size: Size, device: torch.device, photos: list[Path]) 
     model = Ours(size).to(device)
     model.never_end()
     if job.contender in (OURS, BEFORE):
-        return partial(caption, model.captioner(size, BEAMS, WORDS), photos)
+        captioner = model.captioner(size, BEAMS, WORDS)
+        captioner.freeze()  # as loading a model does
+        return partial(caption, captioner, photos)
     encoder = TextbookEncoder(model.encoder)
     decoder = _decoder(job, size).to(device).eval()
     never_end(decoder.output)

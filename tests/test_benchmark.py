@@ -102,7 +102,8 @@ def test_rivals_find_our_captions(size: str, model: Ours, width: int) -> None:
 
 @pytest.mark.integration
 def test_two_checkouts_and_the_rivals_take_turns(tmp_path: Path) -> None:
-    given = ["--tasks", "training,greedy,beam,end-to-end,help,start", "--sizes", "tiny"]
+    given = ["--tasks", "training,greedy,beam,end-to-end,photos,latency,features,server,help,start"]
+    given += ["--sizes", "tiny", "--limit", "2"]
     given += ["--rounds", "2", "--against", str(ROOT), "--json", str(tmp_path / "figures.json")]
     command = [sys.executable, str(ROOT / "scripts/benchmark.py"), *given]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout

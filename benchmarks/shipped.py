@@ -1,0 +1,101 @@
+"""The model of photos that comes with the package, from files to captions, as commands run it."""
+
+import atexit
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import httpx
+import torch
+
+from captioning.captioner import load
+from captioning.data.preprocessing import View
+from captioning.inference.batches import candidates, cut, read_ahead
+
+CLIENTS = 32
+"""How many wait for the server at a time."""
+
+
+def photos(captioner: Any, paths: Sequence[Path]) -> object:
+    """The captions of all photos, in batches, as `captioning caption` prints them."""
+    return list(candidates(captioner, paths, progress=False))
+
+
+def latency(captioner: Any, paths: Sequence[Path]) -> object:
+    """The captions of photos that come one after another."""
+    return [captioner(path) for path in paths]
+
+
+@torch.no_grad()
+def features(captioner: Any, paths: Sequence[Path]) -> object:
+    """The annotation vectors of all photos."""
+    batches = read_ahead(captioner, enumerate(cut(paths, 16)))
+    return [
+        captioner.encode(torch.stack([view.pixels for view in views if isinstance(view, View)]))
+        for _, _, views in batches
+    ]
+
+
+def server(job: Any) -> Callable[[Sequence[Path]], object]:
+    """The captions of all photos by a server, which `CLIENTS` ask at a time."""
+    command = [sys.executable, "-m", "captioning", "serve", "--model", "photos", "--port", "0"]
+    if job.precision == "bf16":
+        command.append("--bf16")
+    environment = os.environ | {"PYTHONPATH": job.checkout, "OMP_NUM_THREADS": str(job.threads)}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    atexit.register(process.terminate)
+    assert process.stdout is not None
+    address = process.stdout.readline().strip()
+    client = httpx.Client(timeout=600, limits=httpx.Limits(max_connections=CLIENTS))
+
+    def answer(path: Path) -> object:
+        return client.post(f"{address}/caption", files={"photo": path.read_bytes()}).json()
+
+    def answers(paths: Sequence[Path]) -> object:
+        with ThreadPoolExecutor(CLIENTS) as clients:
+            return list(clients.map(answer, paths))
+
+    return answers
+
+
+def timeline(paths: Sequence[Path], file: Path) -> None:
+    """Caption photos, and write which thread did what when, as a trace for chrome://tracing."""
+    captioner: Any = load("photos")
+    events: list[dict[str, Any]] = []
+
+    def traced(name: str) -> None:
+        function = getattr(captioner, name)
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            began = perf_counter()
+            result = function(*arguments, **options)
+            taken = {"ts": 1e6 * began, "dur": 1e6 * (perf_counter() - began)}
+            events.append({"name": name, "ph": "X", "pid": 0, "tid": threading.get_ident()} | taken)
+            return result
+
+        setattr(captioner, name, call)
+
+    for name in ("view", "encode", "decode", "signs"):
+        traced(name)
+    photos(captioner, paths)
+    file.write_text(json.dumps(events))
+
+
+def prepared(job: Any) -> Callable[[Sequence[Path]], object]:
+    """What a task does with photos."""
+    if job.task == "server":
+        return server(job)
+    captioner = load("photos", job.device, bfloat16=job.precision == "bf16")
+    kinds: dict[str, Callable[[Any, Sequence[Path]], object]] = {
+        "photos": photos,
+        "latency": latency,
+        "features": features,
+    }
+    return lambda paths: kinds[job.task](captioner, paths)
