@@ -44,7 +44,7 @@ def load(
             of `captioning train` or `captioning export`; or several, for an ensemble that averages
             the models' word probabilities. An ensemble uses the first model's search.
         device: the device to compute on.
-        bfloat16: whether to search in bfloat16; see `Captioner`.
+        bfloat16: whether to compute in bfloat16; see `Captioner`.
         max_megapixels: larger photo files are refused unread; at most 178.
         kernels: whether to use the fast kernels; see `captioning.kernels`. Defaults to true, unless
             the environment sets ``CAPTIONING_KERNELS=off``.

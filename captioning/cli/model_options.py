@@ -49,7 +49,7 @@ def add_model(parser: argparse.ArgumentParser, default: str | None = None) -> No
     parser.add_argument(
         "--bf16",
         action="store_true",
-        help="search in bfloat16: faster on recent GPUs, CPUs with AMX, and AMD's with AVX-512 "
+        help="compute in bfloat16: faster on recent GPUs, CPUs with AMX, and AMD's with AVX-512 "
         "BF16, slower elsewhere; near-ties may resolve differently",
     )
     parser.add_argument(
