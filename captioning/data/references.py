@@ -47,6 +47,8 @@ def read_references(path: str | Path, split: str | None = None) -> References:
         UsageError: a split is named, but the file has none.
     """
     path = Path(path)
+    if not path.exists():
+        raise InputError(f"{path}: no such file; check the path")
     if is_numbered(path):
         if split is not None:
             raise UsageError(f"--split {split}: {path} has no splits; give its folder")
