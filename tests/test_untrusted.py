@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 import yaml
 
-from captioning.data.results import read_references, read_results
+from captioning.data.references import read_references
+from captioning.data.results import read_results
 from captioning.errors import InputError
 from captioning.evaluation.grounding.lexicon import Lexicon
 from captioning.training.configuration import bounded_yaml
@@ -115,7 +116,7 @@ def test_all_captions_of_one_image_are_gathered_however_many(tmp_path: Path) -> 
     count = 10_000
     entries = ",".join(['{"image_id": 1, "caption": "a dog"}'] * count)
     (tmp_path / "many.json").write_text(f'{{"annotations": [{entries}]}}')
-    assert len(read_references(tmp_path / "many.json")[1]) == count
+    assert len(read_references(tmp_path / "many.json").captions[1]) == count
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from captioning.metrics.scores import PhotoScorer, Scorer
 
 
+RESULTS = (
+    "COCO's results format (a list of objects with image_id and caption), a table of image and "
+    "caption, a folder or lines of `captioning caption`, or a folder of `captioning evaluate`"
+)
+"""For help texts: where captions may be."""
+
+
 def add_metrics(parser: argparse.ArgumentParser) -> None:
     """Add the options of metrics other than BLEU, ROUGE-L and CIDEr."""
     metrics = parser.add_argument_group(
@@ -51,6 +58,30 @@ def add_metrics(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="CLIP's weights, a folder in open_clip's layout (default: OpenAI's ViT-B/32, "
         "downloaded at first use)",
+    )
+
+
+def add_references(parser: argparse.ArgumentParser) -> None:
+    """Add the references of captions, and how they are read."""
+    parser.add_argument(
+        "references",
+        metavar="REFERENCES",
+        help="the reference captions: COCO's captions_*.json, Karpathy's dataset_*.json, "
+        "Flickr8k.token.txt, a table such as captions.csv, or a data set's folder",
+    )
+    parser.add_argument(
+        "--split", metavar="NAME", help="use the references of this split of the data set only"
+    )
+
+
+def add_tokenizer(parser: argparse.ArgumentParser) -> None:
+    """Add the option of what splits captions into words."""
+    parser.add_argument(
+        "--tokenizer",
+        choices=("ptb", "characters", "japanese", "chinese", "thai"),
+        default="ptb",
+        help="what splits captions into words: the COCO evaluation's (default) or, for scripts "
+        "without spaces, characters or the words of a language (extras ja, zh and th)",
     )
 
 

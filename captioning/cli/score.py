@@ -4,27 +4,23 @@ import argparse
 import sys
 
 from captioning.cli.metric_options import (
+    RESULTS,
     add_metrics,
     add_photos,
+    add_references,
+    add_tokenizer,
     note_on_cider,
     photo_scorers_of,
     photos_of,
     scorers_of,
 )
 from captioning.cli.options import add_imports, add_json, show_report
-from captioning.errors import InputError
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
-    parser.add_argument(
-        "results", metavar="RESULTS", help="JSON: a list of objects with image_id and caption"
-    )
-    parser.add_argument(
-        "references",
-        metavar="REFERENCES",
-        help="the reference captions: COCO's captions_*.json, or Karpathy's dataset_*.json",
-    )
+    parser.add_argument("results", metavar="RESULTS", help=RESULTS)
+    add_references(parser)
     add_json(parser, "the report, including the scores of every image")
     parser.add_argument(
         "--training",
@@ -37,13 +33,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write the document frequencies of all REFERENCES, for --frequencies",
     )
-    parser.add_argument(
-        "--tokenizer",
-        choices=("ptb", "characters", "japanese", "chinese", "thai"),
-        default="ptb",
-        help="what splits captions into words: the COCO evaluation's (default) or, for scripts "
-        "without spaces, characters or the words of a language (extras ja, zh and th)",
-    )
+    add_tokenizer(parser)
     add_photos(parser)
     add_imports(parser)
     add_metrics(parser)
@@ -51,21 +41,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the scores."""
-    from captioning.data.results import read_references, read_results, with_ids_of
+    from captioning.data.references import read_references
+    from captioning.data.results import read_results, scored_captions
     from captioning.data.tokenizers import tokenizer
     from captioning.evaluation.report import Report
     from captioning.metrics.cider import DocumentFrequencies
 
-    captions, references = read_results(options.results), read_references(options.references)
-    captions = with_ids_of(captions, references, options.results)
-    if unknown := [image for image in captions if image not in references]:
-        raise InputError(
-            f"{options.results}: {len(unknown)} of {len(captions)} images have no caption in "
-            f"{options.references}, such as {unknown[0]!r}; give the references of the same images"
-        )
-    training = None
+    captions = read_results(options.results)
+    found = read_references(options.references, options.split)
+    captions = scored_captions(captions, found, options.results, options.references)
+    references, training = found.captions, None
     if options.training is not None:
-        training = [text for texts in read_references(options.training).values() for text in texts]
+        known = read_references(options.training).captions
+        training = [text for texts in known.values() for text in texts]
     by_photos = photo_scorers_of(options, photos_of(options, captions))
     report = Report.of(
         captions,

@@ -12,7 +12,7 @@ from pathlib import Path
 from captioning.data.readers.flickr8k import TOKENS, numbered_captions
 from captioning.data.readers.rows import csv_entries
 from captioning.data.records import MOST_CAPTIONS
-from captioning.data.results import read_references
+from captioning.data.references import read_references
 from captioning.errors import InputError
 from captioning.untrusted import short, text_of
 
@@ -113,7 +113,7 @@ def _references(path: Path) -> tuple[dict[str, list[str]], dict[str, str]]:
     """
     file = path / TOKENS if path.is_dir() else path
     if file.suffix.lower() != ".txt":
-        found = read_references(path)
+        found = read_references(path).captions
         return {str(image): list(captions) for image, captions in found.items()}, {}
     named = dict(numbered_captions(file))
     images: dict[str, list[str]] = defaultdict(list)

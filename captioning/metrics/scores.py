@@ -58,6 +58,21 @@ class Scores:
         weights = counts / counts.sum(axis=1, keepdims=True)
         return {name: weights @ scores for name, scores in self.images.items()}
 
+    def differences_when_swapped(
+        self, other: "Scores", swaps: NDArray[np.float64]
+    ) -> dict[str, NDArray[np.float64]]:
+        """Corpus scores of another system minus these, after both swap the captions of some images.
+
+        Args:
+            other: the other system's scores by the same metric, of the same images.
+            swaps: (T, images), 1 where trial t swaps the captions of an image, else 0.
+
+        Returns:
+            For each name the differences, (T,).
+        """
+        gains = {name: other.images[name] - scores for name, scores in self.images.items()}
+        return {name: gain.mean() - 2 * (swaps @ gain) / len(gain) for name, gain in gains.items()}
+
 
 Formula: TypeAlias = Callable[[NDArray[np.float64]], dict[str, NDArray[np.float64]]]
 
@@ -84,6 +99,16 @@ class SummedScores(Scores):
     def resampled(self, counts: NDArray[np.integer]) -> dict[str, NDArray[np.float64]]:
         """The scores of bootstrap resamples, from their summed counts; see `Scores.resampled`."""
         return self.formula(counts @ self.statistics)
+
+    def differences_when_swapped(
+        self, other: Scores, swaps: NDArray[np.float64]
+    ) -> dict[str, NDArray[np.float64]]:
+        """The differences from summed counts; see `Scores.differences_when_swapped`."""
+        assert isinstance(other, SummedScores)
+        moved = swaps @ (other.statistics - self.statistics)
+        own = self.formula(self.statistics.sum(axis=0) + moved)
+        theirs = self.formula(other.statistics.sum(axis=0) - moved)
+        return {name: theirs[name] - scores for name, scores in own.items()}
 
 
 Scorer: TypeAlias = Callable[[Sequence[Sequence[str]], Sequence[Sequence[Sequence[str]]]], Scores]
@@ -201,10 +226,12 @@ def percentile_interval(values: NDArray[np.float64]) -> Interval:
     return Interval(*np.percentile(values, (tail, 100 - tail)).tolist())
 
 
-def resamples(images: int, seed: int = 0, block: int = BLOCK) -> Iterator[NDArray[np.int64]]:
-    """How often each of `RESAMPLES` resamples has each image; blocks of (R, images)."""
+def resamples(
+    images: int, seed: int = 0, block: int = BLOCK, count: int = RESAMPLES
+) -> Iterator[NDArray[np.int64]]:
+    """How often each of `count` resamples has each image; blocks of (R, images)."""
     rng = np.random.default_rng(seed)
     share = np.full(images, 1 / images)
     rows = max(1, block // images)
-    for start in range(0, RESAMPLES, rows):
-        yield rng.multinomial(images, share, size=min(rows, RESAMPLES - start))
+    for start in range(0, count, rows):
+        yield rng.multinomial(images, share, size=min(rows, count - start))

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from captioning.data.results import check_photos, named_photos, with_ids_of
+from captioning.data.references import with_ids_of
+from captioning.data.results import check_photos, named_photos
 from captioning.errors import InputError
 
 

@@ -43,6 +43,7 @@ def reader_for(
     images: str | Path | None = None,
     caption_column: str | None = None,
     val_fraction: float | None = None,
+    captions_only: bool = False,
 ) -> Reader:
     """The reader of the data set at `root`, chosen by its file names, else by their content.
 
@@ -52,6 +53,7 @@ def reader_for(
         images: folder of the photos; by default where the reader looks for them.
         caption_column: the column of the captions, if the data set is a table.
         val_fraction: share of the photos for validation, if the data set has no splits.
+        captions_only: whether photos are not looked for; see `Reader.captions_only`.
 
     Raises:
         InputError: the folder does not exist or is in an unknown format, or its captions are in no
@@ -84,4 +86,6 @@ def reader_for(
         "val_fraction": val_fraction,
     }
     given = {name: value for name, value in options.items() if value is not None and name in taken}
-    return kind(root, **given)
+    reader = kind(root, **given)
+    reader.captions_only = captions_only
+    return reader

@@ -148,7 +148,13 @@ class Coco(Reader):
                 problems.append(Problem("captions of images that are not listed", name))
             elif not (entry.get("is_rejected") or entry.get("is_precanned")):
                 captions[known].append(caption)
-        paths = files.find_images(names.values(), self._folders(release), file, release.split)
+        paths = files.find_images(
+            names.values(),
+            self._folders(release),
+            file,
+            release.split,
+            as_written=self.captions_only,
+        )
         instances = file.with_name(f"instances_{release.name}.json")
         objects = _objects(instances) if self.objects and instances.exists() else {}
         found: dict[int | str | None, tuple[ImageObject, ...]] = {

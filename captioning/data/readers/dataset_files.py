@@ -33,6 +33,7 @@ def find_images(
     source: Path,
     split: str | None = None,
     required: bool = True,
+    as_written: bool = False,
 ) -> list[Path]:
     """The path of each image.
 
@@ -48,10 +49,13 @@ def find_images(
         source: the file that lists the images, for messages.
         split: theirs; folders named for another split are not searched.
         required: whether it is an error if no image is found.
+        as_written: whether to return the names without looking for the files.
 
     Raises:
         InputError: no image is found; the message names one path that was looked for.
     """
+    if as_written:
+        return [Path(name) for name in names]
     names, folders = list(names), list(dict.fromkeys(folders))
     existing = [folder for folder in folders if folder.is_dir()]
     listed = cache(_listed)  # much faster than to ask for each of many

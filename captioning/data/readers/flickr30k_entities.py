@@ -63,7 +63,7 @@ class Flickr30kEntities(Reader):
         names = list(dict.fromkeys(filter(None, lines)))
         photos = [f"{name}.jpg" for name in names]
         folders = [self.images] if self.images else photo_folders(self.root)
-        paths = find_images(photos, folders, source=file)
+        paths = find_images(photos, folders, source=file, as_written=self.captions_only)
         records = []
         for name, path in zip(names, paths, strict=True):
             file = self.root / SENTENCES / f"{name}.txt"

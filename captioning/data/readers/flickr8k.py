@@ -1,5 +1,6 @@
 """Flickr8k's own text files."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import cached_property
@@ -10,10 +11,11 @@ from captioning.data.readers.dataset_files import find_images, photo_folders
 from captioning.data.readers.reader import Contents, Reader, in_order
 from captioning.data.records import Record
 from captioning.errors import InputError
-from captioning.untrusted import text_of
+from captioning.untrusted import opened, text_of
 
 TOKENS = "Flickr8k.token.txt"
 TEXT = "Flickr8k_text"
+LONGEST_NAME = 4096  # bytes of a photo's name
 LISTS = {
     "train": "Flickr_8k.trainImages.txt",
     "val": "Flickr_8k.devImages.txt",
@@ -59,9 +61,10 @@ class Flickr8k(Reader):
 
     def _records(self, names: Iterable[str], file: Path) -> list[Record]:
         names, folders = list(names), [self.images] if self.images else photo_folders(self.root)
+        paths = find_images(names, folders, source=file, as_written=self.captions_only)
         return [
             Record(path, Path(name).stem, tuple(self._captions.get(name, ())))
-            for name, path in zip(names, find_images(names, folders, source=file), strict=True)
+            for name, path in zip(names, paths, strict=True)
         ]
 
     @cached_property
@@ -77,6 +80,15 @@ class Flickr8k(Reader):
         for name, caption in numbered_captions(self.text / TOKENS):
             captions[name.rpartition("#")[0]].append(caption)
         return dict(captions)
+
+
+def is_numbered(file: Path) -> bool:
+    """Whether a file begins like ``Flickr8k.token.txt``, with ``a.jpg#0``, a tab and a caption."""
+    if file.suffix.lower() not in (".txt", ".token") or not file.is_file():
+        return False
+    with opened(file) as content:
+        start = content.read(LONGEST_NAME).decode(errors="replace").lstrip("\ufeff")
+    return re.match(r"\s*[^\t\n]+#\d+\t", start) is not None
 
 
 def numbered_captions(file: Path) -> Iterator[tuple[str, str]]:

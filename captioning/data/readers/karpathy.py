@@ -56,7 +56,7 @@ class Karpathy(OneFileReader):
         names = [photo_name(entry, get) for entry in images]
         root = self.root if self.root.is_dir() else file.parent
         folders = [self.images] if self.images else photo_folders(file.parent, root)
-        paths = find_images(names, folders, source=file)
+        paths = find_images(names, folders, source=file, as_written=self.captions_only)
         records = defaultdict(list)
         for entry, path in zip(images, paths, strict=True):
             records[split_name(get(entry, "split", str))].append(

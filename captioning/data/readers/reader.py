@@ -59,6 +59,9 @@ class Reader(Checked, ABC):
             gets at least one of two or more photos.
     """
 
+    captions_only = False
+    """Whether photos are not looked for: a record's `image` is then the name as written."""
+
     def __init__(
         self,
         root: str | Path,

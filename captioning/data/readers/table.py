@@ -145,7 +145,9 @@ class CaptionTable(OneFileReader):
         # Another split's folder may hold photos of the same names; TextCaps' holds the photos.
         theirs = split if file.parent != root else None
         folders[1:1] = dataset_files.folders_of(split, folders[:1]) if split else []
-        found = dataset_files.find_images(names, folders, file, theirs, required=False)
+        found = dataset_files.find_images(
+            names, folders, file, theirs, required=False, as_written=self.captions_only
+        )
         return dict(zip(names, found, strict=True))
 
 

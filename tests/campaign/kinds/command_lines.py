@@ -78,6 +78,7 @@ def _base(command: str, world: World) -> list[str]:
         "calibrate": ["out.safetensors", "--data", str(world.shapes), *model, "--limit", "2"],
         "caption": [str(world.photos[0]), *model],
         "check": [str(world.shapes)],
+        "compare": [str(world.results), str(world.results), str(world.references)],
         "demo": ["--no-browser"],
         "evaluate": ["--data", str(world.shapes), *model, "--out", "out", "--limit", "2"],
         "export": ["out", *model],

@@ -1,0 +1,270 @@
+"""Two systems' captions of the same images: is one better, or is the difference chance?
+
+- Koehn, "Statistical Significance Tests for Machine Translation Evaluation", EMNLP 2004,
+  https://aclanthology.org/W04-3250: the paired bootstrap.
+- Riezler and Maxwell, "On Some Pitfalls in Automatic Evaluation and Significance Testing for MT",
+  2005, https://aclanthology.org/W05-0908: approximate randomisation.
+"""
+
+import csv
+import io
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from captioning.metrics.scores import (
+    BLOCK,
+    LEVEL,
+    RESAMPLES,
+    Interval,
+    Scores,
+    percentile_interval,
+    resamples,
+)
+from captioning.progress_bar import stage
+from captioning.terminal import printable
+
+TRIALS = 10_000
+
+ROUNDING = 1e-12
+"""Differences this close count as equal: the order of a sum changes its last bits."""
+
+CSV_COLUMNS = (
+    *("score", "A", "B", "difference", "low", "high"),
+    *("p bootstrap", "p randomisation"),
+)
+COLUMNS = ("", "A", "B", "B - A", f"{LEVEL * 100:.0f} % interval", *CSV_COLUMNS[-2:])
+
+LATEX = str.maketrans(
+    {
+        **{character: f"\\{character}" for character in "&%$#_{}"},
+        **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
+    }
+)
+
+
+class Compared(NamedTuple):
+    """A corpus score of two systems.
+
+    Attributes:
+        first: the score of system A.
+        second: the score of system B.
+        interval: of the difference B - A, by the paired bootstrap.
+        p_bootstrap: see `bootstrap_p`.
+        p_randomisation: see `randomisation_p`.
+    """
+
+    first: float
+    second: float
+    interval: Interval
+    p_bootstrap: float
+    p_randomisation: float
+
+    @property
+    def difference(self) -> float:
+        """The score of B minus that of A."""
+        return self.second - self.first
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The scores of two systems, with tests of their differences.
+
+    Attributes:
+        scores: by name.
+        names: of systems A and B, for the note below the table.
+        images: their number.
+        samples: the number of bootstrap samples.
+        trials: the number of trials of the randomisation.
+        seed: of both.
+    """
+
+    scores: Mapping[str, Compared]
+    names: tuple[str, str]
+    images: int
+    samples: int
+    trials: int
+    seed: int
+
+    @classmethod
+    @stage("comparing the systems")
+    def of(
+        cls,
+        first: Sequence[Scores],
+        second: Sequence[Scores],
+        names: tuple[str, str] = ("A", "B"),
+        samples: int = RESAMPLES,
+        trials: int = TRIALS,
+        seed: int = 0,
+        block: int = BLOCK,
+    ) -> "Comparison":
+        """Compare two systems by the same metrics.
+
+        All scores use the same samples and trials.
+
+        Args:
+            first: the scores of system A by each metric.
+            second: those of system B, in the same order, of the same images in the same order.
+            names: of the systems.
+            samples: number of bootstrap samples.
+            trials: number of trials of the randomisation.
+            seed: of samples and trials.
+            block: limits the counts in memory and does not affect the results.
+        """
+        pairs = list(zip(first, second, strict=True))
+        images = len(next(values for each in first for values in each.images.values()))
+        resampled: dict[str, list[NDArray[np.float64]]] = defaultdict(list)
+        for counts in resamples(images, seed, block, samples):
+            for one, other in pairs:
+                theirs = other.resampled(counts)
+                for name, values in one.resampled(counts).items():
+                    resampled[name].append(theirs[name] - values)
+        swapped: dict[str, list[NDArray[np.float64]]] = defaultdict(list)
+        for swaps in _swaps(images, trials, seed, block):
+            for one, other in pairs:
+                for name, values in one.differences_when_swapped(other, swaps).items():
+                    swapped[name].append(values)
+        found = {}
+        for one, other in pairs:
+            for name in one.images:
+                own, its = one.corpus[name], other.corpus[name]
+                drawn = np.concatenate(resampled[name])
+                found[name] = Compared(
+                    own,
+                    its,
+                    percentile_interval(drawn),
+                    bootstrap_p(its - own, drawn),
+                    randomisation_p(its - own, np.concatenate(swapped[name])),
+                )
+        return cls(found, names, images, samples, trials, seed)
+
+    @property
+    def note(self) -> str:
+        """What was compared and how, in one line."""
+        first, second = map(printable, self.names)
+        return (
+            f"A: {first}; B: {second}; {self.images} images; {self.samples} bootstrap samples, "
+            f"{self.trials} randomisation trials, seed {self.seed}"
+        )
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """The cells of the table by `COLUMNS`."""
+        return [
+            (
+                name,
+                f"{each.first:.4f}",
+                f"{each.second:.4f}",
+                f"{each.difference:+.4f}",
+                "{:+.4f} to {:+.4f}".format(*each.interval),
+                f"{each.p_bootstrap:.4f}",
+                f"{each.p_randomisation:.4f}",
+            )
+            for name, each in self.scores.items()
+        ]
+
+    def as_text(self) -> str:
+        """The table for a terminal."""
+        rows = [COLUMNS, *self.rows()]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip()
+            for row in rows
+        ]
+        return "\n".join([*lines, self.note])
+
+    def as_csv(self) -> str:
+        """The table with full precision, by `CSV_COLUMNS`."""
+        text = io.StringIO()
+        table = csv.writer(text, lineterminator="\n")
+        table.writerow(CSV_COLUMNS)
+        for name, (first, second, interval, *values) in self.scores.items():
+            table.writerow([name, first, second, second - first, *interval, *values])
+        return text.getvalue().rstrip("\n")
+
+    def as_markdown(self) -> str:
+        """The table in Markdown."""
+        rows = [COLUMNS, ("---", *["--:"] * (len(COLUMNS) - 1)), *self.rows()]
+        lines = [f"| {' | '.join(row)} |" for row in rows]
+        return "\n".join([*lines, "", self.note])
+
+    def as_latex(self) -> str:
+        """The table in LaTeX, without packages."""
+        header, *rows = (
+            " & ".join(_math(cell) for cell in row) + r" \\" for row in [COLUMNS, *self.rows()]
+        )
+        return "\n".join(
+            [
+                r"\begin{table}",
+                r"\centering",
+                rf"\begin{{tabular}}{{l{'r' * (len(COLUMNS) - 1)}}}",
+                r"\hline",
+                header,
+                r"\hline",
+                *rows,
+                r"\hline",
+                r"\end{tabular}",
+                rf"\caption{{{self.note.translate(LATEX)}}}",
+                r"\end{table}",
+            ]
+        )
+
+
+FORMATS: dict[str, Callable[[Comparison], str]] = {
+    "text": Comparison.as_text,
+    "csv": Comparison.as_csv,
+    "markdown": Comparison.as_markdown,
+    "latex": Comparison.as_latex,
+}
+"""The table in each format."""
+
+
+def bootstrap_p(difference: float, resampled: NDArray[np.float64]) -> float:
+    """The p-value of a difference by the paired bootstrap, as sacreBLEU and Moses compute it.
+
+    The absolute differences of the samples, shifted to a mean of 0, are the distribution under the
+    null hypothesis. p is the share that is at least the absolute difference; one more sample counts
+    as extreme. For clear differences this is half of a two-sided p-value, since only samples on one
+    side can be extreme. Unlike sacreBLEU's, ties are extreme: equal systems have p = 1.
+
+    Args:
+        difference: of the corpus scores.
+        resampled: the differences of the bootstrap samples, (samples,).
+    """
+    distances = np.abs(resampled)
+    return _share(distances - distances.mean() >= abs(difference) - ROUNDING)
+
+
+def randomisation_p(difference: float, swapped: NDArray[np.float64]) -> float:
+    """The two-sided p-value of a difference by approximate randomisation.
+
+    p is the share of trials with at least the absolute difference, where the observed one counts
+    as a trial (Riezler and Maxwell 2005, figure 1).
+
+    Args:
+        difference: of the corpus scores.
+        swapped: the differences after random swaps, (trials,).
+    """
+    return _share(np.abs(swapped) >= abs(difference) - ROUNDING)
+
+
+def _share(extreme: NDArray[np.bool_]) -> float:
+    return float(extreme.sum() + 1) / (len(extreme) + 1)
+
+
+def _swaps(images: int, trials: int, seed: int, block: int) -> Iterator[NDArray[np.float64]]:
+    """Ones for images whose captions a trial swaps, half of them on average; (T, images) each."""
+    rng = np.random.default_rng(seed)
+    rows = max(1, block // images)
+    for start in range(0, trials, rows):
+        yield (rng.random((min(rows, trials - start), images)) < 0.5).astype(float)
+
+
+def _math(cell: str) -> str:
+    """A cell in LaTeX, where a minus sign is one only in a formula."""
+    if cell[:1] in ("+", "-"):
+        return " to ".join(f"${part}$" for part in cell.split(" to "))
+    return cell.translate(LATEX).replace(" - ", " $-$ ")

@@ -1,0 +1,255 @@
+"""Tests of two systems' difference, beside SciPy's and sacreBLEU's on the same captions."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import sacrebleu
+from numpy.typing import NDArray
+from sacrebleu.significance import PairedTest
+from scipy import stats
+
+from captioning.evaluation.comparison import COLUMNS, Comparison, bootstrap_p, randomisation_p
+from captioning.metrics.bleu import bleu_scores
+from captioning.metrics.cider import cider_scores
+from captioning.metrics.rouge import rouge_scores
+from captioning.metrics.scores import Interval, Scores, SummedScores
+
+IMAGES = 120
+WORDS = [f"word{number}" for number in range(18)]
+SCORERS: list[Callable[..., Scores]] = [bleu_scores, rouge_scores, cider_scores]
+
+Captions = list[list[str]]
+
+
+def varied(rng: random.Random, words: list[str], rate: float) -> list[str]:
+    """The words, of which a share is replaced by others."""
+    return [word if rng.random() > rate else rng.choice(WORDS) for word in words]
+
+
+@pytest.fixture(scope="module")
+def world() -> dict[float, Any]:
+    """References of each image, and captions with words wrong at several rates."""
+    rng = random.Random(0)
+    truth = [[rng.choice(WORDS) for _ in range(rng.randint(7, 12))] for _ in range(IMAGES)]
+    found: dict[float, Any] = {0.0: [[varied(rng, each, 0.25) for _ in range(5)] for each in truth]}
+    for rate in (0.35, 0.40, 0.41, 0.6, 0.48, 0.47):
+        found[rate] = [varied(rng, each, rate) for each in truth]
+    return found
+
+
+def compared(world: dict[float, Any], first: float, second: float, **options: Any) -> Comparison:
+    scores = [[score(world[rate], world[0.0]) for score in SCORERS] for rate in (first, second)]
+    return Comparison.of(*scores, **options)
+
+
+def tolerance(p: float, *draws: int) -> float:
+    """Five standard errors of the difference of two p-values by so many draws."""
+    return 5 * float(np.sqrt(sum(max(p * (1 - p), 1e-4) / count for count in draws)))
+
+
+def sacrebleus(world: dict[float, Any], rates: tuple[float, float], kind: str) -> Any:
+    """SacreBLEU's result of BLEU-4 for the second system."""
+    systems = [(str(rate), [" ".join(words) for words in world[rate]]) for rate in rates]
+    streams = [[" ".join(several[n]) for several in world[0.0]] for n in range(5)]
+    metric = sacrebleu.BLEU(tokenize="none", smooth_method="none", force=True)
+    test = PairedTest(systems, {"BLEU": metric}, streams, kind, n_samples=10_000)
+    _, scores = test()
+    return scores["BLEU"][1]
+
+
+@pytest.mark.parametrize("rates", [(0.40, 0.35), (0.41, 0.35), (0.47, 0.35), (0.48, 0.40)])
+def test_p_values_of_bleu_are_sacrebleus(
+    world: dict[float, Any], rates: tuple[float, float]
+) -> None:
+    own = compared(world, *rates, samples=10_000).scores["BLEU-4"]
+    bootstrap, swapped = (sacrebleus(world, rates, kind) for kind in ("bs", "ar"))
+    assert own.second == pytest.approx(bootstrap.score / 100, abs=1e-8)
+    assert own.p_bootstrap == pytest.approx(
+        bootstrap.p_value, abs=tolerance(own.p_bootstrap, 10_000, 10_000)
+    )
+    assert own.p_randomisation == pytest.approx(
+        swapped.p_value, abs=tolerance(own.p_randomisation, 10_000, 10_000)
+    )
+
+
+def test_the_interval_of_bleu_is_that_of_sacrebleus_resampled_statistics(
+    world: dict[float, Any],
+) -> None:
+    metric = sacrebleu.BLEU(tokenize="none", smooth_method="none", force=True)
+    streams = [[" ".join(several[n]) for several in world[0.0]] for n in range(5)]
+    drawn = np.random.default_rng(9).integers(IMAGES, size=(4000, IMAGES))
+    values = []
+    for rate in (0.40, 0.35):
+        captions = [" ".join(words) for words in world[rate]]
+        counts = np.array(metric._extract_corpus_statistics(captions, streams))
+        sums = counts[drawn].sum(axis=1)
+        values.append([metric._compute_score_from_stats(row.tolist()).score / 100 for row in sums])
+    differences = np.subtract(values[1], values[0])
+    own = compared(world, 0.40, 0.35, samples=4000).scores["BLEU-4"].interval
+    expected = np.percentile(differences, [2.5, 97.5])
+    assert own == pytest.approx(expected, abs=0.1 * differences.std())
+
+
+@pytest.mark.parametrize("name", ["ROUGE-L", "CIDEr"])
+@pytest.mark.parametrize("rates", [(0.40, 0.35), (0.40, 0.41), (0.48, 0.40)])
+def test_randomisation_of_images_is_scipys_permutation_test(
+    world: dict[float, Any], name: str, rates: tuple[float, float]
+) -> None:
+    first, second = (images_of(world, rate, name) for rate in rates)
+    expected = stats.permutation_test(
+        (first, second),
+        lambda one, other, axis: np.mean(other - one, axis=axis),
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=10_000,
+        rng=np.random.default_rng(1),
+    ).pvalue
+    own = compared(world, *rates).scores[name].p_randomisation
+    assert own == pytest.approx(expected, abs=tolerance(own, 10_000, 10_000))
+
+
+@pytest.mark.parametrize("name", ["ROUGE-L", "CIDEr"])
+def test_intervals_of_images_are_scipys_paired_bootstrap(
+    world: dict[float, Any], name: str
+) -> None:
+    first, second = (images_of(world, rate, name) for rate in (0.40, 0.35))
+    expected = stats.bootstrap(
+        (first, second),
+        lambda one, other, axis: np.mean(other - one, axis=axis),
+        paired=True,
+        vectorized=True,
+        method="percentile",
+        n_resamples=10_000,
+        rng=np.random.default_rng(1),
+    )
+    own = compared(world, 0.40, 0.35, samples=10_000).scores[name].interval
+    assert own == pytest.approx(
+        tuple(expected.confidence_interval), abs=0.1 * float(expected.standard_error)
+    )
+
+
+def images_of(world: dict[float, Any], rate: float, name: str) -> NDArray[np.float64]:
+    scorer = {"ROUGE-L": rouge_scores, "CIDEr": cider_scores}[name]
+    return scorer(world[rate], world[0.0]).images[name]
+
+
+def test_swaps_of_a_corpus_are_scores_of_the_swapped_captions(world: dict[float, Any]) -> None:
+    first, second, references = world[0.40], world[0.35], world[0.0]
+    swaps = np.random.default_rng(0).integers(2, size=(3, IMAGES)).astype(float)
+    found = bleu_scores(first, references).differences_when_swapped(
+        bleu_scores(second, references), swaps
+    )
+    for trial, row in enumerate(swaps):
+        one = [b if swap else a for a, b, swap in zip(first, second, row, strict=True)]
+        other = [a if swap else b for a, b, swap in zip(first, second, row, strict=True)]
+        expected = [bleu_scores(each, references).corpus["BLEU-4"] for each in (one, other)]
+        assert found["BLEU-4"][trial] == pytest.approx(expected[1] - expected[0], abs=1e-12)
+
+
+def test_equal_systems_have_a_p_value_of_one(world: dict[float, Any]) -> None:
+    for each in compared(world, 0.40, 0.40).scores.values():
+        assert (each.p_bootstrap, each.p_randomisation) == (1, 1)
+        assert each.interval == (0, 0)
+
+
+def test_a_clearly_better_system_is_significant(world: dict[float, Any]) -> None:
+    for each in compared(world, 0.6, 0.35).scores.values():
+        assert max(each.p_bootstrap, each.p_randomisation) < 0.01
+        assert each.difference > each.interval.low > 0
+
+
+def test_the_other_order_changes_the_signs_alone(world: dict[float, Any]) -> None:
+    one, other = compared(world, 0.40, 0.35), compared(world, 0.35, 0.40)
+    for name, each in one.scores.items():
+        mirrored = other.scores[name]
+        assert each.interval == pytest.approx([-mirrored.interval.high, -mirrored.interval.low])
+        assert (each.p_bootstrap, each.p_randomisation) == (
+            mirrored.p_bootstrap,
+            mirrored.p_randomisation,
+        )
+
+
+def test_blocks_do_not_change_the_results(world: dict[float, Any]) -> None:
+    whole = compared(world, 0.40, 0.35, samples=50, trials=50)
+    parts = compared(world, 0.40, 0.35, samples=50, trials=50, block=7 * IMAGES)
+    for name, each in whole.scores.items():
+        other = parts.scores[name]
+        assert each.interval == pytest.approx(other.interval)
+        assert each[3:] == other[3:]
+
+
+def test_five_per_cent_of_equally_good_systems_differ_by_chance() -> None:
+    rng, found = np.random.default_rng(3), []
+    for seed in range(300):
+        first, second = (Scores.of("score", rng.normal(size=40)) for _ in range(2))
+        each = Comparison.of([first], [second], samples=1, trials=199, seed=seed).scores["score"]
+        found.append(each.p_randomisation)
+    assert 0.02 < np.mean(np.array(found) <= 0.05) < 0.085
+
+
+def test_p_values_worked_out_by_hand() -> None:
+    # Distances 1, 3, 2, 2 have a mean of 2; shifted -1, 1, 0, 0, of which one is at least 1.
+    assert bootstrap_p(1.0, np.array([-1.0, 3.0, 2.0, -2.0])) == (1 + 1) / (4 + 1)
+    assert randomisation_p(2.0, np.array([-2.0, 2.0, 1.0, 0.0])) == (2 + 1) / (4 + 1)
+
+
+@pytest.fixture
+def small() -> Comparison:
+    first = SummedScores.of_statistics(np.eye(2), lambda rows: {"50 % of_BLEU": rows[:, 0] / 4})
+    result = Comparison.of([first], [first], ("a_1/captions.json", "50 % {b}"), 10, 10)
+    compared = result.scores["50 % of_BLEU"]._replace(
+        second=0.125, interval=Interval(-0.25, 0.5), p_bootstrap=0.25, p_randomisation=0.0625
+    )
+    return Comparison({"50 % of_BLEU": compared}, result.names, 2, 10, 10, 0)
+
+
+NOTE = (
+    "A: a_1/captions.json; B: 50 % {b}; 2 images; 10 bootstrap samples, 10 randomisation trials, "
+    "seed 0"
+)
+
+
+def test_the_table_as_text(small: Comparison) -> None:
+    assert small.as_text().splitlines() == [
+        "                   A       B    B - A       95 % interval  p bootstrap  p randomisation",
+        "50 % of_BLEU  0.2500  0.1250  -0.1250  -0.2500 to +0.5000       0.2500           0.0625",
+        NOTE,
+    ]
+
+
+def test_the_table_as_csv(small: Comparison) -> None:
+    assert small.as_csv().splitlines() == [
+        "score,A,B,difference,low,high,p bootstrap,p randomisation",
+        "50 % of_BLEU,0.25,0.125,-0.125,-0.25,0.5,0.25,0.0625",
+    ]
+
+
+def test_the_table_as_markdown(small: Comparison) -> None:
+    assert small.as_markdown().splitlines() == [
+        "|  | A | B | B - A | 95 % interval | p bootstrap | p randomisation |",
+        "| --- | --: | --: | --: | --: | --: | --: |",
+        "| 50 % of_BLEU | 0.2500 | 0.1250 | -0.1250 | -0.2500 to +0.5000 | 0.2500 | 0.0625 |",
+        "",
+        NOTE,
+    ]
+
+
+def test_the_table_as_latex(small: Comparison) -> None:
+    assert small.as_latex().splitlines() == [
+        r"\begin{table}",
+        r"\centering",
+        r"\begin{tabular}{lrrrrrr}",
+        r"\hline",
+        r" & A & B & B $-$ A & 95 \% interval & p bootstrap & p randomisation \\",
+        r"\hline",
+        r"50 \% of\_BLEU & 0.2500 & 0.1250 & $-0.1250$ & $-0.2500$ to $+0.5000$ & 0.2500 & "
+        r"0.0625 \\",
+        r"\hline",
+        r"\end{tabular}",
+        r"\caption{" + NOTE.translate(str.maketrans({c: f"\\{c}" for c in "%_{}"})) + "}",
+        r"\end{table}",
+    ]
+    assert len(COLUMNS) == 7
