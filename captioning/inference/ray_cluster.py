@@ -8,6 +8,7 @@ import signal
 import socket
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -90,31 +91,32 @@ def lines_by_ray(
 
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)
     DataContext.get_current().enable_progress_bars = False
-    try:
-        each = _share(ray, cluster.device)
-        job = Job(captioner, search, batch_size, str(Path.cwd()), each)
-        # By default Ray Data starts dead actors again, and their work, without limit.
-        rows = from_arrow_refs(_blocks(ray, parts, count)).map_batches(
-            Worker,
-            batch_size=1,
-            fn_constructor_args=(ray.put(job),),
-            compute=ActorPoolStrategy(min_size=1, initial_size=each.workers),
-            num_cpus=each.cpus,
-            num_gpus=each.gpus,
-        )
-        for row in rows.iter_rows():
-            if row["failure"]:
-                raise InputError(row["failure"])
-            lines = [Line(*line) for line in json.loads(row["lines"])]
-            _check_seen(lines, row["blind"])
-            yield int(row["number"]), lines
-    except ray.exceptions.RayError as error:
-        reason = str(error).strip().rpartition("\n")[2] or type(error).__name__
-        raise InputError(
-            f"the Ray cluster {cluster.address} failed: {reason}; go on by the same command"
-        ) from error
-    finally:
-        ray.shutdown()
+    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
+        try:  # Ray prints the logs of machines that die, also where it ends
+            each = _share(ray, cluster.device)
+            job = Job(captioner, search, batch_size, str(Path.cwd()), each)
+            # By default Ray Data starts dead workers again, and their work, without limit.
+            rows = from_arrow_refs(_blocks(ray, parts, count)).map_batches(
+                Worker,
+                batch_size=1,
+                fn_constructor_args=(ray.put(job),),
+                compute=ActorPoolStrategy(min_size=1, initial_size=each.workers),
+                num_cpus=each.cpus,
+                num_gpus=each.gpus,
+            )
+            for row in rows.iter_rows():
+                if row["failure"]:
+                    raise InputError(row["failure"])
+                lines = [Line(*line) for line in json.loads(row["lines"])]
+                _check_seen(lines, row["blind"])
+                yield int(row["number"]), lines
+        except ray.exceptions.RayError as error:
+            reason = str(error).strip().rpartition("\n")[2] or type(error).__name__
+            raise InputError(
+                f"the Ray cluster {cluster.address} failed: {reason}; go on by the same command"
+            ) from error
+        finally:
+            ray.shutdown()
 
 
 class Worker:
@@ -177,12 +179,16 @@ def _connected(address: str) -> Any:
     host, _, port = address.rpartition(":")
     handlers = {number: signal.getsignal(number) for number in ending_signals()}
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # else it prints on stderr
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     try:
-        if host:  # Ray itself waits for minutes, and prints what it waits for
+        if address not in ("auto", "local"):
+            if not host:
+                raise ValueError("not HOST:PORT")
+            # Ray itself waits for minutes.
             socket.create_connection((host, int(port)), PATIENCE).close()
-        ray.init(address, log_to_driver=False, configure_logging=False)
-    except (OSError, ValueError, RuntimeError) as error:
+        with _silent_stderr():
+            ray.init(address, log_to_driver=False, configure_logging=False)
+    except (OSError, OverflowError, RuntimeError, ValueError) as error:
         ray.shutdown()
         raise UsageError(
             f"--ray {address}: no Ray cluster answers ({str(error).splitlines()[0]}); start one by "
@@ -192,6 +198,19 @@ def _connected(address: str) -> Any:
         for number, handler in handlers.items():  # Ray takes SIGTERM
             signal.signal(number, handler)
     return ray
+
+
+@contextmanager
+def _silent_stderr() -> Iterator[None]:
+    """Discard what C++ code and its threads print; an error that matters is raised."""
+    kept = os.dup(2)
+    with Path(os.devnull).open("w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def _share(ray: Any, device: str | None) -> Share:
