@@ -21,9 +21,6 @@ from captioning.errors import InputError, UsageError, ending_signals
 from captioning.inference.batches import Line, captioned_lines, cut
 from captioning.search.search import Search
 
-MOST_CORES = 4
-"""CPU cores of one worker; several workers use more cores better than one does."""
-
 MOST_BLOCKS = 10_000
 """Ray Data's unit of work is a block of one shard, or of several if there are more shards."""
 
@@ -44,14 +41,6 @@ class RayCluster:
     device: str | None = None
 
 
-class Share(NamedTuple):
-    """What each worker takes of its machine, and how many workers the cluster has room for."""
-
-    cpus: int
-    gpus: int
-    workers: int
-
-
 class Job(NamedTuple):
     """What every worker needs, sent to each machine once."""
 
@@ -59,7 +48,7 @@ class Job(NamedTuple):
     search: Search
     batch_size: int
     folder: str
-    each: Share
+    on_gpu: bool
 
 
 def lines_by_ray(
@@ -93,16 +82,16 @@ def lines_by_ray(
     DataContext.get_current().enable_progress_bars = False
     with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
         try:  # Ray prints the logs of machines that die, also where it ends
-            each = _share(ray, cluster.device)
-            job = Job(captioner, search, batch_size, str(Path.cwd()), each)
+            on_gpu, workers = _devices(ray, cluster.device)
+            job = Job(captioner, search, batch_size, str(Path.cwd()), on_gpu)
             # By default Ray Data starts dead workers again, and their work, without limit.
             rows = from_arrow_refs(_blocks(ray, parts, count)).map_batches(
                 Worker,
                 batch_size=1,
                 fn_constructor_args=(ray.put(job),),
-                compute=ActorPoolStrategy(min_size=1, initial_size=each.workers),
-                num_cpus=each.cpus,
-                num_gpus=each.gpus,
+                compute=ActorPoolStrategy(min_size=1, initial_size=workers),
+                num_cpus=1,
+                num_gpus=int(on_gpu),
             )
             for row in rows.iter_rows():
                 if row["failure"]:
@@ -130,10 +119,10 @@ class Worker:
         import ray
 
         self.job: Job = ray.get(job)
-        if self.job.each.gpus:
+        if self.job.on_gpu:
             self.job.captioner.to("cuda")
-        else:
-            torch.set_num_threads(self.job.each.cpus)
+        else:  # threads wait for each other on busy cores; and digits depend on their number
+            torch.set_num_threads(1)
 
     def __call__(self, shard: dict[str, Any]) -> dict[str, list[Any]]:
         """One row for another: the photos of a shard become its lines."""
@@ -213,23 +202,21 @@ def _silent_stderr() -> Iterator[None]:
         os.close(kept)
 
 
-def _share(ray: Any, device: str | None) -> Share:
-    """The share of each worker: a GPU, or some cores of the CPU.
+def _devices(ray: Any, device: str | None) -> tuple[bool, int]:
+    """Whether workers have a GPU each, instead of a core, and for how many there is room.
 
     Raises:
         UsageError: the cluster lacks the device.
     """
     machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    gpus = sum(int(machine.get("GPU", 0)) for machine in machines)
+    gpus, cores = (sum(int(each.get(name, 0)) for each in machines) for name in ("GPU", "CPU"))
     if device == "cuda" and not gpus:
         raise UsageError("--device cuda: the Ray cluster has no GPUs; leave it out")
     if gpus and device != "cpu":
-        return Share(cpus=1, gpus=1, workers=gpus)
-    cores = [int(machine["CPU"]) for machine in machines if machine.get("CPU", 0) >= 1]
+        return True, gpus
     if not cores:
         raise UsageError("the Ray cluster has no CPU cores to work on; add machines by ray start")
-    each = min(MOST_CORES, *cores)
-    return Share(each, 0, sum(machine // each for machine in cores))
+    return False, cores
 
 
 def _blocks(ray: Any, parts: Iterable[tuple[int, Sequence[Path]]], count: int) -> list[Any]:

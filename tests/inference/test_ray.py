@@ -15,6 +15,9 @@ from PIL import Image
 
 from captioning.cli import caption as caption_command
 from captioning.cli import main
+from captioning.errors import InputError
+from captioning.inference.batches import Line
+from captioning.inference.ray_cluster import _check_seen
 
 pytestmark = pytest.mark.integration
 
@@ -121,6 +124,14 @@ def test_a_damaged_photo_is_an_error_line_as_on_one_machine(
         assert (code, len(errors)) == (1, 5), errors
         found.append((sorted(errors), contents(tmp_path / name)))
     assert found[0] == found[1]
+
+
+def test_a_machine_without_the_photos_is_named(photos: Path) -> None:
+    here, gone = (Line(json.dumps({"image": str(photos / n)}), "e") for n in ("000.png", "x"))
+    _check_seen([gone], blind="far")
+    _check_seen([here], blind="")
+    with pytest.raises(InputError, match=r"machine far sees no .*000"):
+        _check_seen([here, gone], blind="far")
 
 
 @pytest.mark.parametrize("address", [NOWHERE, "", "x", ":1", "127.0.0.1:99999"])
