@@ -130,15 +130,15 @@ class Line(NamedTuple):
     error: str | None
 
 
-def captioned_lines(
+def captioned_batches(
     captioner: Captioner, search: Search, photos: Sequence[Path], batch_size: int
-) -> Iterator[Line]:
-    """The line of each photo with its best caption or its error, in order."""
+) -> Iterator[list[Line]]:
+    """The line of each photo with its best caption or its error, in order, batch by batch."""
     for _, paths, views in read_ahead(captioner, enumerate(cut(photos, batch_size))):
-        for path, found in zip(
-            paths, found_captions(captioner, views, search, most=1), strict=True
-        ):
-            if isinstance(found, InputError):
-                yield Line(json_line(path, found), str(found))
-            else:
-                yield Line(json_line(path, found[0]), None)
+        found = found_captions(captioner, views, search, most=1)
+        yield [
+            Line(json_line(path, each), str(each))
+            if isinstance(each, InputError)
+            else Line(json_line(path, each[0]), None)
+            for path, each in zip(paths, found, strict=True)
+        ]

@@ -16,7 +16,7 @@ from captioning.data.photos import find_photos
 from captioning.data.ranks import decided_by_first_rank
 from captioning.errors import InputError, UsageError
 from captioning.files import made_folder, only_writer
-from captioning.inference.batches import Line, captioned_lines, cut, seeded
+from captioning.inference.batches import Line, captioned_batches, cut, seeded
 from captioning.inference.processes import ALONE, Processes, results
 from captioning.inference.ray_cluster import RayCluster, lines_by_ray
 from captioning.inference.shards import Shards
@@ -136,12 +136,13 @@ def caption_into_shards(
     """
     search = seeded(search, seed)
 
-    def caption_parts(parts: Parts, missing: int) -> Iterator[tuple[int, Iterable[Line]]]:
+    def caption_parts(parts: Parts, missing: int) -> Iterator[tuple[int, Iterable[list[Line]]]]:
         if cluster is not None and missing:
             size = math.ceil(missing / shards.size)
             return lines_by_ray(cluster, captioner, search, parts, size, batch_size)
         return (
-            (number, captioned_lines(captioner, search, part, batch_size)) for number, part in parts
+            (number, captioned_batches(captioner, search, part, batch_size))
+            for number, part in parts
         )
 
     def caption_share(process: int, count: int) -> None:
@@ -154,13 +155,14 @@ def caption_into_shards(
         ) as progress:
             parts = enumerate(_missing(photos, shards, found.numbers))
             mine = (each for place, each in parts if place % count == process)
-            for number, captioned in caption_parts(mine, found.missing[process]):
+            for number, batches in caption_parts(mine, found.missing[process]):
                 lines: list[str] = []
-                for line in captioned:
-                    if line.error is not None:
-                        say(f"captioning: {line.error}")
-                    lines.append(line.text)
-                    progress.update(1)
+                for batch in batches:
+                    for line in batch:
+                        if line.error is not None:
+                            say(f"captioning: {line.error}")
+                        lines.append(line.text)
+                    progress.update(len(batch))
                 shards.write(number, lines)
 
     # The first process holds the folder for all.

@@ -18,7 +18,7 @@ import torch
 from captioning.captioner.captioner import Captioner
 from captioning.data.photo_shards import photo_size
 from captioning.errors import InputError, UsageError, ending_signals
-from captioning.inference.batches import Line, captioned_lines, cut
+from captioning.inference.batches import Line, captioned_batches, cut
 from captioning.search.search import Search
 
 MOST_BLOCKS = 10_000
@@ -58,8 +58,8 @@ def lines_by_ray(
     parts: Iterable[tuple[int, Sequence[Path]]],
     count: int,
     batch_size: int,
-) -> Iterator[tuple[int, list[Line]]]:
-    """The lines of each shard as the cluster finishes it, in any order.
+) -> Iterator[tuple[int, list[list[Line]]]]:
+    """The lines of each shard, in one batch, as the cluster finishes it, in any order.
 
     Only this process holds results: a shard on a machine that dies is captioned again on another.
 
@@ -98,7 +98,7 @@ def lines_by_ray(
                     raise InputError(row["failure"])
                 lines = [Line(*line) for line in json.loads(row["lines"])]
                 _check_seen(lines, row["blind"])
-                yield int(row["number"]), lines
+                yield int(row["number"]), [lines]
         except ray.exceptions.RayError as error:
             reason = str(error).strip().rpartition("\n")[2] or type(error).__name__
             raise InputError(
@@ -132,9 +132,9 @@ class Worker:
         try:
             if not all(photo.is_absolute() for photo in photos):
                 self._enter_folder()
-            lines += captioned_lines(
-                self.job.captioner, self.job.search, photos, self.job.batch_size
-            )
+            captioner, search, batch_size = self.job[:3]
+            for batch in captioned_batches(captioner, search, photos, batch_size):
+                lines += batch
             if all(photo_size(photo) is None for photo in photos):
                 blind = socket.gethostname()
         except InputError as error:
