@@ -196,7 +196,9 @@ def test_an_empty_list_is_an_error_that_leaves_no_files(
     ("options", "expected"),
     [
         (["--devices", "2"], "give --out"),
+        (["--ray", "local"], "give --out"),
         (["--shard-size", "10"], "give --out"),
+        (["--out", "captions", "--num-nodes", "2"], "unknown option --num-nodes"),
         (["--out", "captions", "--overlay", "overlays"], "leave out either"),
         (["--out", "captions", "--html", "pages"], "leave out either"),
     ],

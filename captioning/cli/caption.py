@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ from captioning.terminal import printable
 
 if TYPE_CHECKING:
     from captioning.captioner import Caption, Captioner
+    from captioning.inference.ray_cluster import RayCluster
     from captioning.search import Search
 
 SHARD_SIZE = 1000
@@ -84,7 +86,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="write JSON lines to files in this folder; existing files are kept",
     )
     add_number(bulk, "--shard-size", ShardSize, f"photos per file (default: {SHARD_SIZE})")
-    add_processes(parser)
+    bulk.add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        help="caption on the machines of a Ray cluster: auto for the one that this machine belongs "
+        "to, HOST:PORT, or local for one of this machine alone",
+    )
+    add_processes(parser, machines=False)
 
 
 def run(options: argparse.Namespace, most_photos: int = MOST_PHOTOS) -> int:
@@ -100,10 +108,8 @@ def run(options: argparse.Namespace, most_photos: int = MOST_PHOTOS) -> int:
     _check_search(options)
     if options.out is not None:
         return _write_shards(options)
-    if options.shard_size or options.devices > 1 or options.num_nodes > 1:
-        raise UsageError(
-            "--shard-size, --devices and --num-nodes are for bulk captioning; give --out"
-        )
+    if options.shard_size or options.devices > 1 or options.ray is not None:
+        raise UsageError("--shard-size, --devices and --ray are for bulk captioning; give --out")
     return _print_captions(options, most_photos)
 
 
@@ -276,9 +282,10 @@ def _write_shards(options: argparse.Namespace) -> int:
 
     if options.text is not None:
         raise UsageError("--text is for printed captions; leave out either it or --out")
+    cluster = _cluster(options)
     processes = processes_of(options)
     photos = PhotoStream(options.photos, options.list)
-    captioner, search = model_and_search(options, processes)
+    captioner, search = model_and_search(options, processes, on_cpu=cluster is not None)
     search = _chosen_search(options, captioner, search)
     folder = made_folder(options.out)
     size = options.shard_size or SHARD_SIZE
@@ -287,7 +294,9 @@ def _write_shards(options: argparse.Namespace) -> int:
     shards = Shards(folder, size, made_with)
     try:
         found = caption_into_shards(
-            captioner, search, photos, shards, options.batch_size, options.seed, processes
+            *(captioner, search, photos, shards, options.batch_size, options.seed),
+            processes=processes,
+            cluster=cluster,
         )
     except KeyboardInterrupt:
         raise KeyboardInterrupt("interrupted; go on by the same command") from None
@@ -295,3 +304,24 @@ def _write_shards(options: argparse.Namespace) -> int:
         return 0  # the first process reports the results of all
     print(printable(folder))
     return 1 if found.unreadable else 0
+
+
+def _cluster(options: argparse.Namespace) -> "RayCluster | None":
+    """The cluster that --ray names, if any.
+
+    Raises:
+        UsageError: Ray is not installed, or other options do not go with it.
+    """
+    from captioning.inference.ray_cluster import RayCluster
+
+    if options.ray is None:
+        return None
+    if find_spec("ray") is None:
+        raise UsageError("--ray needs the extra ray; run pip install 'captioning[ray]'")
+    if options.devices > 1:
+        raise UsageError("--ray shares the work of all machines; leave out --devices")
+    if options.device not in (None, "cpu", "cuda"):
+        raise UsageError(
+            f"--device {options.device}: with --ray, give cpu or cuda, or leave it out"
+        )
+    return RayCluster(options.ray, options.device)

@@ -79,14 +79,15 @@ def add_search(parser: argparse.ArgumentParser) -> None:
     add_number(search, "--seed", Seed, "of sampling", 0)
 
 
-def add_processes(parser: argparse.ArgumentParser) -> None:
-    """Add the options of distributed processes."""
+def add_processes(parser: argparse.ArgumentParser, machines: bool = True) -> None:
+    """Add the options of distributed processes, on several machines or only on this one."""
     processes = parser.add_argument_group(
         "processes", "number of processes; torchrun and SLURM can start them, too"
     )
-    each = "GPUs, or processes with --device cpu, on each machine"
+    each = "GPUs, or processes with --device cpu" + (", on each machine" if machines else "")
     add_number(processes, "--devices", ProcessCount, each, 1)
-    add_number(processes, "--num-nodes", MachineCount, "machines", 1)
+    if machines:
+        add_number(processes, "--num-nodes", MachineCount, "machines", 1)
 
 
 def processes_of(options: argparse.Namespace) -> "Processes":
@@ -97,11 +98,12 @@ def processes_of(options: argparse.Namespace) -> "Processes":
     """
     from captioning.inference.processes import Processes
 
-    processes = Processes(options.devices, options.num_nodes, options.device)
+    machines = getattr(options, "num_nodes", 1)
+    processes = Processes(options.devices, machines, options.device)
     started = os.environ.get("WORLD_SIZE", str(processes.count))
     if started != str(processes.count):
         raise UsageError(
-            f"{started} processes were started (WORLD_SIZE), but --devices and --num-nodes ask for "
+            f"{started} processes were started (WORLD_SIZE), but the options ask for "
             f"{processes.count}; give --devices as many as there are on each machine"
         )
     return processes
@@ -113,7 +115,7 @@ def models_of(options: argparse.Namespace) -> list[Path]:
 
 
 def model_and_search(
-    options: argparse.Namespace, processes: "Processes | None" = None
+    options: argparse.Namespace, processes: "Processes | None" = None, on_cpu: bool = False
 ) -> "tuple[Captioner, Search]":
     """The model, on its device, and its default search with the options applied.
 
@@ -121,6 +123,7 @@ def model_and_search(
         options: those of `add_model` and `add_search`.
         processes: the processes that share the work; with several, each moves the model to its own
             device later.
+        on_cpu: leave the model on the CPU, since others will move it.
     """
     import torch
 
@@ -131,7 +134,7 @@ def model_and_search(
 
     max_megapixels = getattr(options, "max_pixels", MAX_PIXELS) / 1e6  # a server has its own
     is_shared = processes is not None and processes.count > 1
-    device = "cpu" if is_shared else usable_device(options.device)
+    device = "cpu" if is_shared or on_cpu else usable_device(options.device)
     kernels = None if options.kernels is None else options.kernels == "on"
     with stage("loading the model"):
         captioner = load(models_of(options), device, options.bf16, max_megapixels, kernels)

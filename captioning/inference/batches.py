@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from captioning.captioner.caption import Caption
 from captioning.captioner.captioner import Captioner
@@ -121,3 +121,24 @@ def json_line(photo: Path, caption: Caption | InputError, text: str | None = Non
         return printable_json({"image": str(photo), "error": str(caption)})
     entry = caption.as_json()
     return printable_json({"image": str(photo), **entry, "caption": text or entry["caption"]})
+
+
+class Line(NamedTuple):
+    """A photo's line of JSON, and why it has no caption, if so."""
+
+    text: str
+    error: str | None
+
+
+def captioned_batches(
+    captioner: Captioner, search: Search, photos: Sequence[Path], batch_size: int
+) -> Iterator[list[Line]]:
+    """The line of each photo with its best caption or its error, in order, batch by batch."""
+    for _, paths, views in read_ahead(captioner, enumerate(cut(photos, batch_size))):
+        found = found_captions(captioner, views, search, most=1)
+        yield [
+            Line(json_line(path, each), str(each))
+            if isinstance(each, InputError)
+            else Line(json_line(path, each[0]), None)
+            for path, each in zip(paths, found, strict=True)
+        ]

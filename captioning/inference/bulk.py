@@ -1,7 +1,8 @@
 """Captions any number of photos into shards of JSON lines; a photo that has a line is done."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from itertools import count as from_zero
 from pathlib import Path
@@ -15,12 +16,16 @@ from captioning.data.photos import find_photos
 from captioning.data.ranks import decided_by_first_rank
 from captioning.errors import InputError, UsageError
 from captioning.files import made_folder, only_writer
-from captioning.inference.batches import cut, found_captions, json_line, read_ahead, seeded
+from captioning.inference.batches import Line, captioned_batches, cut, seeded
 from captioning.inference.processes import ALONE, Processes, results
+from captioning.inference.ray_cluster import RayCluster, lines_by_ray
 from captioning.inference.shards import Shards
 from captioning.progress_bar import ProgressBar, is_first_process, say
 from captioning.search import Sampling
 from captioning.search.search import Search
+
+Parts = Iterable[tuple[int, list[Path]]]
+"""The number and the photos of each shard."""
 
 
 class PhotoStream:
@@ -113,11 +118,13 @@ def caption_into_shards(
     batch_size: int = 16,
     seed: int = 0,
     processes: Processes = ALONE,
+    cluster: RayCluster | None = None,
 ) -> Survey | None:
     """Caption the photos of a stream that have no line yet.
 
     They are cut into shards with the first free numbers. Process p of P writes the shards p, p + P,
-    ... of these, so the files do not depend on the number of processes.
+    ... of these, so the files do not depend on the number of processes. With a Ray cluster, this
+    process writes the shards that the machines there caption.
 
     Returns:
         The survey of the finished folder; None in all processes but the first.
@@ -125,10 +132,18 @@ def caption_into_shards(
     Raises:
         InputError: the folder holds captions with other settings, another process writes there,
             there are no photos, or they or the captions have changed meanwhile.
-        UsageError: this machine has too few devices.
+        UsageError: this machine has too few devices, or no cluster answers.
     """
-
     search = seeded(search, seed)
+
+    def caption_parts(parts: Parts, missing: int) -> Iterator[tuple[int, Iterable[list[Line]]]]:
+        if cluster is not None and missing:
+            size = math.ceil(missing / shards.size)
+            return lines_by_ray(cluster, captioner, search, parts, size, batch_size)
+        return (
+            (number, captioned_batches(captioner, search, part, batch_size))
+            for number, part in parts
+        )
 
     def caption_share(process: int, count: int) -> None:
         found = decided_by_first_rank(lambda: _begin(photos, shards, count))
@@ -139,17 +154,15 @@ def caption_into_shards(
             shown=process == 0,
         ) as progress:
             parts = enumerate(_missing(photos, shards, found.numbers))
-            for number, part in (each for place, each in parts if place % count == process):
+            mine = (each for place, each in parts if place % count == process)
+            for number, batches in caption_parts(mine, found.missing[process]):
                 lines: list[str] = []
-                for _, paths, views in read_ahead(captioner, enumerate(cut(part, batch_size))):
-                    captions = found_captions(captioner, views, search, most=1)
-                    for path, each in zip(paths, captions, strict=True):
-                        if isinstance(each, InputError):
-                            say(f"captioning: {each}")
-                        lines.append(
-                            json_line(path, each if isinstance(each, InputError) else each[0])
-                        )
-                    progress.update(len(paths))
+                for batch in batches:
+                    for line in batch:
+                        if line.error is not None:
+                            say(f"captioning: {line.error}")
+                        lines.append(line.text)
+                    progress.update(len(batch))
                 shards.write(number, lines)
 
     # The first process holds the folder for all.

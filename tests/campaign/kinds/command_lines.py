@@ -24,6 +24,7 @@ POOLS = {
     "--split": ("val", "train", "test", "", "nowhere", "val\n", "../val", "\x1b[2J"),
     # What is right there takes other machines, other processes, or as long as one asks for.
     "--num-nodes": ("0", "-1", "1", "nan", "x", "", str(10**20)),
+    "--ray": ("", "x", "127.0.0.1:9", "127.0.0.1:", ":0", "[::1]:9", "\n", "127.0.0.1:" + "9" * 20),
     "--processes": ("0", "-1", "1", "nan", "x", "", str(10**20)),
     "--devices": ("0", "-1", "1", "nan", "x", "", str(10**20)),
     "--trainer.num_nodes": ("0", "-1", "1", "nan", "x", "", "null"),

@@ -1,0 +1,237 @@
+"""Captions shards on the machines of a Ray cluster, of which any but the caller's may die."""
+
+import json
+import logging
+import math
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from captioning.captioner.captioner import Captioner
+from captioning.data.photo_shards import photo_size
+from captioning.errors import InputError, UsageError, ending_signals
+from captioning.inference.batches import Line, captioned_batches, cut
+from captioning.search.search import Search
+
+MOST_BLOCKS = 10_000
+"""Ray Data's unit of work is a block of one shard, or of several if there are more shards."""
+
+PATIENCE = 10.0
+"""Seconds to wait for the answer of a cluster."""
+
+
+@dataclass(frozen=True)
+class RayCluster:
+    """A Ray cluster, and its devices to caption on.
+
+    Attributes:
+        address: ``auto``, ``HOST:PORT``, or ``local`` for a cluster of this machine alone.
+        device: cuda or cpu; the GPUs by default if the cluster has some.
+    """
+
+    address: str
+    device: str | None = None
+
+
+class Job(NamedTuple):
+    """What every worker needs, sent to each machine once."""
+
+    captioner: Captioner
+    search: Search
+    batch_size: int
+    folder: str
+    on_gpu: bool
+
+
+def lines_by_ray(
+    cluster: RayCluster,
+    captioner: Captioner,
+    search: Search,
+    parts: Iterable[tuple[int, Sequence[Path]]],
+    count: int,
+    batch_size: int,
+) -> Iterator[tuple[int, list[list[Line]]]]:
+    """The lines of each shard, in one batch, as the cluster finishes it, in any order.
+
+    Only this process holds results: a shard on a machine that dies is captioned again on another.
+
+    Args:
+        cluster: where.
+        captioner: the model, on the CPU.
+        search: how words are chosen.
+        parts: the number and the photos of each shard.
+        count: number of shards.
+        batch_size: photos per batch.
+
+    Raises:
+        InputError: the model fails, the cluster stops, or a machine lacks the photos.
+        UsageError: no cluster answers, or it lacks the device.
+    """
+    ray = _connected(cluster.address)
+    from ray.data import ActorPoolStrategy, DataContext, from_arrow_refs
+
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)
+    DataContext.get_current().enable_progress_bars = False
+    with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
+        try:  # Ray prints the logs of machines that die, also where it ends
+            on_gpu, workers = _devices(ray, cluster.device)
+            job = Job(captioner, search, batch_size, str(Path.cwd()), on_gpu)
+            # By default Ray Data starts dead workers again, and their work, without limit.
+            rows = from_arrow_refs(_blocks(ray, parts, count)).map_batches(
+                Worker,
+                batch_size=1,
+                fn_constructor_args=(ray.put(job),),
+                compute=ActorPoolStrategy(min_size=1, initial_size=workers),
+                num_cpus=1,
+                num_gpus=int(on_gpu),
+            )
+            for row in rows.iter_rows():
+                if row["failure"]:
+                    raise InputError(row["failure"])
+                lines = [Line(*line) for line in json.loads(row["lines"])]
+                _check_seen(lines, row["blind"])
+                yield int(row["number"]), [lines]
+        except ray.exceptions.RayError as error:
+            reason = str(error).strip().rpartition("\n")[2] or type(error).__name__
+            raise InputError(
+                f"the Ray cluster {cluster.address} failed: {reason}; go on by the same command"
+            ) from error
+        finally:
+            ray.shutdown()
+
+
+class Worker:
+    """Captions shards on a device of one machine.
+
+    Args:
+        job: Ray's reference to a `Job`.
+    """
+
+    def __init__(self, job: Any) -> None:
+        import ray
+
+        self.job: Job = ray.get(job)
+        if self.job.on_gpu:
+            self.job.captioner.to("cuda")
+        else:  # threads wait for each other on busy cores; and digits depend on their number
+            torch.set_num_threads(1)
+
+    def __call__(self, shard: dict[str, Any]) -> dict[str, list[Any]]:
+        """One row for another: the photos of a shard become its lines."""
+        photos = [Path(photo) for photo in json.loads(shard["photos"][0])]
+        lines: list[Line] = []
+        failure, blind = "", ""
+        try:
+            if not all(photo.is_absolute() for photo in photos):
+                self._enter_folder()
+            captioner, search, batch_size = self.job[:3]
+            for batch in captioned_batches(captioner, search, photos, batch_size):
+                lines += batch
+            if all(photo_size(photo) is None for photo in photos):
+                blind = socket.gethostname()
+        except InputError as error:
+            failure = str(error)
+        return {
+            "number": list(shard["number"]),
+            "lines": [json.dumps(lines)],  # escapes bytes of file names that are not UTF-8
+            "failure": [failure],
+            "blind": [blind],
+        }
+
+    def _enter_folder(self) -> None:
+        """Relative paths mean the same as in the process that has found the photos."""
+        try:
+            os.chdir(self.job.folder)
+        except OSError:
+            raise InputError(
+                f"machine {socket.gethostname()} has no folder {self.job.folder}; give absolute "
+                "paths of photos that all machines see"
+            ) from None
+
+
+def _connected(address: str) -> Any:
+    """The module `ray`, connected to a cluster.
+
+    Raises:
+        UsageError: no cluster answers.
+    """
+    import ray
+
+    host, _, port = address.rpartition(":")
+    handlers = {number: signal.getsignal(number) for number in ending_signals()}
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    try:
+        if address not in ("auto", "local"):
+            if not host:
+                raise ValueError("not HOST:PORT")
+            # Ray itself waits for minutes.
+            socket.create_connection((host, int(port)), PATIENCE).close()
+        with _silent_stderr():
+            ray.init(address, log_to_driver=False, configure_logging=False)
+    except (OSError, OverflowError, RuntimeError, ValueError) as error:
+        ray.shutdown()
+        raise UsageError(
+            f"--ray {address}: no Ray cluster answers ({str(error).splitlines()[0]}); start one by "
+            "ray start --head on this machine and give auto, or give local"
+        ) from None
+    if threading.current_thread() is threading.main_thread():
+        for number, handler in handlers.items():  # Ray takes SIGTERM
+            signal.signal(number, handler)
+    return ray
+
+
+@contextmanager
+def _silent_stderr() -> Iterator[None]:
+    """Discard what C++ code and its threads print; an error that matters is raised."""
+    kept = os.dup(2)
+    with Path(os.devnull).open("w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def _devices(ray: Any, device: str | None) -> tuple[bool, int]:
+    """Whether workers have a GPU each, instead of a core, and for how many there is room.
+
+    Raises:
+        UsageError: the cluster lacks the device.
+    """
+    machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    gpus, cores = (sum(int(each.get(name, 0)) for each in machines) for name in ("GPU", "CPU"))
+    if device == "cuda" and not gpus:
+        raise UsageError("--device cuda: the Ray cluster has no GPUs; leave it out")
+    if gpus and device != "cpu":
+        return True, gpus
+    if not cores:
+        raise UsageError("the Ray cluster has no CPU cores to work on; add machines by ray start")
+    return False, cores
+
+
+def _blocks(ray: Any, parts: Iterable[tuple[int, Sequence[Path]]], count: int) -> list[Any]:
+    """References to tables of `count` shards, held by Ray's object store and, if full, its disk."""
+    import pyarrow
+
+    rows = ({"number": n, "photos": json.dumps([str(p) for p in photos])} for n, photos in parts)
+    blocks = cut(rows, math.ceil(count / MOST_BLOCKS))
+    return [ray.put(pyarrow.Table.from_pylist(block)) for block in blocks]
+
+
+def _check_seen(lines: Sequence[Line], blind: str) -> None:
+    """Raise if the machine `blind` sees no photo of these lines, but this machine sees some."""
+    photos = [Path(json.loads(line.text)["image"]) for line in lines] if blind else []
+    if any(photo_size(photo) is not None for photo in photos):
+        raise InputError(
+            f"machine {blind} sees no {photos[0]}; every machine needs the photos at the same paths"
+        )
