@@ -54,7 +54,8 @@ class Board(WandbLogger):
     """A W&B run that a resumed training continues, with every step logged once.
 
     W&B's own step only counts calls; charts are drawn over ``trainer/global_step``, in which a
-    training goes back when it resumes from a checkpoint.
+    training goes back when it resumes from a checkpoint. What an interrupted training had logged
+    since then is not logged again; what a killed one had is, as W&B may have lost it.
 
     Args:
         options: those of `WandbLogger`.
@@ -80,7 +81,7 @@ class Board(WandbLogger):
         self._id = self._wandb_init["id"] = run_id
         try:
             self._earlier = json.loads(self._steps.read_text())
-        except (OSError, ValueError):  # removed, or killed while it was written
+        except (OSError, ValueError):  # killed before it was written, or removed
             self._earlier = {}
         self._logged = dict(self._earlier)
 
@@ -94,8 +95,14 @@ class Board(WandbLogger):
         if new.keys() - {"epoch"}:
             super().log_metrics(new, step)
             self._logged |= dict.fromkeys(new, step)
-            self._steps.parent.mkdir(exist_ok=True)
-            self._steps.write_text(json.dumps(self._logged))
+
+    @rank_zero_only
+    def finalize(self, status: str) -> None:
+        """Keep the last step of each metric; W&B's file has them once the run has ended."""
+        super().finalize(status)
+        if self._logged:
+            with written_whole(self._steps) as path:
+                path.write_text(json.dumps(self._logged))
 
     @property
     def _steps(self) -> Path:
