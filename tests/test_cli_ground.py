@@ -95,7 +95,8 @@ def test_scores_table_and_pictures_are_in_wandbs_run(
     logged = log.read_bytes()
     assert b"grounding/mass in box" in logged
     assert repr(report["all"]["mass in box"]["value"]).encode() in logged
-    staged = {path.read_bytes() for path in (folder / "wandb/data/artifacts/staging").iterdir()}
+    files = folder.glob("wandb/offline-run-*/data/artifacts/staging/*")
+    staged = {path.read_bytes() for path in files}
     [table] = [json.loads(content) for content in staged if content.startswith(b"{")]
     assert [row[:2] for row in table["data"]] == [
         [name, group["mentions"]]

@@ -167,6 +167,12 @@ class TrainCLI(LightningCLI):
             help="minutes after which last.ckpt is written within a long epoch",
         )
         parser.add_argument(
+            "--log_model",
+            type=bool,
+            default=False,
+            help="keep best.ckpt as an artifact in W&B when the training ends",
+        )
+        parser.add_argument(
             "--compile_after",
             type=Annotated[int, Interval(ge=-1, le=1_000_000_000)],
             default=100,

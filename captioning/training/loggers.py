@@ -1,23 +1,32 @@
 """Where scores are written: a CSV file and W&B."""
 
 import csv
+import json
 import os
+import shutil
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
 import pytorch_lightning as pl
+import torch
 import wandb
 from pytorch_lightning.loggers import CSVLogger, Logger, WandbLogger
+from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
 from captioning.errors import InputError
 from captioning.evaluation.grounding import GroundingReport
 from captioning.files import written_whole
 from captioning.terminal import printable
+from captioning.training.checkpoints import BestCheckpoint
 
 DATA = "WANDB_DATA_DIR"
+"""Where W&B stages the files of tables and artifacts until they are uploaded."""
+
+BOARD_ID = "wandb_id"
+"""Where a checkpoint has the id of its W&B run."""
 
 LAST_STEP = "last_step"
 """Where a checkpoint has the metrics of its last step."""
@@ -30,7 +39,7 @@ def loggers(folder: Path, config: dict[str, Any], resume: bool) -> list[Logger]:
     mode = wandb_mode()
     if mode == "disabled":
         return [table]
-    board = WandbLogger(
+    board = Board(
         project="captioning",
         name=folder.name,
         save_dir=folder,
@@ -41,8 +50,79 @@ def loggers(folder: Path, config: dict[str, Any], resume: bool) -> list[Logger]:
     return [table, board]
 
 
+class Board(WandbLogger):
+    """A W&B run that a resumed training continues, with every step logged once.
+
+    W&B's own step only counts calls; charts are drawn over ``trainer/global_step``, in which a
+    training goes back when it resumes from a checkpoint. What an interrupted training had logged
+    since then is not logged again; what a killed one had is, as W&B may have lost it.
+
+    Args:
+        options: those of `WandbLogger`.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self._stages_within = DATA not in os.environ
+        self._earlier: dict[str, int] = {}
+        self._logged: dict[str, int] = {}
+        super().__init__(**options)
+
+    @property
+    def experiment(self) -> Any:
+        """W&B's run; its staged files are in its own folder, unless WANDB_DATA_DIR is set."""
+        is_new = self._experiment is None
+        run = super().experiment
+        if is_new and self._experiment is not None and self._stages_within:
+            stage_within(run)
+        return run
+
+    def resume(self, run_id: str) -> None:
+        """Continue a run, before anything is logged."""
+        self._id = self._wandb_init["id"] = run_id
+        try:
+            self._earlier = json.loads(self._steps.read_text())
+        except (OSError, ValueError):  # killed before it was written, or removed
+            self._earlier = {}
+        self._logged = dict(self._earlier)
+
+    @rank_zero_only
+    def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
+        """Log metrics, except those that the run had of this step before it was resumed."""
+        if step is None:
+            super().log_metrics(metrics)
+            return
+        new = {name: value for name, value in metrics.items() if step > self._earlier.get(name, -1)}
+        if new.keys() - {"epoch"}:
+            super().log_metrics(new, step)
+            self._logged |= dict.fromkeys(new, step)
+
+    @rank_zero_only
+    def finalize(self, status: str) -> None:
+        """Keep the last step of each metric; W&B's file has them once the run has ended."""
+        super().finalize(status)
+        if self._logged:
+            with written_whole(self._steps) as path:
+                path.write_text(json.dumps(self._logged))
+
+    @property
+    def _steps(self) -> Path:
+        """The file with the last logged step of each metric."""
+        assert self._save_dir is not None
+        return Path(self._save_dir) / "wandb" / "steps.json"
+
+
+def resume_boards(trainer: pl.Trainer, checkpoint: Mapping[str, Any]) -> None:
+    """Continue the W&B run of a checkpoint; one without a run's id begins another run."""
+    run_id = checkpoint.get(BOARD_ID)
+    for logger in trainer.loggers:
+        if isinstance(logger, Board) and isinstance(run_id, str):
+            logger.resume(run_id)
+
+
 class EveryStepOnce(pl.Callback):
     """Keeps every step once in a run's CSV files, even if it is killed and resumed.
+
+    Checkpoints also get the id of the W&B run.
 
     A killed training may have logged steps after its last checkpoint, which are then repeated. It
     may also lack one step: within an epoch, a checkpoint is written before its step is logged.
@@ -50,13 +130,17 @@ class EveryStepOnce(pl.Callback):
 
     def __init__(self) -> None:
         self._last_step: dict[str, float] = {}
+        self._board_id: str | None = None
 
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Write what has been logged so far, and store the last step's metrics."""
+        """Write what has been logged so far, and store the last step's metrics and the run's id."""
         for logger in trainer.loggers:
             logger.save()
+            if isinstance(logger, Board):
+                self._board_id = str(logger.version)
+        checkpoint[BOARD_ID] = self._board_id
         checkpoint[LAST_STEP] = {
             name: value.item()
             for name, value in trainer.logged_metrics.items()
@@ -66,8 +150,9 @@ class EveryStepOnce(pl.Callback):
     def on_load_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Restore the last step's metrics."""
+        """Restore the last step's metrics and the run's id, which W&B may not be there to know."""
         self._last_step = checkpoint[LAST_STEP]
+        self._board_id = checkpoint.get(BOARD_ID)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Remove the steps that are about to be repeated, and add the last one if it is missing."""
@@ -123,7 +208,10 @@ def wandb_mode() -> str:
 
 @contextmanager
 def wandb_within(folder: Path) -> Iterator[None]:
-    """Keep the pictures of W&B's run out of the home folder, and end the run with the block."""
+    """Keep staged files of W&B's run out of the home folder, and end the run with the block.
+
+    Those of an online run are removed then, as they have been uploaded.
+    """
     given = os.environ.get(DATA)
     os.environ[DATA] = given or str((folder / "wandb" / "data").absolute())
     try:
@@ -132,11 +220,69 @@ def wandb_within(folder: Path) -> Iterator[None]:
         run = wandb.run
         if run is not None:
             run.finish()
-            if run.offline:
-                command = printable(f"wandb sync {Path(run.dir).parent}")
+            if run.offline:  # by its id, as a resumed run has several folders
+                parts = Path(run.dir).parents[1] / f"offline-run-*-{run.id}"
+                command = printable(f"wandb sync {parts}")
                 print(f"W&B kept this run offline; to upload it: {command}", file=sys.stderr)
+            elif given is None:
+                shutil.rmtree(_staging(run), ignore_errors=True)
         if given is None:
             del os.environ[DATA]
+
+
+def stage_within(run: Any) -> None:
+    """Let W&B stage the files of a run in its folder, so that both are removed together."""
+    os.environ[DATA] = str(_staging(run))
+
+
+def _staging(run: Any) -> Path:
+    return Path(run.dir).absolute().parent / "data"
+
+
+def log_best(trainer: pl.Trainer, best: BestCheckpoint, settings: Mapping[str, Any]) -> None:
+    """Log best.ckpt as an artifact of the W&B run, with the aliases best, latest and epoch-N.
+
+    An offline run keeps it in its own folder, as a hard link where the disk has them: a longer
+    training may replace best.ckpt before anybody uploads the run.
+
+    Args:
+        trainer: after its training.
+        best: the callback that wrote it.
+        settings: the configuration, whose model is part of the artifact's metadata.
+    """
+    path, boards = (
+        Path(best.best_model_path),
+        [logger for logger in trainer.loggers if isinstance(logger, WandbLogger)],
+    )
+    if not boards or not trainer.is_global_zero or not path.is_file():
+        return
+    saved = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    epoch, score = saved["epoch"] + 1, best.best_model_score
+    metadata = {
+        "monitor": best.monitor,
+        "score": None if score is None else score.item(),
+        "epoch": epoch,
+        "step": saved["global_step"],
+        "seed": settings["seed_everything"],
+        "model": settings["model"],
+    }
+    for board in boards:
+        run = board.experiment
+        artifact = wandb.Artifact(f"model-{run.id}", "model", metadata=metadata)
+        kept = _linked(path, Path(run.dir).absolute().parent) if run.offline else path
+        # Immutable: not copied to the staging files. Not cached: no copy in the home folder.
+        artifact.add_file(str(kept), path.name, policy="immutable", skip_cache=True)
+        run.log_artifact(artifact, aliases=["best", "latest", f"epoch-{epoch}"])
+
+
+def _linked(path: Path, folder: Path) -> Path:
+    """The file in another folder of the disk, by a hard link or as a copy."""
+    link = folder / path.name
+    try:
+        link.hardlink_to(path)
+    except OSError:  # some disks have no links
+        shutil.copyfile(path, link)
+    return link
 
 
 def log_grounding(
@@ -153,6 +299,7 @@ def log_grounding(
     mode = wandb_mode()
     if mode == "disabled":
         return
+    is_given = DATA in os.environ
     with wandb_within(folder):
         run = wandb.init(
             project="captioning",
@@ -163,6 +310,8 @@ def log_grounding(
             config=config,
             settings=wandb.Settings(silent=mode == "offline"),
         )
+        if not is_given:
+            stage_within(run)
         names = list(report.all.scores)
         rows = [
             [group.name, group.looks, *(group.value(name) for name in names)]

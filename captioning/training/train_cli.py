@@ -17,7 +17,7 @@ from captioning.progress_bar import say, stage
 from captioning.training.callbacks import is_at_zero
 from captioning.training.checkpoints import check_resumable, ended, not_resumable
 from captioning.training.configured_training import FeaturesCLI, TrainCLI
-from captioning.training.loggers import wandb_within
+from captioning.training.loggers import log_best, resume_boards, wandb_within
 
 IGNORED = (
     # More workers would starve a training on two cores; data.workers is there for others.
@@ -99,7 +99,10 @@ def _train(cli: TrainCLI) -> Path | None:
         left = None
         if resumed is not None:
             with stage(f"checking {resumed}"):
-                left = ended(check_resumable(resumed, cli.model, cli.trainer), cli.trainer)
+                saved = check_resumable(resumed, cli.model, cli.trainer)
+            left = ended(saved, cli.trainer)
+            resume_boards(cli.trainer, saved)
+            del saved  # a second copy of the model
         if left is None:
             if is_first:
                 _prepare(cli, resumed)
@@ -141,6 +144,8 @@ def _fit(cli: TrainCLI, resumed: Path | None) -> None:
     try:
         with wandb_within(cli.folder.path):
             cli.trainer.fit(cli.model, cli.datamodule, ckpt_path=resumed, weights_only=True)
+            if cli.config.log_model:
+                log_best(cli.trainer, cli.config_init.checkpoints, cli.settings())
     except OSError as error:
         if error.filename is None:  # a full disk, met by a logger
             raise as_input_error(error, cli.folder.path, "cannot be written") from None

@@ -1,5 +1,6 @@
 """The same few images after each validation, with their captions: in validation.html and W&B."""
 
+from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -23,13 +24,18 @@ from captioning.progress_bar import stage
 from captioning.training.checkpoints import BestCheckpoint
 from captioning.viewing import validation_page, viewer
 from captioning.viewing.curves import Point, epoch_text
-from captioning.viewing.overlay import LONG_SIDE, word_pictures
+from captioning.viewing.overlay import LONG_SIDE, draw, word_pictures
 from captioning.viewing.validation_page import Example, Told
 
 PAGE = "validation.html"
 
 IMAGE_SCORES = ("BLEU-4", "ROUGE-L", "CIDEr")
 """Scores of single images that are shown."""
+
+OVERLAYS = 8
+"""The most images whose figures are logged to W&B, each under a key of its own."""
+
+OVERLAY_DPI = 100
 
 RUNNERS_UP = 3
 """Alternatives that the interactive view shows for each word."""
@@ -105,7 +111,8 @@ class ValidationTable(ValidationImages):
     """Logs a W&B table of fixed validation images, and histograms of all images' scores.
 
     A row has the photo, its references, the caption, its scores, the interactive view and one
-    overlay per word.
+    overlay per word. The first images are also logged as ``val/overlay/0`` and so on, figures of
+    all words with their maps, which W&B shows with a slider over the steps.
 
     Args:
         images: number of images, evenly spaced in the validation split; 0 for no table.
@@ -122,10 +129,13 @@ class ValidationTable(ValidationImages):
         images = self.captioned(trainer, pl_module)
         words = max((len(image.caption.words) for image in images), default=0)
         rows = []
-        for record, caption, its_scores in images:
+        media: dict[str, Any] = {}
+        for number, (record, caption, its_scores) in enumerate(images):
             photo = read_image(record.image, pl_module.captioner.preprocessing.max_pixels)
             page = viewer.html(photo, [caption], record.image.name, LONG_SIDE)
             overlays = [_jpeg(picture) for picture in word_pictures(photo, caption)]
+            if number < OVERLAYS:
+                media[f"val/overlay/{number}"] = _figure(photo, caption)
             rows.append(
                 [
                     _jpeg(photo),
@@ -141,13 +151,13 @@ class ValidationTable(ValidationImages):
         maps = {image.caption.shown_maps[0] for image in images} - {ATTENTION}
         of_words = [", ".join([f"word {number + 1}", *maps]) for number in range(words)]
         columns = ["image", "references", "caption", *scores, "view", *of_words]
-        spread: dict[str, Any] = {
+        media |= {
             f"val/{name} of images": wandb.Histogram(list(by_image.values()))
             for name, by_image in scores.items()
         }
         for board in boards:
             board.log_table("val/captions", columns, rows, step=trainer.global_step)
-            board.log_metrics(spread, step=trainer.global_step)
+            board.log_metrics(media, step=trainer.global_step)
 
 
 def _jpeg(picture: Image.Image) -> wandb.Image:
@@ -155,6 +165,13 @@ def _jpeg(picture: Image.Image) -> wandb.Image:
     small = picture.copy()
     small.thumbnail((LONG_SIDE, LONG_SIDE))
     return wandb.Image(small, file_type="jpg")
+
+
+def _figure(photo: Image.Image, caption: Caption) -> wandb.Image:
+    """The photo and a panel for each word with its map, as a small JPEG."""
+    figure, file = draw(photo, caption), BytesIO()
+    figure.savefig(file, format="png", dpi=OVERLAY_DPI)
+    return wandb.Image(Image.open(file).convert("RGB"), file_type="jpg", caption=caption.text)
 
 
 class ToldImage(BaseModel):

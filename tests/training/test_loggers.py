@@ -20,6 +20,8 @@ from captioning.training.loggers import wandb_mode
 from captioning.training.validation_images import IMAGE_SCORES
 from captioning.viewing.overlay import word_pictures
 
+STAGED = "wandb/offline-run-*/data/artifacts/staging/*"
+
 
 @pytest.fixture(scope="module")
 def run(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -36,13 +38,13 @@ def run(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def staged(run: Path) -> dict[str, bytes]:
     """What W&B will upload, by its SHA-256."""
-    files = [path.read_bytes() for path in (run / "wandb/data/artifacts/staging").iterdir()]
+    files = [path.read_bytes() for path in run.glob(STAGED)]
     return {hashlib.sha256(content).hexdigest(): content for content in files}
 
 
 def tables(run: Path) -> list[dict[str, Any]]:
     """The tables that W&B will upload, in the order of the epochs."""
-    files = (run / "wandb/data/artifacts/staging").iterdir()
+    files = run.glob(STAGED)
     in_order = sorted(files, key=lambda path: path.stat().st_mtime_ns)
     contents = dict.fromkeys(path.read_bytes() for path in in_order)  # each is there twice
     return [json.loads(content) for content in contents if content.startswith(b"{")]
