@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from captioning import hub
+
 FOLDER = Path(__file__).with_name("shipped")
 """Holds for each model NAME.safetensors and its model card NAME.md."""
 
@@ -47,13 +49,24 @@ def shipped_models() -> list[Shipped]:
 
 
 def path_of(model: str | Path) -> Path:
-    """The file of a shipped model's name; any other text is the path of a model.
+    """The file or the folder of a model: of a shipped model's name, of an address, or of a path.
 
-    Give ``./photos`` for a file with the name of a shipped model.
+    Give ``./photos`` for a file with the name of a shipped model. A model of the Hub, of an address
+    such as ``hf://owner/name@revision``, is downloaded unless it is in the cache.
+
+    Raises:
+        InputError: the model of an address cannot be downloaded.
     """
+    if address := hub.address_in(model):
+        return hub.downloaded(address)
     named = FOLDER / f"{model}.safetensors"
     is_name = isinstance(model, str) and model == Path(model).name and named.exists()
     return named if is_name else Path(model)
+
+
+def folder_beside(model: str | Path) -> Path:
+    """The folder that a model lies in; the working folder for a name and for an address."""
+    return Path() if hub.address_in(model) else Path(model).parent
 
 
 def config_names() -> list[str]:

@@ -66,9 +66,9 @@ def test_it_captions_alone_and_together_with_the_papers_lstm(
 def test_it_is_exported_and_says_the_same(
     model: Path, photos: list[str], tmp_path: Path, capsys: Capture
 ) -> None:
-    assert main(["export", "--model", str(model), str(tmp_path / "model.ckpt")]) == 0
+    assert main(["export", "--model", str(model), str(tmp_path / "model")]) == 0
     caption = ["caption", *photos, "--model"]
-    exported = told([*caption, str(tmp_path / "model.ckpt")], capsys)
+    exported = told([*caption, str(tmp_path / "model")], capsys)
     assert exported == told([*caption, str(model)], capsys)
 
 

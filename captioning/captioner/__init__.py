@@ -2,6 +2,7 @@
 
 from captioning.captioner.caption import Caption
 from captioning.captioner.captioner import Captioner
-from captioning.captioner.checkpoint import export, load
+from captioning.captioner.checkpoint import load
+from captioning.captioner.exporting import export
 
 __all__ = ["Caption", "Captioner", "export", "load"]

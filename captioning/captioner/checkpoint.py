@@ -1,4 +1,4 @@
-"""Loads captioners, from checkpoints of `train` or files of `export`, and exports them."""
+"""Loads captioners, from checkpoints of `train`, or from files or folders of `export`."""
 
 import json
 import zipfile
@@ -8,23 +8,26 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from captioning.captioner.calibration import Calibration
 from captioning.captioner.captioner import Captioner
 from captioning.captioner.ensemble import ensemble
 from captioning.configurable import UnknownClassError
 from captioning.data.images import MEGAPIXELS, pixels_of
 from captioning.errors import InputError
-from captioning.files import written_whole
 from captioning.integrity import bounded_parameters, check_archive, check_tensors
 from captioning.shelf import DEFAULT, path_of
-from captioning.untrusted import opened
+from captioning.untrusted import opened, read_json
 
 KEY = "captioner"
 """Where a checkpoint, or the metadata of an exported file, keeps the captioner's config."""
+
+MODEL, CONFIG = "model.safetensors", "config.json"
+"""The files of an exported folder: tensors, and the captioner's config as JSON."""
+
+MOST_CONFIG_BYTES = 100_000_000
+"""The most bytes of a config, as of the header of a safetensors file."""
 
 PREFIX = "model."
 """What the names of the model's tensors begin with in a checkpoint of Lightning."""
@@ -40,9 +43,11 @@ def load(
     """A captioner, ready to caption.
 
     Args:
-        checkpoint: the name of a model that comes with the package (`captioning models`), or a file
-            of `captioning train` or `captioning export`; or several, for an ensemble that averages
-            the models' word probabilities. An ensemble uses the first model's search.
+        checkpoint: the name of a model that comes with the package (`captioning models`), a file of
+            `captioning train`, a file or a folder of `captioning export`, or
+            ``hf://owner/name@revision``, such a folder on the Hugging Face Hub (extra ``hub``; the
+            revision may be left out); or several, for an ensemble that averages the models' word
+            probabilities. An ensemble uses the first model's search.
         device: the device to compute on.
         bfloat16: whether to compute in bfloat16; see `Captioner`.
         max_megapixels: larger photo files are refused unread; at most 178.
@@ -85,11 +90,18 @@ def _captioner(path: Path, kernels: bool | None) -> Captioner:
 
 
 def read(path: Path) -> tuple[Any, dict[str, Tensor]]:
-    """The captioner's config in a file and its model's tensors.
+    """The captioner's config in a file or an exported folder, and its model's tensors.
 
     Raises:
         InputError: the file is missing or damaged, or not such a file.
     """
+    if path.is_dir():
+        if not (path / MODEL).exists():
+            raise InputError(
+                f"{path}: a folder without {MODEL}; give a regular file, or a folder that "
+                "`captioning export` wrote"
+            )
+        path = path / MODEL
     if not path.exists():
         raise InputError(
             f"{path}: no such model; give a file that `captioning train` wrote, or a name that "
@@ -115,11 +127,15 @@ def _read_safetensors(path: Path) -> tuple[Any, dict[str, Tensor]]:
     try:
         with safe_open(path, framework="pt") as file:
             config = json.loads((file.metadata() or {}).get(KEY, "null"))
-            return config, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError):
         raise InputError(
             f"{path}: damaged, or not a model of captioning; give one that `train` wrote"
         ) from None
+    beside = path.with_name(CONFIG)
+    if config is None and beside.exists():  # of a folder
+        config = read_json(beside, MOST_CONFIG_BYTES)
+    return config, tensors
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
@@ -150,51 +166,6 @@ def model_tensors(saved: dict[str, Any]) -> dict[str, Any]:
         for name, value in saved["state_dict"].items()
         if isinstance(name, str) and name.startswith(PREFIX)
     }
-
-
-def export(
-    model: str | Path | Captioner,
-    path: str | Path,
-    half: bool = False,
-    calibration: Calibration | None = None,
-) -> None:
-    """Write a captioner, or the model of a checkpoint, to a safetensors file that `load` reads.
-
-    Without the optimizer's state the file has a third of the size, in half precision a sixth. No
-    training can resume from it.
-
-    Args:
-        model: a captioner, a checkpoint of `captioning train`, or the name of a shipped model.
-        path: where to write the model.
-        half: keep 16 bits of each number. The model computes in single precision all the same.
-        calibration: the model's; by default the one that it has.
-
-    Raises:
-        InputError: the checkpoint is missing or damaged, or the file cannot be written.
-    """
-    if isinstance(model, Captioner):
-        config, tensors = model.config, model.model.state_dict()
-    else:
-        load(model)  # refuses a file that is not a captioner's
-        config, tensors = read(path_of(model))
-    encoder = config["model"]["encoder"]
-    if "weights" in encoder:  # the place of a file on the machine of the training
-        config = config | {"model": config["model"] | {"encoder": encoder | {"weights": None}}}
-    if calibration is not None:
-        config = config | {"calibration": calibration.config}
-    kept = {
-        name: (_halved(value) if half else value.clone()).contiguous()
-        for name, value in tensors.items()
-    }
-    with written_whole(path) as temporary:
-        # Its own writer would not say that the disk is full.
-        temporary.write_bytes(save(kept, metadata={KEY: json.dumps(config)}))
-
-
-def _halved(value: Tensor) -> Tensor:
-    """The tensor in half precision; unchanged if it holds integers or exceeds the range."""
-    halved = value.half() if value.is_floating_point() else value
-    return halved if halved.isfinite().all() else value.clone()
 
 
 class _WithoutInitialisation(TorchFunctionMode):

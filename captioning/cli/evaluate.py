@@ -19,6 +19,7 @@ from captioning.cli.model_options import (
     processes_of,
 )
 from captioning.cli.options import add_data, add_limit, add_photo_limit
+from captioning.shelf import folder_beside
 from captioning.terminal import printable
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
     features = features_of(options.features, captioner, records)
     right = scenes_right(options.data, options.split)
     kind = "evaluation" if len(options.model) == 1 else "ensemble"
-    beside = Path(options.model[0]).parent
+    beside = folder_beside(options.model[0])
     folder = made_folder(options.out or beside / f"{kind}-{options.split}")
     # What is good is decided by drawn scenes, or by people's captions of the same photo.
     is_decided = right is not None or any(len(record.captions) > 1 for record in records)
@@ -99,7 +100,8 @@ def run(options: argparse.Namespace) -> int:
         by_photos,
         captioner.vocabulary.tokenizer,
     )
-    report.write(folder)
+    name = Path(options.data).resolve().name  # not the place on this machine
+    report.write(folder, {"name": name, "split": options.split})
     note_on_cider(options, len(captions))
     print(report.table())
     if assessed is not None and captioner.calibration is not None:

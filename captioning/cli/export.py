@@ -3,25 +3,62 @@
 import argparse
 
 from captioning.cli.options import add_imports
+from captioning.errors import UsageError
 from captioning.terminal import printable
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
-    parser.add_argument("--model", required=True, metavar="MODEL", help="a trained model")
-    parser.add_argument("file", metavar="FILE", help="where to write it (safetensors)")
+    parser.add_argument(
+        "given",
+        nargs="?",
+        metavar="MODEL",
+        help="a trained model, or the name of one that comes with the package",
+    )
+    parser.add_argument(
+        "target", metavar="TARGET", help="a folder to write, or a file named *.safetensors"
+    )
+    parser.add_argument("--model", metavar="MODEL", help="the model, instead of the first argument")
     parser.add_argument(
         "--half",
         action="store_true",
         help="half precision: half the size, nearly the same captions",
     )
+    parser.add_argument(
+        "--onnx", action="store_true", help="write ONNX graphs, which run without PyTorch"
+    )
+    parser.add_argument(
+        "--evaluation",
+        metavar="DIR",
+        help="what `captioning evaluate` wrote of this model, for the model card of the folder",
+    )
+    parser.add_argument(
+        "--license",
+        metavar="TEXT",
+        help="of the data that the model was trained on, for the model card, such as cc-by-4.0",
+    )
     add_imports(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the file."""
+    """Write the folder or the file."""
+    if (options.given is None) == (options.model is None):
+        raise UsageError("give one model: captioning export MODEL TARGET")
+    for_card = options.evaluation is not None or options.license is not None
+    is_file = options.target.endswith(".safetensors")
+    if for_card and (options.onnx or is_file):
+        raise UsageError("--evaluation and --license are for a folder's model card")
+    if options.half and options.onnx:
+        raise UsageError("--half is for safetensors; leave out either it or --onnx")
     from captioning.captioner import export
 
-    export(options.model, options.file, options.half)
-    print(printable(options.file))
+    export(
+        options.given or options.model,
+        options.target,
+        options.half,
+        evaluation=options.evaluation,
+        license=options.license,
+        onnx=options.onnx,
+    )
+    print(printable(options.target))
     return 0

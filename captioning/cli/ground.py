@@ -2,12 +2,12 @@
 
 import argparse
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from captioning.cli.model_options import add_model, add_search, model_and_search
 from captioning.cli.options import add_data, add_limit, add_maps, add_photo_limit
 from captioning.errors import InputError
+from captioning.shelf import folder_beside
 from captioning.terminal import printable
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
     chosen = available_maps(captioner.model) if ALL in options.maps else options.maps
     maps = known_maps(chosen, captioner.model, captioner.default_map)
     folder = made_folder(
-        options.out or Path(options.model[0]).parent / f"grounding-{options.split}"
+        options.out or folder_beside(options.model[0]) / f"grounding-{options.split}"
     )
     settings = {"batch_size": options.batch_size, "seed": options.seed}
     captions = None

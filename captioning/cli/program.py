@@ -38,7 +38,8 @@ COMMANDS = {
     "check": "look for faults in a data set before training",
     "shapes": "draw the data set of simple scenes",
     "models": "list the models that come with the package",
-    "export": "write a model to share, without the state of its training",
+    "export": "write a model to share: a folder with a model card, a file, or ONNX",
+    "push": "upload a model to the Hugging Face Hub",
 }
 """What each command does. Its options and work are in the module of its name."""
 
@@ -138,7 +139,10 @@ class PrintCompletion(argparse.Action):
             raise UsageError(
                 "completion needs the extra completion; run pip install 'captioning[completion]'"
             ) from None
-        paths = {"DIR": shtab.DIRECTORY, **dict.fromkeys(("FILE", "MODEL", "PHOTO"), shtab.FILE)}
+        paths = {
+            "DIR": shtab.DIRECTORY,
+            **dict.fromkeys(("FILE", "MODEL", "PHOTO", "TARGET"), shtab.FILE),
+        }
         whole = parser_for(*COMMANDS)
         commands: Any = next(each for each in whole._actions if each.dest == "command")
         for command in commands.choices.values():

@@ -134,14 +134,20 @@ class Report:
             ],
         }
 
-    def write(self, folder: str | Path) -> None:
-        """Write captions.json in COCO's results format, scores.json and the whole report.json."""
+    def write(self, folder: str | Path, data: Mapping[str, str] | None = None) -> None:
+        """Write captions.json in COCO's results format, scores.json and the whole report.json.
+
+        Args:
+            folder: where to.
+            data: the name and the split of the data set, for the report.
+        """
         results = [
             {"image_id": image, "caption": caption} for image, caption in self.captions.items()
         ]
         write_json(Path(folder) / "captions.json", results)
         write_json(Path(folder) / "scores.json", self.summary)
-        write_json(Path(folder) / "report.json", self.as_json())
+        told = {} if data is None else {"data": data}
+        write_json(Path(folder) / "report.json", told | self.as_json())
 
     def table(self) -> str:
         """Scores with their intervals, and statistics, one per line."""

@@ -127,12 +127,12 @@ class MultiHead(nn.Module):
             with_weights: if false, PyTorch's fused kernel is used.
         """
         queries, keys, values = map(self._split, (self.query(query), *projected))
-        dropout = self.dropout if self.training else 0.0
         if with_weights or mask is not None:
             weights = attention_weights(queries, keys, mask)
-            context = F.dropout(weights, dropout).to(values.dtype) @ values
+            context = F.dropout(weights, self.dropout, self.training).to(values.dtype) @ values
         else:
             weights = None
+            dropout = self.dropout if self.training else 0.0
             context = F.scaled_dot_product_attention(queries, keys, values, dropout_p=dropout)
         return HeadsAttended(
             self.output(context.transpose(1, 2).flatten(2)), weights if with_weights else None

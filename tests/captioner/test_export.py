@@ -12,9 +12,9 @@ from tests.conftest import files_no_larger_than
 def test_an_exported_model_captions_as_its_checkpoint_does(
     checkpoint: Path, shapes_records: list[Record], tmp_path: Path
 ) -> None:
-    export(checkpoint, tmp_path / "model.ckpt")
+    export(checkpoint, tmp_path / "model.safetensors")
     photos = [record.image for record in shapes_records]
-    before, after = load(checkpoint)(photos), load(tmp_path / "model.ckpt")(photos)
+    before, after = load(checkpoint)(photos), load(tmp_path / "model.safetensors")(photos)
     for caption, other in zip(before, after, strict=True):
         assert other.text == caption.text
         assert other.score == caption.score
@@ -24,11 +24,12 @@ def test_an_exported_model_captions_as_its_checkpoint_does(
 def test_half_precision_halves_the_file_and_keeps_the_numbers_to_11_bits(
     checkpoint: Path, tmp_path: Path
 ) -> None:
-    export(checkpoint, tmp_path / "model.ckpt")
-    assert main(["export", "--model", str(checkpoint), str(tmp_path / "half"), "--half"]) == 0
-    sizes = [(tmp_path / name).stat().st_size for name in ("half", "model.ckpt")]
+    whole, half = tmp_path / "whole.safetensors", tmp_path / "half.safetensors"
+    export(checkpoint, whole)
+    assert main(["export", "--model", str(checkpoint), str(half), "--half"]) == 0
+    sizes = [file.stat().st_size for file in (half, whole)]
     assert sizes[0] < 0.6 * sizes[1] < 0.4 * checkpoint.stat().st_size
-    exact, halved = (load(path).model.state_dict() for path in (checkpoint, tmp_path / "half"))
+    exact, halved = (load(path).model.state_dict() for path in (checkpoint, half))
     for name, value in halved.items():
         assert value.dtype == exact[name].dtype
         torch.testing.assert_close(value, exact[name], rtol=2**-11, atol=2**-24)
@@ -41,8 +42,8 @@ def test_numbers_beyond_the_range_of_half_precision_stay_as_they_are(
     bias = saved["state_dict"]["model.decoder.output.bias"]
     bias.fill_(1e6)
     torch.save(saved, tmp_path / "large.ckpt")
-    export(tmp_path / "large.ckpt", tmp_path / "half.ckpt", half=True)
-    assert load(tmp_path / "half.ckpt").model.state_dict()["decoder.output.bias"].equal(bias)
+    export(tmp_path / "large.ckpt", tmp_path / "half.safetensors", half=True)
+    assert load(tmp_path / "half.safetensors").model.state_dict()["decoder.output.bias"].equal(bias)
 
 
 def test_what_is_no_checkpoint_is_refused_and_nothing_is_written(
@@ -69,9 +70,58 @@ def test_an_exported_model_does_not_say_where_its_first_weights_were(
 def test_a_full_disk_is_named_in_one_line_and_keeps_the_earlier_file(
     checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "model").write_text("an earlier one")
+    (tmp_path / "model.safetensors").write_text("an earlier one")
     with files_no_larger_than(10_000):
-        assert main(["export", "--model", str(checkpoint), str(tmp_path / "model")]) == 1
-    assert "model: cannot be written (File too large)" in capsys.readouterr().err
-    assert [file.name for file in tmp_path.iterdir()] == ["model"]
-    assert (tmp_path / "model").read_text() == "an earlier one"
+        assert (
+            main(["export", "--model", str(checkpoint), str(tmp_path / "model.safetensors")]) == 1
+        )
+    assert "model.safetensors: cannot be written (File too large)" in capsys.readouterr().err
+    assert [file.name for file in tmp_path.iterdir()] == ["model.safetensors"]
+    assert (tmp_path / "model.safetensors").read_text() == "an earlier one"
+
+
+def test_a_folder_captions_as_its_checkpoint_and_so_does_its_file(
+    checkpoint: Path, shapes_records: list[Record], tmp_path: Path
+) -> None:
+    folder = tmp_path / "exported"
+    assert main(["export", str(checkpoint), str(folder)]) == 0
+    assert {file.name for file in folder.iterdir()} == {
+        "README.md",
+        "config.json",
+        "model.safetensors",
+    }
+    photos = [record.image for record in shapes_records]
+    expected = [(each.text, each.score) for each in load(checkpoint)(photos)]
+    for path in (folder, folder / "model.safetensors"):
+        assert [(each.text, each.score) for each in load(path)(photos)] == expected
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "expected"),
+    [
+        ("model.onnx", [], "three ONNX graphs, so they need a folder"),
+        ("model.onnx", ["--onnx"], "three ONNX graphs, so they need a folder"),
+        ("model.zip", [], "a file that ends in .safetensors"),
+        ("model.safetensors", ["--onnx"], "ONNX graphs need a folder"),
+        ("model", ["--onnx", "--half"], "--half is for safetensors"),
+        ("model.safetensors", ["--license", "mit"], "are for a folder's model card"),
+        ("model", ["--model", "shapes"], "give one model"),
+    ],
+)
+def test_a_name_of_another_kind_is_refused_and_nothing_is_written(
+    target: str,
+    options: list[str],
+    expected: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["export", "shapes", str(tmp_path / target), *options]) in (1, 2)
+    assert expected in capsys.readouterr().err
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_folder_without_a_model_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["export", str(tmp_path), str(tmp_path / "out")]) == 1
+    assert "a folder without model.safetensors" in capsys.readouterr().err

@@ -82,7 +82,7 @@ def _base(command: str, world: World) -> list[str]:
         "compare": [str(world.results), str(world.results), str(world.references)],
         "demo": ["--no-browser"],
         "evaluate": ["--data", str(world.shapes), *model, "--out", "out", "--limit", "2"],
-        "export": ["out", *model],
+        "export": ["out.safetensors", *model],
         "features": ["--config", str(world.frozen), "--data.features", "out"],
         "ground": ["--data", str(world.shapes), *model, "--out", "out", "--limit", "2"],
         "judge": [str(world.ratings), "--references", str(world.references)],

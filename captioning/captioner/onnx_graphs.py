@@ -1,0 +1,176 @@
+"""ONNX: a captioner as three graphs that run without PyTorch, and what else a search needs.
+
+Shapes: B images, N captions per image, S pixels, L regions, D annotation width, V vocabulary.
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from captioning.captioner.captioner import Captioner
+from captioning.configurable import bare_name
+from captioning.data.vocabulary import BOS, SPECIAL
+from captioning.errors import InputError
+from captioning.files import made_folder, write_json, written_whole
+from captioning.models import Model
+from captioning.models.decoder import Memory
+from captioning.search.search import generable_log_probs
+
+OPSET = 17
+"""The version of ONNX's operators."""
+
+
+@torch.no_grad()
+def write_onnx(captioner: Captioner, folder: str | Path) -> None:
+    """Write a captioner as ONNX graphs, whose axes B and N may have any length.
+
+    - ``encoder.onnx``: images, uint8 (B, 3, S, S) -> annotations (B, L, D).
+    - ``remember.onnx``: annotations -> the decoder's memory, ``memory.*`` (B, ...), and its state
+      before the first word of one caption, ``state.*`` (B, 1, ...).
+    - ``step.onnx``: tokens (B, N), ``state.*`` (B, N, ...) and what it needs of ``memory.*`` ->
+      log_probs (B, N, V) of the next word, minus infinity for what no search generates, attention
+      weights (B, N, L), and the state after the step, ``next.*``.
+    - ``captioner.json``: the words, the preprocessing and the search.
+
+    Raises:
+        InputError: the folder cannot be written to, or a part of the model has no ONNX operator.
+    """
+    folder = made_folder(folder)
+    model = deepcopy(captioner.model).cpu().float().eval()  # tracing leaves traces in an encoder
+    size = captioner.preprocessing.size
+    rows, columns = model.encoder.grid(size, size)
+    # Large batches are split, which a graph would fix, so the encoder is traced with one image.
+    images = torch.zeros(1, 3, size, size, dtype=torch.uint8)
+    annotations = model.encode(images).repeat(2, 1, 1)
+    memory = model.remember(annotations)
+    tokens = torch.full((2, 3), BOS)
+    # The state after a word: a cache of words has grown by one, and is not empty.
+    first = model.decoder.step(tokens, model.decoder.start(memory, 3), memory).state
+    second = model.decoder.step(tokens, first, memory).state
+    memories = _tensors(memory)
+    states = {f"state.{name}": value for name, value in first.items()}
+    axes: dict[str, dict[int, str]] = {name: {0: "B"} for name in memories}
+    axes |= {name: {0: "B"} for name in ("images", "annotations")}
+    axes |= {name: {0: "B", 1: "N"} for name in ("tokens", "log_probs", "weights")}
+    for name, value in first.items():
+        shapes = zip(value.shape, second[name].shape, strict=True)
+        grown = [axis for axis, (before, after) in enumerate(shapes) if before != after]
+        axes[f"state.{name}"] = {0: "B", 1: "N", **dict.fromkeys(grown, "T")}
+        axes[f"next.{name}"] = {0: "B", 1: "N", **dict.fromkeys(grown, "T + 1")}
+    results = [*memories, *states]
+    _write(folder / "encoder.onnx", model.encoder, {"images": images}, ["annotations"], axes)
+    _write(folder / "remember.onnx", _Remember(model), {"annotations": annotations}, results, axes)
+    _write(
+        folder / "step.onnx",
+        _Step(model, memory, list(first)),
+        {"tokens": tokens, **states, **memories},
+        ["log_probs", "weights", *(f"next.{name}" for name in first)],
+        axes,
+    )
+    search = captioner.search.config
+    write_json(
+        folder / "captioner.json",
+        {
+            "preprocessing": {"size": size, "fit": captioner.preprocessing.fit},
+            "grid": [rows, columns],
+            "search": search | {"class": bare_name(search["class"])},
+            "tokenizer": captioner.vocabulary.tokenizer,
+            "words": [*SPECIAL, *captioner.vocabulary.words],
+        },
+    )
+
+
+class _Remember(nn.Module):
+    """From annotations to the tensors of the memory and of the state of one caption."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, annotations: Tensor) -> tuple[Tensor, ...]:
+        memory = self.model.remember(annotations)
+        return (*_tensors(memory).values(), *self.model.decoder.start(memory, 1).values())
+
+
+class _Step(nn.Module):
+    """A step of the decoder, from and to single tensors.
+
+    Args:
+        model: the model.
+        memory: an example of its memories.
+        names: of the tensors of the decoder's state.
+    """
+
+    def __init__(self, model: Model, memory: Memory, names: Sequence[str]) -> None:
+        super().__init__()
+        self.decoder = model.decoder
+        self.memory = memory
+        self.names = names
+
+    def forward(self, tokens: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
+        state = dict(zip(self.names, parts, strict=False))
+        memories = iter(parts[len(self.names) :])
+        memory = _mapped(self.memory, "memory", lambda name, part: next(memories))
+        step = self.decoder.step(tokens, state, memory)
+        return (
+            generable_log_probs(step.logits),
+            step.weights,
+            *(step.state[name] for name in self.names),
+        )
+
+
+def _tensors(memory: Memory) -> dict[str, Tensor]:
+    """The tensors of a memory by name, such as ``memory.keys``, or ``memory.keys.0`` of several."""
+    found: dict[str, Tensor] = {}
+    _mapped(memory, "memory", found.setdefault)
+    return found
+
+
+def _mapped(part: Any, name: str, change: Callable[[str, Tensor], Tensor]) -> Any:
+    """A memory, or a part of one, with each of its tensors changed."""
+    if isinstance(part, Tensor):
+        return change(name, part)
+    if isinstance(part, tuple):
+        return tuple(_mapped(each, f"{name}.{place}", change) for place, each in enumerate(part))
+    if isinstance(part, Memory):
+        kept = {field.name: getattr(part, field.name) for field in fields(part)}
+        changes = {key: _mapped(value, f"{name}.{key}", change) for key, value in kept.items()}
+        return replace(part, **changes)
+    return part
+
+
+def _write(
+    path: Path,
+    module: nn.Module,
+    inputs: dict[str, Tensor],
+    outputs: Sequence[str],
+    axes: dict[str, dict[int, str]],
+) -> None:
+    """Write one graph.
+
+    By the older of PyTorch's exporters, which takes a second and needs no further package. It warns
+    that it is older, and of sizes that are constant in the graph, as they are here.
+    """
+    with written_whole(path) as temporary, warnings.catch_warnings():
+        for category in (DeprecationWarning, torch.jit.TracerWarning):
+            warnings.simplefilter("ignore", category)
+        try:
+            torch.onnx.export(
+                module,
+                tuple(inputs.values()),
+                str(temporary),
+                input_names=list(inputs),
+                output_names=list(outputs),
+                dynamic_axes={name: axes[name] for name in (*inputs, *outputs)},
+                opset_version=OPSET,
+                dynamo=False,
+            )
+        except torch.onnx.errors.OnnxExporterError as error:
+            reason = " ".join(str(error).split())[:200]
+            raise InputError(f"{path}: the model has no form in ONNX ({reason})") from None

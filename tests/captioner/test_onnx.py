@@ -1,0 +1,132 @@
+import importlib.util
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import jaxtyping
+import numpy as np
+import pytest
+import torch
+from PIL import ExifTags, Image
+
+from captioning.captioner import Captioner, export, load
+from captioning.captioner.onnx_graphs import write_onnx
+from captioning.data.preprocessing import Preprocessing
+from captioning.data.records import Record
+from captioning.data.vocabulary import Vocabulary
+from captioning.models import Adapter, CNNEncoder, Model
+from captioning.search import Greedy
+from tests.conftest import DECODERS, decided
+
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+
+@pytest.fixture(autouse=True)
+def untyped() -> Iterator[None]:
+    """While a graph is traced, sizes are tensors, which checks of types refuse."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "caption_with_onnx.py"
+
+
+@pytest.fixture(scope="module")
+def example() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("caption_with_onnx", EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def graphs_in(folder: Path, example: ModuleType) -> list[Any]:
+    names = ("encoder", "remember", "step")
+    return [example.InferenceSession(folder / f"{name}.onnx") for name in names]
+
+
+def same_words(model: str, photos: list[Path], folder: Path, example: ModuleType) -> None:
+    """Check the example's captions against the package's, by greedy and by beam search."""
+    captioner = load(model)
+    export(model, folder, onnx=True)
+    graphs = graphs_in(folder, example)
+    about = json.loads((folder / "captioner.json").read_text())
+    for search, width in ((Greedy(), 1), (captioner.search, captioner.search.config["width"])):
+        expected = [caption.text for caption in captioner(photos, search)]
+        assert [example.caption(graphs, about, photo, width) for photo in photos] == expected
+
+
+def test_the_example_has_at_most_sixty_lines_and_imports_nothing_else() -> None:
+    text = EXAMPLE.read_text()
+    assert len(text.splitlines()) <= 60
+    assert "torch" not in text.replace("PyTorch", "")
+    assert "captioning." not in text
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_graphs_give_the_numbers_of_every_decoder_for_any_batch_and_beam(
+    name: str, vocabulary: Vocabulary, tmp_path: Path, example: ModuleType
+) -> None:
+    torch.manual_seed(1)
+    encoder = CNNEncoder("plain", weights=None)
+    adapter = Adapter(encoder.annotation_dim, projection_dim=5, normalise=True, smooth=True)
+    decoder = decided(DECODERS[name](5, len(vocabulary))).float()
+    model = Model(encoder, adapter, decoder).eval()
+    write_onnx(Captioner(model, vocabulary, Preprocessing(32)), tmp_path)
+    encoder_graph, remember, step_graph = graphs_in(tmp_path, example)
+    images = torch.randint(0, 256, (3, 3, 32, 32), dtype=torch.uint8)
+    with torch.no_grad():
+        annotations = model.encode(images)
+        memory = model.remember(annotations)
+        state = decoder.start(memory, 4)
+        found = example.run(encoder_graph, {"images": images.numpy()})
+        np.testing.assert_allclose(found["annotations"], annotations, atol=1e-5)
+        found = example.run(remember, found)
+        memories = {key: value for key, value in found.items() if key.startswith("memory.")}
+        states = {f"state.{key}": found[f"state.{key}"].repeat(4, axis=1) for key in state}
+        for _ in range(3):
+            tokens = torch.randint(4, len(vocabulary), (3, 4))
+            step = decoder.step(tokens, state, memory)
+            state = step.state
+            found = example.run(step_graph, {"tokens": tokens.numpy(), **memories, **states})
+            logits = step.logits.clone()
+            logits[..., [0, 1, 3]] = -torch.inf
+            np.testing.assert_allclose(found["log_probs"], logits.log_softmax(-1), atol=1e-4)
+            np.testing.assert_allclose(found["weights"], step.weights, atol=1e-5)
+            states = {f"state.{key}": found[f"next.{key}"] for key in state}
+            for key, value in state.items():
+                np.testing.assert_allclose(states[f"state.{key}"], value, atol=1e-4)
+
+
+def test_the_example_says_the_same_of_drawn_scenes(
+    shapes_records: list[Record], tmp_path: Path, example: ModuleType
+) -> None:
+    same_words("shapes", [record.image for record in shapes_records], tmp_path, example)
+
+
+@pytest.mark.integration
+def test_the_example_says_the_same_of_two_hundred_photos(
+    shared_data: Path, tmp_path: Path, example: ModuleType
+) -> None:
+    photos = sorted((shared_data / "coco-small").rglob("*.jpg"))[:200]
+    assert len(photos) == 200
+    same_words("photos", photos, tmp_path, example)
+
+
+@pytest.mark.parametrize("fit", ["crop", "squeeze"])
+@pytest.mark.parametrize(
+    ("size", "orientation"), [((1301, 901), 1), ((1000, 1300), 6), ((90, 70), 3)]
+)
+def test_the_example_sees_photos_as_the_model_does(
+    fit: Any, size: tuple[int, int], orientation: int, tmp_path: Path, example: ModuleType
+) -> None:
+    image = Image.effect_noise(size, 90).convert("RGB")
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = orientation
+    image.save(tmp_path / "photo.jpg", exif=exif)
+    seen = example.image_of(tmp_path / "photo.jpg", 64, fit)
+    assert (Preprocessing(64, fit)(tmp_path / "photo.jpg").pixels.numpy() == seen[0]).all()
