@@ -1,7 +1,6 @@
 """Where scores are written: a CSV file and W&B."""
 
 import csv
-import json
 import os
 import shutil
 import sys
@@ -13,6 +12,7 @@ from typing import Any, cast
 import pytorch_lightning as pl
 import torch
 import wandb
+from pydantic import BaseModel
 from pytorch_lightning.loggers import CSVLogger, Logger, WandbLogger
 from pytorch_lightning.utilities.rank_zero import rank_zero_only
 
@@ -50,6 +50,13 @@ def loggers(folder: Path, config: dict[str, Any], resume: bool) -> list[Logger]:
     return [table, board]
 
 
+class EndedRun(BaseModel):
+    """A W&B run that has ended by itself or by an interrupt, and the last step of each metric."""
+
+    id: str
+    steps: dict[str, int]
+
+
 class Board(WandbLogger):
     """A W&B run that a resumed training continues, with every step logged once.
 
@@ -80,10 +87,11 @@ class Board(WandbLogger):
         """Continue a run, before anything is logged."""
         self._id = self._wandb_init["id"] = run_id
         try:
-            self._earlier = json.loads(self._steps.read_text())
+            ended = EndedRun.model_validate_json(self._steps.read_text())
         except (OSError, ValueError):  # killed before it was written, or removed
-            self._earlier = {}
-        self._logged = dict(self._earlier)
+            return
+        if ended.id == run_id:  # not that of a run that was overwritten
+            self._earlier, self._logged = ended.steps, dict(ended.steps)
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
@@ -102,11 +110,13 @@ class Board(WandbLogger):
         super().finalize(status)
         if self._logged:
             with written_whole(self._steps) as path:
-                path.write_text(json.dumps(self._logged))
+                path.write_text(
+                    EndedRun(id=self.experiment.id, steps=self._logged).model_dump_json()
+                )
 
     @property
     def _steps(self) -> Path:
-        """The file with the last logged step of each metric."""
+        """The file of `EndedRun`."""
         assert self._save_dir is not None
         return Path(self._save_dir) / "wandb" / "steps.json"
 

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import wandb
 import yaml
 from wandb.sdk.launch.sweeps import utils as sweeps
 
+from captioning.training.loggers import Board
 from captioning.training.train_cli import train
 from tests.docs.pages import DOCS
 from tests.training.conftest import QUICK, interrupt_at, saved
@@ -125,6 +127,17 @@ def test_all_of_a_run_lies_in_its_own_folder(resumed: Path, tmp_path: Path) -> N
         for artifact in of_kind(part, "artifact"):
             for file in artifact["manifest"]["contents"]:
                 assert Path(file["local_path"]).is_file()  # what `wandb sync` uploads
+
+
+def test_steps_of_an_overwritten_run_are_not_those_of_the_next(tmp_path: Path) -> None:
+    (tmp_path / "wandb").mkdir()
+    (tmp_path / "wandb/steps.json").write_text('{"id": "first", "steps": {"train/loss": 99}}')
+    board = Board(project="captioning", save_dir=tmp_path, mode="offline")
+    board.resume("second")
+    board.log_metrics({"train/loss": 1.0}, step=3)
+    wandb.finish()
+    [part] = records(tmp_path)
+    assert history(part, "train/loss") == [3]
 
 
 KILLED = """
