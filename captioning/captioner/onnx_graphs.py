@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import fields, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,11 @@ def write_onnx(captioner: Captioner, folder: str | Path) -> None:
     - ``captioner.json``: the words, the preprocessing and the search.
 
     Raises:
-        InputError: the folder cannot be written to, or a part of the model has no ONNX operator.
+        InputError: the extra is missing, the folder cannot be written to, or a part of the model
+            has no ONNX operator.
     """
+    if find_spec("onnx") is None:  # the exporter checks its graphs by it
+        raise InputError("ONNX graphs need the extra onnx; run pip install 'captioning[onnx]'")
     folder = made_folder(folder)
     model = deepcopy(captioner.model).cpu().float().eval()  # tracing leaves traces in an encoder
     size = captioner.preprocessing.size
@@ -154,7 +158,7 @@ def _write(
 ) -> None:
     """Write one graph.
 
-    By the older of PyTorch's exporters, which takes a second and needs no further package. It warns
+    By the older of PyTorch's exporters, which takes a second. It warns
     that it is older, and of sizes that are constant in the graph, as they are here.
     """
     with written_whole(path) as temporary, warnings.catch_warnings():
