@@ -123,7 +123,7 @@ def search(captioner: Any, annotations: Float[Tensor, "B L D"], precision: str =
 
 
 def caption(captioner: Any, photos: Sequence[Path]) -> list[str]:
-    """The captions of files by a model that `captioning.load` has prepared."""
+    """The captions of files."""
     return [best.text for best, *_ in captioner.candidates(photos)]
 
 

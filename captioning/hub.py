@@ -34,7 +34,9 @@ class Address:
 
 
 def address_in(model: str | Path) -> Address | None:
-    """The address that a text names, or a path made of it, which has lost a slash; None if none.
+    """The ``hf://`` address in a text or a path; None for any other text.
+
+    A path made from an address has one slash after the colon instead of two.
 
     Raises:
         InputError: it begins with ``hf://``, but does not go on with an owner and a name.

@@ -15,6 +15,7 @@ from benchmarks.ours import Ours, search
 from benchmarks.peer import Found, PeerDecoder
 from benchmarks.program import main
 from benchmarks.sizes import SIZES, annotations, tokens
+from benchmarks.tasks import TASKS
 from benchmarks.textbook import TextbookDecoder
 from captioning.data.vocabulary import PAD
 
@@ -111,7 +112,7 @@ def test_two_checkouts_and_the_rivals_take_turns(tmp_path: Path) -> None:
     assert [row["task"] for row in rows] == given[1].split(",")
     assert len(printed.splitlines()) == 2 + len(rows)
     for row in rows:
-        assert {"ours", "before"} <= set(row["seconds"])
+        assert set(row["seconds"]) == {"ours", "before", *TASKS[row["task"]]}
         assert all(len(seconds) == 2 for seconds in row["seconds"].values())
 
 

@@ -1,4 +1,4 @@
-"""The model card of an exported captioner: what it is, what was measured, and its limits."""
+"""Writes the model card of an exported captioner."""
 
 import re
 from collections.abc import Mapping

@@ -312,8 +312,6 @@ def _cluster(options: argparse.Namespace) -> "RayCluster | None":
     Raises:
         UsageError: Ray is not installed, or other options do not go with it.
     """
-    from captioning.inference.ray_cluster import RayCluster
-
     if options.ray is None:
         return None
     if find_spec("ray") is None:
@@ -324,4 +322,6 @@ def _cluster(options: argparse.Namespace) -> "RayCluster | None":
         raise UsageError(
             f"--device {options.device}: with --ray, give cpu or cuda, or leave it out"
         )
+    from captioning.inference.ray_cluster import RayCluster
+
     return RayCluster(options.ray, options.device)

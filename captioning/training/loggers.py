@@ -62,7 +62,7 @@ class Board(WandbLogger):
 
     W&B's own step only counts calls; charts are drawn over ``trainer/global_step``, in which a
     training goes back when it resumes from a checkpoint. What an interrupted training had logged
-    since then is not logged again; what a killed one had is, as W&B may have lost it.
+    since then is skipped. Steps of a killed training are logged again: W&B may have lost them.
 
     Args:
         options: those of `WandbLogger`.
