@@ -244,6 +244,20 @@ def test_a_search_in_bfloat16_scores_nearly_the_same(checkpoint: Path) -> None:
         assert other.score != caption.score
 
 
+@pytest.mark.parametrize("fast", [False, True])
+def test_bfloat16_encodes_photos_only_where_the_processor_is_fast_at_it(
+    captioner: Captioner, monkeypatch: pytest.MonkeyPatch, fast: bool
+) -> None:
+    name = "captioning.captioner.captioner.multiplies_bfloat16_fast"
+    monkeypatch.setattr(name, lambda: fast)
+    images = captioner.view(PHOTOS[0]).pixels[None]
+    exact = captioner.encode(images)
+    captioner.bfloat16 = True
+    found = captioner.encode(images)
+    assert found.dtype == torch.float32
+    assert found.equal(exact) != fast
+
+
 def test_a_photo_or_a_list_can_be_captioned_by_a_call(
     captioner: Captioner, shapes_records: list[Record]
 ) -> None:
