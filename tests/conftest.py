@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import jaxtyping
 import pytest
 import torch
 import yaml
@@ -192,6 +193,14 @@ def browser() -> Iterator[Any]:
         browser = driver.chromium.launch(executable_path=executable, args=["--no-sandbox"])
         yield browser
         browser.close()
+
+
+@contextlib.contextmanager
+def unchecked() -> Iterator[None]:
+    """No checks of types and shapes: while a graph is traced, sizes are tensors, too."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from captioning.configurable import bare_name
 from captioning.data.vocabulary import BOS, SPECIAL
 from captioning.errors import InputError
 from captioning.files import made_folder, write_json, written_whole
+from captioning.maps.evidence_map import evidence_of_regions, evidence_shares, has_evidence
 from captioning.models import Model
 from captioning.models.decoder import Memory
 from captioning.search.search import generable_log_probs
@@ -36,7 +37,8 @@ def write_onnx(captioner: Captioner, folder: str | Path) -> None:
       before the first word of one caption, ``state.*`` (B, 1, ...).
     - ``step.onnx``: tokens (B, N), ``state.*`` (B, N, ...) and what it needs of ``memory.*`` ->
       log_probs (B, N, V) of the next word, minus infinity for what no search generates, attention
-      weights (B, N, L), and the state after the step, ``next.*``.
+      weights (B, N, L) before the next word, the evidence map (B, N, L) of the tokens, if the
+      decoder has one, and the state after the step, ``next.*``.
     - ``captioner.json``: the words, the preprocessing and the search.
 
     Raises:
@@ -57,11 +59,12 @@ def write_onnx(captioner: Captioner, folder: str | Path) -> None:
     # The state after a word: a cache of words has grown by one, and is not empty.
     first = model.decoder.step(tokens, model.decoder.start(memory, 3), memory).state
     second = model.decoder.step(tokens, first, memory).state
-    memories = _tensors(memory)
+    memories = _tensors(memory) | _regions(model, memory)
     states = {f"state.{name}": value for name, value in first.items()}
     axes: dict[str, dict[int, str]] = {name: {0: "B"} for name in memories}
     axes |= {name: {0: "B"} for name in ("images", "annotations")}
-    axes |= {name: {0: "B", 1: "N"} for name in ("tokens", "log_probs", "weights")}
+    scores = ["log_probs", "weights", *(["evidence"] if has_evidence(model.decoder) else [])]
+    axes |= {name: {0: "B", 1: "N"} for name in ("tokens", *scores)}
     for name, value in first.items():
         shapes = zip(value.shape, second[name].shape, strict=True)
         grown = [axis for axis, (before, after) in enumerate(shapes) if before != after]
@@ -72,9 +75,9 @@ def write_onnx(captioner: Captioner, folder: str | Path) -> None:
     _write(folder / "remember.onnx", _Remember(model), {"annotations": annotations}, results, axes)
     _write(
         folder / "step.onnx",
-        _Step(model, memory, list(first)),
+        _Step(model, memory, list(first), (rows, columns)),
         {"tokens": tokens, **states, **memories},
-        ["log_probs", "weights", *(f"next.{name}" for name in first)],
+        [*scores, *(f"next.{name}" for name in first)],
         axes,
     )
     search = captioner.search.config
@@ -99,7 +102,8 @@ class _Remember(nn.Module):
 
     def forward(self, annotations: Tensor) -> tuple[Tensor, ...]:
         memory = self.model.remember(annotations)
-        return (*_tensors(memory).values(), *self.model.decoder.start(memory, 1).values())
+        found = _tensors(memory) | _regions(self.model, memory)
+        return (*found.values(), *self.model.decoder.start(memory, 1).values())
 
 
 class _Step(nn.Module):
@@ -109,22 +113,31 @@ class _Step(nn.Module):
         model: the model.
         memory: an example of its memories.
         names: of the tensors of the decoder's state.
+        grid: rows and columns of the regions.
     """
 
-    def __init__(self, model: Model, memory: Memory, names: Sequence[str]) -> None:
+    def __init__(
+        self, model: Model, memory: Memory, names: Sequence[str], grid: tuple[int, int]
+    ) -> None:
         super().__init__()
         self.decoder = model.decoder
         self.memory = memory
         self.names = names
+        self.grid = grid
 
     def forward(self, tokens: Tensor, *parts: Tensor) -> tuple[Tensor, ...]:
         state = dict(zip(self.names, parts, strict=False))
         memories = iter(parts[len(self.names) :])
         memory = _mapped(self.memory, "memory", lambda name, part: next(memories))
         step = self.decoder.step(tokens, state, memory)
+        evidence = ()
+        if has_evidence(self.decoder):
+            of_tokens = evidence_of_regions(self.decoder, next(memories), tokens[..., None])
+            evidence = (evidence_shares(of_tokens, self.grid).squeeze(2),)
         return (
             generable_log_probs(step.logits),
             step.weights,
+            *evidence,
             *(step.state[name] for name in self.names),
         )
 
@@ -134,6 +147,13 @@ def _tensors(memory: Memory) -> dict[str, Tensor]:
     found: dict[str, Tensor] = {}
     _mapped(memory, "memory", found.setdefault)
     return found
+
+
+def _regions(model: Model, memory: Memory) -> dict[str, Tensor]:
+    """What evidence is computed from, once per image; nothing for decoders without it."""
+    if not has_evidence(model.decoder):
+        return {}
+    return {"memory.regions": model.decoder.output_context(memory.annotations)}
 
 
 def _mapped(part: Any, name: str, change: Callable[[str, Tensor], Tensor]) -> Any:
@@ -173,6 +193,7 @@ def _write(
                 output_names=list(outputs),
                 dynamic_axes={name: axes[name] for name in (*inputs, *outputs)},
                 opset_version=OPSET,
+                do_constant_folding=False,  # a folded transpose would be a second copy
                 dynamo=False,
             )
         except torch.onnx.errors.OnnxExporterError as error:

@@ -63,7 +63,13 @@ def evidence(
     """
     if not has_evidence(decoder):
         raise InputError("evidence needs an LSTM decoder with deep output")
-    regions = decoder.output_context(memory.annotations)  # (B, L, m)
+    return evidence_of_regions(decoder, decoder.output_context(memory.annotations), words)
+
+
+def evidence_of_regions(
+    decoder: LSTMDecoder, regions: Float[Tensor, "B L m"], words: Int[Tensor, "B N T"]
+) -> Float[Tensor, "B N T L"]:
+    """`evidence`, from the product L_z a of each region."""
     weight = decoder.output.weight
     rows = weight[words] - weight.mean(dim=0)  # (B, N, T, m)
     return torch.einsum("bntm,blm->bntl", rows, regions)

@@ -5,7 +5,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import jaxtyping
 import numpy as np
 import pytest
 import torch
@@ -16,19 +15,18 @@ from captioning.captioner.onnx_graphs import write_onnx
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.records import Record
 from captioning.data.vocabulary import Vocabulary
+from captioning.maps.evidence_map import evidence, evidence_shares, has_evidence
 from captioning.models import Adapter, CNNEncoder, Model
 from captioning.search import Greedy
-from tests.conftest import DECODERS, decided
+from tests.conftest import DECODERS, decided, unchecked
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
 
 @pytest.fixture(autouse=True)
 def untyped() -> Iterator[None]:
-    """While a graph is traced, sizes are tensors, which checks of types refuse."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
+    with unchecked():
+        yield
 
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "caption_with_onnx.py"
@@ -97,6 +95,10 @@ def test_graphs_give_the_numbers_of_every_decoder_for_any_batch_and_beam(
             logits[..., [0, 1, 3]] = -torch.inf
             np.testing.assert_allclose(found["log_probs"], logits.log_softmax(-1), atol=1e-4)
             np.testing.assert_allclose(found["weights"], step.weights, atol=1e-5)
+            if has_evidence(decoder):
+                of_tokens = evidence(decoder, memory, tokens[..., None])
+                expected = evidence_shares(of_tokens, encoder.grid(32, 32)).squeeze(2)
+                np.testing.assert_allclose(found["evidence"], expected, atol=1e-5)
             states = {f"state.{key}": found[f"next.{key}"] for key in state}
             for key, value in state.items():
                 np.testing.assert_allclose(states[f"state.{key}"], value, atol=1e-4)
