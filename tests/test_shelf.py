@@ -48,7 +48,7 @@ def test_a_path_is_not_taken_for_a_name(tmp_path: Path) -> None:
 
 
 def test_photos_are_captioned_without_naming_a_model(capsys: pytest.CaptureFixture[str]) -> None:
-    cat = Path(captioning.__file__).with_name("serving") / "photos" / "cat.jpg"
+    cat = Path(captioning.__file__).with_name("web") / "photos" / "cat.jpg"
     assert main(["caption", str(cat), "--confidence"]) == 0
     confidence, path, caption = capsys.readouterr().out.strip().split("\t")
     assert 0 < float(confidence) < 1
@@ -62,7 +62,7 @@ def test_the_photo_model_is_unsure_of_noise_and_of_drawn_scenes() -> None:
     random = np.random.default_rng(0)
     odd: list[Any] = [random.integers(0, 256, (90, 120, 3), dtype=np.uint8) for _ in range(3)]
     odd += [Image.fromarray(picture(random_scene(random), 128)) for _ in range(5)]
-    cat = Path(captioning.__file__).with_name("serving") / "photos" / "cat.jpg"
+    cat = Path(captioning.__file__).with_name("web") / "photos" / "cat.jpg"
     sure = captioner(cat).confidence
     assert sure is not None
     confidences = [caption.confidence or 0.0 for caption in captioner(odd)]

@@ -1,6 +1,8 @@
-"""`captioning export`: a model without the state of its training, to share."""
+"""`captioning export`: a model to share: without the state of its training, or as a web page."""
 
 import argparse
+import shlex
+from pathlib import Path
 
 from captioning.cli.options import add_imports
 from captioning.errors import UsageError
@@ -24,8 +26,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="half precision: half the size, nearly the same captions",
     )
+    for name, what in (
+        ("--onnx", "ONNX graphs, which run without PyTorch"),
+        ("--web", "a web page that captions photos within the browser, for any web server"),
+    ):
+        parser.add_argument(
+            name, nargs="?", const="", metavar="DIR", help=f"write {what}, to TARGET or DIR"
+        )
     parser.add_argument(
-        "--onnx", action="store_true", help="write ONNX graphs, which run without PyTorch"
+        "--runtime",
+        metavar="FILE",
+        help="with --web: ONNX Runtime for browsers, as `npm pack onnxruntime-web` writes it "
+        "(default: download it)",
     )
     parser.add_argument(
         "--evaluation",
@@ -42,14 +54,25 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the folder or the file."""
+    kinds = [kind for kind in ("onnx", "web") if getattr(options, kind) is not None]
+    for kind in kinds:
+        if folder := getattr(options, kind):  # MODEL --web DIR: the one argument is no target
+            if options.given is not None:
+                raise UsageError(f"give one folder: captioning export MODEL DIR --{kind}")
+            options.given, options.target = options.target, folder
     if (options.given is None) == (options.model is None):
         raise UsageError("give one model: captioning export MODEL TARGET")
     for_card = options.evaluation is not None or options.license is not None
     is_file = options.target.endswith(".safetensors")
-    if for_card and (options.onnx or is_file):
+    if for_card and (kinds or is_file):
         raise UsageError("--evaluation and --license are for a folder's model card")
-    if options.half and options.onnx:
-        raise UsageError("--half is for safetensors; leave out either it or --onnx")
+    if len(kinds) + options.half > 1:
+        raise UsageError("--half, --onnx and --web are different files; give one of them")
+    if options.runtime is not None and "web" not in kinds:
+        raise UsageError("--runtime is for --web")
+    if "web" in kinds:
+        _write_site(options.given or options.model, options.target, options.runtime)
+        return 0
     from captioning.captioner import export
 
     export(
@@ -58,7 +81,19 @@ def run(options: argparse.Namespace) -> int:
         options.half,
         evaluation=options.evaluation,
         license=options.license,
-        onnx=options.onnx,
+        onnx=options.onnx is not None,
     )
     print(printable(options.target))
     return 0
+
+
+def _write_site(model: str, folder: str, runtime: str | None) -> None:
+    """Write the page of a model, with the free photos if it is the one of the package."""
+    from captioning.captioner import load
+    from captioning.shelf import DEFAULT
+    from captioning.web.site import write_site
+
+    name = "/".join(Path(model).parts[-2:])  # no whole paths
+    write_site(load(model), folder, name, runtime, examples=model == DEFAULT)
+    print(printable(folder))
+    print(printable(f"python -m http.server -d {shlex.quote(folder)}"))

@@ -16,13 +16,14 @@ from captioning.data.images import Upload, read_image
 from captioning.data.preprocessing import View
 from captioning.maps import available_maps
 from captioning.search import Search
+from captioning.serving.api_page import docs
 from captioning.serving.batching import Batcher
 from captioning.serving.demo import DRAWN, Examples
 from captioning.serving.form import Answer, CaptionForm, Health, Settings
-from captioning.serving.origin import AllowedHosts, with_origin_check
-from captioning.serving.page import docs, page, with_security_headers
+from captioning.serving.origin import AllowedHosts, with_origin_check, with_security_headers
 from captioning.serving.refusals import MEANINGS, Limits, Refusal, RequestLimits, add_errors
 from captioning.viewing import viewer
+from captioning.web.page import page
 
 RUNNERS_UP = 3  # the alternatives that the view shows for each word
 LONGEST_NAME = 100  # characters of a file's name that an error repeats
@@ -113,7 +114,8 @@ def service(
 
     @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
     async def page_of_the_model() -> HTMLResponse:
-        return HTMLResponse(page(name, search, limits, maps, examples))
+        offered = {"examples": examples.buttons, "tabs": examples.tabs} if examples else {}
+        return HTMLResponse(page(name, search, limits.bytes, maps, **offered))
 
     @app.api_route("/docs", methods=["GET", "HEAD"], include_in_schema=False)
     async def docs_of_the_api(request: Request) -> HTMLResponse:

@@ -2,7 +2,6 @@
 
 import io
 from dataclasses import dataclass
-from pathlib import Path as File
 from typing import Annotated
 
 import numpy as np
@@ -11,18 +10,13 @@ from fastapi.responses import FileResponse, Response
 from PIL import Image
 
 from captioning.shapes import picture, random_scene
+from captioning.web.page import PHOTO_BUTTONS, PHOTOS
 
 PIXELS = 256  # side of a scene's picture
 SPLIT = 3  # none of the data set's: no scene of the page is one of the training's
 MOST = 10**6  # scenes
 DRAWN = "drawn"
 """Where the page of drawn scenes lies, below that of photos."""
-
-PHOTOS = {
-    f"{name}.jpg": File(__file__).with_name("photos") / f"{name}.jpg"
-    for name in ("cat", "temple", "coffee", "flower", "rocket", "astronaut")
-}
-"""Free photos by their file names; README.md beside them says whose they are."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +43,7 @@ SCENES = Examples(
 )
 FREE_PHOTOS = Examples(
     photos,
-    "".join(
-        f'<button type="button" data-photo="{name}"><img src="photos/{name}" '
-        f'alt="{name.partition(".")[0]}"></button>'
-        for name in PHOTOS
-    ),
+    PHOTO_BUTTONS,
     f'<a href="" aria-current="page">Photos</a> <a href="{DRAWN}/">Drawn scenes</a>',
 )
 

@@ -11,8 +11,8 @@ from captioning.errors import InputError
 from captioning.maps import MAPS, ONE_PASS
 from captioning.numbers import shown
 from captioning.search import BeamSearch, Sampling, Search
+from captioning.web.page import MOST_CAPTIONS
 
-MOST_CAPTIONS = 10  # of a photo
 MOST_MAPPED = 3  # the same with maps that take several passes, except the server's own map
 
 

@@ -1,4 +1,4 @@
-"""Which host names the server answers to, and which pages may send it photos.
+"""Which host names the server answers to, which pages may send it photos, and what pages may do.
 
 A page of another site may send requests to any address that the browser reaches, including this
 machine. By DNS rebinding, where the page's own name is made to resolve to this machine, it could
@@ -11,16 +11,27 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from captioning.errors import UsageError
 from captioning.serving.refusals import refusal
+from captioning.web.page import SERVER, policy
 
 AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+?)\.?)(:[0-9]{1,5})?", re.ASCII)
 """An IPv6 address or a name, with an optional port."""
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS", "TRACE")  # which never run the model
+
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+"""Security headers for browsers, besides the content security policy."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +100,22 @@ def with_origin_check(app: ASGIApp, hosts: AllowedHosts) -> ASGIApp:
         await (refused or app)(scope, receive, send)
 
     return checked
+
+
+def with_security_headers(app: ASGIApp) -> ASGIApp:
+    """The app, with the security headers in every answer."""
+    allowed = f"{policy(SERVER)}; frame-ancestors 'none'"
+
+    async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update(HEADERS | {"Content-Security-Policy": allowed})
+            await send(message)
+
+        await app(scope, receive, sent)
+
+    return wrapped
 
 
 def _refusal(headers: Headers, method: str, hosts: AllowedHosts) -> ASGIApp | None:

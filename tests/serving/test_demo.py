@@ -14,10 +14,11 @@ from starlette.types import ASGIApp
 
 from captioning.captioner import load
 from captioning.serving import Limits, application, service
-from captioning.serving import demo as demo_module
-from captioning.serving.demo import FREE_PHOTOS, PHOTOS, PIXELS, SCENES, SPLIT
+from captioning.serving.demo import FREE_PHOTOS, PIXELS, SCENES, SPLIT
 from captioning.shapes import faults, picture, random_scene
 from captioning.shelf import path_of
+from captioning.web import page as page_module
+from captioning.web.page import PHOTOS
 from tests.serving.conftest import served
 
 NUMBER = 40
@@ -86,7 +87,7 @@ def test_the_page_offers_the_free_photos(client: TestClient) -> None:
 
 
 def test_the_free_photos_are_credited() -> None:
-    credits = Path(demo_module.__file__).with_name("photos") / "README.md"
+    credits = Path(page_module.__file__).with_name("photos") / "README.md"
     assert all(f"`{name}`" in credits.read_text() for name in PHOTOS)
 
 

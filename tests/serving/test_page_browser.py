@@ -147,7 +147,7 @@ def test_a_photo_may_be_pasted(page: Any, photo: bytes) -> None:
 def test_a_file_over_the_limit_is_not_sent(page: Any) -> None:
     page.route("**/caption", lambda route: pytest.fail("it was sent"))
     transfer(page, "new DragEvent('drop', { dataTransfer, bubbles: true })", 20_100_000)
-    assert error(page).startswith("photo.png: 20.1 MB are more than the 20.0 MB that the server")
+    assert error(page).startswith("photo.png: 20.1 MB are more than the 20.0 MB that are read")
 
 
 @pytest.mark.parametrize(

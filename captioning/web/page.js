@@ -1,4 +1,4 @@
-/* The page of the server: a photo goes out, its captions come back and are shown. */
+/* The page: photos come in, and their captions are shown. `captionSource` gives these. */
 
 (() => {
   "use strict";
@@ -10,8 +10,12 @@
   const list = document.getElementById("photos");
   const view = document.getElementById("view");
   const { body } = document;
-  const { kind, beam, temperature, captions, map, compare } = form.elements;
+  const { beam, captions, map, compare } = form.elements;
   const largest = Number(picker.dataset.largest);
+
+  const [root, before, peak, none] = ["hiding", "before", "hide", "unhide"].map(
+    (id) => document.getElementById(id));
+  const hidden = { root, before, peak, none }; // the controls that hide parts of a photo
 
   let photos = []; // those that were chosen last
   let running = null; // aborts the requests that are under way
@@ -27,46 +31,26 @@
 
   const fail = (sentence) => {
     view.replaceChildren();
+    hidden.root.hidden = true;
     status.textContent = "";
     error.textContent = sentence;
   };
 
-  const fields = (photo) => {
-    const sent = new FormData();
-    sent.append("photo", photo, photo.name);
-    sent.append("captions", captions.value);
-    if (kind.value === "beam") {
-      sent.append("beam", beam.value);
-    } else {
-      sent.append("sample", "true");
-      sent.append("temperature", temperature.value);
-    }
-    sent.append("view", "true");
-    sent.append("map", map.value);
-    if (compare.value) sent.append("compare", compare.value);
-    return sent;
-  };
-
-  /* What the server says, whatever it is; errors are sentences for whoever sees the page. */
-  const answered = async (photo, signal) => {
+  /* What the view shows of a photo; errors are sentences for whoever sees the page. */
+  const answered = (photo, signal) => {
     if (photo.size > largest) {
       throw new Error(`${photo.name}: ${megabytes(photo.size)} are more than the ` +
-        `${megabytes(largest)} that the server reads; choose a smaller photo`);
+        `${megabytes(largest)} that are read; choose a smaller photo`);
     }
-    let answer;
-    try {
-      answer = await fetch("caption", { method: "POST", body: fields(photo), signal });
-    } catch {
-      throw new Error("The server cannot be reached; see whether it is running, and try again.");
-    }
-    const told = await answer.json().catch(() => ({}));
-    if (!answer.ok) throw new Error(told.error ?? `The server failed with status ${answer.status}.`);
-    return told;
+    const tell = (state) => { if (!signal.aborted) status.textContent = state; };
+    return captionSource.caption(photo, form.elements, signal, tell);
   };
 
-  const show = (photo, data) => {
+  /* Show a photo and its captions; `parts` of it are hidden, and `whole` is what was shown before
+     they were. */
+  const show = (photo, data, parts = [], whole = data) => {
     const before = shown;
-    shown = { photo, view: attentionView.mount(view, data) };
+    shown = { photo, parts, whole, view: attentionView.mount(view, data) };
     const isSame = before?.photo === photo &&
       before.view.caption.caption === shown.view.caption.caption;
     if (isSame) shown.view.pin(before.view.pinned); // with another map, say
@@ -74,7 +58,56 @@
     for (const card of list.querySelectorAll("button")) {
       card.setAttribute("aria-pressed", String(card.photo === photo));
     }
+    showHidden();
   };
+
+  /* What the model said of the whole photo, if it says something else now. */
+  const showHidden = () => {
+    const { photo, parts, whole, view: now } = shown;
+    const [was, is] = [whole.captions[0], now.caption];
+    const [kept, left] = hiding.common(...[was, is].map(({ words }) => words.map(({ word }) => word)));
+    hidden.root.hidden = false;
+    hidden.none.hidden = !parts.length;
+    const words = was.words.map(({ word }, i) => {
+      const text = document.createElement(kept[i] ? "span" : "del");
+      text.textContent = word;
+      return text;
+    });
+    const isSame = [...kept, ...left].every(Boolean);
+    hidden.before.replaceChildren(...(!parts.length ? [] : isSame ? ["It says the same without."]
+      : ["Before: ", ...words.flatMap((word) => [word, " "])]));
+    now.words.forEach((word, i) => word.classList.toggle("new", parts.length > 0 && !left[i]));
+    const [pane] = now.panes;
+    hiding.drawn(pane.stage, (part) => hide(photo, [...parts, part]));
+    const follow = () => { hidden.peak.disabled = now.root.dataset.word === ""; };
+    new MutationObserver(follow).observe(now.root, { attributeFilter: ["data-word"] });
+    follow();
+  };
+
+  /* Caption the photo that is shown again, with these parts hidden. */
+  const hide = async (photo, parts) => {
+    running?.abort();
+    const mine = new AbortController();
+    running = mine;
+    error.textContent = "";
+    body.classList.add("busy");
+    status.textContent = `Looking at what is left of ${photo.name} \u2026`;
+    const { whole } = shown;
+    try {
+      const data = parts.length
+        ? await answered(await hiding.without(photo, parts), mine.signal) : whole;
+      if (running === mine) show(photo, data, parts, whole);
+    } catch (problem) {
+      if (running === mine) error.textContent = problem.message;
+    }
+    if (running === mine) body.classList.remove("busy");
+  };
+
+  hidden.peak.addEventListener("click", () => {
+    const { photo, parts, view: now } = shown;
+    hide(photo, [...parts, hiding.peakOf(now, Number(now.root.dataset.word))]);
+  });
+  hidden.none.addEventListener("click", () => hide(shown.photo, []));
 
   /* One of several photos with its caption; a click shows it in the view. */
   const card = (photo, data) => {
@@ -112,7 +145,7 @@
       const which = photos.length > 1 ? `, ${place + 1} of ${photos.length},` : "";
       status.textContent = `Looking at ${photo.name}${which} \u2026`;
       try {
-        const { view: data } = await answered(photo, mine.signal);
+        const data = await answered(photo, mine.signal);
         if (running !== mine) return;
         if (photos.length > 1) list.append(card(photo, data));
         if (again ? photo === again : isFirst) show(photo, data);
@@ -135,11 +168,11 @@
     caption();
   };
 
-  /* A picture of the server's own is captioned like any photo. */
+  /* A picture of the page's own is captioned like any photo. */
   const fetched = async (address, name) => {
     try {
       const answer = await fetch(address);
-      if (!answer.ok) throw new Error(`The server failed with status ${answer.status}.`);
+      if (!answer.ok) throw new Error(`${name}: the server failed with status ${answer.status}.`);
       const picture = await answer.blob();
       take([new File([picture], name, { type: picture.type })]);
     } catch (problem) {

@@ -1,0 +1,1 @@
+"""The page that captions photos: what the server shows, and a folder that needs no server."""

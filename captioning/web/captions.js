@@ -1,0 +1,211 @@
+/* Beam search by a captioner's ONNX graphs, and what each word came from: as in the Python package,
+   for one photo at a time. */
+
+const [PAD, BOS, EOS] = [0, 1, 2];
+const RUNNERS_UP = 3;
+
+/* Scripts that write no spaces; the first ones have none beside words of other scripts either. */
+const EAST_ASIAN = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Bopomofo}\u3005]/u;
+const UNSPACED = /[\p{Script=Thai}\p{Script=Lao}\p{Script=Myanmar}\p{Script=Khmer}]/u;
+
+const joined = (words) => words.reduce((text, word) => {
+  const beside = [text.at(-1) ?? "", word[0]];
+  const isClose = beside.some((letter) => EAST_ASIAN.test(letter)) ||
+    beside.every((letter) => UNSPACED.test(letter));
+  return isClose || !text ? text + word : `${text} ${word}`;
+}, "");
+
+/* The indices of the k largest numbers, the largest first. */
+const largest = (numbers, k) => {
+  const found = [];
+  numbers.forEach((number, place) => {
+    if (number === -Infinity || (found.length === k && number <= numbers[found[k - 1]])) return;
+    let at = Math.min(found.length, k - 1);
+    for (; at > 0 && numbers[found[at - 1]] < number; at -= 1) found[at] = found[at - 1];
+    found[at] = place;
+  });
+  return found;
+};
+
+/* Log probabilities after their logits are divided by a temperature. */
+const tempered = (logProbs, temperature) => {
+  const logits = logProbs.map((each) => each / temperature);
+  const most = logits.reduce((a, b) => Math.max(a, b), -Infinity);
+  const sum = logits.reduce((total, each) => total + Math.exp(each - most), 0);
+  return logits.map((each) => each - most - Math.log(sum));
+};
+
+const withFirst = (tensors, part) => Object.entries(tensors).filter(([name]) => name.startsWith(part));
+
+export class Captioner {
+  /* `about` is captioner.json, `graphs` are sessions of the three graphs. */
+  constructor(about, graphs, Tensor) {
+    Object.assign(this, { about, graphs, Tensor });
+  }
+
+  /* The captions of an image's pixels (3, S, S) with their maps, the best first. */
+  async captions(pixels, width, most) {
+    const { size } = this.about.preprocessing;
+    const images = new this.Tensor("uint8", pixels, [1, 3, size, size]);
+    const { annotations } = await this.graphs.encoder.run({ images });
+    const now = await this.graphs.remember.run({ annotations });
+    const memory = Object.fromEntries(withFirst(now, "memory."));
+    const start = Object.fromEntries(withFirst(now, "state."));
+    const found = await this.search(memory, start, width);
+    const captions = [];
+    for (const [place, caption] of found.slice(0, most).entries()) {
+      const other = found[place ? 0 : 1];
+      const margin = other ? caption.score - other.score : NaN;
+      captions.push(await this.read(caption, margin, memory, start));
+    }
+    return captions;
+  }
+
+  /* One step for several captions of the photo: log probabilities, weights, evidence and state. */
+  async step(tokens, state, memory) {
+    const { step } = this.graphs;
+    const read = new this.Tensor("int64", BigInt64Array.from(tokens, BigInt), [1, tokens.length]);
+    const all = { tokens: read, ...state, ...memory };
+    const needed = step.inputNames.map((name) => [name, all[name]]);
+    const found = await step.run(Object.fromEntries(needed));
+    const next = withFirst(found, "next.").map(([name, part]) => [name.replace("next", "state"), part]);
+    const rows = (tensor) => tokens.map((_, n) => {
+      const length = tensor.data.length / tokens.length;
+      return tensor.data.subarray(n * length, (n + 1) * length);
+    });
+    return {
+      logProbs: rows(found.log_probs),
+      weights: rows(found.weights),
+      evidence: found.evidence && rows(found.evidence),
+      state: Object.fromEntries(next),
+    };
+  }
+
+  /* The state of these captions, which may occur several times. */
+  following(state, captions) {
+    return Object.fromEntries(Object.entries(state).map(([name, { type, data, dims }]) => {
+      const length = data.length / dims[1];
+      const kept = new data.constructor(captions.length * length);
+      captions.forEach((caption, n) =>
+        kept.set(data.subarray(caption * length, (caption + 1) * length), n * length));
+      return [name, new this.Tensor(type, kept, [1, captions.length, ...dims.slice(2)])];
+    }));
+  }
+
+  /* The captions that a beam search of this width finds, the best first: their tokens, the log
+     probabilities of these, and the score. */
+  async search(memory, start, width) {
+    const { max_length: longest, length_penalty: penalty } = this.about.search;
+    let following = [{ tokens: [], logProbs: [], total: 0 }];
+    let ended = [];
+    let state = start;
+    for (let length = 1; length <= longest && following.length; length += 1) {
+      const last = following.map(({ tokens }) => tokens.at(-1) ?? BOS);
+      const now = await this.step(last, state, memory);
+      const continued = following.flatMap(({ tokens, logProbs, total }, parent) => {
+        const allowed = this.allowed(now.logProbs[parent], tokens);
+        return largest(allowed, width).map((token) => ({
+          parent,
+          tokens: [...tokens, token],
+          logProbs: [...logProbs, allowed[token]],
+          total: total + allowed[token],
+          score: (total + allowed[token]) / length ** penalty,
+        }));
+      });
+      const best = [...continued, ...ended].sort((a, b) => b.score - a.score).slice(0, width);
+      ended = best.filter(({ tokens }) => tokens.at(-1) === EOS);
+      following = best.filter(({ tokens }) => tokens.at(-1) !== EOS);
+      state = this.following(now.state, following.map(({ parent }) => parent));
+    }
+    return [...ended, ...following].sort((a, b) => b.score - a.score);
+  }
+
+  /* Log probabilities of the next word, minus infinity where the search forbids it. If no word is
+     left, the caption may end. */
+  allowed(logProbs, tokens) {
+    const { min_length: shortest, no_repeat_ngram: n } = this.about.search;
+    const found = logProbs.slice();
+    if (tokens.length < shortest) found[EOS] = -Infinity;
+    if (n && tokens.length >= n) {
+      const begun = tokens.slice(tokens.length - n + 1).join();
+      for (let place = 0; place + n <= tokens.length; place += 1) {
+        const isRepeated = tokens.slice(place, place + n - 1).join() === begun;
+        if (isRepeated) found[tokens[place + n - 1]] = -Infinity;
+      }
+    }
+    if (found.every((each) => each === -Infinity)) found[EOS] = logProbs[EOS];
+    return found;
+  }
+
+  /* A caption as the view shows it: words with their probabilities, runners-up and maps. */
+  async read({ tokens, logProbs, score }, margin, memory, start) {
+    const { words, tokenizer, calibration } = this.about;
+    const written = tokens.filter((token) => token !== EOS);
+    const steps = [];
+    let state = start;
+    for (const token of [BOS, ...written]) {
+      const now = await this.step([token], state, memory);
+      state = now.state;
+      steps.push({ logProbs: now.logProbs[0], weights: now.weights[0], evidence: now.evidence?.[0] });
+    }
+    const texts = written.map((token) => words[token]);
+    const spaced = ["ptb", "treebank", "wordpunct", "tweet"].includes(tokenizer);
+    const entry = (token, probability) =>
+      ({ word: token === EOS ? null : words[token], probability });
+    return {
+      caption: spaced ? texts.join(" ") : joined(texts),
+      score,
+      ...(calibration && { confidence: this.confidence(logProbs, steps, margin) }),
+      words: written.map((token, place) => {
+        const likely = tempered(Float64Array.from(steps[place].logProbs),
+          calibration?.temperature ?? 1);
+        const others = largest(likely, RUNNERS_UP + 1).filter((each) => each !== token);
+        return {
+          ...entry(token, Math.exp(likely[token])),
+          runners_up: others.slice(0, RUNNERS_UP).map((each) => entry(each, Math.exp(likely[each]))),
+        };
+      }),
+      maps: this.maps(written.map((_, place) => ({
+        attention: steps[place].weights, // computed before the word is known
+        evidence: steps[place + 1].evidence, // of the word that was read
+      }))),
+    };
+  }
+
+  /* The chance that the caption is good: a logistic regression on signs of it. */
+  confidence(logProbs, steps, margin) {
+    const { means, weights, bias } = this.about.calibration;
+    const mean = (numbers) => numbers.reduce((sum, each) => sum + each, 0) / numbers.length;
+    const entropies = logProbs.map((_, place) => steps[place].logProbs.reduce(
+      (sum, each) => (each === -Infinity ? sum : sum - each * Math.exp(each)), 0));
+    const signs = [mean(logProbs), Math.min(...logProbs), mean(entropies), margin, logProbs.length];
+    const known = signs.map((sign, place) => (Number.isFinite(sign) ? sign : means[place]));
+    const logit = known.reduce(
+      (sum, sign, place) => sum + weights[place] * (sign - means[place]), bias);
+    return 1 / (1 + Math.exp(-logit));
+  }
+
+  /* The maps of all words, the default one first, in the form of `captioning.viewing.viewer`. */
+  maps(ofWords) {
+    const [rows, columns] = this.about.grid;
+    const packed = (map, grids) => ({
+      map,
+      rows,
+      columns,
+      words: grids.map((shares) => {
+        const peak = shares.reduce((most, share) => Math.max(most, share), 0);
+        const bytes = Array.from(shares, (share) => Math.round(255 * share / (peak || 1)));
+        return { peak, weights: btoa(String.fromCharCode(...bytes)) };
+      }),
+    });
+    const attention = packed("attention", ofWords.map((word) => word.attention));
+    if (!this.about.evidence) return [attention];
+    const products = ofWords.map(({ attention: weights, evidence }) => {
+      const product = Float64Array.from(weights, (weight, place) => weight * evidence[place]);
+      const sum = product.reduce((total, share) => total + share, 0);
+      return product.map((share) => share / sum);
+    });
+    return [packed("attention-evidence", products), attention,
+      packed("evidence", ofWords.map((word) => word.evidence))];
+  }
+}

@@ -1,0 +1,51 @@
+/* Captions by the model that lies beside the page; see worker.js. */
+"use strict";
+
+const captionSource = (() => {
+  const waiting = new Map(); // what to do with the answer to each question
+  const addresses = new WeakMap(); // of photos, for elements that show them
+  let serial = 0;
+  let worker = null;
+
+  const addressOf = (photo) => {
+    if (!addresses.has(photo)) addresses.set(photo, URL.createObjectURL(photo));
+    return addresses.get(photo);
+  };
+
+  const fail = (sentence) => {
+    for (const { reject } of waiting.values()) reject(new Error(sentence));
+    waiting.clear();
+    worker = null;
+  };
+
+  const started = () => {
+    if (location.protocol === "file:") {
+      throw new Error("Browsers run no model from a file. Open the page through a web server, " +
+        "such as python -m http.server in its folder.");
+    }
+    const made = new Worker("worker.js", { type: "module" });
+    made.addEventListener("error", () => fail("The model's program cannot be loaded; reload the " +
+      "page, or try a newer browser."));
+    made.addEventListener("message", ({ data: { id, loaded, error, view } }) => {
+      const asked = waiting.get(id);
+      if (loaded) asked?.tell(`Loading the model: ${loaded}`);
+      if (error) asked?.reject(new Error(error));
+      if (view) asked?.resolve(view);
+      if (error || view) waiting.delete(id);
+    });
+    return made;
+  };
+
+  return {
+    /* What the view shows of a photo; errors are sentences for whoever sees the page. */
+    async caption(photo, { beam, captions }, signal, tell) {
+      worker ??= started();
+      const id = (serial += 1);
+      const view = await new Promise((resolve, reject) => {
+        waiting.set(id, { resolve, reject, tell });
+        worker.postMessage({ id, photo, beam: beam.valueAsNumber, captions: captions.valueAsNumber });
+      });
+      return { ...view, photo: addressOf(photo) };
+    },
+  };
+})();

@@ -1,0 +1,63 @@
+/* Captions photos beside the page, which therefore never stands still. */
+
+import * as ort from "./onnxruntime.js";
+import { Captioner } from "./captions.js";
+import { seen } from "./pixels.js";
+
+const GRAPHS = ["encoder", "remember", "step"];
+
+ort.env.wasm.wasmPaths = { wasm: new URL("onnxruntime.wasm", import.meta.url).href };
+// Threads need memory that is shared, which browsers allow only to pages with certain headers.
+ort.env.wasm.numThreads = self.crossOriginIsolated ? Math.min(navigator.hardwareConcurrency, 4) : 1;
+
+const megabytes = (bytes) => (bytes / 1e6).toFixed(0);
+
+/* The bytes of a file beside the page; `count` hears of each part. */
+const fetched = async (name, count) => {
+  const answer = await fetch(new URL(name, import.meta.url));
+  if (!answer.ok) throw new Error(`${name} is missing (status ${answer.status})`);
+  const reader = answer.body.getReader();
+  const parts = [];
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return new Uint8Array(await new Blob(parts).arrayBuffer());
+    parts.push(value);
+    count(value.length);
+  }
+};
+
+const loaded = async (tell) => {
+  const text = new TextDecoder().decode(await fetched("captioner.json", () => {}));
+  const about = JSON.parse(text);
+  let bytes = 0;
+  const count = (part) => {
+    bytes += part;
+    tell(`${megabytes(bytes)} of ${megabytes(about.bytes)} MB`);
+  };
+  const files = await Promise.all(GRAPHS.map((name) => fetched(`${name}.onnx`, count)));
+  const graphs = {};
+  for (const [place, name] of GRAPHS.entries()) { // one after another: it starts up only once
+    graphs[name] = await ort.InferenceSession.create(files[place]);
+  }
+  return new Captioner(about, graphs, ort.Tensor);
+};
+
+let captioner = null; // promised, once a photo is there
+let before = Promise.resolve(); // the photo that is captioned now
+
+const answer = async ({ id, photo, beam, captions }) => {
+  try {
+    captioner ??= loaded((state) => self.postMessage({ id, loaded: state }));
+    const ready = await captioner.catch((problem) => {
+      captioner = null; // the next photo tries again
+      throw new Error(`The model cannot be loaded: ${problem.message}.`);
+    });
+    const { pixels, ...place } = await seen(photo, ready.about.preprocessing);
+    const found = await ready.captions(pixels, beam, captions);
+    self.postMessage({ id, view: { title: "", ...place, captions: found, compares: false } });
+  } catch (problem) {
+    self.postMessage({ id, error: problem.message });
+  }
+};
+
+self.addEventListener("message", ({ data }) => { before = before.then(() => answer(data)); });

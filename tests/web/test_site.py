@@ -1,0 +1,133 @@
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from captioning.captioner import load
+from captioning.cli import main
+from captioning.search import Sampling
+from captioning.web.compact import compact
+from captioning.web.site import GRAPHS, write_site
+from tests.conftest import unchecked
+
+pytest.importorskip("onnx", reason="onnx is not installed")
+
+MEGABYTES = 20
+
+
+@pytest.fixture(autouse=True)
+def untyped() -> Iterator[None]:
+    with unchecked():
+        yield
+
+
+def graph_of(weight: np.ndarray, path: Path) -> Path:
+    """A graph that multiplies by one matrix."""
+    from onnx import TensorProto, helper, numpy_helper, save
+
+    inputs = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["B", weight.shape[0]])
+    outputs = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["B", weight.shape[1]])
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
+    tensors = [numpy_helper.from_array(weight, "w")]
+    graph = helper.make_graph(nodes, "product", [inputs], [outputs], tensors)
+    opset = [helper.make_opsetid("", 17)]
+    save(helper.make_model(graph, opset_imports=opset, ir_version=8), str(path))
+    return path
+
+
+def weight_in(path: Path, rows: int) -> np.ndarray:
+    from onnxruntime import InferenceSession
+
+    [found] = InferenceSession(path).run(None, {"x": np.eye(rows, dtype=np.float32)})
+    return np.asarray(found)
+
+
+@pytest.mark.parametrize(("in_8_bits", "bytes_each"), [(False, 2), (True, 1)])
+def test_weights_are_kept_to_the_precision_of_fewer_bits(
+    in_8_bits: bool, bytes_each: int, tmp_path: Path
+) -> None:
+    weight = np.random.default_rng(0).normal(size=(100, 300)).astype(np.float32)
+    weight[7] = 0.0
+    compact(graph_of(weight, tmp_path / "a.onnx"), tmp_path / "b.onnx", in_8_bits)
+    least = np.abs(weight) * 2.0**-11
+    if in_8_bits:
+        least = np.broadcast_to(np.abs(weight).max(axis=1, keepdims=True) / 253, weight.shape)
+    difference = np.abs(weight_in(tmp_path / "b.onnx", 100) - weight)
+    assert (difference <= least + 1e-7).all()
+    assert difference.max() > 0
+    size = weight.size * bytes_each
+    assert size < (tmp_path / "b.onnx").stat().st_size < size + 1500
+
+
+def test_a_tensor_beyond_the_range_of_half_precision_stays_as_it_is(tmp_path: Path) -> None:
+    weight = np.full((64, 65), 1e5, dtype=np.float32)
+    compact(graph_of(weight, tmp_path / "a.onnx"), tmp_path / "b.onnx", False)
+    assert (weight_in(tmp_path / "b.onnx", 64) == weight).all()
+
+
+def test_the_folder_has_all_that_the_page_asks_for(tmp_path: Path, small_package: Path) -> None:
+    folder = tmp_path / "site"
+    write_site(load("shapes"), folder, "<shapes>", small_package)
+    names = {path.name for path in folder.iterdir()}
+    programs = {"index.html", "worker.js", "captions.js", "pixels.js", "captioner.json"}
+    assert names == programs | {*GRAPHS} | {"onnxruntime.js", "onnxruntime.wasm", "licences.txt"}
+    about = json.loads((folder / "captioner.json").read_text(encoding="utf-8"))
+    assert about["bytes"] == sum((folder / graph).stat().st_size for graph in GRAPHS)
+    assert about["calibration"] is None
+    page = (folder / "index.html").read_text()
+    assert "<b>&lt;shapes&gt;</b>" in page
+    assert "script-src 'self' 'wasm-unsafe-eval' 'sha256-" in page
+
+
+def test_another_search_becomes_a_beam_search_with_its_limits(
+    tmp_path: Path, small_package: Path
+) -> None:
+    captioner = load("shapes")
+    captioner.search = Sampling(max_length=7, no_repeat_ngram=2)
+    write_site(captioner, tmp_path / "site", "shapes", small_package)
+    search = json.loads((tmp_path / "site" / "captioner.json").read_text())["search"]
+    assert search["class"] == "BeamSearch"
+    assert (search["max_length"], search["no_repeat_ngram"]) == (7, 2)
+
+
+@pytest.mark.parametrize(
+    "order", [["{model}", "{folder}", "--web"], ["{model}", "--web", "{folder}"]]
+)
+def test_the_command_writes_the_page_and_says_how_to_see_it(
+    order: list[str],
+    tmp_path: Path,
+    small_package: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    folder = str(tmp_path / "site")
+    given = [part.format(model="shapes", folder=folder) for part in order]
+    assert main(["export", *given, "--runtime", str(small_package)]) == 0
+    assert capsys.readouterr().out == f"{folder}\npython -m http.server -d {folder}\n"
+    assert (tmp_path / "site" / "index.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["shapes", "{}", "--web", "{}"], "give one folder"),
+        (["shapes", "{}", "--web", "--onnx"], "different files"),
+        (["shapes", "{}", "--web", "--half"], "different files"),
+        (["shapes", "{}", "--runtime", "x.tgz"], "--runtime is for --web"),
+        (["shapes", "{}", "--web", "--license", "mit"], "for a folder's model card"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(
+    options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [option.format(tmp_path / "site") for option in options]
+    assert main(["export", *given]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "site").exists()
+
+
+@pytest.mark.integration
+def test_the_photo_models_files_fit_a_page(tmp_path: Path, small_package: Path) -> None:
+    write_site(load(), tmp_path / "site", "photos", small_package)
+    assert sum(path.stat().st_size for path in (tmp_path / "site").iterdir()) < MEGABYTES * 10**6

@@ -1,0 +1,183 @@
+"""The page that needs no server but that of its files, in a real browser."""
+
+import base64
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from captioning.captioner import Captioner, load
+from captioning.data.preprocessing import Preprocessing
+from captioning.web.page import PHOTOS
+from captioning.web.site import write_site
+from tests.conftest import MadeOnce, unchecked
+from tests.web.conftest import Served
+
+pytestmark = pytest.mark.integration
+
+COLOURS = """canvas => {
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  return new Set(new Uint32Array(data.buffer)).size;
+}"""
+
+SEEN = """async ({ base64, size, fit }) => {
+  const { seen } = await import(new URL("pixels.js", location));
+  const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+  const { pixels, crop } = await seen(new File([bytes], "photo.png"), { size, fit });
+  return { pixels: [...pixels], crop };
+}"""
+
+
+@pytest.fixture(scope="module")
+def captioner() -> Captioner:
+    return load()
+
+
+@pytest.fixture(scope="module")
+def site(package: Path, captioner: Captioner, made_once: MadeOnce) -> Path:
+    def write(folder: Path) -> None:
+        with unchecked():
+            write_site(captioner, folder, "photos", package, examples=True)
+
+    return made_once("site", write)
+
+
+@pytest.fixture
+def page(browser: Any, site: Path, served: Served) -> Iterator[Any]:
+    """The page; a test fails if it fetches from elsewhere, sends anything, or a script fails."""
+    address, wrong = served(site), []
+    context = browser.new_context(viewport={"width": 360, "height": 700}, reduced_motion="reduce")
+    page = context.new_page()
+    page.set_default_timeout(60_000)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+
+    def watch(request: Any) -> None:
+        is_own = request.url.startswith((address, "data:", f"blob:{address}"))
+        if not is_own or request.method != "GET":
+            wrong.append(f"{request.method} {request.url}")
+
+    page.on("request", watch)
+    page.goto(address)
+    yield page
+    context.close()
+    assert wrong == []
+
+
+def shown(page: Any, name: str) -> str:
+    """The caption of a photo, once the page has it."""
+    page.wait_for_selector(f"#status:text-is('{name}')")
+    return str(page.get_attribute("#view img", "alt"))
+
+
+def test_the_free_photos_get_the_words_and_the_confidence_that_python_gives_them(
+    page: Any, captioner: Captioner
+) -> None:
+    for name, path in PHOTOS.items():
+        page.click(f"[data-photo='{name}']")
+        expected = captioner(path)
+        assert shown(page, name) == expected.text
+        assert expected.confidence is not None
+        found = float(str(page.text_content(".sure")).removesuffix("% sure"))
+        assert found == pytest.approx(100 * expected.confidence, abs=1.0)
+        colours = page.locator("#view canvas").evaluate(COLOURS)
+        assert colours > 50  # one on an empty canvas
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+
+
+def test_fifty_photos_get_the_words_that_python_gives_them(
+    page: Any, captioner: Captioner, shared_data: Path
+) -> None:
+    photos = sorted((shared_data / "coco-small" / "val2017").glob("*.jpg"))[:50]
+    shown(page, "cat.jpg")
+    page.set_input_files("#photo", [str(photo) for photo in photos])
+    cards = page.locator("#photos button")
+    cards.nth(49).wait_for()
+    found = [str(text) for text in cards.all_text_contents()]
+    expected = [caption.sentence for caption in captioner(photos)]
+    assert sum(one != other for one, other in zip(found, expected, strict=True)) <= 1
+    assert len(set(found)) > 25
+
+
+@pytest.mark.parametrize("fit", ["crop", "pad", "squeeze"])
+@pytest.mark.parametrize("size", [(301, 203), (70, 90), (128, 128), (299, 1)])
+def test_the_browser_sees_photos_as_the_model_does(
+    page: Any, fit: Any, size: tuple[int, int]
+) -> None:
+    file = io.BytesIO()
+    Image.effect_noise(size, 90).convert("RGB").save(file, "PNG")
+    given = {"base64": base64.b64encode(file.getvalue()).decode(), "size": 100, "fit": fit}
+    found = page.evaluate(SEEN, given)
+    view = Preprocessing(100, fit)(Image.open(file).convert("RGB"))
+    assert np.reshape(found["pixels"], (3, 100, 100)).tolist() == view.pixels.tolist()
+    assert found["crop"] == pytest.approx(view.crop)
+
+
+def test_a_large_photo_is_seen_nearly_as_the_model_does(page: Any, tmp_path: Path) -> None:
+    scene = Image.open(PHOTOS["temple.jpg"]).resize((3001, 2000), Image.Resampling.BICUBIC)
+    scene.save(tmp_path / "large.jpg", quality=95)
+    content = base64.b64encode((tmp_path / "large.jpg").read_bytes()).decode()
+    found = page.evaluate(SEEN, {"base64": content, "size": 320, "fit": "squeeze"})
+    expected = Preprocessing(320, "squeeze")(tmp_path / "large.jpg").pixels.numpy()
+    difference = np.abs(np.reshape(found["pixels"], (3, 320, 320)) - expected.astype(int))
+    assert difference.mean() < 1.0
+
+
+def test_hiding_a_part_of_the_photo_changes_what_is_said(page: Any, captioner: Captioner) -> None:
+    whole = shown(page, "cat.jpg")
+    page.locator(".stage").scroll_into_view_if_needed()
+    box = page.locator(".stage").bounding_box()
+    page.mouse.move(box["x"] + 12, box["y"] + 12)  # its corners are round
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 12, box["y"] + 0.9 * box["height"], steps=4)
+    page.mouse.up()
+    page.wait_for_selector("#unhide")
+    hidden = shown(page, "cat.jpg")
+    assert hidden != whole
+    assert re.sub(r"\s+", " ", str(page.text_content("#before"))).strip() == f"Before: {whole}"
+    lost = page.locator("#before del").all_text_contents()
+    new = page.locator(".words .new").all_text_contents()
+    assert lost
+    assert {word.lower() for word in [*lost, *new]} <= {*whole.split(), *hidden.split()}
+    page.click("#unhide")
+    page.wait_for_selector("#unhide", state="hidden")
+    assert shown(page, "cat.jpg") == whole
+
+
+def test_where_a_word_looked_can_be_hidden_without_a_pointer(page: Any) -> None:
+    shown(page, "cat.jpg")
+    assert page.locator("#hide").is_disabled()
+    page.locator(".words button").nth(1).focus()
+    page.locator("#hide").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#unhide")
+    assert page.text_content("#before")
+
+
+def test_several_captions_of_one_photo_are_those_of_the_search(
+    page: Any, captioner: Captioner
+) -> None:
+    shown(page, "cat.jpg")
+    page.get_by_text("Search and maps").click()
+    assert not page.is_visible("[value=sample]")
+    page.fill("[name=captions]", "2")
+    page.keyboard.press("Tab")
+    page.wait_for_selector(".captions label")
+    [expected] = captioner.candidates([PHOTOS["cat.jpg"]], most=2)
+    entries = page.locator(".captions label").all()
+    for entry, caption in zip(entries, expected, strict=True):
+        text, score = str(entry.text_content()).split("\u2212")
+        assert text == caption.text
+        assert -float(score) == pytest.approx(caption.score, abs=0.02)
+
+
+def test_what_is_no_photo_is_refused_by_name(page: Any) -> None:
+    shown(page, "cat.jpg")
+    content = {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"no photo"}
+    page.set_input_files("#photo", content)
+    page.wait_for_selector("#error:not(:empty)")
+    assert str(page.text_content("#error")).startswith("notes.txt: this browser cannot read it")
