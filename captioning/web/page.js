@@ -74,8 +74,9 @@
       return text;
     });
     const isSame = [...kept, ...left].every(Boolean);
-    hidden.before.replaceChildren(...(!parts.length ? [] : isSame ? ["It says the same without."]
-      : ["Before: ", ...words.flatMap((word) => [word, " "])]));
+    const told = isSame ? ["It says the same without."]
+      : ["Before: ", ...words.flatMap((word) => [word, " "])];
+    hidden.before.replaceChildren(...(parts.length ? told : []));
     now.words.forEach((word, i) => word.classList.toggle("new", parts.length > 0 && !left[i]));
     const [pane] = now.panes;
     hiding.drawn(pane.stage, (part) => hide(photo, [...parts, part]));

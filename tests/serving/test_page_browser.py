@@ -1,10 +1,14 @@
 """The page in a real browser."""
 
+import base64
+import io
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
+from PIL import Image
 
 from tests.serving.conftest import Serve, bomb
 
@@ -183,3 +187,21 @@ def test_a_page_reports_that_its_server_has_gone(page: Any, photo: bytes) -> Non
     page.route("**/caption", lambda route: route.abort())
     choose(page, "photo.png", photo)
     assert error(page).startswith("The server cannot be reached")
+
+
+def test_a_part_that_is_hidden_is_sent_grey(page: Any, photo: bytes) -> None:
+    choose(page, "photo.png", photo)
+    page.wait_for_selector("canvas")
+    with page.expect_response("**/caption") as answer:
+        page.locator(".words button").first.focus()
+        page.locator("#hide").click()
+    page.wait_for_selector("#unhide")
+    assert page.text_content("#before")
+    shown = str(page.get_attribute("#view img", "src"))
+    assert shown == answer.value.json()["view"]["photo"]
+    image = Image.open(io.BytesIO(base64.b64decode(shown.partition(",")[2])))
+    grey = np.abs(np.asarray(image).astype(int) - 128).max(axis=2) < 4
+    assert 0.01 < grey.mean() < 0.99
+    page.click("#unhide")
+    page.wait_for_selector("#unhide", state="hidden")
+    assert page.text_content("#before") == ""

@@ -3,19 +3,23 @@
 import base64
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from captioning.captioner import Captioner, load
 from captioning.data.preprocessing import Preprocessing
+from captioning.data.vocabulary import Vocabulary
+from captioning.models import Adapter, CNNEncoder, Model
+from captioning.search import BeamSearch
 from captioning.web.page import PHOTOS
 from captioning.web.site import write_site
-from tests.conftest import MadeOnce, unchecked
+from tests.conftest import DECODERS, MadeOnce, decided, unchecked
 from tests.web.conftest import Served
 
 pytestmark = pytest.mark.integration
@@ -48,22 +52,32 @@ def site(package: Path, captioner: Captioner, made_once: MadeOnce) -> Path:
 
 
 @pytest.fixture
-def page(browser: Any, site: Path, served: Served) -> Iterator[Any]:
-    """The page; a test fails if it fetches from elsewhere, sends anything, or a script fails."""
-    address, wrong = served(site), []
+def page(opened: Callable[[Path], Any], site: Path) -> Any:
+    """The page of the photo model."""
+    return opened(site)
+
+
+@pytest.fixture
+def opened(browser: Any, served: Served) -> Iterator[Callable[[Path], Any]]:
+    """Opens pages; a test fails if one fetches from elsewhere, sends anything, or has an error."""
+    wrong: list[str] = []
     context = browser.new_context(viewport={"width": 360, "height": 700}, reduced_motion="reduce")
-    page = context.new_page()
-    page.set_default_timeout(60_000)
-    page.on("pageerror", lambda error: wrong.append(str(error)))
 
-    def watch(request: Any) -> None:
-        is_own = request.url.startswith((address, "data:", f"blob:{address}"))
-        if not is_own or request.method != "GET":
-            wrong.append(f"{request.method} {request.url}")
+    def page_of(folder: Path) -> Any:
+        address, page = served(folder), context.new_page()
+        page.set_default_timeout(60_000)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
 
-    page.on("request", watch)
-    page.goto(address)
-    yield page
+        def watch(request: Any) -> None:
+            is_own = request.url.startswith((address, "data:", f"blob:{address}"))
+            if not is_own or request.method != "GET":
+                wrong.append(f"{request.method} {request.url}")
+
+        page.on("request", watch)
+        page.goto(address)
+        return page
+
+    yield page_of
     context.close()
     assert wrong == []
 
@@ -181,3 +195,32 @@ def test_what_is_no_photo_is_refused_by_name(page: Any) -> None:
     page.set_input_files("#photo", content)
     page.wait_for_selector("#error:not(:empty)")
     assert str(page.text_content("#error")).startswith("notes.txt: this browser cannot read it")
+
+
+@pytest.mark.parametrize("name", DECODERS)
+def test_every_decoder_finds_the_same_captions(
+    name: str,
+    opened: Callable[[Path], Any],
+    package: Path,
+    vocabulary: Vocabulary,
+    tmp_path: Path,
+) -> None:
+    torch.manual_seed(1)
+    encoder = CNNEncoder("plain", weights=None)
+    adapter = Adapter(encoder.annotation_dim, projection_dim=5, normalise=True)
+    decoder = decided(DECODERS[name](5, len(vocabulary))).float()
+    search = BeamSearch(3, length_penalty=0.5, max_length=9, min_length=3, no_repeat_ngram=2)
+    model = Model(encoder, adapter, decoder).eval()
+    captioner = Captioner(model, vocabulary, Preprocessing(32), search)
+    photo = Image.effect_noise((40, 50), 90).convert("RGB")
+    photo.save(tmp_path / "photo.png")
+    [expected] = captioner.candidates([photo])
+    with unchecked():
+        write_site(captioner, tmp_path / "site", name, package)
+    page = opened(tmp_path / "site")
+    page.evaluate("document.forms[0].elements.captions.value = 3")
+    page.set_input_files("#photo", str(tmp_path / "photo.png"))
+    shown(page, "photo.png")
+    texts = [str(text) for text in page.locator(".captions [dir]").all_text_contents()]
+    assert texts == [caption.text for caption in expected]
+    assert len(set(texts)) == 3
