@@ -87,7 +87,7 @@
 
   /* Caption the photo that is shown again, with these parts hidden. */
   const hide = async (photo, parts) => {
-    running?.abort();
+    if (body.classList.contains("busy")) return; // other photos would not be captioned
     const mine = new AbortController();
     running = mine;
     error.textContent = "";
@@ -99,7 +99,8 @@
         ? await answered(await hiding.without(photo, parts), mine.signal) : whole;
       if (running === mine) show(photo, data, parts, whole);
     } catch (problem) {
-      if (running === mine) error.textContent = problem.message;
+      if (running !== mine) return;
+      [status.textContent, error.textContent] = [photo.name, problem.message];
     }
     if (running === mine) body.classList.remove("busy");
   };
