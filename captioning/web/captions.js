@@ -35,7 +35,7 @@ const tempered = (logProbs, temperature) => {
   return logits.map((each) => each - most - Math.log(sum));
 };
 
-const withFirst = (tensors, part) => Object.entries(tensors).filter(([name]) => name.startsWith(part));
+const startingWith = (tensors, part) => Object.entries(tensors).filter(([name]) => name.startsWith(part));
 
 export class Captioner {
   /* `about` is captioner.json, `graphs` are sessions of the three graphs. */
@@ -49,8 +49,8 @@ export class Captioner {
     const images = new this.Tensor("uint8", pixels, [1, 3, size, size]);
     const { annotations } = await this.graphs.encoder.run({ images });
     const now = await this.graphs.remember.run({ annotations });
-    const memory = Object.fromEntries(withFirst(now, "memory."));
-    const start = Object.fromEntries(withFirst(now, "state."));
+    const memory = Object.fromEntries(startingWith(now, "memory."));
+    const start = Object.fromEntries(startingWith(now, "state."));
     const found = await this.search(memory, start, width);
     const captions = [];
     for (const [place, caption] of found.slice(0, most).entries()) {
@@ -68,7 +68,7 @@ export class Captioner {
     const all = { tokens: read, ...state, ...memory };
     const needed = step.inputNames.map((name) => [name, all[name]]);
     const found = await step.run(Object.fromEntries(needed));
-    const next = withFirst(found, "next.").map(([name, part]) => [name.replace("next", "state"), part]);
+    const next = startingWith(found, "next.").map(([name, part]) => [name.replace("next", "state"), part]);
     const rows = (tensor) => tokens.map((_, n) => {
       const length = tensor.data.length / tokens.length;
       return tensor.data.subarray(n * length, (n + 1) * length);
