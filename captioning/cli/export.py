@@ -26,13 +26,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="half precision: half the size, nearly the same captions",
     )
-    for name, what in (
-        ("--onnx", "ONNX graphs, which run without PyTorch"),
-        ("--web", "a web page that captions photos within the browser, for any web server"),
-    ):
-        parser.add_argument(
-            name, nargs="?", const="", metavar="DIR", help=f"write {what}, to TARGET or DIR"
-        )
+    parser.add_argument(
+        "--onnx", action="store_true", help="write ONNX graphs, which run without PyTorch"
+    )
+    parser.add_argument(
+        "--web",
+        action="store_true",
+        help="write a web page that captions photos within the browser, for any web server",
+    )
     parser.add_argument(
         "--runtime",
         metavar="FILE",
@@ -54,23 +55,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the folder or the file."""
-    kinds = [kind for kind in ("onnx", "web") if getattr(options, kind) is not None]
-    for kind in kinds:
-        if folder := getattr(options, kind):  # MODEL --web DIR: the one argument is no target
-            if options.given is not None:
-                raise UsageError(f"give one folder: captioning export MODEL DIR --{kind}")
-            options.given, options.target = options.target, folder
     if (options.given is None) == (options.model is None):
         raise UsageError("give one model: captioning export MODEL TARGET")
     for_card = options.evaluation is not None or options.license is not None
     is_file = options.target.endswith(".safetensors")
-    if for_card and (kinds or is_file):
+    if for_card and (options.onnx or options.web or is_file):
         raise UsageError("--evaluation and --license are for a folder's model card")
-    if len(kinds) + options.half > 1:
+    if options.half + options.onnx + options.web > 1:
         raise UsageError("--half, --onnx and --web are different files; give one of them")
-    if options.runtime is not None and "web" not in kinds:
+    if options.runtime is not None and not options.web:
         raise UsageError("--runtime is for --web")
-    if "web" in kinds:
+    if options.web:
         _write_site(options.given or options.model, options.target, options.runtime)
         return 0
     from captioning.captioner import export
@@ -81,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
         options.half,
         evaluation=options.evaluation,
         license=options.license,
-        onnx=options.onnx is not None,
+        onnx=options.onnx,
     )
     print(printable(options.target))
     return 0
@@ -93,7 +88,7 @@ def _write_site(model: str, folder: str, runtime: str | None) -> None:
     from captioning.shelf import DEFAULT
     from captioning.web.site import write_site
 
-    name = "/".join(Path(model).parts[-2:])  # no whole paths
+    name = "/".join(Path(model).parts[-2:]) or "model"  # no whole paths
     write_site(load(model), folder, name, runtime, examples=model == DEFAULT)
     print(printable(folder))
-    print(printable(f"python -m http.server -d {shlex.quote(folder)}"))
+    print(printable(f"python -m http.server -b 127.0.0.1 -d {shlex.quote(folder)}"))

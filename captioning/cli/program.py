@@ -112,7 +112,11 @@ class Parser(argparse.ArgumentParser):
     """A parser that raises errors of one line instead of ending the process."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
-        """Parse, but name an unknown option first; argparse would name a missing one before it."""
+        """Parse, but name an unknown option first; argparse would name a missing one before it.
+
+        Flags are read first: before Python 3.13, argparse does not take the arguments on both sides
+        of a flag where one of them may be missing.
+        """
         is_of_command = self._subparsers is None
         for argument in takewhile(lambda each: each != "--", args or () if is_of_command else ()):
             flag = argument.partition("=")[0]
@@ -121,6 +125,11 @@ class Parser(argparse.ArgumentParser):
             ):
                 continue
             self.error(f"unknown option {flag}{_nearest(flag, self._option_string_actions)}")
+        if is_of_command and args:
+            end = args.index("--") if "--" in args else len(args)
+            options = self._option_string_actions
+            flags = {name for name, action in options.items() if action.nargs == 0}
+            args = [*sorted(args[:end], key=lambda each: each not in flags), *args[end:]]
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:

@@ -520,5 +520,5 @@ const attentionView = (() => {
   for (const script of document.querySelectorAll("script[data-attention-view]")) {
     mount(script.parentElement, JSON.parse(script.textContent), document);
   }
-  return { mount, nameOf, sentenceOf };
+  return { mount, nameOf, sentenceOf, spacesOf };
 })();

@@ -4,16 +4,16 @@
 const [PAD, BOS, EOS] = [0, 1, 2];
 const RUNNERS_UP = 3;
 
-/* Scripts that write no spaces; the first ones have none beside words of other scripts either. */
-const EAST_ASIAN = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Bopomofo}\u3005]/u;
-const UNSPACED = /[\p{Script=Thai}\p{Script=Lao}\p{Script=Myanmar}\p{Script=Khmer}]/u;
+/* Scripts that write no spaces, as in captioning/data/tokenizers.py. The first ones have none
+   beside words of other scripts either. */
+const EAST_ASIAN = "\\u2e80-\\u2fd5\\u3005-\\u3007\\u3021-\\u312f\\u31a0-\\u31ff\\u3400-\\u4dbf" +
+  "\\u4e00-\\u9fff\\uf900-\\ufaff\\uff66-\\uff9f\\u{20000}-\\u{3ffff}";
+const UNSPACED = `${EAST_ASIAN}\\u0e01-\\u0eff\\u1000-\\u109f\\u1780-\\u17ff` +
+  "\\ua9e0-\\ua9fe\\uaa60-\\uaa7f";
+const NEEDLESS = new RegExp(`(?<=[${UNSPACED}]\\p{M}?) (?=[${UNSPACED}])|` +
+  `(?<=[${EAST_ASIAN}]\\p{M}?) | (?=[${EAST_ASIAN}])`, "gu");
 
-const joined = (words) => words.reduce((text, word) => {
-  const beside = [text.at(-1) ?? "", word[0]];
-  const isClose = beside.some((letter) => EAST_ASIAN.test(letter)) ||
-    beside.every((letter) => UNSPACED.test(letter));
-  return isClose || !text ? text + word : `${text} ${word}`;
-}, "");
+export const joined = (words) => words.join(" ").replace(NEEDLESS, "");
 
 /* The indices of the k largest numbers, the largest first. */
 const largest = (numbers, k) => {
@@ -35,7 +35,8 @@ const tempered = (logProbs, temperature) => {
   return logits.map((each) => each - most - Math.log(sum));
 };
 
-const startingWith = (tensors, part) => Object.entries(tensors).filter(([name]) => name.startsWith(part));
+const startingWith = (tensors, part) =>
+  Object.entries(tensors).filter(([name]) => name.startsWith(part));
 
 export class Captioner {
   /* `about` is captioner.json, `graphs` are sessions of the three graphs. */
@@ -68,7 +69,8 @@ export class Captioner {
     const all = { tokens: read, ...state, ...memory };
     const needed = step.inputNames.map((name) => [name, all[name]]);
     const found = await step.run(Object.fromEntries(needed));
-    const next = startingWith(found, "next.").map(([name, part]) => [name.replace("next", "state"), part]);
+    const next = startingWith(found, "next.").map(
+      ([name, part]) => [name.replace("next", "state"), part]);
     const rows = (tensor) => tokens.map((_, n) => {
       const length = tensor.data.length / tokens.length;
       return tensor.data.subarray(n * length, (n + 1) * length);
@@ -138,7 +140,7 @@ export class Captioner {
   }
 
   /* A caption as the view shows it: words with their probabilities, runners-up and maps. */
-  async read({ tokens, logProbs, score }, margin, memory, start) {
+  async read({ tokens, logProbs: chosen, score }, margin, memory, start) {
     const { words, tokenizer, calibration } = this.about;
     const written = tokens.filter((token) => token !== EOS);
     const steps = [];
@@ -146,7 +148,8 @@ export class Captioner {
     for (const token of [BOS, ...written]) {
       const now = await this.step([token], state, memory);
       state = now.state;
-      steps.push({ logProbs: now.logProbs[0], weights: now.weights[0], evidence: now.evidence?.[0] });
+      const [logProbs, weights] = [now.logProbs[0], now.weights[0]];
+      steps.push({ logProbs, weights, evidence: now.evidence?.[0] });
     }
     const texts = written.map((token) => words[token]);
     const spaced = ["ptb", "treebank", "wordpunct", "tweet"].includes(tokenizer);
@@ -155,14 +158,15 @@ export class Captioner {
     return {
       caption: spaced ? texts.join(" ") : joined(texts),
       score,
-      ...(calibration && { confidence: this.confidence(logProbs, steps, margin) }),
+      ...(calibration && { confidence: this.confidence(chosen, steps, margin) }),
       words: written.map((token, place) => {
         const likely = tempered(Float64Array.from(steps[place].logProbs),
           calibration?.temperature ?? 1);
         const others = largest(likely, RUNNERS_UP + 1).filter((each) => each !== token);
         return {
           ...entry(token, Math.exp(likely[token])),
-          runners_up: others.slice(0, RUNNERS_UP).map((each) => entry(each, Math.exp(likely[each]))),
+          runners_up: others.slice(0, RUNNERS_UP).map(
+            (each) => entry(each, Math.exp(likely[each]))),
         };
       }),
       maps: this.maps(written.map((_, place) => ({

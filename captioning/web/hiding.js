@@ -12,12 +12,13 @@ const hiding = (() => {
     const image = await createImageBitmap(photo, { colorSpaceConversion: "none" });
     const scale = Math.min(1, MOST / Math.max(image.width, image.height));
     const canvas = document.createElement("canvas");
-    canvas.width = Math.round(scale * image.width);
-    canvas.height = Math.round(scale * image.height);
+    canvas.width = Math.max(1, Math.round(scale * image.width));
+    canvas.height = Math.max(1, Math.round(scale * image.height));
     const context = canvas.getContext("2d");
     context.fillStyle = "white"; // shows through where the photo is transparent
     context.fillRect(0, 0, canvas.width, canvas.height);
     context.drawImage(image, 0, 0, canvas.width, canvas.height);
+    image.close();
     context.fillStyle = GREY;
     for (const [left, top, width, height] of parts) {
       context.fillRect(left * canvas.width, top * canvas.height,
@@ -29,7 +30,7 @@ const hiding = (() => {
 
   /* Let a mouse or a pen drag rectangles over an element; `done` is called with each. A finger
      scrolls the page. */
-  const drawn = (element, done) => {
+  const dragged = (element, done) => {
     let from = null;
     const rectangle = document.createElement("div");
     rectangle.className = "hiding";
@@ -105,5 +106,5 @@ const hiding = (() => {
     return kept;
   };
 
-  return { without, drawn, peakOf, common };
+  return { without, dragged, peakOf, common };
 })();

@@ -18,6 +18,7 @@
   const hidden = { root, before, peak, none }; // the controls that hide parts of a photo
 
   let photos = []; // those that were chosen last
+  let asked = 0; // counts what was chosen
   let running = null; // aborts the requests that are under way
   let shown = null; // the photo that the view shows, and its view
 
@@ -34,6 +35,12 @@
     hidden.root.hidden = true;
     status.textContent = "";
     error.textContent = sentence;
+  };
+
+  /* Whether the settings are; if not, the browser says which one. */
+  const isValid = () => {
+    if (!form.checkValidity()) form.closest("details").open = true;
+    return form.reportValidity();
   };
 
   /* What the view shows of a photo; errors are sentences for whoever sees the page. */
@@ -64,45 +71,50 @@
   /* What the model said of the whole photo, if it says something else now. */
   const showHidden = () => {
     const { photo, parts, whole, view: now } = shown;
-    const [was, is] = [whole.captions[0], now.caption];
-    const [kept, left] = hiding.common(...[was, is].map(({ words }) => words.map(({ word }) => word)));
-    hidden.root.hidden = false;
-    hidden.none.hidden = !parts.length;
-    const words = was.words.map(({ word }, i) => {
+    const was = whole.captions[0];
+    const texts = [was, now.caption].map(({ words }) => words.map(({ word }) => word));
+    const [kept, left] = hiding.common(...texts);
+    const spaces = attentionView.spacesOf(was);
+    const words = was.words.flatMap(({ word }, i) => {
       const text = document.createElement(kept[i] ? "span" : "del");
       text.textContent = word;
-      return text;
+      return [spaces[i], text];
     });
     const isSame = [...kept, ...left].every(Boolean);
-    const told = isSame ? ["It says the same without."]
-      : ["Before: ", ...words.flatMap((word) => [word, " "])];
+    const told = isSame ? ["It says the same without."] : ["Before: ", ...words];
     hidden.before.replaceChildren(...(parts.length ? told : []));
     now.words.forEach((word, i) => word.classList.toggle("new", parts.length > 0 && !left[i]));
-    const [pane] = now.panes;
-    hiding.drawn(pane.stage, (part) => hide(photo, [...parts, part]));
-    const follow = () => { hidden.peak.disabled = now.root.dataset.word === ""; };
-    new MutationObserver(follow).observe(now.root, { attributeFilter: ["data-word"] });
-    follow();
+    hidden.root.hidden = false;
+    const watch = () => { hidden.peak.disabled = now.root.dataset.word === ""; };
+    new MutationObserver(watch).observe(now.root, { attributeFilter: ["data-word"] });
+    watch();
+    if (document.activeElement === hidden.none && !parts.length) now.words[0]?.focus();
+    hidden.none.hidden = !parts.length;
+    hiding.dragged(now.panes[0].stage, (part) => hide(photo, [...parts, part]));
   };
 
   /* Caption the photo that is shown again, with these parts hidden. */
   const hide = async (photo, parts) => {
-    if (body.classList.contains("busy")) return; // other photos would not be captioned
+    // Other photos that are captioned now would be given up.
+    if (body.classList.contains("busy") || !isValid()) return;
     const mine = new AbortController();
     running = mine;
     error.textContent = "";
     body.classList.add("busy");
     status.textContent = `Looking at what is left of ${photo.name} \u2026`;
-    const { whole } = shown;
+    const from = shown;
+    let data = from.whole;
     try {
-      const data = parts.length
-        ? await answered(await hiding.without(photo, parts), mine.signal) : whole;
-      if (running === mine) show(photo, data, parts, whole);
+      if (parts.length) data = await answered(await hiding.without(photo, parts), mine.signal);
     } catch (problem) {
       if (running !== mine) return;
-      [status.textContent, error.textContent] = [photo.name, problem.message];
+      data = null;
+      error.textContent = problem.message;
     }
-    if (running === mine) body.classList.remove("busy");
+    if (running !== mine) return;
+    body.classList.remove("busy");
+    status.textContent = shown.photo.name;
+    if (data && shown === from) show(photo, data, parts, from.whole); // and no other meanwhile
   };
 
   hidden.peak.addEventListener("click", () => {
@@ -134,7 +146,7 @@
     running?.abort();
     running = null;
     body.classList.remove("busy");
-    if (!photos.length || !form.reportValidity()) return;
+    if (!photos.length || !isValid()) return;
     error.textContent = "";
     list.replaceChildren();
     const mine = new AbortController();
@@ -166,20 +178,25 @@
 
   const take = (files) => {
     if (!files.length) return;
+    asked += 1;
     photos = files;
     caption();
   };
 
-  /* A picture of the page's own is captioned like any photo. */
+  /* A picture of the page's own is captioned like any photo, unless one was chosen meanwhile. */
   const fetched = async (address, name) => {
+    const mine = (asked += 1);
+    let [picture, problem] = [null, null];
     try {
       const answer = await fetch(address);
       if (!answer.ok) throw new Error(`${name}: the server failed with status ${answer.status}.`);
-      const picture = await answer.blob();
-      take([new File([picture], name, { type: picture.type })]);
-    } catch (problem) {
-      fail(problem.message);
+      picture = await answer.blob();
+    } catch (failure) {
+      problem = failure.message;
     }
+    if (asked !== mine) return;
+    if (picture) take([new File([picture], name, { type: picture.type })]);
+    else fail(problem);
   };
   const [example, ...others] = document.querySelectorAll("[data-photo], #scene");
   for (const button of example ? [example, ...others] : []) {
@@ -189,7 +206,8 @@
       fetched(photo ? `photos/${photo}` : `scenes/${number}`, photo ?? `scene ${number}`);
     });
   }
-  example?.click();
+  if (captionSource.problem) fail(captionSource.problem);
+  else example?.click();
 
   picker.addEventListener("change", () => {
     take([...picker.files]);

@@ -1,4 +1,4 @@
-"""The page where users drop photos; where their captions come from is up to a script of its own."""
+"""The page where users drop photos. Its `Source` says where their captions come from."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ SERVER = Source(
 
 LOCAL = Source(
     "local.js",
-    "Any picture that this browser can show",
+    "JPEG, PNG, WebP, GIF, AVIF or BMP",
     " Your photos stay on this device: the model runs in the page.",
     "This page needs JavaScript, which runs the model.",
     '<a href="licences.txt">Licences</a>',

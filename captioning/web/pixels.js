@@ -2,6 +2,7 @@
    so large that both read them at reduced size. */
 
 const GREY = 128; // of the bars beside a padded photo
+const LONGEST = 65535; // pixels of a canvas's side
 const BITS = 22; // behind the point of a weight, as in Pillow
 
 /* A photo's image, upright, and its pixels at most 8 times reduced. */
@@ -13,21 +14,28 @@ const decoded = async (photo, least) => {
     throw new Error(`${photo.name}: this browser cannot read it; convert it to JPEG or PNG.`);
   }
   const { width, height } = image;
+  if (Math.max(width, height) > LONGEST) {
+    throw new Error(`${photo.name}: ${width} x ${height} pixels are more than browsers draw; ` +
+      "scale it down.");
+  }
   const times = [8, 4, 2, 1].find((each) => Math.min(width, height) >= each * least) ?? 1;
   if (times > 1) {
-    image = await createImageBitmap(image, {
+    const whole = image;
+    image = await createImageBitmap(whole, {
       resizeWidth: Math.ceil(width / times),
       resizeHeight: Math.ceil(height / times),
       resizeQuality: "high",
     });
+    whole.close();
   }
   const canvas = new OffscreenCanvas(image.width, image.height);
   const context = canvas.getContext("2d", { willReadFrequently: true });
   context.fillStyle = "white"; // shows through where the photo is transparent
   context.fillRect(0, 0, image.width, image.height);
   context.drawImage(image, 0, 0);
-  const { data } = context.getImageData(0, 0, image.width, image.height);
-  return { data, times, width, height, across: image.width, down: image.height };
+  image.close(); // at once, rather than with other garbage
+  const { data } = context.getImageData(0, 0, canvas.width, canvas.height);
+  return { data, times, width, height, across: canvas.width, down: canvas.height };
 };
 
 /* What is seen of a photo along one axis; bars take whole pixels of the image. */

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from captioning.errors import InputError
+from captioning.errors import InputError, as_input_error
 
 PACKAGE, VERSION = "onnxruntime-web", "1.30.0"
 SHA512 = "q0y+JrrtukXSzsBWEMccVfqX25LRmosXHF+CaRJmg8pZClzcV7svNc4rKY3jL02Vb7QmRMDs1SigqR4CXAfKYQ=="
@@ -55,12 +55,12 @@ def _unpacked(path: Path) -> dict[str, bytes]:
         with tarfile.open(path) as archive:
             for name, member in FILES.items():
                 entry = archive.getmember(member)
-                content = archive.extractfile(entry)
+                content = archive.extractfile(entry) if entry.isfile() else None  # no link
                 if content is None or entry.size > MOST_BYTES:
                     raise KeyError(member)
                 found[name] = content.read()
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; run npm pack {PACKAGE}@{VERSION}") from None
+    except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+        raise as_input_error(error, path, "cannot be read") from None
     except (KeyError, EOFError, OSError, tarfile.TarError):
         raise InputError(
             f"{path}: not the npm package {PACKAGE}, or another version of it; run "
@@ -93,7 +93,7 @@ def _downloaded() -> Iterator[Path]:
                     digest.update(part)
                     file.write(part)
                     bar.update(len(part))
-                    if bar.n > MOST_BYTES:
+                    if file.tell() > MOST_BYTES:
                         break
         except (urllib.error.URLError, HTTPException, OSError, ValueError) as error:
             reason = getattr(error, "reason", None) or error

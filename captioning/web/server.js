@@ -2,6 +2,8 @@
 "use strict";
 
 const captionSource = {
+  problem: null, // why no photo can be captioned
+
   /* What the view shows of a photo; errors are sentences for whoever sees the page. */
   async caption(photo, { kind, beam, temperature, captions, map, compare }, signal) {
     const sent = new FormData();
@@ -23,7 +25,9 @@ const captionSource = {
       throw new Error("The server cannot be reached; see whether it is running, and try again.");
     }
     const told = await answer.json().catch(() => ({}));
-    if (!answer.ok) throw new Error(told.error ?? `The server failed with status ${answer.status}.`);
+    if (!answer.ok) {
+      throw new Error(told.error ?? `The server failed with status ${answer.status}.`);
+    }
     return told.view;
   },
 };

@@ -52,13 +52,13 @@ def write_site(
     Raises:
         InputError: as `write_onnx` and `runtime_files`.
     """
-    folder = made_folder(folder)
     search = captioner.search
     if type(search) is not BeamSearch:
         search = search.replace(BeamSearch)
-    files = runtime_files(runtime)
     with tempfile.TemporaryDirectory() as graphs:
         write_onnx(captioner, graphs)
+        files = runtime_files(runtime)
+        folder = made_folder(folder)
         for graph, in_8_bits in GRAPHS.items():
             with written_whole(folder / graph) as temporary:
                 compact(Path(graphs, graph), temporary, in_8_bits)
@@ -77,7 +77,7 @@ def write_site(
     licences = LICENCES
     if examples:
         files |= {f"photos/{photo}": path.read_bytes() for photo, path in PHOTOS.items()}
-        licences += "\n" + next(iter(PHOTOS.values())).with_name("README.md").read_text()
+        licences += "\n" + next(iter(PHOTOS.values())).with_name("README.md").read_text("utf-8")
     files["licences.txt"] = licences.encode()
     head = f'<meta http-equiv="Content-Security-Policy" content="{_policy()}">\n'
     content = page(

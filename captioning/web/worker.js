@@ -1,4 +1,4 @@
-/* Captions photos beside the page, which therefore never stands still. */
+/* Captions photos in a thread of its own, so that the page stays responsive. */
 
 import * as ort from "./onnxruntime.js";
 import { Captioner } from "./captions.js";
@@ -44,14 +44,20 @@ const loaded = async (tell) => {
 
 let captioner = null; // promised, once a photo is there
 let before = Promise.resolve(); // the photo that is captioned now
+let newest = 0; // the page waits for this one only
 
 const answer = async ({ id, photo, beam, captions }) => {
+  if (id !== newest) return;
+  captioner ??= loaded((state) => self.postMessage({ loaded: state }));
+  let ready;
   try {
-    captioner ??= loaded((state) => self.postMessage({ id, loaded: state }));
-    const ready = await captioner.catch((problem) => {
-      captioner = null; // the next photo tries again
-      throw new Error(`The model cannot be loaded: ${problem.message}.`);
-    });
+    ready = await captioner;
+  } catch ({ message }) { // the page starts another worker: a runtime that failed stays broken
+    const reason = message.replace(/\.*$/, "");
+    self.postMessage({ failed: `The model cannot be loaded: ${reason}.` });
+    return;
+  }
+  try {
     const { pixels, ...place } = await seen(photo, ready.about.preprocessing);
     const found = await ready.captions(pixels, beam, captions);
     self.postMessage({ id, view: { title: "", ...place, captions: found, compares: false } });
@@ -60,4 +66,7 @@ const answer = async ({ id, photo, beam, captions }) => {
   }
 };
 
-self.addEventListener("message", ({ data }) => { before = before.then(() => answer(data)); });
+self.addEventListener("message", ({ data }) => {
+  newest = data.id;
+  before = before.then(() => answer(data));
+});

@@ -1,5 +1,6 @@
 import hashlib
 import shutil
+import tarfile
 from base64 import b64encode
 from pathlib import Path
 
@@ -52,15 +53,50 @@ def test_a_registry_without_the_package_is_named(registry: Path) -> None:
         runtime_files()
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [(None, "no such file"), (b"", "not the npm package"), (b"text" * 1000, "not the npm package")],
-)
-def test_other_files_are_refused(tmp_path: Path, content: bytes | None, message: str) -> None:
-    if content is not None:
-        (tmp_path / "file.tgz").write_bytes(content)
-    with pytest.raises(InputError, match=f"file.tgz: {message}.*run npm pack"):
+@pytest.mark.parametrize("content", [b"", b"text" * 1000])
+def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "file.tgz").write_bytes(content)
+    with pytest.raises(InputError, match=r"file.tgz: not the npm package.*run npm pack"):
         runtime_files(tmp_path / "file.tgz")
+
+
+@pytest.mark.parametrize("name", ["missing.tgz", "."])
+def test_what_cannot_be_read_is_named(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        runtime_files(tmp_path / name)
+
+
+@pytest.mark.parametrize("target", ["large", "itself"])
+def test_links_in_a_package_are_not_followed(tmp_path: Path, target: str) -> None:
+    with tarfile.open(tmp_path / "links.tgz", "w:gz") as archive:
+        for name in FILES.values():
+            link = tarfile.TarInfo(name)
+            link.type = tarfile.SYMTYPE
+            link.linkname = Path(name).name if target == "itself" else target
+            archive.addfile(link)
+    with pytest.raises(InputError, match="not the npm package"):
+        runtime_files(tmp_path / "links.tgz")
+
+
+def test_a_download_ends_at_the_limit(registry: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "MOST_BYTES", 1000)
+    monkeypatch.setattr(runtime, "PART", 500)
+    written = []
+    monkeypatch.setattr(runtime.hashlib, "sha512", lambda: Counted(written))
+    registry.write_bytes(b"x" * 100_000)
+    with pytest.raises(InputError, match="another file"):
+        runtime_files()
+    assert sum(written) == 1500
+
+
+class Counted:
+    """A checksum that notes the lengths of its parts."""
+
+    def __init__(self, lengths: list[int]) -> None:
+        self.update = lambda part: lengths.append(len(part))
+
+    def digest(self) -> bytes:
+        return b""
 
 
 @pytest.mark.integration

@@ -93,7 +93,13 @@ def test_another_search_becomes_a_beam_search_with_its_limits(
 
 
 @pytest.mark.parametrize(
-    "order", [["{model}", "{folder}", "--web"], ["{model}", "--web", "{folder}"]]
+    "order",
+    [
+        ["{model}", "{folder}", "--web"],
+        ["{model}", "--web", "{folder}"],
+        ["--web", "{model}", "{folder}"],
+        ["--model", "{model}", "--web", "{folder}"],
+    ],
 )
 def test_the_command_writes_the_page_and_says_how_to_see_it(
     order: list[str],
@@ -104,14 +110,14 @@ def test_the_command_writes_the_page_and_says_how_to_see_it(
     folder = str(tmp_path / "site")
     given = [part.format(model="shapes", folder=folder) for part in order]
     assert main(["export", *given, "--runtime", str(small_package)]) == 0
-    assert capsys.readouterr().out == f"{folder}\npython -m http.server -d {folder}\n"
+    assert capsys.readouterr().out == f"{folder}\npython -m http.server -b 127.0.0.1 -d {folder}\n"
     assert (tmp_path / "site" / "index.html").exists()
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["shapes", "{}", "--web", "{}"], "give one folder"),
+        (["shapes", "{}", "--web", "{}"], "unrecognized arguments"),
         (["shapes", "{}", "--web", "--onnx"], "different files"),
         (["shapes", "{}", "--web", "--half"], "different files"),
         (["shapes", "{}", "--runtime", "x.tgz"], "--runtime is for --web"),
@@ -131,3 +137,12 @@ def test_options_that_contradict_each_other_are_refused(
 def test_the_photo_models_files_fit_a_page(tmp_path: Path, small_package: Path) -> None:
     write_site(load(), tmp_path / "site", "photos", small_package)
     assert sum(path.stat().st_size for path in (tmp_path / "site").iterdir()) < MEGABYTES * 10**6
+
+
+def test_a_faulty_package_leaves_no_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runtime = str(tmp_path / "none.tgz")
+    assert main(["export", "shapes", str(tmp_path / "site"), "--web", "--runtime", runtime]) == 1
+    assert "none.tgz: cannot be read" in capsys.readouterr().err
+    assert not (tmp_path / "site").exists()

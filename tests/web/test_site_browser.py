@@ -2,7 +2,9 @@
 
 import base64
 import io
+import random
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from PIL import Image
 
 from captioning.captioner import Captioner, load
 from captioning.data.preprocessing import Preprocessing
+from captioning.data.tokenizers import joined
 from captioning.data.vocabulary import Vocabulary
 from captioning.models import Adapter, CNNEncoder, Model
 from captioning.search import BeamSearch
@@ -224,3 +227,59 @@ def test_every_decoder_finds_the_same_captions(
     texts = [str(text) for text in page.locator(".captions [dir]").all_text_contents()]
     assert texts == [caption.text for caption in expected]
     assert len(set(texts)) == 3
+
+
+def test_captions_have_spaces_where_python_writes_them(page: Any) -> None:
+    letters = r"\u30ab\u30fc \u72ac \U00020bb7 e\u0301 b \u0e2b\u0e21\u0e32 \u1019 3 \uff70 \u3006"
+    words = [*letters.encode().decode("unicode_escape").split(), "<b>", "\N{GRINNING FACE}"]
+    drawn = random.Random(0)
+    lists = [[drawn.choice(words) for _ in range(drawn.randint(1, 6))] for _ in range(2000)]
+    found = page.evaluate(
+        """async (lists) => {
+          const { joined } = await import(new URL("captions.js", location));
+          return lists.map(joined);
+        }""",
+        lists,
+    )
+    assert found == [joined(each, "characters") for each in lists]
+    assert len({text.count(" ") for text in found}) > 3
+
+
+def test_a_photo_that_is_chosen_while_a_part_is_hidden_stays(page: Any) -> None:
+    shown(page, "cat.jpg")
+    page.set_input_files("#photo", [str(PHOTOS[name]) for name in ("temple.jpg", "coffee.jpg")])
+    page.locator("#photos button").nth(1).wait_for()
+    shown(page, "temple.jpg")
+    page.locator(".words button").nth(1).focus()
+    page.evaluate(
+        """() => {
+          document.querySelector("#hide").click();
+          document.querySelectorAll("#photos button")[1].click();
+        }"""
+    )
+    page.wait_for_selector("body:not(.busy)")
+    assert shown(page, "coffee.jpg")
+    assert not page.is_visible("#unhide")
+
+
+def test_a_runtime_that_did_not_load_is_loaded_for_the_next_photo(
+    opened: Callable[[Path], Any], site: Path, tmp_path: Path
+) -> None:
+    broken = Path(shutil.copytree(site, tmp_path / "site"))
+    whole = (broken / "onnxruntime.wasm").read_bytes()
+    (broken / "onnxruntime.wasm").write_bytes(whole[: len(whole) // 2])
+    page = opened(broken)
+    page.wait_for_selector("#error:not(:empty)")
+    message = str(page.text_content("#error"))
+    assert message.startswith("The model cannot be loaded: ")
+    assert not message.endswith("..")
+    (broken / "onnxruntime.wasm").write_bytes(whole)
+    page.click("[data-photo='coffee.jpg']")
+    assert shown(page, "coffee.jpg")
+
+
+def test_a_page_that_is_opened_as_a_file_says_what_to_do(browser: Any, site: Path) -> None:
+    page = browser.new_page()
+    page.goto((site / "index.html").as_uri())
+    assert "python -m http.server" in str(page.text_content("#error"))
+    page.close()
