@@ -1,5 +1,8 @@
 """Notebooks as they lie in the repository, and after they have run."""
 
+import base64
+import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +12,7 @@ from ipykernel.kernelspec import write_kernel_spec
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
+from PIL import Image
 
 REPOSITORY = Path(__file__).parents[1]
 FOLDER = REPOSITORY / "notebooks"
@@ -42,8 +46,9 @@ def executed(name: str, values: dict[str, Any], jupyter: Path) -> NotebookNode:
         jupyter: an empty folder, for the kernel's files.
     """
     notebook = committed(name)
-    lines = [f"{parameter} = {value!r}" for parameter, value in values.items()]
-    notebook.cells.insert(parameters(notebook) + 1, new_code_cell("\n".join(lines)))
+    if values:
+        lines = [f"{parameter} = {value!r}" for parameter, value in values.items()]
+        notebook.cells.insert(parameters(notebook) + 1, new_code_cell("\n".join(lines)))
     write_kernel_spec(jupyter / "kernels" / "tests")  # this Python, whatever kernels a user has
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JUPYTER_PATH", str(jupyter))
@@ -53,8 +58,10 @@ def executed(name: str, values: dict[str, Any], jupyter: Path) -> NotebookNode:
         NotebookClient(
             notebook,
             kernel_name="tests",
-            timeout=300,  # of a cell, should the machine be busy
+            timeout=900,  # of a cell, should the machine be busy
             resources={"metadata": {"path": str(FOLDER)}},
+            record_timing=False,
+            coalesce_streams=True,
         ).execute()
     return notebook
 
@@ -64,15 +71,26 @@ def shown(cell: NotebookNode, kind: str) -> list[str]:
     return [output.data[kind] for output in cell.outputs if kind in output.get("data", {})]
 
 
+def pictures(cell: NotebookNode) -> list[Image.Image]:
+    """The pictures that a cell shows."""
+    found = shown(cell, "image/png") + shown(cell, "image/jpeg")
+    return [Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB") for data in found]
+
+
 def printed(cell: NotebookNode) -> str:
     return "".join(output.text for output in cell.outputs if output.output_type == "stream")
 
 
+def words(text: str) -> list[str]:
+    """The words of a text, with zeros for its numbers, which differ between processors."""
+    return re.sub(r"-?\d+(\.\d+)?", "0", text).split()
+
+
 def complaints(notebook: NotebookNode) -> list[NotebookNode]:
-    """What cells wrote to stderr."""
+    """Errors of cells, and what they wrote to stderr."""
     return [
         output
         for cell in code(notebook)
         for output in cell.outputs
-        if output.get("name") == "stderr"
+        if output.output_type == "error" or output.get("name") == "stderr"
     ]
