@@ -2,7 +2,8 @@
 
 Equals `torch.nn.Linear` and its gradients. Two of PyTorch's private operators, which TorchInductor
 uses, make products faster in single precision: oneDNN's, on processors that are not Intel's, where
-MKL avoids AVX-512; and MKL's with a weight packed beforehand, on Intel's (docs/benchmarks.md).
+MKL avoids AVX-512; and MKL's on Intel's (docs/benchmarks.md). Either library is faster with weights
+packed beforehand, which it would otherwise rearrange for every product.
 `fast_library` returns the one in use; without it, PyTorch's own products run.
 """
 
@@ -25,13 +26,16 @@ CPUINFO = Path("/proc/cpuinfo")
 """Linux's description of the processors."""
 
 ROWS = 160
-"""The number of rows that MKL packs weights for: five captions of 32 photos. Fewer rows are as fast
-as without packing; weights packed for fewer rows would slow products of many."""
+"""The number of rows that weights are packed for: five captions of 32 photos. Fewer rows are at
+least as fast as without packing; weights packed for fewer rows would slow products of many."""
+
+Library = Literal["oneDNN", "MKL"]
 
 
 class _Packed(NamedTuple):
-    """A packed weight, and the state of the weight it was made from."""
+    """A weight packed for a library, and the state of the weight it was made from."""
 
+    library: Library
     state: tuple[int, int]
     weight: Tensor
 
@@ -71,19 +75,21 @@ def layer(module: nn.Linear, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
     found = _packed.get(module)
     if (
         found is None
+        or found.library != fast_library(x, module.weight)
         or found.state != _state(module.weight)
         or torch.is_grad_enabled()
         or torch.is_autocast_enabled("cpu")
-        or fast_library(x, module.weight) != "MKL"
     ):
         return linear(x, module.weight, module.bias)
+    if found.library == "oneDNN":
+        return _multiplied_by_onednn(x, found.weight, module.bias)
     rows = x.shape[:-1].numel()
     return torch.ops.mkl._mkl_linear(x, found.weight, module.weight, module.bias, rows)
 
 
 @contextmanager
 def packed(modules: Iterable[nn.Linear]) -> Iterator[None]:
-    """Pack the weights of layers while the block lasts, where MKL is the faster library.
+    """Pack the weights of layers for the faster library while the block lasts.
 
     Products without gradients then use them. Those of frozen layers are kept after the block, and
     used until the weight changes in place; others are released, since not every optimizer leaves a
@@ -92,11 +98,15 @@ def packed(modules: Iterable[nn.Linear]) -> Iterator[None]:
     made = []
     for module in modules:
         weight, before = module.weight.detach(), _packed.get(module)
-        if weight.is_inference() or fast_library(weight, weight) != "MKL":
+        library = fast_library(weight, weight)
+        if weight.is_inference() or library is None:
             continue
-        if before is None or before.state != _state(module.weight):
-            new = torch.ops.mkl._mkl_reorder_linear_weight(weight, ROWS)
-            _packed[module] = _Packed(_state(module.weight), new)
+        if before is None or before[:2] != (library, _state(module.weight)):
+            if library == "oneDNN":
+                new = torch.ops.mkldnn._reorder_linear_weight(weight, ROWS)
+            else:
+                new = torch.ops.mkl._mkl_reorder_linear_weight(weight, ROWS)
+            _packed[module] = _Packed(library, _state(module.weight), new)
             made.append(module)
     try:
         yield
@@ -106,7 +116,7 @@ def packed(modules: Iterable[nn.Linear]) -> Iterator[None]:
                 _packed.pop(module, None)
 
 
-def fast_library(x: Tensor, weight: Tensor) -> Literal["oneDNN", "MKL"] | None:
+def fast_library(x: Tensor, weight: Tensor) -> Library | None:
     """The library whose private operators multiply these faster than PyTorch does, if any."""
     if x.device.type != "cpu" or not x.dtype == weight.dtype == torch.float32 or not x.numel():
         return None
@@ -117,7 +127,8 @@ def fast_library(x: Tensor, weight: Tensor) -> Literal["oneDNN", "MKL"] | None:
 
 @cache
 def _has_onednn() -> bool:
-    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    names, operators = ("_linear_pointwise", "_reorder_linear_weight"), torch.ops.mkldnn
+    return torch.backends.mkldnn.is_available() and all(hasattr(operators, n) for n in names)
 
 
 @cache

@@ -78,6 +78,14 @@ def test_packed_layers_multiply_any_number_of_rows(shape: tuple[int, ...], bias:
     assert_close(found.double(), wanted, rtol=1e-5, atol=1e-5)
 
 
+def test_weights_are_packed_for_the_library_in_use(library: str | None) -> None:
+    layer = nn.Linear(5, 3)
+    with linear.packed([layer]):
+        found = linear._packed.get(layer)
+    assert (found and found.library) == library
+    assert layer not in linear._packed  # it is not frozen
+
+
 @torch.no_grad()
 @pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("frozen", [True, False])
