@@ -36,7 +36,7 @@ class _Packed(NamedTuple):
     """A weight packed for a library, and the state of the weight it was made from."""
 
     library: Library
-    state: tuple[int, int]
+    state: tuple[torch.dtype, int, int]
     weight: Tensor
 
 
@@ -72,17 +72,17 @@ def linear(
 
 def layer(module: nn.Linear, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
     """The module's output; without gradients from its packed weight, if it has one."""
-    found = _packed.get(module)
+    found, dtype = _packed.get(module), _precision(x)
     if (
         found is None
-        or found.library != fast_library(x, module.weight)
-        or found.state != _state(module.weight)
+        or found.state != _state(module.weight, dtype)
         or torch.is_grad_enabled()
-        or torch.is_autocast_enabled("cpu")
+        or not x.numel()
     ):
         return linear(x, module.weight, module.bias)
     if found.library == "oneDNN":
-        return _multiplied_by_onednn(x, found.weight, module.bias)
+        bias = None if module.bias is None else module.bias.to(dtype)
+        return _multiplied_by_onednn(x.to(dtype), found.weight, bias)
     rows = x.shape[:-1].numel()
     return torch.ops.mkl._mkl_linear(x, found.weight, module.weight, module.bias, rows)
 
@@ -93,20 +93,25 @@ def packed(modules: Iterable[nn.Linear]) -> Iterator[None]:
 
     Products without gradients then use them. Those of frozen layers are kept after the block, and
     used until the weight changes in place; others are released, since not every optimizer leaves a
-    trace of its changes.
+    trace of its changes. Under autocast weights are packed in bfloat16, if the processor is fast at
+    it; PyTorch would convert those of frozen layers for every product.
     """
     made = []
     for module in modules:
         weight, before = module.weight.detach(), _packed.get(module)
-        library = fast_library(weight, weight)
+        library, dtype = fast_library(weight, weight), _precision(weight)
+        if library and dtype != weight.dtype:  # under autocast
+            is_fast = dtype == torch.bfloat16 and multiplies_bfloat16_fast()
+            library = "oneDNN" if is_fast else None
         if weight.is_inference() or library is None:
             continue
-        if before is None or before[:2] != (library, _state(module.weight)):
+        state = _state(module.weight, dtype)
+        if before is None or before[:2] != (library, state):
             if library == "oneDNN":
-                new = torch.ops.mkldnn._reorder_linear_weight(weight, ROWS)
+                new = torch.ops.mkldnn._reorder_linear_weight(weight.to(dtype), ROWS)
             else:
                 new = torch.ops.mkl._mkl_reorder_linear_weight(weight, ROWS)
-            _packed[module] = _Packed(library, _state(module.weight), new)
+            _packed[module] = _Packed(library, state, new)
             made.append(module)
     try:
         yield
@@ -166,9 +171,14 @@ def multiplies_bfloat16_fast() -> bool:
     return bool((amx() or (avx512() and not is_intels())) and onednn())
 
 
-def _state(weight: Tensor) -> tuple[int, int]:
-    """Changes with the weight: its address and PyTorch's count of changes in place."""
-    return weight.data_ptr(), weight._version
+def _precision(x: Tensor) -> torch.dtype:
+    """The precision that x is multiplied in."""
+    return torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
+
+
+def _state(weight: Tensor, dtype: torch.dtype) -> tuple[torch.dtype, int, int]:
+    """Changes with precision and weight: its address and PyTorch's count of changes in place."""
+    return dtype, weight.data_ptr(), weight._version
 
 
 def _multiplied_by_onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

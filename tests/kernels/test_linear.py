@@ -78,6 +78,19 @@ def test_packed_layers_multiply_any_number_of_rows(shape: tuple[int, ...], bias:
     assert_close(found.double(), wanted, rtol=1e-5, atol=1e-5)
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("rows", [1, 40, 161])
+def test_packed_layers_under_autocast_are_pytorchs(library: str | None, rows: int) -> None:
+    layer, x = nn.Linear(70, 90), torch.randn(rows, 70)
+    with torch.autocast("cpu", torch.bfloat16):
+        wanted = layer(x)
+        with linear.packed([layer]):
+            assert_close(linear.layer(layer, x), wanted)
+            assert_close(linear.layer(layer, x.bfloat16()), wanted)
+            is_packed = layer in linear._packed
+    assert is_packed == bool(library and linear.multiplies_bfloat16_fast())
+
+
 def test_weights_are_packed_for_the_library_in_use(library: str | None) -> None:
     layer = nn.Linear(5, 3)
     with linear.packed([layer]):
