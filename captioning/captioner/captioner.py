@@ -209,8 +209,8 @@ class Captioner:
         Args:
             photos: any of `Photo`, or several of them, which are captioned at once.
             search: how words are chosen; defaults to the captioner's search.
-            runners_up: number of alternatives to report for each word; if positive, they cost one
-                more pass over the captions.
+            runners_up: number of alternatives to report for each word. They, or a confidence, cost
+                one more pass over the captions.
             maps: names of maps to compute now, for the whole batch at once; ``heads`` stands for
                 those of every layer and head. Other maps are computed when `Caption.map` is called.
             most: number of captions per photo to keep; None for all.
@@ -231,11 +231,16 @@ class Captioner:
         decoded = self.decode(annotations, search)
         if decoded.scores.isnan().any():
             raise InputError("the model's numbers overflow; use another checkpoint")
-        confidences = None
-        if self.calibration is not None:
-            decoded, confidences = self._calibrated(self.calibration, annotations, decoded, most)
+        margin = margins(decoded.scores)[:, :most]
         decoded = Decoded(*(part[:, :most] for part in decoded))
-        others = self._others(annotations, decoded.tokens, runners_up)
+        confidences, others = None, None
+        if self.calibration is not None or runners_up:
+            logits = self.logits(annotations, decoded.tokens)
+            others = self._others(logits, decoded.tokens, runners_up)
+        if self.calibration is not None:
+            confidences = self.calibration.confidence(signs_of(decoded, margin, logits))
+            log_probs = self.calibration.log_probs(logits, decoded.tokens)
+            decoded = decoded._replace(log_probs=log_probs)
         of_words = {}
         if names:
             captioned = Captioned(
@@ -248,31 +253,18 @@ class Captioner:
             }
         return self._captions(read, views, decoded, of_words, names, others, confidences)
 
-    def signs(
-        self, annotations: Float[Tensor, "B L D"], decoded: Decoded, most: int | None = None
-    ) -> tuple[Float[Tensor, "B N S"], Float[Tensor, "B N T V"]]:
-        """What the confidence in the best `most` captions follows from, and their words' logits.
-
-        Reads these captions again by teacher forcing.
-        """
-        margin = margins(decoded.scores)[:, :most]
-        best = Decoded(*(part[:, :most] for part in decoded))
+    def logits(
+        self, annotations: Float[Tensor, "B L D"], tokens: Int[Tensor, "B N T"]
+    ) -> Float[Tensor, "B N T V"]:
+        """The logits before each token of finished captions, read again by teacher forcing."""
         with self._precision(annotations.device):
-            logits, _ = self.fast(annotations, F.pad(best.tokens, (1, -1), value=BOS))
-        return signs_of(best, margin, logits), logits
+            return self.fast(annotations, F.pad(tokens, (1, -1), value=BOS))[0]
 
-    def _calibrated(
-        self,
-        calibration: Calibration,
-        annotations: Float[Tensor, "B L D"],
-        decoded: Decoded,
-        most: int | None,
-    ) -> tuple[Decoded, Float[Tensor, "B N"]]:
-        """The best `most` captions with calibrated probabilities, and the confidence in each."""
-        signs, logits = self.signs(annotations, decoded, most)
-        best = Decoded(*(part[:, :most] for part in decoded))
-        of_words = calibration.log_probs(logits, best.tokens)
-        return best._replace(log_probs=of_words), calibration.confidence(signs)
+    def signs(self, annotations: Float[Tensor, "B L D"], decoded: Decoded) -> Float[Tensor, "B S"]:
+        """What the confidence in the best caption of each image follows from."""
+        best = Decoded(*(part[:, :1] for part in decoded))
+        logits = self.logits(annotations, best.tokens)
+        return signs_of(best, margins(decoded.scores)[:, :1], logits)[:, 0]
 
     @torch.no_grad()
     def read(
@@ -298,7 +290,7 @@ class Captioner:
         logits, weights = self.fast(annotations, tokens[..., :-1])
         written = tokens[..., 1:]
         log_probs = generable_log_probs(logits).gather(3, written[..., None]).squeeze(3)
-        others = self._others(annotations, written, runners_up)
+        others = self._others(logits, written, runners_up)
         scores = log_probs.sum(dim=2) / written.shape[2] ** self.search.length_penalty
         if self.calibration is not None:
             log_probs = self.calibration.log_probs(logits, written)
@@ -331,14 +323,13 @@ class Captioner:
         return constrained(asked, self.vocabulary, begin, avoid, must_say, width)
 
     def _others(
-        self, annotations: Float[Tensor, "B L D"], tokens: Int[Tensor, "B N T"], k: int
+        self, logits: Float[Tensor, "B N T V"], tokens: Int[Tensor, "B N T"], k: int
     ) -> Alternatives | None:
         """The `k` best alternatives to each word; None for k = 0."""
         if not k:
             return None
         temperature = 1.0 if self.calibration is None else self.calibration.temperature
-        with self._precision(annotations.device):
-            return find_alternatives(self.fast, annotations, tokens, k, temperature)
+        return find_alternatives(logits / temperature, tokens, k)
 
     def _captions(
         self,

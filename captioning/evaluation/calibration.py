@@ -120,7 +120,7 @@ def assess(
         decoded = captioner.decode(
             annotations, search.for_images(str(image).encode() for image in ids)
         )
-        signs.append(captioner.signs(annotations, decoded, most=1)[0][:, 0].cpu().numpy())
+        signs.append(captioner.signs(annotations, decoded).cpu().numpy())
         sentences = captioner.sentences(decoded)
         first = len(captions)
         captions |= dict(zip(ids, sentences, strict=True))

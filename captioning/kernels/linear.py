@@ -2,7 +2,8 @@
 
 Equals `torch.nn.Linear` and its gradients. Two of PyTorch's private operators, which TorchInductor
 uses, make products faster in single precision: oneDNN's, on processors that are not Intel's, where
-MKL avoids AVX-512; and MKL's with a weight packed beforehand, on Intel's (docs/benchmarks.md).
+MKL avoids AVX-512; and MKL's on Intel's (docs/benchmarks.md). Either library is faster with weights
+packed beforehand, which it would otherwise rearrange for every product.
 `fast_library` returns the one in use; without it, PyTorch's own products run.
 """
 
@@ -25,14 +26,17 @@ CPUINFO = Path("/proc/cpuinfo")
 """Linux's description of the processors."""
 
 ROWS = 160
-"""The number of rows that MKL packs weights for: five captions of 32 photos. Fewer rows are as fast
-as without packing; weights packed for fewer rows would slow products of many."""
+"""The number of rows that weights are packed for: five captions of 32 photos. Fewer rows are at
+least as fast as without packing; weights packed for fewer rows would slow products of many."""
+
+Library = Literal["oneDNN", "MKL"]
 
 
 class _Packed(NamedTuple):
-    """A packed weight, and the state of the weight it was made from."""
+    """A weight packed for a library, and the state of the weight it was made from."""
 
-    state: tuple[int, int]
+    library: Library
+    state: tuple[torch.dtype, int, int]
     weight: Tensor
 
 
@@ -68,35 +72,46 @@ def linear(
 
 def layer(module: nn.Linear, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
     """The module's output; without gradients from its packed weight, if it has one."""
-    found = _packed.get(module)
+    found, dtype = _packed.get(module), _precision(x)
     if (
         found is None
-        or found.state != _state(module.weight)
+        or found.state != _state(module.weight, dtype)
         or torch.is_grad_enabled()
-        or torch.is_autocast_enabled("cpu")
-        or fast_library(x, module.weight) != "MKL"
+        or not x.numel()
     ):
         return linear(x, module.weight, module.bias)
+    if found.library == "oneDNN":
+        bias = None if module.bias is None else module.bias.to(dtype)
+        return _multiplied_by_onednn(x.to(dtype), found.weight, bias)
     rows = x.shape[:-1].numel()
     return torch.ops.mkl._mkl_linear(x, found.weight, module.weight, module.bias, rows)
 
 
 @contextmanager
 def packed(modules: Iterable[nn.Linear]) -> Iterator[None]:
-    """Pack the weights of layers while the block lasts, where MKL is the faster library.
+    """Pack the weights of layers for the faster library while the block lasts.
 
     Products without gradients then use them. Those of frozen layers are kept after the block, and
     used until the weight changes in place; others are released, since not every optimizer leaves a
-    trace of its changes.
+    trace of its changes. Under autocast weights are packed in bfloat16, if the processor is fast at
+    it; PyTorch would convert those of frozen layers for every product.
     """
     made = []
     for module in modules:
         weight, before = module.weight.detach(), _packed.get(module)
-        if weight.is_inference() or fast_library(weight, weight) != "MKL":
+        library, dtype = fast_library(weight, weight), _precision(weight)
+        if library and dtype != weight.dtype:  # under autocast
+            is_fast = dtype == torch.bfloat16 and multiplies_bfloat16_fast()
+            library = "oneDNN" if is_fast else None
+        if weight.is_inference() or library is None:
             continue
-        if before is None or before.state != _state(module.weight):
-            new = torch.ops.mkl._mkl_reorder_linear_weight(weight, ROWS)
-            _packed[module] = _Packed(_state(module.weight), new)
+        state = _state(module.weight, dtype)
+        if before is None or before[:2] != (library, state):
+            if library == "oneDNN":
+                new = torch.ops.mkldnn._reorder_linear_weight(weight.to(dtype), ROWS)
+            else:
+                new = torch.ops.mkl._mkl_reorder_linear_weight(weight, ROWS)
+            _packed[module] = _Packed(library, state, new)
             made.append(module)
     try:
         yield
@@ -106,7 +121,7 @@ def packed(modules: Iterable[nn.Linear]) -> Iterator[None]:
                 _packed.pop(module, None)
 
 
-def fast_library(x: Tensor, weight: Tensor) -> Literal["oneDNN", "MKL"] | None:
+def fast_library(x: Tensor, weight: Tensor) -> Library | None:
     """The library whose private operators multiply these faster than PyTorch does, if any."""
     if x.device.type != "cpu" or not x.dtype == weight.dtype == torch.float32 or not x.numel():
         return None
@@ -117,7 +132,8 @@ def fast_library(x: Tensor, weight: Tensor) -> Literal["oneDNN", "MKL"] | None:
 
 @cache
 def _has_onednn() -> bool:
-    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    names, operators = ("_linear_pointwise", "_reorder_linear_weight"), torch.ops.mkldnn
+    return torch.backends.mkldnn.is_available() and all(hasattr(operators, n) for n in names)
 
 
 @cache
@@ -155,9 +171,14 @@ def multiplies_bfloat16_fast() -> bool:
     return bool((amx() or (avx512() and not is_intels())) and onednn())
 
 
-def _state(weight: Tensor) -> tuple[int, int]:
-    """Changes with the weight: its address and PyTorch's count of changes in place."""
-    return weight.data_ptr(), weight._version
+def _precision(x: Tensor) -> torch.dtype:
+    """The precision that x is multiplied in."""
+    return torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
+
+
+def _state(weight: Tensor, dtype: torch.dtype) -> tuple[torch.dtype, int, int]:
+    """Changes with precision and weight: its address and PyTorch's count of changes in place."""
+    return dtype, weight.data_ptr(), weight._version
 
 
 def _multiplied_by_onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

@@ -143,6 +143,23 @@ def test_captions_of_a_calibrated_model_have_its_probabilities(shapes_data: Path
         assert word + sum(other.probability for other in others) <= 1 + 1e-5
 
 
+def test_confidence_and_runners_up_read_a_caption_again_once(
+    shapes_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    captioner = load("shapes")
+    captioner.calibration = HAND
+    photo, logits, passes = Coco(shapes_data).read("val")[0].image, captioner.logits, []
+    monkeypatch.setattr(captioner, "logits", lambda *of: passes.append(of) or logits(*of))
+    caption = captioner(photo, runners_up=2)
+    assert len(passes) == 1
+    read = captioner.read(photo, caption.text, runners_up=2)
+    for found, wanted in zip(caption.runners_up, read.runners_up, strict=False):  # read has an end
+        assert [other.word for other in found] == [other.word for other in wanted]
+        assert [other.probability for other in found] == pytest.approx(
+            [other.probability for other in wanted], abs=1e-5
+        )
+
+
 def test_confidences_of_a_batch_are_those_of_its_photos(shapes_data: Path) -> None:
     captioner = load("shapes")
     captioner.calibration = HAND

@@ -79,6 +79,27 @@ def test_packed_layers_multiply_any_number_of_rows(shape: tuple[int, ...], bias:
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("rows", [1, 40, 161])
+def test_packed_layers_under_autocast_are_pytorchs(library: str | None, rows: int) -> None:
+    layer, x = nn.Linear(70, 90), torch.randn(rows, 70)
+    with torch.autocast("cpu", torch.bfloat16):
+        wanted = layer(x)
+        with linear.packed([layer]):
+            assert_close(linear.layer(layer, x), wanted)
+            assert_close(linear.layer(layer, x.bfloat16()), wanted)
+            is_packed = layer in linear._packed
+    assert is_packed == bool(library and linear.multiplies_bfloat16_fast())
+
+
+def test_weights_are_packed_for_the_library_in_use(library: str | None) -> None:
+    layer = nn.Linear(5, 3)
+    with linear.packed([layer]):
+        found = linear._packed.get(layer)
+    assert (found and found.library) == library
+    assert layer not in linear._packed  # it is not frozen
+
+
+@torch.no_grad()
 @pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("frozen", [True, False])
 def test_a_changed_weight_counts_after_and_between_blocks(frozen: bool) -> None:

@@ -2,6 +2,7 @@ import pytest
 import torch
 from PIL import Image
 from torch import Tensor
+from torch.nn import functional as F
 
 from captioning.captioner import Captioner
 from captioning.data.vocabulary import BOS, PAD, UNK
@@ -31,7 +32,8 @@ def test_runners_up_are_the_best_other_words_of_plain_steps(
     decoder: Decoder, annotations: Tensor, k: int
 ) -> None:
     decoded = BeamSearch(3, max_length=6)(decoder, decoder.remember(annotations))
-    others = find_alternatives(decoder, annotations, decoded.tokens, k)
+    logits, _ = decoder(annotations, F.pad(decoded.tokens, (1, -1), value=BOS))
+    others = find_alternatives(logits, decoded.tokens, k)
     expected = stepped(decoder, annotations, decoded.tokens)
     expected.scatter_(3, decoded.tokens[..., None], 0.0)
     best = expected.sort(dim=3, descending=True)
@@ -42,7 +44,8 @@ def test_runners_up_are_the_best_other_words_of_plain_steps(
 
 def test_all_that_can_be_generated_sums_to_one(decoder: Decoder, annotations: Tensor) -> None:
     decoded = Greedy(max_length=5)(decoder, decoder.remember(annotations))
-    others = find_alternatives(decoder, annotations, decoded.tokens, 100)
+    logits, _ = decoder(annotations, F.pad(decoded.tokens, (1, -1), value=BOS))
+    others = find_alternatives(logits, decoded.tokens, 100)
     real = decoded.tokens != PAD
     own = decoded.log_probs.double().exp()[real]
     total = own + others.probabilities.sum(3)[real]
