@@ -103,7 +103,7 @@ def test_a_folder_captions_as_its_checkpoint_and_so_does_its_file(
         ("model.onnx", ["--onnx"], "three ONNX graphs, so they need a folder"),
         ("model.zip", [], "a file that ends in .safetensors"),
         ("model.safetensors", ["--onnx"], "ONNX graphs need a folder"),
-        ("model", ["--onnx", "--half"], "--half is for safetensors"),
+        ("model", ["--onnx", "--half"], "--half, --onnx and --web are different files"),
         ("model.safetensors", ["--license", "mit"], "are for a folder's model card"),
         ("model", ["--model", "shapes"], "give one model"),
     ],
