@@ -130,7 +130,7 @@ class _Step(nn.Module):
         memories = iter(parts[len(self.names) :])
         memory = _mapped(self.memory, "memory", lambda name, part: next(memories))
         step = self.decoder.step(tokens, state, memory)
-        evidence = ()
+        evidence: tuple[Tensor, ...] = ()
         if has_evidence(self.decoder):
             of_tokens = evidence_of_regions(self.decoder, next(memories), tokens[..., None])
             evidence = (evidence_shares(of_tokens, self.grid).squeeze(2),)

@@ -114,8 +114,8 @@ def service(
 
     @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
     async def page_of_the_model() -> HTMLResponse:
-        offered = {"examples": examples.buttons, "tabs": examples.tabs} if examples else {}
-        return HTMLResponse(page(name, search, limits.bytes, maps, **offered))
+        buttons, tabs = (examples.buttons, examples.tabs) if examples else ("", "")
+        return HTMLResponse(page(name, search, limits.bytes, maps, examples=buttons, tabs=tabs))
 
     @app.api_route("/docs", methods=["GET", "HEAD"], include_in_schema=False)
     async def docs_of_the_api(request: Request) -> HTMLResponse:
