@@ -66,3 +66,12 @@ def test_every_file_of_the_package_is_part_of_wheels() -> None:
     # setuptools packs what is in folders with an __init__.py.
     folders = {file.parent for file in (ROOT / "captioning").rglob("*.py")}
     assert all((folder / "__init__.py").is_file() for folder in folders)
+
+
+def test_continuous_integration_runs_the_pythons_that_the_package_names() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = [text.rpartition(" ")[2] for text in project["classifiers"] if "Python :: 3." in text]
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "tests.yml").read_text())["jobs"]
+    assert jobs["tests"]["strategy"]["matrix"]["python"] == named
+    assert jobs["oldest"]["strategy"]["matrix"]["python"] == named[:1]
+    assert project["requires-python"] == f">={named[0]}"
