@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from captioning.captioner import Caption, Captioner, load
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = ["Caption", "Captioner", "finetune", "load"]
 

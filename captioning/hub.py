@@ -126,10 +126,16 @@ def _one_line(address: Address) -> Iterator[Any]:
     except errors.HFValidationError as error:
         problem = f"not an address of the Hub ({error})"
     except Exception as error:
-        cause = error.__cause__ or error  # an upload's error is wrapped
-        if type(cause).__module__.partition(".")[0] not in LIBRARIES:
+        causes = (error.__cause__, error)  # an upload's error is wrapped
+        cause = next((one for one in causes if _of_the_hub(one)), None)
+        if cause is None:
             raise
         problem = f"the Hub cannot be reached ({cause}); check the connection"
     else:
         return
     raise InputError(f"{address}: {problem}")
+
+
+def _of_the_hub(error: BaseException | None) -> bool:
+    """Whether one of the Hub's libraries has raised it."""
+    return type(error).__module__.partition(".")[0] in LIBRARIES

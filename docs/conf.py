@@ -1,14 +1,15 @@
 """Sphinx configuration of these pages; `scripts/docs` builds them without a network."""
 
 import sys
-from importlib.metadata import metadata
 from pathlib import Path
+
+import captioning
 
 sys.path.insert(0, str(Path(__file__).parent))  # for _ext
 
 project = "captioning"
 author = "the authors of captioning"
-release = version = metadata("captioning")["Version"]
+release = version = captioning.__version__
 
 extensions = [
     "myst_parser",

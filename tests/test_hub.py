@@ -152,6 +152,10 @@ def test_a_server_that_is_gone_is_one_line(
     monkeypatch.setattr("huggingface_hub.hf_api.ENDPOINT", gone, raising=False)
     with pytest.raises(InputError, match="cannot be reached"):
         captioning.load(ADDRESS)
+    assert main(["push", "shapes", ADDRESS]) == 1
+    errors = capsys.readouterr().err
+    assert "cannot be reached" in errors
+    assert len(errors.strip().splitlines()) == 1
 
 
 def test_an_address_without_the_extra_names_it(monkeypatch: pytest.MonkeyPatch) -> None:

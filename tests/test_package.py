@@ -1,4 +1,6 @@
 import pydoc
+import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -6,6 +8,8 @@ import yaml
 
 import captioning
 from captioning.captioner import Caption, Captioner, load
+
+ROOT = Path(__file__).parents[1]
 
 
 def test_the_public_names_are_at_hand_in_the_package() -> None:
@@ -30,9 +34,44 @@ def test_the_package_says_that_it_is_typed() -> None:
 
 
 def test_the_citation_names_the_software_and_the_paper() -> None:
-    root = Path(__file__).parents[1]
-    citation = yaml.safe_load((root / "CITATION.cff").read_text())
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert captioning.__version__ == citation["version"]
-    assert citation["authors"][0]["name"] in (root / "LICENSE").read_text()
+    assert citation["authors"][0]["name"] in (ROOT / "LICENSE").read_text()
     [paper] = citation["references"]
     assert paper["title"].startswith("Show, Attend and Tell")
+
+
+def test_the_changelog_begins_with_this_version_and_its_date() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    first = re.search(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert first
+    assert first[1] in ("Next", f"{captioning.__version__} ({citation['date-released']})")
+
+
+def test_every_file_of_the_package_is_part_of_wheels() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    patterns: dict[str, list[str]] = project["tool"]["setuptools"]["package-data"]
+    packed = {
+        file
+        for package, names in patterns.items()
+        for name in names
+        for file in (ROOT / package.replace(".", "/")).glob(name)
+    }
+    files = {
+        file
+        for file in (ROOT / "captioning").rglob("*")
+        if file.is_file() and file.suffix not in (".py", ".pyc") and file.name != ".DS_Store"
+    }
+    assert files <= packed
+    # setuptools packs what is in folders with an __init__.py.
+    folders = {file.parent for file in (ROOT / "captioning").rglob("*.py")}
+    assert all((folder / "__init__.py").is_file() for folder in folders)
+
+
+def test_continuous_integration_runs_the_pythons_that_the_package_names() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = [text.rpartition(" ")[2] for text in project["classifiers"] if "Python :: 3." in text]
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "tests.yml").read_text())["jobs"]
+    assert jobs["tests"]["strategy"]["matrix"]["python"] == named
+    assert jobs["oldest"]["strategy"]["matrix"]["python"] == named[:1]
+    assert project["requires-python"] == f">={named[0]}"

@@ -97,6 +97,8 @@ def _downloaded() -> Iterator[Path]:
                         break
         except (urllib.error.URLError, HTTPException, OSError, ValueError) as error:
             reason = getattr(error, "reason", None) or error
+            if isinstance(error, urllib.error.HTTPError):
+                error.close()  # its answer is in a temporary file
             raise InputError(f"{address}: cannot be downloaded ({reason}); {remedy}") from None
         if digest.digest() != b64decode(SHA512):
             raise InputError(f"{address}: another file than npm published; {remedy}")

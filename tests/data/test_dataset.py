@@ -128,7 +128,8 @@ def test_a_batch_moves_its_tensors_and_keeps_its_records() -> None:
 
 
 def test_a_pinned_batch_is_a_batch_of_the_same_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Tensor, "pin_memory", Tensor.clone)  # without a GPU nothing can be pinned
+    # Without a GPU nothing can be pinned.
+    monkeypatch.setattr(Tensor, "pin_memory", lambda tensor, *_: tensor.clone())
     batch = collate([example(1), example(2)])
     pinned = pin_memory(batch)
     assert isinstance(pinned, Batch)

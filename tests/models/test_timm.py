@@ -130,8 +130,8 @@ def test_a_transformer_gives_its_patch_tokens_on_the_images_own_grid() -> None:
 
 @pytest.mark.parametrize("name", ["resnet18", "swin_tiny_patch4_window7_224", "convnext_atto"])
 def test_other_networks_give_a_vector_for_each_region(name: str) -> None:
+    encoder = CNNEncoder(f"timm/{name}", weights=None).eval().to("meta")
     with torch.device("meta"):  # shapes without the time that the numbers take
-        encoder = CNNEncoder(f"timm/{name}", weights=None).eval().to("meta")
         annotations = encoder(torch.empty(1, 3, 224, 224, dtype=torch.uint8))
     assert encoder.grid(224, 224) == (7, 7)
     assert annotations.shape == (1, 49, encoder.annotation_dim)
