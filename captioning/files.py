@@ -15,12 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from captioning.errors import InputError, as_input_error
-from captioning.untrusted import address_of
-
-try:
-    import fcntl
-except ImportError:  # Windows, where folders cannot be locked like this
-    fcntl = None  # type: ignore[assignment]
+from captioning.untrusted import OPENING, address_of
 
 _written: dict[Path, None] | None = None
 """The files that `written_whole` has written within `all_kept`."""
@@ -136,13 +131,14 @@ def _opened_stream(stream: Path) -> int:
     due = time.monotonic() + PATIENCE
     while True:
         try:
-            descriptor = os.open(stream, os.O_WRONLY | getattr(os, "O_NONBLOCK", 0))
+            descriptor = os.open(stream, os.O_WRONLY | OPENING)
         except OSError as error:
             if error.errno != errno.ENXIO or time.monotonic() > due:
                 raise
             time.sleep(0.1)
         else:
-            os.set_blocking(descriptor, True)
+            if sys.platform != "win32":
+                os.set_blocking(descriptor, True)
             return descriptor
 
 
@@ -199,10 +195,15 @@ def only_writer(folder: str | Path) -> Iterator[None]:
     Raises:
         InputError: another process holds the folder.
     """
-    descriptor = os.open(folder, os.O_RDONLY) if fcntl else None
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    descriptor = os.open(folder, os.O_RDONLY)
     due = time.monotonic() + PATIENCE
     try:
-        while descriptor is not None:
+        while True:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
@@ -217,8 +218,7 @@ def only_writer(folder: str | Path) -> Iterator[None]:
                 break
         yield
     finally:
-        if descriptor is not None:
-            os.close(descriptor)
+        os.close(descriptor)
 
 
 def write_json(path: str | Path, value: Any) -> None:

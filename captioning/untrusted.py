@@ -29,6 +29,10 @@ MAX_DEPTH = 100
 MAX_DIGITS = 100
 """The most digits of a whole number: more than any id has, few enough for a float."""
 
+OPENING: int = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+"""Flags for `os.open`: do not wait for whoever uses the other end of a pipe; and, on Windows, give
+the bytes as they are."""
+
 STRING_OR_CONSTANT = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|NaN|-?Infinity', re.DOTALL)
 
 _LIMITED = Repr()  # a value may be huge or deeply nested
@@ -52,8 +56,7 @@ def opened(path: str | Path) -> Iterator[BufferedReader]:
         InputError: the file is missing or unreadable, or is not a regular file.
     """
     try:
-        # Opening a pipe would wait for whoever writes to it.
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        descriptor = os.open(path, os.O_RDONLY | OPENING)
     except FileNotFoundError:
         if address := address_of(path):
             raise InputError(f"{address}: an address, not a file; download it first") from None

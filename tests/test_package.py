@@ -1,5 +1,7 @@
 import pydoc
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -75,3 +77,10 @@ def test_continuous_integration_runs_the_pythons_that_the_package_names() -> Non
     assert jobs["tests"]["strategy"]["matrix"]["python"] == named
     assert jobs["oldest"]["strategy"]["matrix"]["python"] == named[:1]
     assert project["requires-python"] == f">={named[0]}"
+
+
+@pytest.mark.integration
+def test_types_hold_with_what_python_has_on_windows(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mypy", "--platform", "win32", "--cache-dir", str(tmp_path)]
+    checked = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout

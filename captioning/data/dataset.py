@@ -3,6 +3,7 @@
 import math
 import os
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle, islice
@@ -86,7 +87,8 @@ def lower_priority(worker: int) -> None:
     The threads of a step wait for each other, so a worker on the core of one delays them all. On
     two cores this makes training a third faster.
     """
-    os.nice(10)
+    if sys.platform != "win32":
+        os.nice(10)
 
 
 @dataclass(eq=False)

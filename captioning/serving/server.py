@@ -90,10 +90,10 @@ def _most_connections() -> int:
     The other half is for what requests open, such as modules that are imported when first used. A
     limit on files that may be raised is raised.
     """
-    try:
-        import resource
-    except ImportError:  # Windows
+    if sys.platform == "win32":
         return BACKLOG
+    import resource
+
     files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return BACKLOG
