@@ -17,6 +17,7 @@ import httpx
 import torch
 
 from captioning.captioner import load
+from captioning.cli.program import keep_freed_memory
 from captioning.data.preprocessing import View
 from captioning.inference.batches import candidates, cut, read_ahead
 
@@ -70,6 +71,7 @@ def server(job: Any) -> Callable[[Sequence[Path]], object]:
 
 def timeline(paths: Sequence[Path], file: Path) -> None:
     """Caption photos, and write which thread did what when, as a trace for chrome://tracing."""
+    keep_freed_memory()
     captioner: Any = load("photos")
     events: list[dict[str, Any]] = []
 
@@ -85,7 +87,7 @@ def timeline(paths: Sequence[Path], file: Path) -> None:
 
         setattr(captioner, name, call)
 
-    for name in ("view", "encode", "decode", "signs"):
+    for name in ("view", "encode", "decode", "logits"):
         traced(name)
     photos(captioner, paths)
     file.write_text(json.dumps(events))
@@ -95,6 +97,7 @@ def prepared(job: Any) -> Callable[[Sequence[Path]], object]:
     """What a task does with photos."""
     if job.task == "server":
         return server(job)
+    keep_freed_memory()  # as commands do
     captioner = load("photos", job.device, bfloat16=job.precision == "bf16")
     kinds: dict[str, Callable[[Any, Sequence[Path]], object]] = {
         "photos": photos,
