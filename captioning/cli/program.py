@@ -114,8 +114,8 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         """Parse, but name an unknown option first; argparse would name a missing one before it.
 
-        Flags are read first: before Python 3.13, argparse does not take the arguments on both sides
-        of a flag where one of them may be missing.
+        Where an argument may be missing, flags are read first: before Python 3.13, argparse does
+        not take the arguments on both sides of a flag then.
         """
         is_of_command = self._subparsers is None
         for argument in takewhile(lambda each: each != "--", args or () if is_of_command else ()):
@@ -125,7 +125,8 @@ class Parser(argparse.ArgumentParser):
             ):
                 continue
             self.error(f"unknown option {flag}{_nearest(flag, self._option_string_actions)}")
-        if is_of_command and args:
+        may_miss = any(each.nargs == "?" and not each.option_strings for each in self._actions)
+        if is_of_command and args and may_miss:
             end = args.index("--") if "--" in args else len(args)
             options = self._option_string_actions
             flags = {name for name, action in options.items() if action.nargs == 0}
