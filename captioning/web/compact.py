@@ -11,8 +11,9 @@ LARGEST = 127  # of an 8-bit number
 def compact(source: Path, target: Path, matrices_in_8_bits: bool) -> None:
     """Write a graph with its large tensors in half precision, or its matrices in 8 bits.
 
-    A tensor that half precision has no range for stays as it is. In 8 bits each row has a scale of
-    its own. The graph turns them to single precision where it is loaded.
+    Tensors of at least `LEAST` numbers are packed, except those that exceed the range of half
+    precision. In 8 bits each row has a scale of its own. The graph begins with the conversion to
+    single precision, which a runtime does once, when it loads the graph.
 
     Args:
         source: the graph.
