@@ -19,7 +19,12 @@ import torch
 from captioning.captioner import load
 from captioning.cli.program import keep_freed_memory
 from captioning.data.preprocessing import View
-from captioning.inference.batches import candidates, cut, read_ahead
+from captioning.inference.batches import candidates, read_ahead
+
+try:
+    from captioning.threads import in_threads
+except ImportError:  # earlier versions encode one batch after another
+    in_threads = None  # type: ignore[assignment]
 
 CLIENTS = 32
 """How many wait for the server at a time."""
@@ -37,14 +42,19 @@ def latency(captioner: Any, paths: Sequence[Path]) -> object:
     return [captioner(path) for path in paths]
 
 
-@torch.no_grad()
 def features(captioner: Any, paths: Sequence[Path]) -> object:
     """The annotation vectors of all photos."""
-    batches = read_ahead(captioner, enumerate(cut(paths, 16)))
-    return [
-        captioner.encode(torch.stack([view.pixels for view in views if isinstance(view, View)]))
-        for _, _, views in batches
-    ]
+
+    @torch.no_grad()
+    def encoded(batch: Any) -> torch.Tensor:
+        views = [view.pixels for view in batch[2] if isinstance(view, View)]
+        return captioner.encode(torch.stack(views))
+
+    parts = [paths[first : first + 16] for first in range(0, len(paths), 16)]
+    batches = read_ahead(captioner, enumerate(parts))
+    if in_threads is None:
+        return list(map(encoded, batches))
+    return list(in_threads(encoded, batches, captioner.device))
 
 
 def server(job: Any) -> Callable[[Sequence[Path]], object]:

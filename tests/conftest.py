@@ -61,6 +61,14 @@ DECODERS: dict[str, Callable[[int, int], Decoder]] = {
 """Every decoder, from the width of annotation vectors and the size of the vocabulary."""
 
 
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    """PyTorch computes in two threads, as on a machine of two cores."""
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(1)
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """Real data sets beside the checkout, where a developer's machine has them."""

@@ -1,9 +1,9 @@
 """Photos in, captions out."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from itertools import islice
+from itertools import chain
 from pathlib import Path
 from typing import Any, get_args, overload
 
@@ -35,9 +35,10 @@ from captioning.search import BeamSearch, Decoded, Search
 from captioning.search.alternatives import Alternatives, find_alternatives
 from captioning.search.constrained import constrained
 from captioning.search.search import generable_log_probs
+from captioning.threads import cut, even_size, in_threads
 
 AT_ONCE = 16
-"""Photos that are captioned at once, of many."""
+"""The most photos of a batch."""
 
 
 class Captioner:
@@ -182,13 +183,21 @@ class Captioner:
         """The best caption of a photo, or a list with that of each of several; see `candidates`.
 
         Several photos are any iterable, also a generator, an array (N, H, W, 3) or a tensor
-        (N, 3, H, W). They are captioned 16 at a time.
+        (N, 3, H, W). They are captioned in batches of at most 16; on a CPU several batches at once.
         """
-        found: list[Caption] = []
-        given = iter(_several(photos))
-        while batch := list(islice(given, AT_ONCE)):
-            captions = self.candidates(batch, search, runners_up, maps, most=1)
-            found += [best for [best] in captions]
+        given = _several(photos)
+        count = len(given) if isinstance(given, Sized) else AT_ONCE * torch.get_num_threads()
+        size = even_size(count, AT_ONCE, self.device)
+        # Images of Pillow are loaded by this thread, since the same one may be given twice.
+        read = (readable(photo, self.preprocessing.max_pixels) for photo in given)
+
+        def captions(batch: Sequence[Photo]) -> list[Caption]:
+            return [best for [best] in self.candidates(batch, search, runners_up, maps, most=1)]
+
+        # A search without a seed draws from PyTorch's generator, in order.
+        draws = (search or self.search).config.get("seed", 0) is None
+        in_turn = map if draws else partial(in_threads, device=self.device)
+        found = list(chain.from_iterable(in_turn(captions, cut(read, size))))
         return found[0] if _is_one(photos) else found
 
     def __getattr__(self, name: str) -> Any:

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import UInt8
+from jaxtyping import Float, UInt8
 from torch import Tensor
 from torch.utils.data import DataLoader
 
@@ -16,6 +17,7 @@ from captioning.data.feature_cache import INDEX, ConstantEncoder, FeatureCache, 
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.ranks import decided_by_first_rank, process_and_count, run_on_all_ranks
 from captioning.progress_bar import ProgressBar, stage
+from captioning.threads import in_threads
 
 
 def feature_cache(
@@ -91,21 +93,24 @@ def _write(
         pin_memory=device.type == "cuda",
     )
     total, left = len(cache.images), sum(len(cache.rows(shard)) for shard in missing)
+
+    @torch.inference_mode()
+    def encoded(images: UInt8[Tensor, "B 3 S S"]) -> Float[Tensor, "B P C"]:
+        return encoder(images.to(device, non_blocking=True)).half().cpu()
+
     with (
-        torch.inference_mode(),
+        closing(in_threads(encoded, loader, device)) as features,
         ProgressBar(
             name, "images", total, initial=total - left, leave=True, shown=process == 0
         ) as progress,
     ):
-        pixels = iter(loader)
 
         def write(place: int) -> int:
             if place >= len(mine):
                 return 0
             parts = []
             for batch in batches[mine[place]]:
-                images = next(pixels).to(device, non_blocking=True)
-                parts.append(encoder(images).half().cpu())
+                parts.append(next(features))
                 progress.update(len(batch))
             cache.write(mine[place], torch.cat(parts))
             return sum(map(len, parts))

@@ -55,7 +55,7 @@ Photo = Readable | bytes | np.ndarray | Tensor
 
 
 def readable(photo: Photo, max_pixels: int = MAX_PIXELS) -> Readable:
-    """The photo as `Preprocessing` takes it: pixels and the bytes of a file become images.
+    """The photo as `Preprocessing` takes it: pixels and the bytes of a file become loaded images.
 
     Raises:
         InputError: pixels have another type or shape, bytes are no photo, or it is something else.
@@ -72,6 +72,7 @@ def readable(photo: Photo, max_pixels: int = MAX_PIXELS) -> Readable:
             )
         return fromarray(photo)
     if isinstance(photo, Image):
+        photo.load()
         return photo if photo.mode == "RGB" else photo.convert("RGB")
     if not isinstance(photo, Readable):
         raise InputError(f"{shown(photo)}: not a photo; give a path, an image or pixels")

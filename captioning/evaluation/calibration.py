@@ -16,6 +16,7 @@ from torch import Tensor
 
 from captioning.captioner import Captioner
 from captioning.captioner.calibration import SIGNS, Calibration
+from captioning.data.dataset import Batch
 from captioning.data.feature_cache import FeatureCache
 from captioning.data.records import Record
 from captioning.data.tokenizers import TokenizerName, tokenizer_of_scores
@@ -29,6 +30,7 @@ from captioning.metrics.scores import Words, generated_words
 from captioning.progress_bar import stage
 from captioning.search import Search
 from captioning.search.search import generable_log_probs
+from captioning.threads import in_threads
 
 TEMPERATURES = np.exp(np.linspace(-1.2, 1.2, 49))
 """The grid that the temperature is chosen from, in steps of 5 %."""
@@ -84,7 +86,6 @@ class Assessed:
         )
 
 
-@torch.no_grad()
 def assess(
     captioner: Captioner,
     records: Sequence[Record],
@@ -111,25 +112,31 @@ def assess(
     Raises:
         InputError: a photo cannot be read, or no photo has two references and `good` is not given.
     """
-    captions: dict[int | str, str] = {}
-    signs, likeliest, correct, owners = [], [], [], []
     search = seeded(search or captioner.search, seed)
-    for _, batch in batches(captioner, records, batch_size, features=features):
-        annotations = captioner.encode(batch.images.to(captioner.device))
+
+    @torch.no_grad()
+    def assessed(batch: Batch) -> tuple[dict[int | str, str], np.ndarray, tuple[np.ndarray, ...]]:
+        """The captions, their signs, and `_of_words` of a batch."""
+        images, references = batch.to(captioner.device)[:2]
+        annotations = captioner.encode(images)
         ids = [record.image_id for record in batch.records]
         decoded = captioner.decode(
             annotations, search.for_images(str(image).encode() for image in ids)
         )
-        signs.append(captioner.signs(annotations, decoded).cpu().numpy())
-        sentences = captioner.sentences(decoded)
-        first = len(captions)
-        captions |= dict(zip(ids, sentences, strict=True))
-        references = batch.tokens.to(captioner.device)
+        signs = captioner.signs(annotations, decoded).cpu().numpy()
+        captions = dict(zip(ids, captioner.sentences(decoded), strict=True))
         logits, _ = captioner.fast(annotations, references[..., :-1])
-        tops, hits, images = _of_words(logits.float(), references[..., 1:])
+        return captions, signs, _of_words(logits.float(), references[..., 1:])
+
+    captions: dict[int | str, str] = {}
+    signs, likeliest, correct, owners = [], [], [], []
+    loaded = batches(captioner, records, batch_size, features=features)
+    for found, its_signs, (tops, hits, images) in in_threads(assessed, loaded, captioner.device):
+        signs.append(its_signs)
         likeliest.append(tops)
         correct.append(hits)
-        owners.append(first + images)
+        owners.append(len(captions) + images)
+        captions |= found
     return Assessed(
         captions,
         np.concatenate(signs),

@@ -1,6 +1,5 @@
 """A model's captions of the images of a split, computed by one process or several."""
 
-import math
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -17,6 +16,7 @@ from captioning.inference.batches import seeded
 from captioning.inference.processes import ALONE, Processes, results
 from captioning.progress_bar import ProgressBar
 from captioning.search import Search
+from captioning.threads import cut, in_threads
 
 
 def split_captions(
@@ -51,15 +51,17 @@ def split_captions(
     search = seeded(search or captioner.search, seed)
 
     @torch.no_grad()  # in inference mode, autocast would cast all weights again at every word
+    def captions_of(batch: Batch) -> dict[int | str, str]:
+        images = batch.images.to(captioner.device, non_blocking=True)
+        ids = [record.image_id for record in batch.records]
+        chosen = search.for_images(str(image).encode() for image in ids)
+        found = captioner.decode(captioner.encode(images), chosen)
+        return dict(zip(ids, captioner.sentences(found), strict=True))
+
     def share(process: int, count: int) -> dict[int | str, str]:
-        captions: dict[int | str, str] = {}
-        for _, batch in batches(captioner, records, batch_size, workers, process, count, features):
-            images = batch.images.to(captioner.device, non_blocking=True)
-            ids = [record.image_id for record in batch.records]
-            chosen = search.for_images(str(image).encode() for image in ids)
-            found = captioner.decode(captioner.encode(images), chosen)
-            captions |= dict(zip(ids, captioner.sentences(found), strict=True))
-        return captions
+        mine = batches(captioner, records, batch_size, workers, process, count, features)
+        found = in_threads(captions_of, mine, captioner.device)
+        return dict(item for part in found for item in part.items())
 
     found = results(captioner, share, processes)
     if found is None:
@@ -76,8 +78,8 @@ def batches(
     process: int = 0,
     processes: int = 1,
     features: FeatureCache | None = None,
-) -> Iterator[tuple[int, Batch]]:
-    """The numbered batches of one process; their union does not depend on the number of processes.
+) -> Iterator[Batch]:
+    """The batches of one process; their union does not depend on the number of processes.
 
     Process number `process` gets batches `process`, `process + processes`, ... The first one
     reports progress on stderr. See `split_captions` for the other arguments.
@@ -85,13 +87,10 @@ def batches(
     dataset = CaptionDataset(
         records, captioner.vocabulary, captioner.preprocessing, features=features
     )
-    mine = {
-        number: range(number * batch_size, min((number + 1) * batch_size, len(records)))
-        for number in range(process, math.ceil(len(records) / batch_size), processes)
-    }
+    mine = list(cut(range(len(records)), batch_size))[process::processes]
     loader = DataLoader(
         dataset,
-        batch_sampler=[list(numbers) for numbers in mine.values()],
+        batch_sampler=mine,
         num_workers=0 if features else workers,  # reading the cache costs less than a worker
         collate_fn=collate,
         worker_init_fn=lower_priority,
@@ -100,11 +99,11 @@ def batches(
     with ProgressBar(
         "evaluate" if processes == 1 else f"process 1 of {processes}",
         "images",
-        total=sum(map(len, mine.values())),
+        total=sum(map(len, mine)),
         shown=process == 0,
     ) as progress:
-        for number, batch in zip(mine, loader, strict=True):
-            yield number, batch
+        for batch in loader:
+            yield batch
             progress.update(len(batch.records))
 
 

@@ -14,19 +14,14 @@ from captioning.errors import InputError
 from captioning.progress_bar import ProgressBar
 from captioning.search.search import Search
 from captioning.terminal import printable_json
+from captioning.threads import cut, even_size, in_threads
 
 AHEAD = 2
 """Batches that are read while one is captioned."""
 
 Key = TypeVar("Key")
-Item = TypeVar("Item")
-
-
-def cut(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """The items in lists of `size`; the last list holds the rest."""
-    items = iter(items)
-    while part := list(islice(items, size)):
-        yield part
+Read = tuple[Key, Sequence[Path], list[View | InputError]]
+"""A batch's key and paths, with a view of each photo, or the error of an unreadable one."""
 
 
 def seeded(search: Search, seed: int) -> Search:
@@ -36,7 +31,7 @@ def seeded(search: Search, seed: int) -> Search:
 
 def read_ahead(
     captioner: Captioner, batches: Iterable[tuple[Key, Sequence[Path]]]
-) -> Iterator[tuple[Key, Sequence[Path], list[View | InputError]]]:
+) -> Iterator[Read[Key]]:
     """The batches with a view of each photo, or the error of an unreadable one.
 
     Threads read the photos of the next few batches, since decoding and resizing release the GIL.
@@ -89,24 +84,30 @@ def candidates(
 ) -> Iterator[tuple[Path, list[Caption] | InputError]]:
     """Each photo with its captions, the best first, or with its error, in order.
 
+    On a CPU several batches are captioned at once; see `in_threads`.
+
     Args:
         captioner: the model.
         photos: paths.
         search: how words are chosen; defaults to the captioner's search.
-        batch_size: photos per batch.
+        batch_size: the most photos per batch.
         progress: report progress on stderr.
         runners_up: number of alternatives to report for each word.
         maps: the maps of each word, the first to be shown; see `Captioner.candidates`.
         most: number of captions per photo; None for all.
     """
-    starts = range(0, len(photos), batch_size)
-    batches = ((start, photos[start : start + batch_size]) for start in starts)
+    batches = enumerate(cut(photos, even_size(len(photos), batch_size, captioner.device)))
     shown = progress and len(photos) > 1
+
+    def captioned(batch: Read[int]) -> list[tuple[Path, list[Caption] | InputError]]:
+        _, paths, views = batch
+        found = found_captions(captioner, views, search, runners_up, maps, most)
+        return list(zip(paths, found, strict=True))
+
     with ProgressBar("captioning", "photos", total=len(photos), shown=shown) as bar:
-        for _, paths, views in read_ahead(captioner, batches):
-            found = found_captions(captioner, views, search, runners_up, maps, most)
-            yield from zip(paths, found, strict=True)
-            bar.update(len(paths))
+        for found in in_threads(captioned, read_ahead(captioner, batches), captioner.device):
+            yield from found
+            bar.update(len(found))
 
 
 def json_line(photo: Path, caption: Caption | InputError, text: str | None = None) -> str:
@@ -134,11 +135,16 @@ def captioned_batches(
     captioner: Captioner, search: Search, photos: Sequence[Path], batch_size: int
 ) -> Iterator[list[Line]]:
     """The line of each photo with its best caption or its error, in order, batch by batch."""
-    for _, paths, views in read_ahead(captioner, enumerate(cut(photos, batch_size))):
+
+    def lines(batch: Read[int]) -> list[Line]:
+        _, paths, views = batch
         found = found_captions(captioner, views, search, most=1)
-        yield [
+        return [
             Line(json_line(path, each), str(each))
             if isinstance(each, InputError)
             else Line(json_line(path, each[0]), None)
             for path, each in zip(paths, found, strict=True)
         ]
+
+    batches = enumerate(cut(photos, batch_size))
+    yield from in_threads(lines, read_ahead(captioner, batches), captioner.device)

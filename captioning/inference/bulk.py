@@ -16,13 +16,14 @@ from captioning.data.photos import find_photos
 from captioning.data.ranks import decided_by_first_rank
 from captioning.errors import InputError, UsageError
 from captioning.files import made_folder, only_writer
-from captioning.inference.batches import Line, captioned_batches, cut, seeded
+from captioning.inference.batches import Line, captioned_batches, seeded
 from captioning.inference.processes import ALONE, Processes, results
 from captioning.inference.ray_cluster import RayCluster, lines_by_ray
 from captioning.inference.shards import Shards
 from captioning.progress_bar import ProgressBar, is_first_process, say
 from captioning.search import Sampling
 from captioning.search.search import Search
+from captioning.threads import cut
 
 Parts = Iterable[tuple[int, list[Path]]]
 """The number and the photos of each shard."""

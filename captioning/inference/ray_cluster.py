@@ -18,8 +18,9 @@ import torch
 from captioning.captioner.captioner import Captioner
 from captioning.data.photo_shards import photo_size
 from captioning.errors import InputError, UsageError, ending_signals
-from captioning.inference.batches import Line, captioned_batches, cut
+from captioning.inference.batches import Line, captioned_batches
 from captioning.search.search import Search
+from captioning.threads import cut
 
 MOST_BLOCKS = 10_000
 """Ray Data's unit of work is a block of one shard, or of several if there are more shards."""

@@ -214,7 +214,7 @@ def feature_map(
         return torch.cat([feature_map(part, mean, std, stages) for part in parts])
     features = (images - mean) / std
     features = features.contiguous(memory_format=torch.channels_last)
-    with nullcontext() if is_trained else _exact_convolutions():
+    with _exact_convolutions() if images.is_cuda and not is_trained else nullcontext():
         for stage in stages:
             features = stage(features)
     return features

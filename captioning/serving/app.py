@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from itertools import chain
 from typing import Annotated, Any, TypeVar
 
 from fastapi import FastAPI, File, Request
@@ -22,6 +24,7 @@ from captioning.serving.demo import DRAWN, Examples
 from captioning.serving.form import Answer, CaptionForm, Health, Settings
 from captioning.serving.origin import AllowedHosts, with_origin_check, with_security_headers
 from captioning.serving.refusals import MEANINGS, Limits, Refusal, RequestLimits, add_errors
+from captioning.threads import cut, even_size, in_threads
 from captioning.viewing import viewer
 from captioning.web.page import page
 
@@ -79,13 +82,15 @@ def service(
 
     def caption_batch(views: Sequence[View], settings: Sequence[Settings]) -> list[list[Caption]]:
         first = settings[0]
-        return captioner.candidates(
-            views,
-            first.search,
-            RUNNERS_UP if first.view else 0,
-            first.maps,
+        captions = partial(
+            captioner.candidates,
+            search=first.search,
+            runners_up=RUNNERS_UP if first.view else 0,
+            maps=first.maps,
             most=max(each.captions for each in settings),
         )
+        parts = cut(views, even_size(len(views), batch_size, captioner.device))
+        return list(chain.from_iterable(in_threads(captions, parts, captioner.device)))
 
     batcher = Batcher(captioner.view, caption_batch, batch_size, limits.requests)
 

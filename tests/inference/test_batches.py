@@ -8,18 +8,13 @@ from PIL import Image
 from captioning.captioner import Captioner
 from captioning.data.preprocessing import View
 from captioning.errors import InputError
-from captioning.inference.batches import AHEAD, candidates, cut, read_ahead
+from captioning.inference.batches import AHEAD, candidates, read_ahead
 
 
 @pytest.fixture
 def photo(tmp_path: Path) -> Path:
     Image.effect_noise((40, 30), 50).save(tmp_path / "photo.png")
     return tmp_path / "photo.png"
-
-
-def test_cutting_leaves_nothing_out_and_only_the_last_part_short() -> None:
-    assert list(cut("abcdefg", 3)) == [["a", "b", "c"], ["d", "e", "f"], ["g"]]
-    assert list(cut("", 3)) == []
 
 
 def test_only_a_few_of_endless_batches_are_read_ahead(captioner: Captioner, photo: Path) -> None:

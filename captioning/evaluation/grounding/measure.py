@@ -30,10 +30,11 @@ from captioning.evaluation.grounding.lexicon import (
     named_by_people,
 )
 from captioning.evaluation.grounding.looks import GAUSSIAN, MODEL, RANDOM, Areas, Look, gaussian
-from captioning.inference.batches import cut, read_ahead
+from captioning.inference.batches import read_ahead
 from captioning.maps import Captioned, word_maps
 from captioning.models import Model
 from captioning.progress_bar import ProgressBar
+from captioning.threads import cut
 
 Captions = Mapping[int | str, str]
 """One caption per image, by image id."""

@@ -1,0 +1,85 @@
+"""Batches at once on a CPU, each in a thread of its own.
+
+The operations of a network on a batch are too small to keep many cores busy; batches side by side
+are not.
+"""
+
+import math
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import chain, islice
+from typing import Any, TypeVar
+
+import torch
+
+WAITING = 2
+"""Batches that wait for a thread, so that none runs out of work."""
+
+LEAST = 4
+"""Photos of a batch that are worth a thread."""
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def cut(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """The items in lists of `size`; the last list holds the rest."""
+    items = iter(items)
+    while part := list(islice(items, size)):
+        yield part
+
+
+def even_size(count: int, most: int, device: torch.device) -> int:
+    """The size of equal batches, at most `most`, that keep the threads of `in_threads` busy."""
+    threads = torch.get_num_threads() if device.type == "cpu" else 1
+    rounds = math.ceil(count / (most * threads))
+    return min(most, max(LEAST, math.ceil(count / max(rounds * threads, 1))))
+
+
+def in_threads(
+    work: Callable[[Item], Result], items: Iterable[Item], device: torch.device
+) -> Generator[Result, None, None]:
+    """The result of `work` for each item, in order.
+
+    On a CPU several items are worked on at once, each by a thread with its share of PyTorch's
+    threads; elsewhere one after another. Gradients and autocast are as in a new thread, so `work`
+    sets them itself.
+
+    Args:
+        work: safe to call from several threads.
+        items: read by the calling thread, few ahead.
+        device: what the work is done on.
+    """
+
+    def jobs() -> Iterator[Callable[[], Result]]:
+        try:
+            for item in items:
+                yield partial(work, item)
+        except Exception as error:  # in reading an item: raised after the results before it
+            yield partial(_raised, error)
+
+    waiting, threads = jobs(), torch.get_num_threads()
+    first = list(islice(waiting, threads if device.type == "cpu" else 1))
+    if len(first) < 2:
+        yield from (job() for job in chain(first, waiting))
+        return
+    # This sets the number for the worker and for threads that begin later, but for no other.
+    pool = ThreadPoolExecutor(
+        len(first), initializer=torch.set_num_threads, initargs=(threads // len(first),)
+    )
+    futures = map(pool.submit, chain(first, waiting))
+    try:
+        begun = deque(islice(futures, len(first) + WAITING))
+        while begun:
+            result = begun.popleft().result()
+            begun.extend(islice(futures, 1))
+            yield result
+    finally:
+        pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(threads)
+
+
+def _raised(error: Exception) -> Any:
+    raise error
