@@ -31,9 +31,14 @@ def cut(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
         yield part
 
 
+def thread_count(device: torch.device) -> int:
+    """The most batches that `in_threads` works on at once."""
+    return torch.get_num_threads() if device.type == "cpu" else 1
+
+
 def even_size(count: int, most: int, device: torch.device) -> int:
     """The size of equal batches, at most `most`, that keep the threads of `in_threads` busy."""
-    threads = torch.get_num_threads() if device.type == "cpu" else 1
+    threads = thread_count(device)
     rounds = math.ceil(count / (most * threads))
     return min(most, max(LEAST, math.ceil(count / max(rounds * threads, 1))))
 
@@ -61,7 +66,7 @@ def in_threads(
             yield partial(_raised, error)
 
     waiting, threads = jobs(), torch.get_num_threads()
-    first = list(islice(waiting, threads if device.type == "cpu" else 1))
+    first = list(islice(waiting, thread_count(device)))
     if len(first) < 2:
         yield from (job() for job in chain(first, waiting))
         return

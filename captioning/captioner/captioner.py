@@ -35,7 +35,7 @@ from captioning.search import BeamSearch, Decoded, Search
 from captioning.search.alternatives import Alternatives, find_alternatives
 from captioning.search.constrained import constrained
 from captioning.search.search import generable_log_probs
-from captioning.threads import cut, even_size, in_threads
+from captioning.threads import cut, even_size, in_threads, thread_count
 
 AT_ONCE = 16
 """The most photos of a batch."""
@@ -186,7 +186,7 @@ class Captioner:
         (N, 3, H, W). They are captioned in batches of at most 16; on a CPU several batches at once.
         """
         given = _several(photos)
-        count = len(given) if isinstance(given, Sized) else AT_ONCE * torch.get_num_threads()
+        count = len(given) if isinstance(given, Sized) else AT_ONCE * thread_count(self.device)
         size = even_size(count, AT_ONCE, self.device)
         # Images of Pillow are loaded by this thread, since the same one may be given twice.
         read = (readable(photo, self.preprocessing.max_pixels) for photo in given)

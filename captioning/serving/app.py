@@ -24,7 +24,7 @@ from captioning.serving.demo import DRAWN, Examples
 from captioning.serving.form import Answer, CaptionForm, Health, Settings
 from captioning.serving.origin import AllowedHosts, with_origin_check, with_security_headers
 from captioning.serving.refusals import MEANINGS, Limits, Refusal, RequestLimits, add_errors
-from captioning.threads import cut, even_size, in_threads
+from captioning.threads import cut, even_size, in_threads, thread_count
 from captioning.viewing import viewer
 from captioning.web.page import page
 
@@ -54,7 +54,7 @@ def application(
         captioner: what captions the photos.
         search: the default search of requests.
         name: of the model, as the page shows it.
-        batch_size: the most photos per batch.
+        batch_size: the most photos per batch; a CPU captions several batches at once.
         limits: of requests.
         hosts: the names that the server answers to.
         examples: pictures that the page offers.
@@ -92,7 +92,8 @@ def service(
         parts = cut(views, even_size(len(views), batch_size, captioner.device))
         return list(chain.from_iterable(in_threads(captions, parts, captioner.device)))
 
-    batcher = Batcher(captioner.view, caption_batch, batch_size, limits.requests)
+    at_once = batch_size * thread_count(captioner.device)
+    batcher = Batcher(captioner.view, caption_batch, at_once, limits.requests)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

@@ -2,15 +2,20 @@ import io
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+import torch
 from PIL import Image
 
 from captioning.captioner import Captioner
 from tests.serving.conftest import Ask, wait_for, waiting
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.usefixtures("two_threads")
 def test_concurrent_photos_are_captioned_as_one_batch(
-    ask: Ask, held: threading.Event, captioner: Captioner, photos: list[bytes]
+    ask: Ask, held: threading.Event, captioner: Captioner, photos: list[bytes], threads: int
 ) -> None:
+    torch.set_num_threads(threads)  # also of threads that begin later
     client = ask(batch_size=6)
     with ThreadPoolExecutor(len(photos)) as clients:
         answers = [
