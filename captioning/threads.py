@@ -17,6 +17,9 @@ import torch
 WAITING = 2
 """Batches that wait for a thread, so that none runs out of work."""
 
+MOST = 16
+"""The most batches at once: more would wait for Python's lock, and each takes 150 MB or more."""
+
 LEAST = 4
 """Photos of a batch that are worth a thread."""
 
@@ -33,7 +36,7 @@ def cut(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
 
 def thread_count(device: torch.device) -> int:
     """The most batches that `in_threads` works on at once."""
-    return torch.get_num_threads() if device.type == "cpu" else 1
+    return min(MOST, torch.get_num_threads()) if device.type == "cpu" else 1
 
 
 def even_size(count: int, most: int, device: torch.device) -> int:

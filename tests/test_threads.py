@@ -39,6 +39,14 @@ def test_batches_are_equal_and_as_many_as_keep_all_threads_busy(
 
 
 @pytest.mark.usefixtures("two_threads")
+def test_many_threads_are_shared_out() -> None:
+    torch.set_num_threads(40)
+    shares = list(in_threads(lambda _: torch.get_num_threads(), range(17), CPU))
+    assert shares == [2] * 17
+    assert torch.get_num_threads() == 40
+
+
+@pytest.mark.usefixtures("two_threads")
 def test_two_items_are_worked_on_at_once_by_a_thread_each() -> None:
     both = threading.Barrier(2, timeout=60)
 
