@@ -30,6 +30,7 @@ from captioning.kernels import (
 )
 from captioning.maps import ATTENTION, Captioned, default_map, known_maps, word_maps
 from captioning.models import Model
+from captioning.models.decoder import Memory
 from captioning.numbers import shown
 from captioning.search import BeamSearch, Decoded, Search
 from captioning.search.alternatives import Alternatives, find_alternatives
@@ -237,14 +238,15 @@ class Captioner:
         images = torch.stack([view.pixels for view in views]).to(self.device)
         annotations = self.encode(images)
         search = (search or self.search).for_images(v.pixels.numpy().tobytes() for v in views)
-        decoded = self.decode(annotations, search)
+        memory = self.remember(annotations)
+        decoded = self.decode(memory, search)
         if decoded.scores.isnan().any():
             raise InputError("the model's numbers overflow; use another checkpoint")
         margin = margins(decoded.scores)[:, :most]
         decoded = Decoded(*(part[:, :most] for part in decoded))
         confidences, others = None, None
         if self.calibration is not None or runners_up:
-            logits = self.logits(annotations, decoded.tokens)
+            logits = self.logits(memory, decoded.tokens)
             others = self._others(logits, decoded.tokens, runners_up)
         if self.calibration is not None:
             confidences = self.calibration.confidence(signs_of(decoded, margin, logits))
@@ -262,17 +264,16 @@ class Captioner:
             }
         return self._captions(read, views, decoded, of_words, names, others, confidences)
 
-    def logits(
-        self, annotations: Float[Tensor, "B L D"], tokens: Int[Tensor, "B N T"]
-    ) -> Float[Tensor, "B N T V"]:
+    def logits(self, memory: Memory, tokens: Int[Tensor, "B N T"]) -> Float[Tensor, "B N T V"]:
         """The logits before each token of finished captions, read again by teacher forcing."""
-        with self._precision(annotations.device):
-            return self.fast(annotations, F.pad(tokens, (1, -1), value=BOS))[0]
+        model, _ = self.for_searching(tokens.device)
+        with self._precision(tokens.device):
+            return model.decoder.teacher_forcing(memory, F.pad(tokens, (1, -1), value=BOS))[0]
 
-    def signs(self, annotations: Float[Tensor, "B L D"], decoded: Decoded) -> Float[Tensor, "B S"]:
+    def signs(self, memory: Memory, decoded: Decoded) -> Float[Tensor, "B S"]:
         """What the confidence in the best caption of each image follows from."""
         best = Decoded(*(part[:, :1] for part in decoded))
-        logits = self.logits(annotations, best.tokens)
+        logits = self.logits(memory, best.tokens)
         return signs_of(best, margins(decoded.scores)[:, :1], logits)[:, 0]
 
     @torch.no_grad()
@@ -399,11 +400,27 @@ class Captioner:
                 return self.fast.encode(images).float()
         return self.fast.encode(images)
 
-    def decode(self, annotations: Float[Tensor, "B L D"], search: Search | None = None) -> Decoded:
-        """Captions as tokens, by `search` or the captioner's own."""
-        model, search = self.for_searching(annotations.device, search)
+    def remember(self, annotations: Float[Tensor, "B L D"]) -> Memory:
+        """Everything that the decoder computes once per image."""
+        model, _ = self.for_searching(annotations.device)
         with self._precision(annotations.device):
-            return search(model.decoder, model.remember(annotations))
+            return model.remember(annotations)
+
+    def decode(
+        self, memory: Memory | Float[Tensor, "B L D"], search: Search | None = None
+    ) -> Decoded:
+        """Captions as tokens, by `search` or the captioner's own.
+
+        Args:
+            memory: by `remember`, or the annotation vectors.
+            search: how words are chosen.
+        """
+        if isinstance(memory, Tensor):
+            memory = self.remember(memory)
+        device = memory.annotations.device
+        model, search = self.for_searching(device, search)
+        with self._precision(device):
+            return search(model.decoder, memory)
 
     def for_searching(
         self, device: torch.device, search: Search | None = None

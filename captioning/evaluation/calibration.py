@@ -118,14 +118,13 @@ def assess(
     def assessed(batch: Batch) -> tuple[dict[int | str, str], np.ndarray, tuple[np.ndarray, ...]]:
         """The captions, their signs, and `_of_words` of a batch."""
         images, references = batch.to(captioner.device)[:2]
-        annotations = captioner.encode(images)
+        memory = captioner.remember(captioner.encode(images))
         ids = [record.image_id for record in batch.records]
-        decoded = captioner.decode(
-            annotations, search.for_images(str(image).encode() for image in ids)
-        )
-        signs = captioner.signs(annotations, decoded).cpu().numpy()
+        chosen = search.for_images(str(image).encode() for image in ids)
+        decoded = captioner.decode(memory, chosen)
+        signs = captioner.signs(memory, decoded).cpu().numpy()
         captions = dict(zip(ids, captioner.sentences(decoded), strict=True))
-        logits, _ = captioner.fast(annotations, references[..., :-1])
+        logits = captioner.logits(memory, references[..., 1:])
         return captions, signs, _of_words(logits.float(), references[..., 1:])
 
     captions: dict[int | str, str] = {}

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch import Tensor
 
 from captioning.captioner import Caption, Captioner, load
 from captioning.data.records import Record
 from captioning.data.vocabulary import EOS, Vocabulary
 from captioning.errors import InputError
-from captioning.models import LSTMDecoder
+from captioning.models import LSTMDecoder, Model
+from captioning.models.decoder import Memory
 from captioning.search import BeamSearch, Greedy
 
 
@@ -199,6 +201,21 @@ def test_the_probabilities_of_an_endless_caption_make_its_score(captioner: Capti
     (caption,) = with_eos_score(captioner, -100)([PHOTOS[0]], search)
     product = torch.tensor(caption.probabilities).prod()
     assert caption.score == pytest.approx(product.log().item(), rel=1e-4)
+
+
+def test_what_is_computed_once_per_image_is_not_computed_again_for_runners_up(
+    captioner: Captioner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remembered: list[int] = []
+    remember = Model.remember
+
+    def counting(self: Model, annotations: Tensor) -> Memory:
+        remembered.append(len(annotations))
+        return remember(self, annotations)
+
+    monkeypatch.setattr(Model, "remember", counting)
+    captioner([Image.new("RGB", (40, 30))] * 2, runners_up=2)
+    assert remembered == [2]
 
 
 def test_the_crop_is_what_the_model_saw(captioner: Captioner) -> None:
