@@ -210,13 +210,16 @@ class ClassWords:
                     rows.append(index)
         of_pairs = torch.tensor(words, dtype=torch.long, device=device)
         self.words, self._places = of_pairs.unique(return_inverse=True)
-        self._weight, self._bias = classes.weight[rows].to(device), classes.bias[rows].to(device)
+        named, classes_of_pairs = torch.tensor(rows, dtype=torch.long).unique(return_inverse=True)
+        self._classes = classes_of_pairs.to(device)
+        self._weight, self._bias = classes.weight[named].to(device), classes.bias[named].to(device)
 
     @torch.no_grad()
     def shown(self, annotations: Float[Tensor, "B L D"]) -> Float[Tensor, "B W L"]:
         """The score of each region for each word, in nats: the best of its classes."""
         scores = F.linear(annotations.to(self._weight.dtype), self._weight, self._bias)
-        of_pairs = scores.transpose(1, 2)  # (B, P, L)
+        of_pairs = scores.flatten(0, 1).t()[self._classes]  # (P, B L)
         places = self._places[:, None].expand_as(of_pairs)
-        least = of_pairs.new_full((len(scores), len(self.words), scores.shape[1]), -torch.inf)
-        return least.scatter_reduce(1, places, of_pairs, "amax")
+        least = of_pairs.new_full((len(self.words), of_pairs.shape[1]), -torch.inf)
+        best = least.scatter_reduce(0, places, of_pairs, "amax")
+        return best.unflatten(1, annotations.shape[:2]).transpose(0, 1)
