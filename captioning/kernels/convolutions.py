@@ -1,5 +1,5 @@
 """Convolutions of encoders: batch norms and activations folded into them for inference, and
-depthwise ones under autocast.
+depthwise ones in training.
 
 Shapes: B images, C and D channels.
 """
@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.grad import conv2d_input, conv2d_weight
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from captioning.kernels.linear import multiplies_bfloat16_fast
@@ -38,6 +39,9 @@ ACTIVATIONS: dict[type[nn.Module], tuple[str, list[float]]] = {
     nn.ReLU6: ("hardtanh", [0.0, 6.0]),
 }
 """oneDNN's name of each activation that it computes within a convolution, and its bounds."""
+
+COLUMNS = 3
+"""The most columns of a depthwise kernel for which oneDNN computes the kernel's gradient fast."""
 
 
 def folded(network: Network) -> Network:
@@ -193,13 +197,45 @@ class PreciseDepthwise(nn.Conv2d):
     """Equals a `Conv2d` with one kernel per channel, in single precision under autocast.
 
     In bfloat16 the gradient of such kernels takes a CPU four times as long, and they are a small
-    part of the arithmetic: 25 products per number for a kernel of 5 x 5.
+    part of the arithmetic: 25 products per number for a kernel of 5 x 5. In single precision it
+    takes six times as long for 5 x 5 as for 5 x 3, so wide kernels get theirs in parts.
     """
 
-    def forward(self, x: Float[Tensor, "B C rows columns"]) -> Float[Tensor, "B C _ _"]:
+    def forward(self, x: Float[Tensor, "B C rows columns"]) -> Float[Tensor, "B D _ _"]:
         """The convolution of each channel, outside autocast."""
         with torch.autocast(x.device.type, enabled=False):
-            return super().forward(x.to(self.weight.dtype))
+            x = x.to(self.weight.dtype)
+            is_once = {*self.stride, *self.dilation, self.out_channels // self.groups} == {1}
+            is_zero_padded = self.padding_mode == "zeros" and not isinstance(self.padding, str)
+            if is_once and is_zero_padded and self.bias is None and self.kernel_size[1] > COLUMNS:
+                return _WideDepthwise.apply(x, self.weight, self.padding)
+            return super().forward(x)
+
+
+class _WideDepthwise(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, padding: tuple[int, int]) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.padding = padding
+        return F.conv2d(x, weight, padding=padding, groups=len(weight))
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight = ctx.saved_tensors
+        channels, columns, (above, left) = len(weight), weight.shape[3], ctx.padding
+        of_x = None
+        if ctx.needs_input_grad[0]:
+            of_x = conv2d_input(x.shape, weight, gradient, padding=ctx.padding, groups=channels)
+        of_parts = []
+        for first in range(0, columns, COLUMNS):
+            part = weight[..., first : first + COLUMNS]
+            right = left - columns + first + part.shape[3]
+            read = F.pad(x, (left - first, right))  # what these columns are multiplied with
+            of_parts.append(
+                conv2d_weight(read, part.shape, gradient, padding=(above, 0), groups=channels)
+            )
+        return of_x, torch.cat(of_parts, dim=3), None
 
 
 def keep_depthwise_precise(network: nn.Module) -> None:

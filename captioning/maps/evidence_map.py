@@ -61,15 +61,28 @@ def evidence(
     Raises:
         InputError: the decoder has no deep output.
     """
+    known = with_evidence(decoder)
+    return evidence_of_regions(known, known.output_context(memory.annotations), words)
+
+
+def with_evidence(decoder: Decoder) -> LSTMDecoder:
+    """The decoder, if it has evidence.
+
+    Raises:
+        InputError: it has no deep output.
+    """
     if not has_evidence(decoder):
         raise InputError("evidence needs an LSTM decoder with deep output")
-    return evidence_of_regions(decoder, decoder.output_context(memory.annotations), words)
+    return decoder
 
 
 def evidence_of_regions(
-    decoder: LSTMDecoder, regions: Float[Tensor, "B L m"], words: Int[Tensor, "B N T"]
+    decoder: LSTMDecoder, regions: Float[Tensor, "B L m"], words: Int[Tensor, "#B N T"]
 ) -> Float[Tensor, "B N T L"]:
-    """`evidence`, from the product L_z a of each region."""
+    """`evidence`, from the product L_z a of each region.
+
+    Words that are the same for all images are given once, which takes less time and memory.
+    """
     weight = decoder.output.weight
     rows = weight[words] - weight.mean(dim=0)  # (B, N, T, m)
     return torch.einsum("bntm,blm->bntl", rows, regions)

@@ -93,7 +93,13 @@ class Adapter(Configurable, nn.Module):
         Raises:
             InputError: the regions do not form a grid of `grid_columns` columns.
         """
-        annotations = self.norm(self.dropout(self.project(annotations)))
+        return self.after_projection(self.project(annotations), mask)
+
+    def after_projection(
+        self, projected: Float[Tensor, "B L W"], mask: Bool[Tensor, "B L"] | None = None
+    ) -> Float[Tensor, "B L W"]:
+        """All that `forward` does after `project`, the only part that never drops anything."""
+        annotations = self.norm(self.dropout(projected))
         if self.region_layers:
             grid = grid_of(annotations.shape[1], self.grid_columns)
             annotations = annotations + grid_sinusoids(grid, annotations)

@@ -1,7 +1,7 @@
 """Attention guided, without boxes, by the evidence for the words.
 
-Shapes: B images, N captions per image, T words, L regions, D annotation width, W different words,
-P pairs of a word and a class that it names.
+Shapes: B images, N captions per image, T words, L regions, D annotation width, m width of a word
+embedding, W different words, P pairs of a word and a class that it names.
 """
 
 import math
@@ -16,9 +16,14 @@ from captioning.data.dataset import Batch
 from captioning.data.tokens import plurals
 from captioning.data.vocabulary import SPECIAL, Vocabulary
 from captioning.errors import InputError
-from captioning.maps.evidence_map import SHARPNESS, evidence, evidence_shares
+from captioning.maps.evidence_map import (
+    SHARPNESS,
+    evidence_of_regions,
+    evidence_shares,
+    with_evidence,
+)
+from captioning.models import LSTMDecoder
 from captioning.models.backbones import Classes
-from captioning.models.decoder import Decoder, Memory
 from captioning.numbers import Importance, Share, ShareBelowOne
 from captioning.training.objectives import CrossEntropy, Loss, grid_of
 
@@ -71,32 +76,33 @@ class GuidedAttention(CrossEntropy):
         Raises:
             InputError: the decoder has no evidence, or the encoder no classes.
         """
-        memory = captioner.fast.remember(annotations)
+        adapter, decoder = captioner.model.adapter, with_evidence(captioner.model.decoder)
+        projected = adapter.project(annotations)  # once, for both memories below
+        memory = captioner.fast.decoder.remember(adapter.after_projection(projected))
         loss, weights = self.of_words(captioner, memory, batch.tokens)
         targets = batch.tokens[..., 1:]
         words, places = targets.unique(return_inverse=True)
         named = words >= len(SPECIAL)
-        adapter = captioner.model.adapter
         training = adapter.training
         adapter.eval()  # as when maps are shown
-        undropped = captioner.model.remember(annotations)
+        regions = decoder.output_context(adapter.after_projection(projected))
         adapter.train(training)
-        maps = _maps(captioner, undropped, words, places)
+        maps = _maps(decoder, regions, words, places, grid_of(captioner, annotations))
         terms = {"guide": guide_loss(weights, maps, named[places])}
         if self.contrast:
             spoken = torch.zeros(len(targets), len(words), dtype=torch.bool, device=targets.device)
             spoken = spoken.scatter(1, places.flatten(1), value=True)
-            of_words = _evidence(captioner.model.decoder, memory, words)
+            of_words = _evidence(decoder, decoder.output_context(memory.annotations), words)
             terms["contrast"] = contrast_loss(of_words[:, named], spoken[:, named])
         if self.classes:
-            terms["classes"] = self._class_loss(captioner, annotations, undropped)
+            named_classes = self._words_of_classes(captioner, annotations.device)
+            of_classes = _evidence(decoder, regions, named_classes.words)
+            terms["classes"] = class_loss(of_classes, named_classes.shown(annotations))
         guided = sum(getattr(self, name) * term for name, term in terms.items())
         figures: dict[str, float | Tensor] = {name: term.detach() for name, term in terms.items()}
         return Loss(loss.total + loss.divisor * guided, loss.divisor, figures)
 
-    def _class_loss(
-        self, captioner: Captioner, annotations: Float[Tensor, "B L D"], memory: Memory
-    ) -> Float[Tensor, ""]:
+    def _words_of_classes(self, captioner: Captioner, device: torch.device) -> "ClassWords":
         classes = captioner.model.encoder.classes
         if classes is None:
             raise InputError(
@@ -104,30 +110,29 @@ class GuidedAttention(CrossEntropy):
                 "feature map; or set the objective's classes to 0"
             )
         if self._class_words is None:
-            self._class_words = ClassWords(classes, captioner.vocabulary, annotations.device)
-        with torch.no_grad():
-            shown = self._class_words.shown(annotations)
-        evidence = _evidence(captioner.model.decoder, memory, self._class_words.words)
-        return class_loss(evidence, shown)
+            self._class_words = ClassWords(classes, captioner.vocabulary, device)
+        return self._class_words
 
 
-def _evidence(decoder: Decoder, memory: Memory, words: Int[Tensor, " W"]) -> Float[Tensor, "B W L"]:
+def _evidence(
+    decoder: LSTMDecoder, regions: Float[Tensor, "B L m"], words: Int[Tensor, " W"]
+) -> Float[Tensor, "B W L"]:
     """The evidence of each photo's regions for each word."""
-    each = words.expand(len(memory.annotations), 1, -1)
-    return evidence(decoder, memory, each).squeeze(1).float()
+    return evidence_of_regions(decoder, regions, words[None, None]).squeeze(1).float()
 
 
 @torch.no_grad()
 def _maps(
-    captioner: Captioner, memory: Memory, words: Int[Tensor, " W"], places: Int[Tensor, "B N T"]
+    decoder: LSTMDecoder,
+    regions: Float[Tensor, "B L m"],
+    words: Int[Tensor, " W"],
+    places: Int[Tensor, "B N T"],
+    grid: tuple[int, int],
 ) -> Float[Tensor, "B N T L"]:
     """The map of evidence of every word, from those of the distinct words and their places."""
-    of_words = _evidence(captioner.model.decoder, memory, words)
-    maps = evidence_shares(of_words[:, None], grid_of(captioner, memory.annotations))[:, 0]
-    regions = maps.shape[2]
-    return maps.gather(1, places.flatten(1)[..., None].expand(-1, -1, regions)).view(
-        *places.shape, regions
-    )
+    maps = evidence_shares(_evidence(decoder, regions, words)[:, None], grid)[:, 0]
+    of_each = places.flatten(1)[..., None].expand(-1, -1, maps.shape[2])
+    return maps.gather(1, of_each).view(*places.shape, -1)
 
 
 def contrast_loss(
@@ -205,12 +210,16 @@ class ClassWords:
                     rows.append(index)
         of_pairs = torch.tensor(words, dtype=torch.long, device=device)
         self.words, self._places = of_pairs.unique(return_inverse=True)
-        self._weight, self._bias = classes.weight[rows].to(device), classes.bias[rows].to(device)
+        named, classes_of_pairs = torch.tensor(rows, dtype=torch.long).unique(return_inverse=True)
+        self._classes = classes_of_pairs.to(device)
+        self._weight, self._bias = classes.weight[named].to(device), classes.bias[named].to(device)
 
+    @torch.no_grad()
     def shown(self, annotations: Float[Tensor, "B L D"]) -> Float[Tensor, "B W L"]:
         """The score of each region for each word, in nats: the best of its classes."""
         scores = F.linear(annotations.to(self._weight.dtype), self._weight, self._bias)
-        of_pairs = scores.transpose(1, 2)  # (B, P, L)
+        of_pairs = scores.flatten(0, 1).t()[self._classes]  # (P, B L)
         places = self._places[:, None].expand_as(of_pairs)
-        least = of_pairs.new_full((len(scores), len(self.words), scores.shape[1]), -torch.inf)
-        return least.scatter_reduce(1, places, of_pairs, "amax")
+        least = of_pairs.new_full((len(self.words), of_pairs.shape[1]), -torch.inf)
+        best = least.scatter_reduce(0, places, of_pairs, "amax")
+        return best.unflatten(1, annotations.shape[:2]).transpose(0, 1)

@@ -6,7 +6,7 @@ from captioning.data.vocabulary import BOS, EOS
 from captioning.errors import InputError
 from captioning.maps import word_maps
 from captioning.maps.captioned import neighbourhood_mean
-from captioning.maps.evidence_map import SHARPNESS, evidence
+from captioning.maps.evidence_map import SHARPNESS, evidence, evidence_of_regions
 from captioning.models import LSTMDecoder
 from tests.maps.conftest import TOKENS, captioned
 
@@ -64,6 +64,16 @@ def test_the_mean_around_a_region_counts_no_neighbours_beyond_the_edge() -> None
     torch.testing.assert_close(neighbourhood_mean(values, (4, 4)), expected.view(1, 1, 1, 16))
     small = torch.randn(1, 1, 2, 6)
     assert neighbourhood_mean(small, (2, 3)).equal(small)
+
+
+def test_words_of_all_images_can_be_given_once() -> None:
+    given = captioned()
+    decoder = given.model.decoder
+    assert isinstance(decoder, LSTMDecoder)
+    memory = given.model.remember(given.annotations)
+    words = torch.tensor([[[7, 4, 4]]])
+    found = evidence_of_regions(decoder, decoder.output_context(memory.annotations), words)
+    torch.testing.assert_close(found, evidence(decoder, memory, words.expand(2, -1, -1)))
 
 
 def test_evidence_of_another_decoder_is_refused() -> None:

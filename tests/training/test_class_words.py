@@ -33,3 +33,10 @@ def test_a_vocabulary_may_name_no_class() -> None:
     found, named = class_words("a", "golden")
     assert named == []
     assert found.shown(torch.ones(2, 3, 5)).shape == (2, 0, 3)
+
+
+def test_the_scores_of_a_batch_are_those_of_each_photo_alone() -> None:
+    found, _ = class_words("cat", "cats", "siamese", "tabby", "bus")
+    regions = torch.randn(3, 4, 5)
+    expected = torch.cat([found.shown(photo[None]) for photo in regions])
+    torch.testing.assert_close(found.shown(regions), expected)

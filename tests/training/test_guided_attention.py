@@ -1,21 +1,24 @@
 import math
+from dataclasses import astuple
 from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
+from torch.testing import assert_close
 
 from captioning.captioner import Captioner
 from captioning.data.dataset import Batch
 from captioning.data.records import Record
-from captioning.data.vocabulary import BOS, EOS, PAD, Vocabulary
+from captioning.data.vocabulary import BOS, EOS, PAD, SPECIAL, Vocabulary
 from captioning.errors import InputError
-from captioning.maps.evidence_map import SHARPNESS
+from captioning.maps.evidence_map import SHARPNESS, evidence_shares
 from captioning.maps.evidence_map import evidence as evidence_of
-from captioning.models import LSTMDecoder
+from captioning.models import Adapter, LSTMDecoder, Model
 from captioning.models.backbones import Classes
+from captioning.models.decoder import Memory
 from captioning.training import CrossEntropy, GuidedAttention
-from captioning.training.guided_attention import class_loss, contrast_loss, guide_loss
+from captioning.training.guided_attention import ClassWords, class_loss, contrast_loss, guide_loss
 
 TOKENS = torch.tensor(
     [
@@ -187,6 +190,52 @@ def test_evidence_learns_where_the_encoders_classes_are(knowing: Captioner, seen
     words = torch.tensor([4, 5]).expand(2, 1, -1)
     evidence = evidence_of(knowing.model.decoder, knowing.model.remember(seen), words).squeeze(1)
     assert (evidence.argmax(dim=2) == wanted.argmax(dim=2)).all()
+
+
+@pytest.mark.parametrize("kernels", [False, True], ids=["plain", "kernels"])
+@pytest.mark.parametrize("region_layers", [0, 1])
+def test_its_loss_is_composed_of_two_passes_of_the_adapter(
+    knowing: Captioner, seen: Tensor, region_layers: int, kernels: bool
+) -> None:
+    encoder, vocabulary = knowing.model.encoder, knowing.vocabulary
+    assert encoder.classes is not None
+    names, weight, bias = astuple(encoder.classes)
+    encoder.classes = Classes(names, weight.double(), bias.double())
+    adapter = Adapter(
+        encoder.annotation_dim, 16, dropout=0.5, region_layers=region_layers, region_heads=2
+    )
+    decoder = LSTMDecoder(16, len(vocabulary), 16, 16, 16, dropout=0.0)
+    model = Model(encoder, adapter, decoder).double().train()
+    captioner = Captioner(model, vocabulary, knowing.preprocessing, kernels=kernels)
+    annotations = seen.double().requires_grad_()
+    targets = TOKENS[..., 1:]
+
+    torch.manual_seed(1)
+    memory = model.remember(annotations)
+    expected, weights = decoder.cross_entropy(memory, TOKENS, 0.1)
+    adapter.eval()
+    undropped = model.remember(annotations)
+    adapter.train()
+
+    def evidence(memory: Memory, words: Tensor) -> Tensor:
+        """In single precision, as in the objective: it has to be under autocast."""
+        return evidence_of(decoder, memory, words.expand(2, -1, -1)).float()
+
+    words = torch.tensor([4, 5, 6, 7])  # those of the captions
+    spoken = (targets[..., None] == words).flatten(1, 2).any(dim=1)
+    contrast = contrast_loss(evidence(memory, words[None])[:, 0], spoken)
+    maps = evidence_shares(evidence(undropped, targets).detach(), (4, 4))
+    guide = guide_loss(weights, maps, targets >= len(SPECIAL))
+    found = ClassWords(encoder.classes, vocabulary, annotations.device)
+    of_classes = evidence(undropped, found.words[None])[:, 0]
+    classes = class_loss(of_classes, found.shown(annotations.detach()))
+    expected = expected + (targets != PAD).sum() * (0.2 * contrast + 0.3 * guide + 0.4 * classes)
+
+    torch.manual_seed(1)
+    total, _, _ = GuidedAttention(0.1, 0.0, 0.2, 0.3, 0.4)(captioner, annotations, BATCH)
+    assert_close(total, expected)
+    trained = [annotations, *adapter.parameters(), *decoder.parameters()]
+    assert_close(*(torch.autograd.grad(loss, trained) for loss in (total, expected)))
 
 
 def test_an_encoder_without_classes_is_refused(captioner: Captioner, seen: Tensor) -> None:
