@@ -38,6 +38,8 @@ from captioning.shapes import write_shapes
 
 torch.set_num_threads(1)  # tensors are tiny here; more threads wait for each other on busy cores
 
+os.environ["WANDB_MODE"] = "disabled"  # unless a test is of W&B
+
 AnyDecoder = TypeVar("AnyDecoder", bound=Decoder)
 
 ATTENTIONS: dict[str, Any] = {
@@ -162,11 +164,7 @@ def trained(tiny_config: Path, made_once: MadeOnce) -> Trained:
             from captioning.cli import main
 
             given = ["--config", str(tiny_config), "--trainer.default_root_dir", str(folder)]
-            with (
-                pytest.MonkeyPatch.context() as patch,
-                contextlib.redirect_stderr(io.StringIO()) as errors,
-            ):
-                patch.setenv("WANDB_MODE", "disabled")
+            with contextlib.redirect_stderr(io.StringIO()) as errors:
                 assert main(["train", *given, *options]) == 0, errors.getvalue()
 
         return made_once(name, train)

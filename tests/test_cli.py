@@ -348,9 +348,8 @@ def test_shapes_draws_a_data_set_that_check_finds_sound(tmp_path: Path, capsys: 
 
 
 def test_train_ends_with_where_the_best_checkpoint_is(
-    tiny_config: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+    tiny_config: Path, tmp_path: Path, capsys: Capture
 ) -> None:
-    monkeypatch.setenv("WANDB_MODE", "disabled")
     options = ["--trainer.default_root_dir", str(tmp_path / "run"), "--trainer.max_epochs", "1"]
     assert main(["train", "--config", str(tiny_config), *options]) == 0
     lines, _ = output(capsys)

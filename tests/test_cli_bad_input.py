@@ -10,11 +10,6 @@ from captioning.cli import main
 Capture = pytest.CaptureFixture[str]
 
 
-@pytest.fixture(autouse=True)
-def without_boards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WANDB_MODE", "disabled")
-
-
 @pytest.fixture
 def photo(tmp_path: Path) -> Path:
     Image.effect_noise((64, 64), 50).save(tmp_path / "photo.jpg")

@@ -19,11 +19,6 @@ SHARD = "features-00000.npy"
 Capture = pytest.CaptureFixture[str]
 
 
-@pytest.fixture(autouse=True)
-def without_boards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WANDB_MODE", "disabled")
-
-
 @pytest.fixture(scope="session")
 def frozen_config(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A training on the features of a random, frozen encoder."""
@@ -38,10 +33,8 @@ def frozen_config(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -
 def frozen(frozen_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run with best.ckpt and features; not to be changed by a test."""
     folder = tmp_path_factory.mktemp("trained")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("WANDB_MODE", "disabled")
-        options = ["--data.features", f"{folder}/features"]
-        train(["--config", str(frozen_config), "--trainer.default_root_dir", str(folder), *options])
+    options = ["--data.features", f"{folder}/features"]
+    train(["--config", str(frozen_config), "--trainer.default_root_dir", str(folder), *options])
     return folder
 
 
@@ -186,7 +179,7 @@ def test_evaluate_refuses_features_where_the_whole_encoder_was_trained(
 
 
 def test_a_partly_trained_encoder_is_trained_and_scored_from_what_its_frozen_stages_gave(
-    frozen_config: Path, shapes_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    frozen_config: Path, shapes_data: Path, tmp_path: Path
 ) -> None:
     config = yaml.safe_load(frozen_config.read_text())
     config["model"]["encoder"]["init_args"]["trainable_stages"] = 1

@@ -29,9 +29,7 @@ def overfitted(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> P
         "--trainer.accelerator": "cpu",
         "--trainer.default_root_dir": folder / "run",
     }
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("WANDB_MODE", "disabled")
-        assert main(["train", *(str(part) for pair in options.items() for part in pair)]) == 0
+    assert main(["train", *(str(part) for pair in options.items() for part in pair)]) == 0
     return folder / "run/best.ckpt"
 
 

@@ -70,13 +70,8 @@ def test_a_training_sees_windows_and_where_they_are(
     [("CrossEntropy", 1), ("GuidedAttention", 0), ("SupervisedAttention", 0)],
 )
 def test_every_objective_learns_from_windows(
-    tiny_config: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    objective: str,
-    stages: int,
+    tiny_config: Path, tmp_path: Path, objective: str, stages: int
 ) -> None:
-    monkeypatch.setenv("WANDB_MODE", "disabled")
     config = yaml.safe_load(tiny_config.read_text())
     config["model"]["encoder"]["init_args"]["trainable_stages"] = stages
     config["model"]["objective"] = {"class_path": f"captioning.training.{objective}"}

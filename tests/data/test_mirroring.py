@@ -81,10 +81,7 @@ def test_mirroring_needs_annotation_vectors_that_are_computed_once(shapes_data: 
         CaptionData(Coco(shapes_data), mirror=True)
 
 
-def test_the_features_command_computes_both(
-    tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("WANDB_MODE", "disabled")
+def test_the_features_command_computes_both(tiny_config: Path, tmp_path: Path) -> None:
     config = yaml.safe_load(tiny_config.read_text())
     config["model"]["encoder"]["init_args"]["trainable_stages"] = 0
     config["data"] |= {"features": str(tmp_path / "features"), "mirror": True}

@@ -199,10 +199,8 @@ def test_a_transformer_trains_captions_and_is_grounded(
     tmp_path: Path,
     shapes_data: Path,
     shapes_records: list[Record],
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("WANDB_MODE", "disabled")
     model = tmp_path / "run"
     best = train(
         [

@@ -18,9 +18,8 @@ QUICK = ("--validation_page.images=0", "--validation_grounding.images=0")
 
 
 @pytest.fixture
-def train_into(tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Train:
+def train_into(tiny_config: Path, tmp_path: Path) -> Train:
     """Trains into a folder of `tmp_path`, with further options, and returns the folder."""
-    monkeypatch.setenv("WANDB_MODE", "disabled")
 
     def run(name: str, *options: str) -> Path:
         folder = tmp_path / name

@@ -118,7 +118,6 @@ HOSTILE: dict[str, dict[str, Any] | str] = {
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working folder in which `marker` appears where anything is executed."""
-    monkeypatch.setenv("WANDB_MODE", "disabled")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "hostile.py").write_text("open('marker', 'w').close()\n")
@@ -399,10 +398,7 @@ def test_other_parsers_of_the_process_may_import_what_they_like(tiny_config: Pat
     assert parser.parse_args(["--call=math.sqrt"]).call is math.sqrt
 
 
-def test_what_lightning_refuses_as_it_starts_is_one_line(
-    tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("WANDB_MODE", "disabled")
+def test_what_lightning_refuses_as_it_starts_is_one_line(tiny_config: Path, tmp_path: Path) -> None:
     options = ["--trainer.val_check_interval", "12", "--trainer.default_root_dir", str(tmp_path)]
     with pytest.raises(InputError, match=r"trainer cannot do this: .*val_check_interval"):
         train(["--config", str(tiny_config), *options])
