@@ -62,7 +62,6 @@ def assert_same_or_refused(path: Path, expected: tuple[Any, ...]) -> bool:
         assert said(path) == expected
         return False
     assert error.startswith(f"{path}: ")
-    assert "\n" not in error
     assert len(error) < 500
     return True
 
@@ -104,7 +103,6 @@ def test_a_config_of_other_values_is_another_model_or_refused(saved: Saved, tmp_
         path = written(changed, tmp_path / "changed.ckpt")
         if error := complaint(path):
             assert error.startswith(f"{path}: "), (key, value)
-            assert "\n" not in error
             refused += 1
     assert refused > 0.8 * TRIED
 
@@ -185,7 +183,6 @@ def test_a_changed_tensor_is_refused(
         with pytest.raises(InputError) as error:
             load(path)
         assert str(error.value).startswith(f"{path}: a damaged"), error.value
-        assert "\n" not in str(error.value)
 
 
 def test_a_missing_or_extra_tensor_is_refused(saved: Saved, tmp_path: Path) -> None:

@@ -267,9 +267,8 @@ def test_a_model_with_other_words_is_refused_by_name(
         saved(model(words, 1), tmp_path / f"{number}.ckpt")
         for number, words in enumerate((vocabulary, turned))
     ]
-    with pytest.raises(InputError, match=r"1\.ckpt: knows other words than .*0\.ckpt;") as error:
+    with pytest.raises(InputError, match=r"1\.ckpt: knows other words than .*0\.ckpt;"):
         load(paths)
-    assert "\n" not in str(error.value)
 
 
 def test_a_missing_member_is_named(vocabulary: Vocabulary, tmp_path: Path) -> None:

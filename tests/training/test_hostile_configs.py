@@ -287,9 +287,8 @@ def test_a_callback_that_refuses_its_arguments_is_an_error_of_one_line(
 def test_a_number_out_of_range_is_named_with_its_key_and_range(
     tiny_config: Path, option: str, told: str
 ) -> None:
-    with plain_messages(), pytest.raises(UsageError, match=told) as error:
+    with plain_messages(), pytest.raises(UsageError, match=told):
         TrainCLI(["--config", str(tiny_config), option])
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(("given", "kind"), [("1", int), ("1.0", float)])
