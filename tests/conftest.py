@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import jaxtyping
+import numpy as np
 import pytest
 import torch
 import yaml
 from filelock import FileLock
+from PIL import Image
 from torch import Tensor
 
 from captioning.captioner import Captioner
@@ -244,6 +246,26 @@ def captioner(vocabulary: Vocabulary) -> Captioner:
         torch.nn.init.normal_(parameter, std=0.7)
     model = Model(encoder, Adapter(encoder.annotation_dim), decoder).eval()
     return Captioner(model, vocabulary, Preprocessing(32))
+
+
+def refusal(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 1) -> str:
+    """The one line on stderr with which a command refuses its input."""
+    from captioning.cli import main
+
+    capsys.readouterr()
+    assert main(arguments) == code
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("captioning: ")
+    return line
+
+
+def draw_photos(folder: Path, *names: str) -> None:
+    """Different photos of 60 x 40 pixels, by their names below a folder."""
+    for seed, name in enumerate(names):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        patches = np.random.default_rng(seed).integers(0, 255, (4, 5, 3), dtype=np.uint8)
+        Image.fromarray(patches).resize((60, 40)).save(path)
 
 
 def save_checkpoint(content: dict[str, Any], path: Path) -> None:

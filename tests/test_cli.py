@@ -15,6 +15,7 @@ from captioning.captioner import load
 from captioning.cli import main
 from captioning.data.readers import Coco
 from captioning.data.tokens import tokenize
+from tests.conftest import draw_photos
 
 Capture = pytest.CaptureFixture[str]
 
@@ -22,13 +23,8 @@ Capture = pytest.CaptureFixture[str]
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
     """A folder of three photos, one in a folder of its own and of another's name."""
-    folder = tmp_path / "photos"
-    for seed, name in enumerate(("a.jpg", "b.png", "more/a.jpg")):
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        patches = np.random.default_rng(seed).integers(0, 255, (4, 5, 3), dtype=np.uint8)
-        Image.fromarray(patches).resize((60, 40)).save(path)
-    return folder
+    draw_photos(tmp_path / "photos", "a.jpg", "b.png", "more/a.jpg")
+    return tmp_path / "photos"
 
 
 def output(capsys: Capture) -> tuple[list[str], list[str]]:

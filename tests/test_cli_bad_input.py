@@ -6,6 +6,7 @@ import torch
 from PIL import Image
 
 from captioning.cli import main
+from tests.conftest import refusal
 
 Capture = pytest.CaptureFixture[str]
 
@@ -30,15 +31,6 @@ def data(tmp_path: Path) -> Path:
         path = tmp_path / f"data/annotations/captions_{split}.json"
         path.write_text(json.dumps(content))
     return tmp_path / "data"
-
-
-def refusal(arguments: list[str], capsys: Capture, code: int = 1) -> str:
-    """The one line on stderr with which the command refuses."""
-    assert main(arguments) == code
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 1, lines
-    assert lines[0].startswith("captioning: ")
-    return lines[0]
 
 
 @pytest.mark.parametrize(

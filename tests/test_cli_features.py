@@ -12,7 +12,7 @@ import yaml
 from captioning.cli import main
 from captioning.data.feature_cache import INDEX
 from captioning.training.train_cli import train
-from tests.conftest import save_checkpoint
+from tests.conftest import refusal, save_checkpoint
 
 SHARD = "features-00000.npy"
 
@@ -40,14 +40,6 @@ def frozen(frozen_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 def command(config: Path, folder: Path, *options: str) -> list[str]:
     return ["features", "--config", str(config), "--data.features", str(folder), *options]
-
-
-def refusal(arguments: list[str], capsys: Capture, code: int = 1) -> str:
-    """The one line on stderr with which the command refuses."""
-    assert main(arguments) == code
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 1, lines
-    return lines[0]
 
 
 def test_features_are_those_that_a_training_computes(
