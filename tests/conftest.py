@@ -196,6 +196,33 @@ def browser() -> Iterator[Any]:
 
 
 @contextlib.contextmanager
+def opened_page(
+    browser: Any, address: str, allowed: tuple[str, ...] = (), **options: Any
+) -> Iterator[Any]:
+    """A page in a context of its own; in the end it must have had no errors and asked for no more.
+
+    Args:
+        browser: the fixture.
+        address: of the page.
+        allowed: what the addresses begin with that the page asks for. By default it lies on the
+            disk, and must log nothing either.
+        options: of the context.
+    """
+    context = browser.new_context(reduced_motion="reduce", **options)
+    page, wrong = context.new_page(), []
+    page.set_default_timeout(20_000)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("request", lambda request: wrong.append(request.url[:200]))
+    if not allowed:
+        page.on("console", lambda message: wrong.append(message.text))
+    page.goto(address)
+    yield page
+    context.close()
+    known = ("data:", *(allowed or ("file:",)))
+    assert [entry for entry in wrong if not entry.startswith(known)] == []
+
+
+@contextlib.contextmanager
 def unchecked() -> Iterator[None]:
     """No checks of types and shapes: while a graph is traced, sizes are tensors, too."""
     jaxtyping.config.update("jaxtyping_disable", True)
