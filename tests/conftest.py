@@ -295,9 +295,11 @@ def draw_photos(folder: Path, *names: str) -> None:
         Image.fromarray(patches).resize((60, 40)).save(path)
 
 
-def save_checkpoint(content: dict[str, Any], path: Path) -> None:
-    """Write a checkpoint that a test has changed."""
-    torch.save(content, path)
+def checkpoint_of(captioner: Captioner, path: Path, /, **changes: Any) -> Path:
+    """A file as `captioning train` writes it, as far as captioning needs it."""
+    state = {f"model.{name}": value for name, value in captioner.model.state_dict().items()}
+    torch.save({"captioner": captioner.config, "state_dict": state} | changes, path)
+    return path
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ import yaml
 from captioning.cli import main
 from captioning.data.feature_cache import INDEX
 from captioning.training.train_cli import train
-from tests.conftest import refusal, save_checkpoint
+from tests.conftest import refusal
 
 SHARD = "features-00000.npy"
 
@@ -154,9 +154,9 @@ def test_evaluate_refuses_features_of_something_else_by_name(
     capsys: Capture,
 ) -> None:
     checkpoint = torch.load(frozen / "best.ckpt", weights_only=True)
-    save_checkpoint(checkpoint, tmp_path / "best.ckpt")
+    torch.save(checkpoint, tmp_path / "best.ckpt")
     checkpoint["state_dict"]["model.encoder.stages.0.first.0.0.weight"] += 1
-    save_checkpoint(checkpoint, tmp_path / "other.ckpt")
+    torch.save(checkpoint, tmp_path / "other.ckpt")
     given = ["--model", str(tmp_path / model), "--data", str(shapes_data), "--split", split]
     line = refusal(["evaluate", *given, "--features", str(frozen / "features")], capsys)
     assert f"{frozen / 'features'}: {expected}" in line

@@ -15,7 +15,7 @@ from captioning.cli.options import MAPS
 from captioning.data.readers import Coco
 from captioning.data.tokens import tokenize
 from captioning.evaluation.grounding import Lexicon, categories
-from tests.conftest import refusal, save_checkpoint
+from tests.conftest import refusal
 
 Capture = pytest.CaptureFixture[str]
 
@@ -134,7 +134,7 @@ def test_without_a_choice_the_models_own_map_is_tested(
 ) -> None:
     content = torch.load(checkpoint, weights_only=True)
     content["captioner"]["default_map"] = "evidence"
-    save_checkpoint(content, tmp_path / "model.ckpt")
+    torch.save(content, tmp_path / "model.ckpt")
     given = arguments(tmp_path / "model.ckpt", shapes_data, tmp_path / "out")
     assert main([*given, "--references", "--limit", "1"]) == 0
     assert json.loads((tmp_path / "out/grounding.json").read_text())["map"] == "evidence"
