@@ -146,6 +146,8 @@ def _opened_stream(stream: Path) -> int:
 def all_kept() -> Iterator[None]:
     """Check in the end that all files that were written within the block are still there.
 
+    What was written within another such block inside it is checked at the end of that one alone.
+
     Raises:
         InputError: some are not, since somebody removed their folder meanwhile.
     """

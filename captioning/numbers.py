@@ -34,7 +34,6 @@ LengthPenalty = Annotated[float, Interval(ge=0, le=10)]
 Temperature = Annotated[float, Interval(ge=0.001, le=1000)]
 TopK = Annotated[int, Interval(ge=0, le=1_000_000)]
 TopP = Annotated[float, Interval(gt=0, le=1)]
-RunnersUp = Annotated[int, Interval(ge=0, le=1000)]
 
 Width = Annotated[int, Interval(ge=1, le=16_384)]
 AnnotationWidth = Annotated[int, Interval(ge=1, le=65_536)]

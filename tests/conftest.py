@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import jaxtyping
+import numpy as np
 import pytest
 import torch
 import yaml
 from filelock import FileLock
+from PIL import Image
 from torch import Tensor
 
 from captioning.captioner import Captioner
@@ -37,6 +39,8 @@ from captioning.models import (
 from captioning.shapes import write_shapes
 
 torch.set_num_threads(1)  # tensors are tiny here; more threads wait for each other on busy cores
+
+os.environ["WANDB_MODE"] = "disabled"  # unless a test is of W&B
 
 AnyDecoder = TypeVar("AnyDecoder", bound=Decoder)
 
@@ -170,11 +174,7 @@ def trained(tiny_config: Path, made_once: MadeOnce) -> Trained:
             from captioning.cli import main
 
             given = ["--config", str(tiny_config), "--trainer.default_root_dir", str(folder)]
-            with (
-                pytest.MonkeyPatch.context() as patch,
-                contextlib.redirect_stderr(io.StringIO()) as errors,
-            ):
-                patch.setenv("WANDB_MODE", "disabled")
+            with contextlib.redirect_stderr(io.StringIO()) as errors:
                 assert main(["train", *given, *options]) == 0, errors.getvalue()
 
         return made_once(name, train)
@@ -201,6 +201,33 @@ def browser() -> Iterator[Any]:
         browser = driver.chromium.launch(executable_path=executable, args=["--no-sandbox"])
         yield browser
         browser.close()
+
+
+@contextlib.contextmanager
+def opened_page(
+    browser: Any, address: str, allowed: tuple[str, ...] = (), **options: Any
+) -> Iterator[Any]:
+    """A page in a context of its own; in the end it must have had no errors and asked for no more.
+
+    Args:
+        browser: the fixture.
+        address: of the page.
+        allowed: what the addresses begin with that the page asks for. By default it lies on the
+            disk, and must log nothing either.
+        options: of the context.
+    """
+    context = browser.new_context(reduced_motion="reduce", **options)
+    page, wrong = context.new_page(), []
+    page.set_default_timeout(20_000)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("request", lambda request: wrong.append(request.url[:200]))
+    if not allowed:
+        page.on("console", lambda message: wrong.append(message.text))
+    page.goto(address)
+    yield page
+    context.close()
+    known = ("data:", *(allowed or ("file:",)))
+    assert [entry for entry in wrong if not entry.startswith(known)] == []
 
 
 @contextlib.contextmanager
@@ -256,9 +283,31 @@ def captioner(vocabulary: Vocabulary) -> Captioner:
     return Captioner(model, vocabulary, Preprocessing(32))
 
 
-def save_checkpoint(content: dict[str, Any], path: Path) -> None:
-    """Write a checkpoint that a test has changed."""
-    torch.save(content, path)
+def refusal(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 1) -> str:
+    """The one line on stderr with which a command refuses its input."""
+    from captioning.cli import main
+
+    capsys.readouterr()
+    assert main(arguments) == code
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("captioning: ")
+    return line
+
+
+def draw_photos(folder: Path, *names: str) -> None:
+    """Different photos of 60 x 40 pixels, by their names below a folder."""
+    for seed, name in enumerate(names):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        patches = np.random.default_rng(seed).integers(0, 255, (4, 5, 3), dtype=np.uint8)
+        Image.fromarray(patches).resize((60, 40)).save(path)
+
+
+def checkpoint_of(captioner: Captioner, path: Path, /, **changes: Any) -> Path:
+    """A file as `captioning train` writes it, as far as captioning needs it."""
+    state = {f"model.{name}": value for name, value in captioner.model.state_dict().items()}
+    torch.save({"captioner": captioner.config, "state_dict": state} | changes, path)
+    return path
 
 
 @contextlib.contextmanager

@@ -6,11 +6,11 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 from PIL import Image
 
 from captioning.cli import main
+from tests.conftest import draw_photos, refusal
 
 Capture = pytest.CaptureFixture[str]
 
@@ -19,11 +19,7 @@ Capture = pytest.CaptureFixture[str]
 def photos(tmp_path: Path) -> Path:
     """A folder of seven photos in two folders; the fourth of them is no photo."""
     folder = tmp_path / "photos"
-    for seed, name in enumerate(("a/1.png", "a/2.png", "b/3.png", "b/4.png", "5.png", "6.png")):
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        patches = np.random.default_rng(seed).integers(0, 255, (4, 5, 3), dtype=np.uint8)
-        Image.fromarray(patches).resize((60, 40)).save(path)
+    draw_photos(folder, "a/1.png", "a/2.png", "b/3.png", "b/4.png", "5.png", "6.png")
     (folder / "a/bad.png").write_text("no picture")
     return folder
 
@@ -60,18 +56,10 @@ def in_two_processes(arguments: list[str]) -> subprocess.CompletedProcess[str]:
     )
 
 
-def complaints(process: "subprocess.CompletedProcess[str]") -> list[str]:
+def complaints(stderr: str) -> list[str]:
     """The lines of stderr without those of progress, which appear on a busy machine."""
-    told = process.stderr.splitlines()
-    return [line for line in told if not line.endswith((" so far", " so far)", " left)"))]
-
-
-def refusal(arguments: list[str], capsys: Capture, code: int = 1) -> str:
-    """The one line on stderr with which the command refuses."""
-    capsys.readouterr()
-    assert main(arguments) == code
-    [line] = capsys.readouterr().err.splitlines()
-    return line
+    progress = (" so far", " so far)", " left)")
+    return [line for line in stderr.splitlines() if not line.endswith(progress)]
 
 
 def test_shards_hold_the_lines_of_json_and_errors_of_unreadable_photos(
@@ -99,7 +87,7 @@ def test_two_processes_write_the_same_files_as_one(caption: list[str], tmp_path:
     assert contents(tmp_path / "two") == contents(tmp_path / "one")
     assert process.returncode == 1
     assert process.stdout.splitlines() == [str(tmp_path / "two")]
-    [error] = complaints(process)
+    [error] = complaints(process.stderr)
     assert "bad.png: not an image" in error
 
 
@@ -265,10 +253,7 @@ def test_an_interrupt_ends_both_processes_with_one_line(checkpoint: Path, tmp_pa
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGINT)
     _, error = process.communicate(timeout=60)  # ends once the second process has ended too
-    lines = [
-        line for line in error.splitlines() if not line.endswith((" so far", " so far)", " left)"))
-    ]
-    assert lines == ["captioning: interrupted; go on by the same command"]
+    assert complaints(error) == ["captioning: interrupted; go on by the same command"]
 
 
 @pytest.mark.integration
@@ -276,7 +261,7 @@ def test_two_processes_evaluate_as_one(evaluate: list[str], tmp_path: Path) -> N
     assert main([*evaluate, "--out", str(tmp_path / "one")]) == 0
     process = in_two_processes([*evaluate, "--out", str(tmp_path / "two")])
     assert process.returncode == 0
-    assert not complaints(process)
+    assert not complaints(process.stderr)
     assert process.stdout.splitlines()[-1] == str(tmp_path / "two")
     assert contents(tmp_path / "two") == contents(tmp_path / "one")
 
@@ -291,5 +276,5 @@ def test_an_error_in_the_second_process_is_one_line(checkpoint: Path, tmp_path: 
     data = ["--data", str(tmp_path), "--batch-size", "1", "--device", "cpu"]
     process = in_two_processes(["evaluate", "--model", str(checkpoint), *data])
     assert process.returncode == 1
-    [error] = complaints(process)
+    [error] = complaints(process.stderr)
     assert "2.png: not an image" in error

@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from PIL import Image
 
@@ -15,6 +14,7 @@ from captioning.cli import main
 from captioning.cli.caption_outputs import Outputs, text_names
 from captioning.data.readers import CaptionTable
 from captioning.errors import INTERRUPTED, InputError
+from tests.conftest import draw_photos, refusal
 
 Capture = pytest.CaptureFixture[str]
 
@@ -22,12 +22,8 @@ Capture = pytest.CaptureFixture[str]
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
     """A folder of two photos; the name of one is that of an index of pages."""
-    folder = tmp_path / "photos"
-    folder.mkdir()
-    for seed, name in enumerate(("a.jpg", "index.png")):
-        patches = np.random.default_rng(seed).integers(0, 255, (4, 5, 3), dtype=np.uint8)
-        Image.fromarray(patches).resize((60, 40)).save(folder / name)
-    return folder
+    draw_photos(tmp_path / "photos", "a.jpg", "index.png")
+    return tmp_path / "photos"
 
 
 @pytest.fixture
@@ -40,12 +36,6 @@ def expected(checkpoint: Path, photos: Path) -> dict[str, str]:
     """The caption of each photo, by its name."""
     paths = sorted(photos.iterdir())
     return {path.name: each.text for path, each in zip(paths, load(checkpoint)(paths), strict=True)}
-
-
-def refusal(arguments: list[str], capsys: Capture, code: int) -> str:
-    assert main(arguments) == code
-    [line] = capsys.readouterr().err.splitlines()
-    return line
 
 
 def test_a_text_file_beside_each_photo_has_its_caption(

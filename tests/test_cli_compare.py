@@ -12,6 +12,7 @@ import pytest
 from captioning.cli import compare, main
 from captioning.evaluation import comparison
 from captioning.evaluation.report import Report
+from tests.conftest import refusal
 
 Capture = pytest.CaptureFixture[str]
 
@@ -244,16 +245,14 @@ def test_captions_that_cannot_be_compared_are_one_line(
     files: list[str], tmp_path: Path, name: str, content: Any, expected: str, capsys: Capture
 ) -> None:
     written(tmp_path / name, content)
-    assert main(["compare", *files]) == 1
-    [line] = capsys.readouterr().err.splitlines()
+    line = refusal(["compare", *files], capsys)
     assert expected in line
 
 
 @pytest.mark.parametrize("number", range(3))
 def test_a_missing_file_is_named(files: list[str], number: int, capsys: Capture) -> None:
     Path(files[number]).unlink()
-    assert main(["compare", *files]) == 1
-    [line] = capsys.readouterr().err.splitlines()
+    line = refusal(["compare", *files], capsys)
     assert f"{files[number]}: no such file" in line
 
 
@@ -273,6 +272,5 @@ def test_a_folder_without_captions_or_with_several_evaluations_is_named(
 def test_wrong_options_are_errors_of_usage(
     files: list[str], option: list[str], capsys: Capture
 ) -> None:
-    assert main(["compare", *files, *option]) == 2
-    [line] = capsys.readouterr().err.splitlines()
+    line = refusal(["compare", *files, *option], capsys, code=2)
     assert option[0] in line

@@ -12,16 +12,11 @@ import yaml
 from captioning.cli import main
 from captioning.data.feature_cache import INDEX
 from captioning.training.train_cli import train
-from tests.conftest import save_checkpoint
+from tests.conftest import refusal
 
 SHARD = "features-00000.npy"
 
 Capture = pytest.CaptureFixture[str]
-
-
-@pytest.fixture(autouse=True)
-def without_boards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WANDB_MODE", "disabled")
 
 
 @pytest.fixture(scope="session")
@@ -38,23 +33,13 @@ def frozen_config(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -
 def frozen(frozen_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run with best.ckpt and features; not to be changed by a test."""
     folder = tmp_path_factory.mktemp("trained")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("WANDB_MODE", "disabled")
-        options = ["--data.features", f"{folder}/features"]
-        train(["--config", str(frozen_config), "--trainer.default_root_dir", str(folder), *options])
+    options = ["--data.features", f"{folder}/features"]
+    train(["--config", str(frozen_config), "--trainer.default_root_dir", str(folder), *options])
     return folder
 
 
 def command(config: Path, folder: Path, *options: str) -> list[str]:
     return ["features", "--config", str(config), "--data.features", str(folder), *options]
-
-
-def refusal(arguments: list[str], capsys: Capture, code: int = 1) -> str:
-    """The one line on stderr with which the command refuses."""
-    assert main(arguments) == code
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 1, lines
-    return lines[0]
 
 
 def test_features_are_those_that_a_training_computes(
@@ -169,9 +154,9 @@ def test_evaluate_refuses_features_of_something_else_by_name(
     capsys: Capture,
 ) -> None:
     checkpoint = torch.load(frozen / "best.ckpt", weights_only=True)
-    save_checkpoint(checkpoint, tmp_path / "best.ckpt")
+    torch.save(checkpoint, tmp_path / "best.ckpt")
     checkpoint["state_dict"]["model.encoder.stages.0.first.0.0.weight"] += 1
-    save_checkpoint(checkpoint, tmp_path / "other.ckpt")
+    torch.save(checkpoint, tmp_path / "other.ckpt")
     given = ["--model", str(tmp_path / model), "--data", str(shapes_data), "--split", split]
     line = refusal(["evaluate", *given, "--features", str(frozen / "features")], capsys)
     assert f"{frozen / 'features'}: {expected}" in line
@@ -186,7 +171,7 @@ def test_evaluate_refuses_features_where_the_whole_encoder_was_trained(
 
 
 def test_a_partly_trained_encoder_is_trained_and_scored_from_what_its_frozen_stages_gave(
-    frozen_config: Path, shapes_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    frozen_config: Path, shapes_data: Path, tmp_path: Path
 ) -> None:
     config = yaml.safe_load(frozen_config.read_text())
     config["model"]["encoder"]["init_args"]["trainable_stages"] = 1

@@ -73,10 +73,7 @@ def test_in_python_the_limit_is_that_of_every_member_of_an_ensemble(
         captioning.load([checkpoint, checkpoint], max_megapixels=0.08)([photo])
 
 
-def test_a_configuration_sets_the_limit(
-    tiny_config: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("WANDB_MODE", "disabled")
+def test_a_configuration_sets_the_limit(tiny_config: Path, tmp_path: Path, capsys: Capture) -> None:
     arguments = ["train", "--config", str(tiny_config), "--trainer.default_root_dir", str(tmp_path)]
     assert main([*arguments, "--data.max_megapixels", "0.002"]) == 1
     assert "48 x 48 pixels are more than the 0.002 million" in capsys.readouterr().err

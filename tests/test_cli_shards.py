@@ -47,9 +47,7 @@ def test_shards_are_checked_trained_on_scored_and_captioned(
     folder: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("WANDB_MODE", "disabled")
     assert main(["check", str(folder)]) == 0
     assert "No problems found" in capsys.readouterr().out
     run = ["--model", "shapes", "--out", str(tmp_path / "run"), "--epochs", "1"]

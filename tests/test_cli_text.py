@@ -14,7 +14,6 @@ from PIL import Image
 
 from captioning.cli import main
 from captioning.terminal import UNPRINTABLE
-from tests.conftest import save_checkpoint
 
 Run = Callable[..., list[str]]
 
@@ -114,7 +113,7 @@ def test_words_of_a_checkpoint_move_no_cursor(
     saved = torch.load(checkpoint, weights_only=True)
     words = saved["captioner"]["vocabulary"]
     saved["captioner"]["vocabulary"] = [f"{word}\n\x1b[2J\ud800" for word in words]
-    save_checkpoint(saved, tmp_path / "hostile.ckpt")
+    torch.save(saved, tmp_path / "hostile.ckpt")
     photo = next(photos.iterdir())
     pages = ["--overlay", tmp_path / "o", "--html", tmp_path / "h"]
     [line] = run("caption", photo, "--model", tmp_path / "hostile.ckpt", *pages)

@@ -159,9 +159,8 @@ def test_it_serves(model: Path, shapes_data: Path, tmp_path: Path) -> None:
 
 @pytest.mark.integration
 def test_self_critical_training_goes_on_from_it(
-    model: Path, tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: Path, tiny_config: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("WANDB_MODE", "disabled")
     decoder = load(model).model.decoder
     kind = f"captioning.models.{type(decoder).__name__}"
     [given] = [arguments for arguments in DECODERS.values() if arguments[0] == kind]

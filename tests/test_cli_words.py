@@ -15,6 +15,7 @@ from captioning.cli import main
 from captioning.errors import InputError
 from captioning.search import BeamSearch, DiverseBeamSearch
 from captioning.shapes import picture, random_scene
+from tests.conftest import refusal
 
 Capture = pytest.CaptureFixture[str]
 
@@ -42,12 +43,6 @@ def lines(arguments: list[str], capsys: Capture) -> list[str]:
     """The captions that a command prints."""
     assert main(arguments) == 0
     return [line.partition("\t")[2] for line in capsys.readouterr().out.splitlines()]
-
-
-def refusal(arguments: list[str], capsys: Capture, code: int) -> str:
-    assert main(arguments) == code
-    [line] = capsys.readouterr().err.splitlines()
-    return line
 
 
 def test_a_caption_begins_with_says_and_avoids_what_it_should(

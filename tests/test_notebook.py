@@ -15,6 +15,7 @@ from captioning.captioner import Captioner, load
 from captioning.configurable import build
 from captioning.models import DotProductAttention, Model
 from captioning.viewing import overlay
+from tests.conftest import checkpoint_of
 from tests.notebooks import code, committed, complaints, executed, pictures, printed, shown, words
 
 NOTEBOOK = "attention.ipynb"
@@ -38,9 +39,7 @@ def with_dot_product(checkpoint: Path, path: Path) -> Path:
         trained.preprocessing,
         trained.search.replace(min_length=3),  # an untrained decoder may say nothing
     )
-    state = {f"model.{name}": value for name, value in captioner.model.state_dict().items()}
-    torch.save({"captioner": captioner.config, "state_dict": state}, path)
-    return path
+    return checkpoint_of(captioner, path)
 
 
 def test_it_opens_with_a_photo_and_what_the_model_says_of_it() -> None:

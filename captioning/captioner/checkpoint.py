@@ -111,7 +111,12 @@ def read(path: Path) -> tuple[Any, dict[str, Tensor]]:
         is_archive = zipfile.is_zipfile(file)
     if is_archive:
         saved = read_checkpoint(path)
-        config, tensors = saved[KEY], model_tensors(saved)
+        config = saved[KEY]
+        tensors = {
+            name.removeprefix(PREFIX): value
+            for name, value in saved["state_dict"].items()
+            if isinstance(name, str) and name.startswith(PREFIX)
+        }
     else:
         config, tensors = _read_safetensors(path)
     if not isinstance(config, dict):
@@ -152,20 +157,11 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         raise
     except Exception:  # torch.load raises a dozen kinds for files that it did not write
         saved = None
-    if not isinstance(saved, dict) or not isinstance(saved.get("state_dict"), dict):
-        raise InputError(f"{path}: not a checkpoint of captioning; give one that `train` wrote")
-    if not isinstance(saved.get(KEY), dict):
+    if not isinstance(saved, dict) or not all(
+        isinstance(saved.get(name), dict) for name in ("state_dict", KEY)
+    ):
         raise InputError(f"{path}: not a checkpoint of captioning; give one that `train` wrote")
     return saved
-
-
-def model_tensors(saved: dict[str, Any]) -> dict[str, Any]:
-    """The model's tensors in a checkpoint, by their names in the model."""
-    return {
-        name.removeprefix(PREFIX): value
-        for name, value in saved["state_dict"].items()
-        if isinstance(name, str) and name.startswith(PREFIX)
-    }
 
 
 class _WithoutInitialisation(TorchFunctionMode):

@@ -8,7 +8,7 @@ from pathlib import Path
 from captioning import hub
 from captioning.cli.options import add_imports
 from captioning.errors import InputError, UsageError
-from captioning.files import forget_written
+from captioning.files import all_kept
 from captioning.terminal import printable
 
 
@@ -46,9 +46,8 @@ def run(options: argparse.Namespace) -> int:
             load(folder)  # refuses what cannot be loaded again
         else:
             folder = Path(made) / "model"
-            export(options.model, folder)
-            for name in (CARD, *hub.DOWNLOADED):
-                forget_written(folder / name)  # with its temporary folder
+            with all_kept():  # before the temporary folder is removed
+                export(options.model, folder)
         files = [folder / name for name in (CARD, *hub.DOWNLOADED)]
         if missing := [file for file in files if not file.exists()]:
             raise InputError(f"{missing[0]}: no such file; export the model to a folder again")

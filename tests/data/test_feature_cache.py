@@ -1,5 +1,4 @@
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,35 +11,8 @@ from captioning.data.feature_cache import INDEX, FeatureCache
 from captioning.data.images import read_image
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.readers import Coco
-from captioning.data.records import Record
 from captioning.errors import InputError
-from captioning.models import CNNEncoder
-
-PREPROCESSING = Preprocessing(32)
-
-
-def encoder(seed: int = 0) -> CNNEncoder:
-    torch.manual_seed(seed)
-    return CNNEncoder("small", weights=None)
-
-
-@pytest.fixture
-def photos(shapes_records: list[Record], tmp_path: Path) -> list[Path]:
-    """Copies of a few photos, which a test may change."""
-    (tmp_path / "photos").mkdir()
-    return [
-        Path(shutil.copy(record.image, tmp_path / "photos" / record.image.name))
-        for record in shapes_records[:3]
-    ]
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "features"
-
-
-def cached(folder: Path, photos: list[Path], part: CNNEncoder | None = None) -> FeatureCache:
-    return feature_cache(folder, part or encoder(), PREPROCESSING, photos, 2, workers=0)
+from tests.data.conftest import cached, encoder
 
 
 def test_features_are_the_encoders_vectors_up_to_half_precision(
@@ -48,7 +20,7 @@ def test_features_are_the_encoders_vectors_up_to_half_precision(
 ) -> None:
     cache, model = cached(folder, photos), encoder().eval()
     for photo in photos:
-        vectors = model(PREPROCESSING(read_image(photo)).pixels[None])[0]
+        vectors = model(Preprocessing(32)(read_image(photo)).pixels[None])[0]
         torch.testing.assert_close(cache[photo].float(), vectors, rtol=1e-3, atol=1e-4)
 
 

@@ -10,35 +10,22 @@ from captioning.captioner import Captioner
 from captioning.cli import main
 from captioning.data.data_module import CaptionData
 from captioning.data.dataset import CaptionDataset
-from captioning.data.extraction import feature_cache
-from captioning.data.feature_cache import FeatureCache
-from captioning.data.preprocessing import MirroredPreprocessing, Preprocessing
+from captioning.data.preprocessing import Preprocessing
 from captioning.data.readers import Coco
 from captioning.data.records import Record
 from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
-from captioning.models import CNNEncoder
 from captioning.training.objectives import grid_of
+from tests.data.conftest import Caches, encoder
 
 SEEDS = range(40)
 
 
-@pytest.fixture
-def caches(shapes_records: list[Record], tmp_path: Path) -> tuple[FeatureCache, FeatureCache]:
-    """The 4 x 4 cells of images of 32 pixels, and of these mirrored."""
-    torch.manual_seed(0)
-    encoder = CNNEncoder("small", weights=None)
-    images = [record.image for record in shapes_records]
-    plain, mirrored = (
-        feature_cache(tmp_path / kind.__name__, encoder, kind(32), images, workers=0)
-        for kind in (Preprocessing, MirroredPreprocessing)
-    )
-    return plain, mirrored
-
-
+@pytest.mark.parametrize(("crop", "views"), [(3, 8), (None, 2)], ids=["windows", "whole"])
 def test_a_training_sees_windows_and_where_they_are(
-    caches: tuple[FeatureCache, FeatureCache], shapes_records: list[Record]
+    caches: Caches, shapes_records: list[Record], crop: int | None, views: int
 ) -> None:
+    side = crop or 4
     image = shapes_records[0].image
     data = CaptionDataset(
         [Record(image, 1, ("a dog",))],
@@ -47,7 +34,7 @@ def test_a_training_sees_windows_and_where_they_are(
         features=caches[0],
         mirrored=caches[1],
         tells_seen=True,
-        crop=(side := 3),
+        crop=crop,
     )
     left, top, width, height = Preprocessing(32)(image).crop
     places = set()
@@ -61,7 +48,7 @@ def test_a_training_sees_windows_and_where_they_are(
         whole = caches[seen.is_mirrored][image].unflatten(0, (4, 4))
         assert features.equal(whole[row : row + side, column : column + side].flatten(0, 1))
         places.add((row, column, seen.is_mirrored))
-    assert len(places) == 8
+    assert len(places) == views
     assert data[0, 1].image.equal(data[0, 1].image)
 
 
@@ -70,13 +57,8 @@ def test_a_training_sees_windows_and_where_they_are(
     [("CrossEntropy", 1), ("GuidedAttention", 0), ("SupervisedAttention", 0)],
 )
 def test_every_objective_learns_from_windows(
-    tiny_config: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    objective: str,
-    stages: int,
+    tiny_config: Path, tmp_path: Path, objective: str, stages: int
 ) -> None:
-    monkeypatch.setenv("WANDB_MODE", "disabled")
     config = yaml.safe_load(tiny_config.read_text())
     config["model"]["encoder"]["init_args"]["trainable_stages"] = stages
     config["model"]["objective"] = {"class_path": f"captioning.training.{objective}"}
@@ -92,8 +74,7 @@ def test_validation_sees_the_whole_photo(shapes_data: Path, tmp_path: Path) -> N
     data = CaptionData(
         Coco(shapes_data), size=32, min_count=1, workers=0, features=str(tmp_path / "f"), crop=2
     )
-    torch.manual_seed(0)
-    data.keep_features(CNNEncoder("small", weights=None))
+    data.keep_features(encoder())
     [whole] = {batch.images.shape[1] for batch in data.val_dataloader()}
     assert whole == 16
 
@@ -103,7 +84,7 @@ def test_a_window_is_no_larger_than_the_map(shapes_data: Path, tmp_path: Path) -
         Coco(shapes_data), size=32, min_count=1, workers=0, features=str(tmp_path / "f"), crop=5
     )
     with pytest.raises(InputError, match=r"data\.crop: .* 4 rows of 4 cells; give at most 4"):
-        data.keep_features(CNNEncoder("small", weights=None))
+        data.keep_features(encoder())
 
 
 def test_windows_need_features(shapes_data: Path) -> None:

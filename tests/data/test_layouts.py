@@ -5,23 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
 from captioning.data.readers import CaptionTable, Coco, Karpathy, Reader, Sidecar, reader_for
 from captioning.data.records import Record
 from captioning.errors import InputError
-
-
-def photos(root: Path, *names: str) -> None:
-    for name in names:
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        Image.new("RGB", (8, 6)).save(root / name)
-
-
-def write(path: Path, content: Any) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = content if isinstance(content, str) else json.dumps(content)
-    path.write_text(text, encoding="utf-8")
+from tests.data.conftest import draw, write
 
 
 def found(reader: Reader) -> dict[str, tuple[str, ...]]:
@@ -41,7 +29,7 @@ def test_kaggle_s_flickr8k(tmp_path: Path) -> None:
         '1012212859_01547e3f17.jpg,"A dog shakes its head near the shore , a red ball by it ."\n'
         '1012212859_01547e3f17.jpg,"A ""red"" ball ."\n',
     )
-    photos(tmp_path, "Images/1000268201_693b08cb0e.jpg", "Images/1012212859_01547e3f17.jpg")
+    draw(tmp_path, "Images/1000268201_693b08cb0e.jpg", "Images/1012212859_01547e3f17.jpg")
     reader = reader_for(tmp_path)
     assert isinstance(reader, CaptionTable)
     assert reader.splits == ("train", "val")
@@ -66,7 +54,7 @@ def test_kaggle_s_flickr30k_with_its_broken_row(tmp_path: Path) -> None:
         "2199200615.jpg| 3| A dog is running on the grass .\n"
         "2199200615.jpg| 4   A dog runs across the grass .\n",
     )
-    photos(tmp_path, "flickr30k_images/1000092795.jpg", "flickr30k_images/2199200615.jpg")
+    draw(tmp_path, "flickr30k_images/1000092795.jpg", "flickr30k_images/2199200615.jpg")
     assert found(reader_for(tmp_path)) == {
         "flickr30k_images/1000092795.jpg": (
             "Two young guys with shaggy hair look at their hands .",
@@ -86,7 +74,7 @@ def test_flickr30k_s_token_file(tmp_path: Path) -> None:
         '1000092795.jpg#1\t" Two young males .\n'
         "10002456.jpg#0\tSeveral men in hard hats .\n",
     )
-    photos(tmp_path, "flickr30k-images/1000092795.jpg", "flickr30k-images/10002456.jpg")
+    draw(tmp_path, "flickr30k-images/1000092795.jpg", "flickr30k-images/10002456.jpg")
     assert found(reader_for(tmp_path)) == {
         "flickr30k-images/1000092795.jpg": (
             "Two young guys , with shaggy hair .",
@@ -103,7 +91,7 @@ def test_flickr30k_s_annotations_of_the_hugging_face_hub(tmp_path: Path) -> None
         '"[""Two young guys ."", ""Two men, outside .""]","[0, 1]",train,1000092795.jpg,0\n'
         '"[""Several men .""]",[2],val,10002456.jpg,1\n',
     )
-    photos(tmp_path, "flickr30k-images/1000092795.jpg", "flickr30k-images/10002456.jpg")
+    draw(tmp_path, "flickr30k-images/1000092795.jpg", "flickr30k-images/10002456.jpg")
     reader = reader_for(tmp_path)
     assert reader.read("train")[0].captions == ("Two young guys .", "Two men, outside .")
     assert reader.read("val")[0].captions == ("Several men .",)
@@ -114,7 +102,7 @@ def test_flickr8k_without_the_lists_of_its_splits_is_divided_by_a_hash(tmp_path:
         tmp_path / "Flickr8k_text/Flickr8k.token.txt",
         "a.jpg#0\tA dog .\nb.jpg#0\tA cat .\n2258277193_586949ec62.jpg.1#0\tPeople .\n",
     )
-    photos(tmp_path, "Flicker8k_Dataset/a.jpg", "Flicker8k_Dataset/b.jpg")
+    draw(tmp_path, "Flicker8k_Dataset/a.jpg", "Flicker8k_Dataset/b.jpg")
     reader = reader_for(tmp_path)
     assert reader.splits == ("train", "val")
     assert found(reader) == {
@@ -131,7 +119,7 @@ def test_an_imagefolder_s_metadata_in_the_root(tmp_path: Path, name: str) -> Non
         objects = [{"file_name": n, "additional_feature": text} for n, text in rows]
         text = "\n".join(map(json.dumps, objects))
     write(tmp_path / name, text)
-    photos(tmp_path, *(name for name, _ in rows))
+    draw(tmp_path, *(name for name, _ in rows))
     reader = reader_for(tmp_path)
     assert reader.splits == ("train", "test")
     assert found(reader) == {name: (text,) for name, text in rows}
@@ -140,7 +128,7 @@ def test_an_imagefolder_s_metadata_in_the_root(tmp_path: Path, name: str) -> Non
 def test_an_imagefolder_s_metadata_in_folders_of_splits(tmp_path: Path) -> None:
     for split in ("train", "validation", "test"):
         write(tmp_path / split / "metadata.jsonl", {"file_name": "0.jpg", "text": f"of {split}"})
-        photos(tmp_path, f"{split}/0.jpg")
+        draw(tmp_path, f"{split}/0.jpg")
     reader = reader_for(tmp_path)
     assert reader.splits == ("train", "val", "test")
     assert [reader.read(split)[0].captions for split in reader.splits] == [
@@ -154,7 +142,7 @@ def test_an_imagefolder_s_metadata_in_folders_of_splits(tmp_path: Path) -> None:
 def test_an_imagefolder_of_train_alone_is_divided(tmp_path: Path) -> None:
     rows = [{"file_name": f"{i}.jpg", "text": "a dog"} for i in range(4)]
     write(tmp_path / "train/metadata.jsonl", "\n".join(map(json.dumps, rows)))
-    photos(tmp_path, *(f"train/{i}.jpg" for i in range(4)))
+    draw(tmp_path, *(f"train/{i}.jpg" for i in range(4)))
     assert reader_for(tmp_path).splits == ("train", "val")
 
 
@@ -172,7 +160,7 @@ def test_an_imagefolder_of_train_alone_is_divided(tmp_path: Path) -> None:
 )
 def test_tables_of_any_name_and_separator(tmp_path: Path, name: str, text: str) -> None:
     write(tmp_path / name, text)
-    photos(tmp_path, "a.jpg")
+    draw(tmp_path, "a.jpg")
     expected = {
         "my captions.csv": ("ein Hund, braun",),
         "mine.tsv": ('ein "Hund"',),
@@ -184,13 +172,13 @@ def test_tables_of_any_name_and_separator(tmp_path: Path, name: str, text: str) 
 
 def test_excel_s_unicode_text_is_read(tmp_path: Path) -> None:
     (tmp_path / "captions.csv").write_text("file_name\tcaption\r\na.jpg\tein Bär\r\n", "utf-16")
-    photos(tmp_path, "a.jpg")
+    draw(tmp_path, "a.jpg")
     assert found(reader_for(tmp_path)) == {"a.jpg": ("ein Bär",)}
 
 
 def test_an_ambiguous_column_of_captions_may_be_named(tmp_path: Path) -> None:
     write(tmp_path / "pairs.csv", "image,Title,Long text\na.jpg,a dog,a dog on a beach\n")
-    photos(tmp_path, "a.jpg")
+    draw(tmp_path, "a.jpg")
     with pytest.raises(InputError, match=r"columns are image, Title, Long text.*--caption-column"):
         reader_for(tmp_path).read("train")
     assert found(reader_for(tmp_path, caption_column="title")) == {"a.jpg": ("a dog",)}
@@ -207,7 +195,7 @@ def test_a_column_of_captions_is_refused_where_there_are_no_columns(tmp_path: Pa
 def test_tables_of_splits_whose_photos_have_the_same_names(tmp_path: Path) -> None:
     for split in ("train", "val"):
         write(tmp_path / f"{split}.csv", f"image,caption\n0.jpg,of {split}\n")
-        photos(tmp_path, f"{split}/0.jpg")
+        draw(tmp_path, f"{split}/0.jpg")
     assert found(reader_for(tmp_path)) == {
         "train/0.jpg": ("of train",),
         "val/0.jpg": ("of val",),
@@ -217,7 +205,7 @@ def test_tables_of_splits_whose_photos_have_the_same_names(tmp_path: Path) -> No
 def test_tables_named_for_splits(tmp_path: Path) -> None:
     for split in ("train", "valid"):
         write(tmp_path / f"flickr30k_{split}.csv", f"image,caption\n{split}.jpg,a dog\n")
-        photos(tmp_path, f"{split}.jpg")
+        draw(tmp_path, f"{split}.jpg")
     reader = reader_for(tmp_path)
     assert reader.splits == ("train", "val")
     assert reader.read("val")[0].image == tmp_path / "valid.jpg"
@@ -252,7 +240,7 @@ def test_r2gen_s_reports(tmp_path: Path) -> None:
     entry = {"id": "CXR2384_IM-0942", "report": report, "image_path": paths, "split": "train"}
     other = {"id": "CXR9", "report": "Normal.", "image_path": ["CXR9/0.png"], "split": "val"}
     write(tmp_path / "annotation.json", {"train": [entry], "val": [other], "test": []})
-    photos(tmp_path / "images", *paths, "CXR9/0.png")
+    draw(tmp_path / "images", *paths, "CXR9/0.png")
     reader = reader_for(tmp_path)
     assert reader.splits == ("train", "val")
     assert found(reader) == {
@@ -277,7 +265,7 @@ def test_textcaps(tmp_path: Path) -> None:
             "reference_strs": ["A book is open.", "Pages of a book."],
         }
         write(tmp_path / f"TextCaps_0.1_{split}.json", {"dataset_type": split, "data": [entry]})
-    photos(tmp_path, "train_images/train_24f6.jpg", "train_images/val_24f6.jpg")
+    draw(tmp_path, "train_images/train_24f6.jpg", "train_images/val_24f6.jpg")
     reader = reader_for(tmp_path)
     assert reader.splits == ("train", "val")
     assert found(reader) == {
@@ -297,7 +285,7 @@ def test_nocaps(tmp_path: Path) -> None:
     content = coco("0013ea2087020901.jpg")
     content["images"][0] |= {"open_images_id": "0013ea2087020901", "domain": "near-domain"}
     write(tmp_path / "nocaps_val_4500_captions.json", content)
-    photos(tmp_path, "validation/0013ea2087020901.jpg")
+    draw(tmp_path, "validation/0013ea2087020901.jpg")
     reader = reader_for(tmp_path)
     assert isinstance(reader, Coco)
     assert reader.splits == ("val",)
@@ -310,7 +298,7 @@ def test_vizwiz_without_the_captions_that_it_rejects(tmp_path: Path) -> None:
         spam = {"image_id": 0, "caption": "Quality issues are too severe", "is_precanned": True}
         content["annotations"].append(spam)
         write(tmp_path / f"annotations/{split}.json", content)
-        photos(tmp_path, f"{split}/VizWiz_{split}_00000000.jpg")
+        draw(tmp_path, f"{split}/VizWiz_{split}_00000000.jpg")
     write(tmp_path / "annotations/test.json", {"images": []})  # which has no captions
     reader = reader_for(tmp_path)
     assert reader.splits == ("train", "val")
@@ -321,7 +309,7 @@ def test_vizwiz_without_the_captions_that_it_rejects(tmp_path: Path) -> None:
 
 def test_one_file_in_coco_s_format_is_divided_by_a_hash_of_the_ids(tmp_path: Path) -> None:
     write(tmp_path / "export.json", coco(*(f"{i}.jpg" for i in range(40))))
-    photos(tmp_path, *(f"photos/{i}.jpg" for i in range(40)))
+    draw(tmp_path, *(f"photos/{i}.jpg" for i in range(40)))
     for root in (tmp_path, tmp_path / "export.json"):
         reader = reader_for(root)
         assert reader.splits == ("train", "val")
@@ -332,7 +320,7 @@ def test_one_file_in_coco_s_format_is_divided_by_a_hash_of_the_ids(tmp_path: Pat
 def test_coco_s_files_win_over_other_json_beside_them(tmp_path: Path) -> None:
     write(tmp_path / "annotations/captions_dev.json", coco("1.jpg"))
     write(tmp_path / "annotations/other.json", coco("2.jpg"))
-    photos(tmp_path, "dev/1.jpg")
+    draw(tmp_path, "dev/1.jpg")
     reader = reader_for(tmp_path)
     assert reader.splits == ("val",)
     assert found(reader) == {"dev/1.jpg": ("photo 0",)}
@@ -349,7 +337,7 @@ def test_ids_match_whether_numbers_or_text(tmp_path: Path, listed: Any, used: An
         tmp_path / "annotations/instances_val.json",
         {"categories": categories, "annotations": [box]},
     )
-    photos(tmp_path, "val/7.jpg")
+    draw(tmp_path, "val/7.jpg")
     contents = Coco(tmp_path).contents("val")
     assert contents.problems == []
     [record] = contents.records
@@ -362,7 +350,7 @@ def test_karpathy_s_images_are_found_wherever_they_lie(tmp_path: Path, name: str
     image = {"filepath": "val2014", "filename": "COCO_val2014_1.jpg", "cocoid": 1}
     entry = image | {"sentences": sentences, "split": "restval", "imgid": 0}
     write(tmp_path / name, {"images": [entry], "dataset": "coco"})
-    photos(tmp_path, "downloads/photos/COCO_val2014_1.jpg")
+    draw(tmp_path, "downloads/photos/COCO_val2014_1.jpg")
     reader = reader_for(tmp_path)
     assert isinstance(reader, Karpathy)
     assert reader.splits == ("train",)
@@ -370,7 +358,7 @@ def test_karpathy_s_images_are_found_wherever_they_lie(tmp_path: Path, name: str
 
 
 def test_text_files_beside_photos(tmp_path: Path) -> None:
-    photos(tmp_path, "a.jpg", "more/b.PNG", "c.jpg", "d.jpg")
+    draw(tmp_path, "a.jpg", "more/b.PNG", "c.jpg", "d.jpg")
     write(tmp_path / "a.txt", "\ufeffa dog, running\r\n\r\na brown dog\r\n")
     write(tmp_path / "more/b.txt", "a cat")
     write(tmp_path / "c.jpg.txt", "a bird")
@@ -392,7 +380,7 @@ def test_text_files_beside_photos(tmp_path: Path) -> None:
 def test_img2dataset_s_files(tmp_path: Path, folder: str) -> None:
     for number in range(2):
         file = tmp_path / f"{folder}00000000{number}"
-        photos(tmp_path, f"{folder}{file.name}.jpg")
+        draw(tmp_path, f"{folder}{file.name}.jpg")
         write(file.with_suffix(".txt"), f"photo {number}")
         told = {"url": f"https://example.org/{number}.jpg", "caption": "", "key": file.name}
         write(file.with_suffix(".json"), told)
@@ -403,7 +391,7 @@ def test_img2dataset_s_files(tmp_path: Path, folder: str) -> None:
 
 def test_text_files_in_folders_of_splits(tmp_path: Path) -> None:
     for name in ("Train/0.jpg", "valid/0.jpg"):
-        photos(tmp_path, name)
+        draw(tmp_path, name)
         write((tmp_path / name).with_suffix(".txt"), name)
     reader = reader_for(tmp_path)
     assert reader.splits == ("train", "val")
@@ -414,7 +402,7 @@ def test_the_share_for_validation_is_larger_for_few_photos_and_may_be_given(tmp_
     text = "file_name,caption\n" + "".join(f"{i}.jpg,a dog\n" for i in range(120))
     write(tmp_path / "many.csv", text)
     write(tmp_path / "few.csv", text[: text.index("99.jpg")])
-    photos(tmp_path, *(f"{i}.jpg" for i in range(120)))
+    draw(tmp_path, *(f"{i}.jpg" for i in range(120)))
 
     def validation(name: str, share: float | None = None) -> list[Record]:
         return reader_for(tmp_path / name, val_fraction=share).read("val")

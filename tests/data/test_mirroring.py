@@ -3,21 +3,19 @@
 from pathlib import Path
 
 import pytest
-import torch
 import yaml
 from torch import Tensor
 
 from captioning.cli import main
 from captioning.data.data_module import CaptionData
 from captioning.data.dataset import CaptionDataset
-from captioning.data.extraction import feature_cache
 from captioning.data.feature_cache import FeatureCache
 from captioning.data.preprocessing import MirroredPreprocessing, Preprocessing
 from captioning.data.readers import Coco
 from captioning.data.records import Record
 from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
-from captioning.models import CNNEncoder
+from tests.data.conftest import Caches
 
 SEEDS = range(40)
 
@@ -27,21 +25,7 @@ def images(shapes_records: list[Record]) -> list[Path]:
     return [record.image for record in shapes_records]
 
 
-@pytest.fixture
-def caches(images: list[Path], tmp_path: Path) -> tuple[FeatureCache, FeatureCache]:
-    """Of the images and of the mirrored images."""
-    torch.manual_seed(0)
-    encoder = CNNEncoder("small", weights=None)
-    plain, mirrored = (
-        feature_cache(tmp_path / kind.__name__, encoder, kind(32), images, workers=0)
-        for kind in (Preprocessing, MirroredPreprocessing)
-    )
-    return plain, mirrored
-
-
-def seen(
-    caches: tuple[FeatureCache, FeatureCache], image: Path, caption: str, mirror: bool = True
-) -> list[Tensor]:
+def seen(caches: Caches, image: Path, caption: str, mirror: bool = True) -> list[Tensor]:
     """What a training sees of an image in many epochs."""
     data = CaptionDataset(
         [Record(image, 1, (caption,))],
@@ -60,7 +44,7 @@ def test_a_mirrored_image_is_the_image_with_left_and_right_exchanged(images: lis
 
 
 def test_half_of_the_time_a_training_sees_the_mirrored_image(
-    caches: tuple[FeatureCache, FeatureCache], images: list[Path]
+    caches: Caches, images: list[Path]
 ) -> None:
     plain, mirrored = (cache[images[1]] for cache in caches)
     assert not plain.equal(mirrored)
@@ -70,7 +54,7 @@ def test_half_of_the_time_a_training_sees_the_mirrored_image(
 
 
 def test_an_image_with_a_caption_of_left_or_right_is_seen_as_it_is(
-    caches: tuple[FeatureCache, FeatureCache], images: list[Path]
+    caches: Caches, images: list[Path]
 ) -> None:
     vectors = seen(caches, images[1], "a dog to the left")
     assert all(found.equal(caches[0][images[1]]) for found in vectors)
@@ -81,10 +65,7 @@ def test_mirroring_needs_annotation_vectors_that_are_computed_once(shapes_data: 
         CaptionData(Coco(shapes_data), mirror=True)
 
 
-def test_the_features_command_computes_both(
-    tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("WANDB_MODE", "disabled")
+def test_the_features_command_computes_both(tiny_config: Path, tmp_path: Path) -> None:
     config = yaml.safe_load(tiny_config.read_text())
     config["model"]["encoder"]["init_args"]["trainable_stages"] = 0
     config["data"] |= {"features": str(tmp_path / "features"), "mirror": True}
@@ -95,25 +76,3 @@ def test_the_features_command_computes_both(
     assert plain.fingerprint != mirrored.fingerprint
     folder = ["--trainer.default_root_dir", str(tmp_path / "run")]
     assert main(["train", "--config", str(path), *folder]) == 0
-
-
-def test_an_example_tells_whether_its_features_are_mirrored(
-    caches: tuple[FeatureCache, FeatureCache], images: list[Path]
-) -> None:
-    data = CaptionDataset(
-        [Record(images[0], 1, ("a dog",))],
-        Vocabulary(["dog"]),
-        Preprocessing(32),
-        features=caches[0],
-        mirrored=caches[1],
-        tells_seen=True,
-    )
-    crop = Preprocessing(32)(images[0]).crop
-    found = set()
-    for seed in SEEDS:
-        image, _, _, seen = data[0, seed]
-        assert seen is not None
-        assert seen.crop == crop
-        assert image.equal(caches[seen.is_mirrored][images[0]])
-        found.add(seen.is_mirrored)
-    assert found == {False, True}

@@ -8,7 +8,6 @@ from PIL import Image
 from captioning.configurable import build
 from captioning.data.images import MAX_PIXELS, PhotoSizeError, read_image, read_photo
 from captioning.data.preprocessing import MARGIN, Preprocessing, View
-from captioning.errors import InputError
 
 PHOTOS = {"wide": (240, 80), "tall": (70, 200), "square": (96, 96), "smaller": (20, 12)}
 
@@ -140,12 +139,6 @@ def test_the_smallest_photos_fill_the_view(size: tuple[int, int]) -> None:
         assert view.pixels.flatten(1).unique(dim=1).tolist() == [[10], [20], [30]]
 
 
-def test_preprocessing_built_from_its_config_gives_the_same_view() -> None:
-    preprocessing = Preprocessing(24)
-    again = build(preprocessing.config)
-    assert again(ramp((90, 60))).pixels.equal(preprocessing(ramp((90, 60))).pixels)
-
-
 def natural(width: int, height: int) -> Image.Image:
     """A photo with structure at all scales, the coarser the stronger, as natural photos have it."""
     generator = np.random.default_rng(0)
@@ -193,11 +186,6 @@ def test_a_reduced_photo_shows_the_same_place_however_the_camera_was_held(
         difference = view.pixels[inside].float() - whole.pixels[inside].float()
         # Where the photo is flipped, it may lie up to a reduced pixel further, of four pixels.
         assert difference.abs().max() <= (1 if orientation in (1, 5) else 4)
-
-
-def test_a_photo_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"gone\.jpg: no such file"):
-        Preprocessing(16)(tmp_path / "gone.jpg")
 
 
 def test_the_limit_of_a_preprocessing_does_not_belong_to_a_checkpoint(tmp_path: Path) -> None:

@@ -72,7 +72,6 @@ def world(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Path:
     """A folder with all that the pages speak of, small."""
-    monkeypatch.setenv("WANDB_MODE", "disabled")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])  # to which `--import` adds the working folder
     Path("configs").mkdir()

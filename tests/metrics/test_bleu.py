@@ -73,19 +73,19 @@ def test_words_may_be_given_by_their_ids() -> None:
     assert words == bleu("a b c", "a b d e", "c")
 
 
-def test_every_image_needs_a_reference() -> None:
-    with pytest.raises(ValueError, match="'a dog' has no reference"):
-        bleu_scores(split("a dog"), [[]])
-
-
-def test_captions_and_references_must_be_of_the_same_images() -> None:
-    with pytest.raises(ValueError, match="2 captions but references for 1 images"):
-        bleu_scores(split("a", "b"), [split("a")])
-
-
-def test_no_captions_have_no_score() -> None:
-    with pytest.raises(ValueError, match="no captions to score"):
-        bleu_scores([], [])
+@pytest.mark.parametrize(
+    ("candidates", "references", "told"),
+    [
+        (split("a dog"), [[]], "'a dog' has no reference"),
+        (split("a", "b"), [split("a")], "2 captions but references for 1 images"),
+        ([], [], "no captions to score"),
+    ],
+)
+def test_captions_and_references_must_be_of_the_same_images(
+    candidates: list[list[str]], references: list[list[list[str]]], told: str
+) -> None:
+    with pytest.raises(ValueError, match=told):
+        bleu_scores(candidates, references)
 
 
 def drawn(seed: int, shortest: int, images: int = 60) -> tuple[list[list[str]], ...]:

@@ -115,13 +115,11 @@ def test_weights_of_half_precision_scores_still_sum_to_one(dtype: torch.dtype) -
     torch.testing.assert_close(weights.sum(dim=-1), torch.ones(1, 1))
 
 
-def test_while_tests_run_a_wrong_rank_is_refused(query: Tensor, annotations: Tensor) -> None:
+def test_while_tests_run_wrong_ranks_and_sizes_that_differ_are_refused(
+    query: Tensor, annotations: Tensor
+) -> None:
     attention = AdditiveAttention(7, 5, 4).double()
     with pytest.raises(TypeCheckError):
         attended(attention, query[0], annotations)
-
-
-def test_while_tests_run_sizes_that_differ_are_refused(query: Tensor, annotations: Tensor) -> None:
-    attention = AdditiveAttention(7, 5, 4).double()
     with pytest.raises(TypeCheckError):
         attention(query, attention.project(annotations)[:, 1:], annotations)

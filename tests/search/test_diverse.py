@@ -20,23 +20,18 @@ def captions(decoded: Decoded, b: int) -> list[list[int]]:
     return [[token for token in row if token != PAD] for row in decoded.tokens[b].tolist()]
 
 
-def test_one_group_is_beam_search(decoder: Decoder, annotations: Tensor) -> None:
-    plain = searched(BeamSearch(4, **LIMITS), decoder, annotations)
-    found = searched(DiverseBeamSearch(1, width=4, **LIMITS), decoder, annotations)
-    assert found.tokens.equal(plain.tokens[:, :1])
-    for part, wanted in zip(found, plain, strict=True):
-        torch.testing.assert_close(part, wanted[:, :1])
-
-
-def test_without_a_cost_the_captions_are_those_of_one_beam(
-    decoder: Decoder, annotations: Tensor
+@pytest.mark.parametrize(
+    ("groups", "diversity", "width"), [(1, 0.5, 4), (3, 0.0, 3)], ids=["one group", "no cost"]
+)
+def test_one_group_or_groups_without_a_cost_are_beam_search(
+    decoder: Decoder, annotations: Tensor, groups: int, diversity: float, width: int
 ) -> None:
-    plain = searched(BeamSearch(3, **LIMITS), decoder, annotations)
-    diverse = DiverseBeamSearch(3, diversity=0.0, width=3, **LIMITS)
+    plain = searched(BeamSearch(width, **LIMITS), decoder, annotations)
+    diverse = DiverseBeamSearch(groups, diversity, width, **LIMITS)
     found = searched(diverse, decoder, annotations)
-    assert found.tokens.equal(plain.tokens)
+    assert found.tokens.equal(plain.tokens[:, :groups])
     for part, wanted in zip(found, plain, strict=True):
-        torch.testing.assert_close(part, wanted)
+        torch.testing.assert_close(part, wanted[:, :groups])
 
 
 def test_the_best_caption_of_one_beam_is_among_the_captions(

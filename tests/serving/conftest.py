@@ -135,6 +135,12 @@ def form(photo: bytes) -> tuple[dict[str, str], bytes]:
     return {"Content-Type": "multipart/form-data; boundary=b"}, head + photo + b"\r\n--b--\r\n"
 
 
+def assert_refused(answer: httpx.Response, status: int, sentence: str) -> None:
+    """The answer has this status, and an error that begins so."""
+    assert answer.status_code == status
+    assert answer.json()["error"].startswith(sentence)
+
+
 def wait_for(condition: Callable[[], bool]) -> None:
     """Wait for what happens in another thread; it fails where that never happens."""
     end = time.monotonic() + 20

@@ -5,7 +5,7 @@ from starlette.testclient import TestClient
 
 from captioning.cli import main
 from captioning.serving import AllowedHosts, allowed_hosts
-from tests.serving.conftest import Ask
+from tests.serving.conftest import Ask, assert_refused
 
 
 @pytest.mark.parametrize(
@@ -23,8 +23,7 @@ def test_a_page_whose_name_was_rebound_reads_nothing(
     client: TestClient, host: str, path: str
 ) -> None:
     answer = client.get(path, headers={"Host": host})
-    assert answer.status_code == 421
-    assert answer.json()["error"].startswith(f"this server is not {host.split(':')[0]}; ")
+    assert_refused(answer, 421, f"this server is not {host.split(':')[0]}; ")
 
 
 @pytest.mark.parametrize("host", ["", "a b", "user@localhost", "localhost/", "[::1", "localhost:x"])
@@ -46,8 +45,7 @@ def test_pages_of_other_sites_send_no_photos(
     client: TestClient, photo: bytes, headers: dict[str, str]
 ) -> None:
     answer = client.post("/caption", files={"photo": photo}, headers=headers)
-    assert answer.status_code == 403
-    assert answer.json()["error"].startswith("pages of other sites may not send photos")
+    assert_refused(answer, 403, "pages of other sites may not send photos")
 
 
 def test_the_servers_own_page_sends_photos(client: TestClient, photo: bytes) -> None:

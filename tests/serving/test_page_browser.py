@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.conftest import opened_page
 from tests.serving.conftest import Serve, bomb
 
 pytestmark = pytest.mark.integration
@@ -25,24 +26,10 @@ def client(serve: Serve) -> httpx.Client:
 @pytest.fixture
 def page(browser: Any, client: httpx.Client) -> Iterator[Any]:
     """The page on a phone; a test fails if it fetches from elsewhere or its scripts fail."""
-    context = browser.new_context(
-        viewport={"width": 360, "height": 700}, color_scheme="dark", reduced_motion="reduce"
-    )
-    page, wrong = context.new_page(), []
-    page.set_default_timeout(20_000)
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on(
-        "request",
-        lambda request: (
-            None
-            if request.url.startswith((str(client.base_url), "data:"))
-            else wrong.append(request.url)
-        ),
-    )
-    page.goto(str(client.base_url))
-    yield page
-    context.close()
-    assert wrong == []
+    address = str(client.base_url)
+    options = {"viewport": {"width": 360, "height": 700}, "color_scheme": "dark"}
+    with opened_page(browser, address, (address,), **options) as page:
+        yield page
 
 
 def choose(page: Any, name: str, content: bytes) -> None:

@@ -33,9 +33,7 @@ def averaging(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> li
 
 def run(averaging: list[str], folder: Path, *options: str) -> dict[str, Any]:
     """The last checkpoint of a training."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("WANDB_MODE", "disabled")
-        train([*averaging, "--trainer.default_root_dir", str(folder), *options])
+    train([*averaging, "--trainer.default_root_dir", str(folder), *options])
     content: dict[str, Any] = torch.load(folder / "last.ckpt", weights_only=True)
     return content
 

@@ -21,11 +21,6 @@ from captioning.training.train_cli import train
 COLOURS = ("red", "green", "blue", "teal", "magenta", "olive")
 
 
-@pytest.fixture(autouse=True)
-def without_boards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WANDB_MODE", "disabled")
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Sixteen photos, each with a text file of captions beside it."""

@@ -86,11 +86,8 @@ def drawn(folder: Path, language: str) -> Path:
 @pytest.mark.parametrize(
     ("language", "tokenizer"), [("japanese", "japanese"), ("chinese", "characters")]
 )
-def test_captions_become_right(
-    language: str, tokenizer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_captions_become_right(language: str, tokenizer: str, tmp_path: Path) -> None:
     folder = drawn(tmp_path / "scenes", language)
-    monkeypatch.setenv("WANDB_MODE", "disabled")
     options = {
         "config": "shapes",
         "data.reader.init_args.root": folder,

@@ -15,9 +15,8 @@ FIRST, LAST = 2, 2  # epochs of three steps
 
 
 @pytest.fixture
-def phases(tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def phases(tiny_config: Path, tmp_path: Path) -> list[str]:
     """The tiny training by cross-entropy, then self-critical, with averaged weights."""
-    monkeypatch.setenv("WANDB_MODE", "disabled")
     then = {
         "objective": {"class_path": "captioning.training.SelfCritical"},
         "epochs": LAST,

@@ -124,7 +124,7 @@ def test_samples_follow_the_probabilities_that_are_trained(decoder: Decoder) -> 
 
 
 def test_rewards_are_cider_of_the_training_references_with_ends_as_words(
-    captioner: Captioner, monkeypatch: pytest.MonkeyPatch
+    captioner: Captioner,
 ) -> None:
     records = [
         Record(Path("1.jpg"), 1, ("A red circle.", "a circle")),
@@ -208,12 +208,6 @@ def train_into(config: Path, initial: Path, folder: Path, *options: str) -> int:
     )
 
 
-@pytest.fixture
-def no_wandb(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WANDB_MODE", "disabled")
-
-
-@pytest.mark.usefixtures("no_wandb")
 def test_one_delta_goes_on_from_a_checkpoint(
     tiny_config: Path, checkpoint: Path, tmp_path: Path
 ) -> None:
@@ -230,7 +224,6 @@ def test_one_delta_goes_on_from_a_checkpoint(
     assert config["model"]["objective"]["class_path"].endswith("SelfCritical")
 
 
-@pytest.mark.usefixtures("no_wandb")
 def test_a_checkpoint_of_another_model_is_refused(
     tiny_config: Path, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -28,8 +28,7 @@ from tests.training.conftest import QUICK, Train, assert_same_training, saved, w
 def run(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     """The folder of a training of three epochs, and its lines on stderr; not to be changed."""
     folder = tmp_path_factory.mktemp("runs") / "run"
-    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stderr(io.StringIO()) as err:
-        patch.setenv("WANDB_MODE", "disabled")
+    with contextlib.redirect_stderr(io.StringIO()) as err:
         train(["--config", str(tiny_config), "--trainer.default_root_dir", str(folder)])
     return folder, err.getvalue().splitlines()
 

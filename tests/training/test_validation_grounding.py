@@ -51,14 +51,11 @@ def test_each_validation_logs_what_ground_finds_of_the_same_images(
     assert 'class="name">CHAIR-i</span>' in page  # it has a curve
 
 
-def test_data_without_boxes_log_none(
-    tiny_config: Path, shapes_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_data_without_boxes_log_none(tiny_config: Path, shapes_data: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     shutil.copytree(shapes_data, data)
     for boxes in (data / "annotations").glob("instances_*.json"):
         boxes.unlink()
-    monkeypatch.setenv("WANDB_MODE", "disabled")
     folder = ["--trainer.default_root_dir", str(tmp_path / "run"), "--trainer.max_epochs", "1"]
     train(["--config", str(tiny_config), "--data.reader.init_args.root", str(data), *folder])
     assert (

@@ -36,10 +36,8 @@ def losses(page: str) -> list[str]:
 def run(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a training of three epochs that shows two images."""
     folder = tmp_path_factory.mktemp("runs") / "run"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("WANDB_MODE", "disabled")
-        place = ["--trainer.default_root_dir", str(folder)]
-        train(["--config", str(tiny_config), *place, *QUICK, *TWO])
+    place = ["--trainer.default_root_dir", str(folder)]
+    train(["--config", str(tiny_config), *place, *QUICK, *TWO])
     return folder
 
 
@@ -112,7 +110,7 @@ def test_images_are_captioned_once_for_w_and_b_and_the_page(
 
 @pytest.mark.integration
 def test_photos_that_have_gone_are_left_out(
-    tiny_config: Path, tmp_path: Path, shapes_data: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_config: Path, tmp_path: Path, shapes_data: Path
 ) -> None:
     data = tmp_path / "data"
     shutil.copytree(shapes_data, data)
@@ -122,7 +120,6 @@ def test_photos_that_have_gone_are_left_out(
     config["model"]["encoder"]["init_args"]["trainable_stages"] = 0
     path = tmp_path / "config.yaml"
     path.write_text(yaml.safe_dump(config))
-    monkeypatch.setenv("WANDB_MODE", "disabled")
     assert main(["features", "--config", str(path)]) == 0
     gone, *_, last = Coco(data).read("val")
     gone.image.unlink()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from wandb.sdk.launch.sweeps import utils as sweeps
 from captioning.training.loggers import Board
 from captioning.training.train_cli import train
 from tests.docs.pages import DOCS
-from tests.training.conftest import QUICK, interrupt_at, saved
+from tests.training.conftest import QUICK, ended_by, interrupt_at, saved
 
 pytestmark = pytest.mark.integration
 
@@ -140,24 +141,6 @@ def test_steps_of_an_overwritten_run_are_not_those_of_the_next(tmp_path: Path) -
     assert history(part, "train/loss") == [3]
 
 
-KILLED = """
-import os, signal, sys, torch
-torch.set_num_threads(1)
-from captioning.training.module import CaptioningModule
-from captioning.training.train_cli import train
-
-whole = CaptioningModule.training_step
-
-def training_step(self, batch, index):
-    if self.global_step == 5:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return whole(self, batch, index)
-
-CaptioningModule.training_step = training_step
-train(sys.argv[1:])
-"""
-
-
 def test_an_interrupted_training_logs_steps_after_its_last_checkpoint_once(
     tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,7 +162,7 @@ def test_a_killed_training_goes_on_in_its_own_run_from_its_last_checkpoint(
     run = tmp_path / "run"
     given = options(tiny_config, run, "--validation_table.images=1", "--compile_after=-1")
     given.append("--trainer.log_every_n_steps=1")  # the last checkpoint follows step 2
-    assert subprocess.run([sys.executable, "-c", KILLED, *given], check=False).returncode < 0
+    assert ended_by(signal.SIGKILL, 5, given).returncode == -signal.SIGKILL
     train([*given, "--resume"])
     *_, second = records(run)  # W&B's process may end before it has written the first part
     [run_id] = {path.name.rpartition("-")[2] for path in run.glob("wandb/offline-run-*")}

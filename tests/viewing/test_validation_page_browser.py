@@ -12,6 +12,7 @@ from captioning.captioner.caption import Caption
 from captioning.viewing import validation_page
 from captioning.viewing.curves import Point
 from captioning.viewing.validation_page import Example, Told
+from tests.conftest import opened_page
 
 pytestmark = pytest.mark.integration
 
@@ -46,17 +47,9 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def page(browser: Any, path: Path) -> Iterator[Any]:
-    """The page; a test fails if it complains or asks for anything."""
-    context = browser.new_context(reduced_motion="reduce", viewport={"width": 1280, "height": 800})
-    page, wrong = context.new_page(), []
-    page.set_default_timeout(10_000)
-    page.on("console", lambda message: wrong.append(message.text))
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("request", lambda request: wrong.append(request.url[:200]))
-    page.goto(path.as_uri())
-    yield page
-    context.close()
-    assert [entry for entry in wrong if not entry.startswith(("file:", "data:"))] == []
+    viewport = {"width": 1280, "height": 800}
+    with opened_page(browser, path.as_uri(), viewport=viewport) as page:
+        yield page
 
 
 def test_every_image_has_its_view_and_keys_go_to_the_one_in_use(page: Any) -> None:
@@ -103,10 +96,7 @@ def test_it_fits_every_width_in_light_and_dark(
     browser: Any, path: Path, theme: Any, width: int
 ) -> None:
     viewport = {"width": width, "height": 640}
-    context = browser.new_context(viewport=viewport, color_scheme=theme)
-    page = context.new_page()
-    page.goto(path.as_uri())
-    assert page.evaluate("document.documentElement.scrollWidth") == width
-    red, *_ = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g)")
-    assert (int(red) < 64) == (theme == "dark")
-    context.close()
+    with opened_page(browser, path.as_uri(), viewport=viewport, color_scheme=theme) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        red, *_ = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g)")
+        assert (int(red) < 64) == (theme == "dark")

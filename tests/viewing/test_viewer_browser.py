@@ -13,6 +13,7 @@ from PIL import Image
 
 from captioning.captioner.caption import Caption, RunnerUp
 from captioning.viewing import viewer
+from tests.conftest import opened_page
 
 pytestmark = pytest.mark.integration
 
@@ -40,18 +41,9 @@ def page(browser: Any, tmp_path: Path) -> Iterator[Any]:
     path = tmp_path / "<b>dog & co.html"
     captions = [caption(), caption(("the", "cat"))]
     viewer.save(Image.new("RGB", SIZE, "grey"), captions, path, path.name)
-    context = browser.new_context(reduced_motion="reduce", viewport={"width": 1000, "height": 700})
-    page, wrong = context.new_page(), []
-    page.set_default_timeout(10_000)
-    page.on("console", lambda message: wrong.append(message.text))
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("request", lambda request: wrong.append(request.url[:200]))
-    page.goto(path.as_uri())
-    asked = [entry for entry in wrong if not entry.startswith(("file:", "data:"))]
-    yield page
-    context.close()
-    assert asked == []
-    assert [entry for entry in wrong if not entry.startswith(("file:", "data:"))] == []
+    viewport = {"width": 1000, "height": 700}
+    with opened_page(browser, path.as_uri(), viewport=viewport) as page:
+        yield page
 
 
 def pixels(page: Any) -> str:
@@ -201,15 +193,13 @@ def test_a_phone_shows_it_without_scrolling_sideways_and_answers_taps(
     long = ("Donaudampfschifffahrtsgesellschaft" * 2, "dog")
     viewer.save(Image.new("RGB", SIZE), [caption(long)], tmp_path / "a.html", "name" * 40)
     phone = {"width": 360, "height": 640}
-    context = browser.new_context(viewport=phone, has_touch=True, color_scheme=theme)
-    page = context.new_page()
-    page.goto((tmp_path / "a.html").as_uri())
-    assert page.evaluate("document.documentElement.scrollWidth") == 360
-    red, *_ = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g)")
-    assert (int(red) < 64) == (theme == "dark")
-    word(page, 1).tap()
-    assert chosen(page) == "1"
-    context.close()
+    options = {"viewport": phone, "has_touch": True, "color_scheme": theme}
+    with opened_page(browser, (tmp_path / "a.html").as_uri(), **options) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") == 360
+        red, *_ = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g)")
+        assert (int(red) < 64) == (theme == "dark")
+        word(page, 1).tap()
+        assert chosen(page) == "1"
 
 
 def test_a_page_mounts_one_caption_after_the_other(browser: Any) -> None:
@@ -247,15 +237,10 @@ def maps_page(browser: Any, tmp_path: Path) -> Iterator[Any]:
     """The view of a transformer's caption with its maps and heads, on a phone."""
     shown = caption(shown_maps=tuple(caption().maps))
     viewer.save(Image.new("RGB", SIZE, "grey"), [shown], tmp_path / "maps.html", "maps")
-    context = browser.new_context(
-        reduced_motion="reduce", viewport={"width": 360, "height": 640}, color_scheme="dark"
-    )
-    page = context.new_page()
-    page.set_default_timeout(10_000)
-    page.goto((tmp_path / "maps.html").as_uri())
-    page.locator(".attention-view details").evaluate("details => { details.open = true; }")
-    yield page
-    context.close()
+    options = {"viewport": {"width": 360, "height": 640}, "color_scheme": "dark"}
+    with opened_page(browser, (tmp_path / "maps.html").as_uri(), ("file:",), **options) as page:
+        page.locator(".attention-view details").evaluate("details => { details.open = true; }")
+        yield page
 
 
 def brightest(page: Any, pane: int) -> float:

@@ -15,6 +15,12 @@ from tests.campaign.kinds.damage import damaged
 from tests.campaign.kinds.places import NUMBERS, changed
 from tests.campaign.world import World
 
+CLASSES = (
+    *("os.system", "builtins.exec", "evil.Evil", "captioning.models.LSTMDecoder", "Sampling"),
+    *("Captioner", "Greedy", "LSTMDecoder", "EnsembleDecoder", "object", "", "\x1b[31m", 1, None),
+)
+"""Names of classes, of which few may stand for a part."""
+
 HOSTILE = b"\x80\x02cos\nsystem\nX\x0e\x00\x00\x00touch executedq\x00\x85R."
 """A pickle that runs a command."""
 
@@ -109,28 +115,7 @@ def _number(world: World, path: Path, random: Random) -> None:
 def _class(world: World, path: Path, random: Random) -> None:
     """The name of a class."""
     saved = _loaded(world)
-    _part(saved, random)["class"] = random.choice(
-        (
-            *(
-                "os.system",
-                "builtins.exec",
-                "evil.Evil",
-                "captioning.models.LSTMDecoder",
-                "Sampling",
-            ),
-            *(
-                "Captioner",
-                "Greedy",
-                "LSTMDecoder",
-                "EnsembleDecoder",
-                "",
-                "object",
-                "\x1b[31m",
-                1,
-                None,
-            ),
-        )
-    )
+    _part(saved, random)["class"] = random.choice(CLASSES)
     _save(saved, path)
 
 

@@ -29,14 +29,7 @@ MODES = {
 }
 
 NAMES = (
-    "photo",
-    "line\nbreak",
-    "\x1b[31mred",
-    "\udce9t\udce9",
-    "-dash",
-    "\u202egpj",
-    "n" * 240,
-    " ",
+    *("photo", "line\nbreak", "\x1b[31mred", "\udce9t\udce9", "-dash", "\u202egpj", "n" * 240, " "),
 )
 
 SIDES = (0, 1, 2, 3, 7, 255, 2**15, 2**16 - 1, 2**16, 13_300, 20_000, 2**31 - 1, 2**31, 2**32 - 1)
@@ -78,19 +71,18 @@ def _picture(random: Random) -> tuple[Image.Image, str]:
     return Image.frombytes(mode, size, random.randbytes(length)), kind
 
 
-def _saved(random: Random, **settings: object) -> bytes:
-    picture, kind = _picture(random)
+def _saved(picture: Image.Image, kind: str, **settings: object) -> bytes:
     file = io.BytesIO()
     picture.save(file, kind, **settings)
     return file.getvalue()
 
 
 def _whole(random: Random) -> bytes:
-    return _saved(random)
+    return _saved(*_picture(random))
 
 
 def _damaged(random: Random) -> bytes:
-    return damaged(_saved(random), random)
+    return damaged(_whole(random), random)
 
 
 def _with_odd_exif(random: Random) -> bytes:
@@ -102,17 +94,14 @@ def _with_odd_exif(random: Random) -> bytes:
         content = damaged(exif.tobytes(), random)[:60_000]
     else:
         content = b"Exif\0\0" + _tiff(random)
-    file = io.BytesIO()
-    Image.effect_noise((20, 30), 50).save(file, "JPEG", exif=content)
-    return file.getvalue()
+    return _saved(Image.effect_noise((20, 30), 50), "JPEG", exif=content)
 
 
 def _animated(random: Random) -> bytes:
     frames = [Image.effect_noise((16, 16), 40).convert("P") for _ in range(random.randint(2, 9))]
-    file = io.BytesIO()
     kind = random.choice(("GIF", "PNG", "WEBP", "TIFF"))
-    frames[0].save(file, kind, save_all=True, append_images=frames[1:])
-    return damaged(file.getvalue(), random) if random.random() < 0.5 else file.getvalue()
+    content = _saved(frames[0], kind, save_all=True, append_images=frames[1:])
+    return damaged(content, random) if random.random() < 0.5 else content
 
 
 def _png(random: Random) -> bytes:
@@ -151,18 +140,13 @@ def _with_long_text(random: Random) -> bytes:
     text = PngImagePlugin.PngInfo()
     for _ in range(random.choice((1, 30))):
         text.add_text("comment", "a" * random.choice((10, 10**6)), zip=random.random() < 0.7)
-    file = io.BytesIO()
-    Image.effect_noise((16, 16), 40).save(file, "PNG", pnginfo=text)
-    return file.getvalue()
+    return _saved(Image.effect_noise((16, 16), 40), "PNG", pnginfo=text)
 
 
 def _with_odd_profile(random: Random) -> bytes:
-    file = io.BytesIO()
     profile = random.randbytes(random.choice((1, 128, 5000)))
-    Image.effect_noise((16, 16), 40).save(
-        file, random.choice(("JPEG", "PNG", "TIFF")), icc_profile=profile
-    )
-    return file.getvalue()
+    kind = random.choice(("JPEG", "PNG", "TIFF"))
+    return _saved(Image.effect_noise((16, 16), 40), kind, icc_profile=profile)
 
 
 def _netpbm(random: Random) -> bytes:
@@ -189,31 +173,20 @@ def _gif(random: Random) -> bytes:
 def _tiff(random: Random) -> bytes:
     """A TIFF of random tags, some of which lead to themselves."""
     tags = []
-    for tag in sorted(
-        random.sample((256, 257, 258, 259, 262, 273, 277, 278, 279, 322, 330, 339), 9)
-    ):
+    known = (256, 257, 258, 259, 262, 273, 277, 278, 279, 322, 330, 339)
+    for tag in sorted(random.sample(known, 9)):
         value = random.choice((*SIDES, 8, 8, 8))
         tags.append(struct.pack("<HHII", tag, random.choice((1, 3, 4, 5, 12, 99)), 1, value))
-    after = random.choice((0, 8, 2**32 - 1))
-    return (
-        b"II*\0\x08\0\0\0"
-        + struct.pack("<H", len(tags))
-        + b"".join(tags)
-        + struct.pack("<I", after)
-    )
+    after = struct.pack("<I", random.choice((0, 8, 2**32 - 1)))
+    return b"".join((b"II*\0\x08\0\0\0", struct.pack("<H", len(tags)), *tags, after))
 
 
 def _no_image(random: Random) -> bytes:
     return random.choice(
         (
-            b"",
-            b"\0",
-            b"no picture",
+            *(b"", b"\0", b"no picture", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF89a"),
             b"<svg xmlns='http://www.w3.org/2000/svg'><script>x</script></svg>",
             b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n(touch executed) system\n",
-            b"\x89PNG\r\n\x1a\n",
-            b"\xff\xd8\xff",
-            b"GIF89a",
             b"RIFF\xff\xff\xff\xffWEBPVP8 ",
             b"PK\x03\x04" + bytes(100),
             b"\x80\x04cos\nsystem\n(S'touch executed'\ntR.",

@@ -1,0 +1,71 @@
+"""Photos, and the features of a small encoder, for the tests of what is read and kept."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+from captioning.data.extraction import feature_cache
+from captioning.data.feature_cache import FeatureCache
+from captioning.data.preprocessing import MirroredPreprocessing, Preprocessing
+from captioning.data.records import Record
+from captioning.models import CNNEncoder
+
+
+def write(path: Path, content: Any) -> None:
+    """Write text, or another value as JSON, into a folder that may be missing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = content if isinstance(content, str) else json.dumps(content)
+    path.write_text(text, encoding="utf-8")
+
+
+def draw(root: Path, *names: str) -> None:
+    """Small photos of these names below the root."""
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 6)).save(root / name)
+
+
+def encoder(seed: int = 0) -> CNNEncoder:
+    """A small encoder, whose features lie on a grid of 4 x 4 cells of images of 32 pixels."""
+    torch.manual_seed(seed)
+    return CNNEncoder("small", weights=None)
+
+
+def cached(folder: Path, photos: list[Path], part: CNNEncoder | None = None) -> FeatureCache:
+    """The features of photos in a folder, by `encoder` or another one."""
+    return feature_cache(folder, part or encoder(), Preprocessing(32), photos, 2, workers=0)
+
+
+@pytest.fixture
+def photos(shapes_records: list[Record], tmp_path: Path) -> list[Path]:
+    """Copies of six photos, which a test may change."""
+    (tmp_path / "photos").mkdir()
+    return [
+        Path(shutil.copy(record.image, tmp_path / "photos" / record.image.name))
+        for record in shapes_records
+    ]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """For features; it does not exist yet."""
+    return tmp_path / "features"
+
+
+Caches = tuple[FeatureCache, FeatureCache]
+
+
+@pytest.fixture
+def caches(shapes_records: list[Record], tmp_path: Path) -> Caches:
+    """The features of the drawn scenes, and of the scenes mirrored."""
+    images = [record.image for record in shapes_records]
+    plain, mirrored = (
+        feature_cache(tmp_path / kind.__name__, encoder(), kind(32), images, workers=0)
+        for kind in (Preprocessing, MirroredPreprocessing)
+    )
+    return plain, mirrored
