@@ -63,14 +63,18 @@ def server(job: Any) -> Callable[[Sequence[Path]], object]:
     if job.precision == "bf16":
         command.append("--bf16")
     environment = os.environ | {"PYTHONPATH": job.checkout, "OMP_NUM_THREADS": str(job.threads)}
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    # `python -m` imports from the current folder first.
+    process = subprocess.Popen(
+        command, env=environment, cwd=job.checkout, stdout=subprocess.PIPE, text=True
+    )
     atexit.register(process.terminate)
     assert process.stdout is not None
     address = process.stdout.readline().strip()
     client = httpx.Client(timeout=600, limits=httpx.Limits(max_connections=CLIENTS))
 
     def answer(path: Path) -> object:
-        return client.post(f"{address}/caption", files={"photo": path.read_bytes()}).json()
+        found = client.post(f"{address}/caption", files={"photo": path.read_bytes()})
+        return found.raise_for_status().json()
 
     def answers(paths: Sequence[Path]) -> object:
         with ThreadPoolExecutor(CLIENTS) as clients:
