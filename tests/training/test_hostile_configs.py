@@ -62,8 +62,11 @@ def called(path: str, **arguments: Any) -> dict[str, Any]:
 
 HOSTILE: dict[str, dict[str, Any] | str] = {
     "a command as the decoder": decoder("os.system", **TOUCH),
+    "a class that starts a process": decoder("subprocess.Popen", args=["touch", "marker"]),
     "a function in place of a class path": {"model": {"decoder": "os.system"}},
     "a function through a class": decoder("captioning.models.LSTMDecoder.__init__.__globals__"),
+    "a function of ours": decoder("captioning.cli.program.main", arguments=["shapes", "marker"]),
+    "a loader of pickles": decoder("torch.load", f="hostile.pickle", weights_only=False),
     "a method of a class of ours": decoder(LOADS, **PICKLE),
     "a method in place of a class path": {"model": {"decoder": LOADS}},
     "a module that acts when imported": decoder("hostile.Decoder"),
@@ -76,6 +79,9 @@ HOSTILE: dict[str, dict[str, Any] | str] = {
     "a command as the strategy": trainer(strategy=called("os.system", **TOUCH)),
     "a command as a plugin": trainer(plugins=[called("os.system", **TOUCH)]),
     "a command as the profiler": trainer(profiler=called("subprocess.call", args="touch marker")),
+    "a callback of functions": trainer(
+        callbacks=[called("pytorch_lightning.callbacks.LambdaCallback", setup="os.getcwd")]
+    ),
     "a class of Lightning that is not listed": trainer(callbacks=[called("DeviceStatsMonitor")]),
     "a function for a strategy": trainer(strategy=called("DDPStrategy", ddp_comm_hook="os.abort")),
     "arguments that no signature has": trainer(
@@ -97,9 +103,11 @@ HOSTILE: dict[str, dict[str, Any] | str] = {
     "a path for a group": "model: further.yaml\n",
     "a module to import": "import: hostile\n",
     "a tag that calls": "model: !!python/object/apply:os.system [touch marker]\n",
+    "an interpolation": "model: {decoder: '${oc.env:HOME}'}\n",
     "aliases that explode": BOMB,
     "a merge of itself": "trainer: &a {<<: *a}\n",
     "a hundred thousand brackets": "trainer: " + "[" * 100_000,
+    "a date that is none": "seed_everything: 2020-13-45\n",
     "a number for a key": "1: 2\n",
     "null for a key": "trainer: {null: 2}\n",
     "a list for a group": "trainer: [1]\n",
