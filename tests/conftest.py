@@ -40,7 +40,7 @@ from captioning.shapes import write_shapes
 
 torch.set_num_threads(1)  # tensors are tiny here; more threads wait for each other on busy cores
 
-os.environ["WANDB_MODE"] = "disabled"  # unless a test is of W&B
+os.environ["WANDB_MODE"] = "disabled"  # in fixtures of the session
 
 AnyDecoder = TypeVar("AnyDecoder", bound=Decoder)
 
@@ -63,6 +63,12 @@ DECODERS: dict[str, Callable[[int, int], Decoder]] = {
     "transformer as published": partial(TRANSFORMER, norm_first=False),
 }
 """Every decoder, from the width of annotation vectors and the size of the vocabulary."""
+
+
+@pytest.fixture(autouse=True)
+def without_wandb(monkeypatch: pytest.MonkeyPatch) -> None:
+    """W&B is off, unless a test is of it; Lightning's logger may have changed the mode."""
+    monkeypatch.setenv("WANDB_MODE", "disabled")
 
 
 @pytest.fixture

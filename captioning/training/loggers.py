@@ -200,6 +200,8 @@ def wandb_mode() -> str:
         InputError: WANDB_MODE is something else, or online while nobody has logged in.
     """
     wanted = os.environ.get("WANDB_MODE")
+    if wanted == "dryrun":  # an older name, which Lightning's own logger sets where it is offline
+        wanted = "offline"
     if wanted not in (None, "online", "offline", "disabled"):
         raise InputError(f"WANDB_MODE is {wanted!r}; give online, offline or disabled, or unset it")
     if wanted == "disabled":

@@ -155,6 +155,13 @@ def test_with_a_login_w_and_b_is_online(monkeypatch: pytest.MonkeyPatch) -> None
     assert wandb_mode() == "online"
 
 
+def test_a_training_after_one_with_a_logger_that_was_offline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", "dryrun")  # by Lightning
+    assert wandb_mode() == "offline"
+
+
 def test_an_unknown_mode_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_MODE", "onlien")
     with pytest.raises(InputError, match="WANDB_MODE is 'onlien'; give online, offline"):
