@@ -8,6 +8,9 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
 from inspect import signature
 from pathlib import Path
 from time import perf_counter
@@ -20,11 +23,6 @@ from captioning.captioner import load
 from captioning.cli.program import keep_freed_memory
 from captioning.data.preprocessing import View
 from captioning.inference.batches import candidates, read_ahead
-
-try:
-    from captioning.threads import in_threads
-except ImportError:  # earlier versions encode one batch after another
-    in_threads = None  # type: ignore[assignment]
 
 CLIENTS = 32
 """How many wait for the server at a time."""
@@ -52,9 +50,10 @@ def features(captioner: Any, paths: Sequence[Path]) -> object:
 
     parts = [paths[first : first + 16] for first in range(0, len(paths), 16)]
     batches = read_ahead(captioner, enumerate(parts))
-    if in_threads is None:
-        return list(map(encoded, batches))
-    return list(in_threads(encoded, batches, captioner.device))
+    in_turn: Any = map  # in earlier versions
+    if find_spec("captioning.threads"):
+        in_turn = partial(import_module("captioning.threads").in_threads, device=captioner.device)
+    return list(in_turn(encoded, batches))
 
 
 def server(job: Any) -> Callable[[Sequence[Path]], object]:

@@ -73,7 +73,7 @@ def in_threads(
     if len(first) < 2:
         yield from (job() for job in chain(first, waiting))
         return
-    # This sets the number for the worker and for threads that begin later, but for no other.
+    # Threads started from now on get this number, too, until it is restored; others keep theirs.
     pool = ThreadPoolExecutor(
         len(first), initializer=torch.set_num_threads, initargs=(threads // len(first),)
     )
