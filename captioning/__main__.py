@@ -1,9 +1,11 @@
 """Runs the command `captioning`, also as `python -m captioning`."""
 
+import atexit
 import os
 import signal
 import sys
 import threading
+from contextlib import suppress
 from types import FrameType
 
 from captioning.errors import INTERRUPTED, ending_signals
@@ -51,7 +53,15 @@ def main() -> int:
         sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler)
-    return 128 + interrupts[0] if interrupts and code == INTERRUPTED else code
+    code = 128 + interrupts[0] if interrupts and code == INTERRUPTED else code
+    if sys.argv[1:2] in (["demo"], ["serve"]):
+        # Threads of the server abort the process if Python ends while they wait for its lock.
+        atexit._run_exitfuncs()
+        with suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+    return code
 
 
 if __name__ == "__main__":
