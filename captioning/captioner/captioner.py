@@ -1,11 +1,10 @@
 """Photos in, captions out."""
 
 from collections.abc import Iterable, Mapping, Sequence, Sized
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, get_args, overload
+from typing import Any, overload
 
 import torch
 from jaxtyping import Float, Int
@@ -15,24 +14,24 @@ from torch.nn import functional as F
 
 from captioning.captioner.calibration import Calibration, margins, signs_of
 from captioning.captioner.caption import Caption, RunnerUp
+from captioning.captioner.engine import Engine
 from captioning.configurable import build
 from captioning.data.images import Upload
-from captioning.data.preprocessing import Photo, Preprocessing, Readable, View, readable
-from captioning.data.tokenizers import TokenizerName
+from captioning.data.preprocessing import (
+    Photo,
+    Preprocessing,
+    Readable,
+    View,
+    is_one_photo,
+    readable,
+    several_photos,
+)
 from captioning.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from captioning.errors import InputError
-from captioning.kernels import (
-    accelerate,
-    accelerate_search,
-    folded,
-    multiplies_bfloat16_fast,
-    on_by_default,
-)
 from captioning.maps import ATTENTION, Captioned, default_map, known_maps, word_maps
 from captioning.models import Model
 from captioning.models.decoder import Memory
-from captioning.numbers import shown
-from captioning.search import BeamSearch, Decoded, Search
+from captioning.search import Decoded, Search
 from captioning.search.alternatives import Alternatives, find_alternatives
 from captioning.search.constrained import constrained
 from captioning.search.search import generable_log_probs
@@ -42,7 +41,7 @@ AT_ONCE = 16
 """The most photos of a batch."""
 
 
-class Captioner:
+class Captioner(Engine):
     """A model with its vocabulary, preprocessing and search: photos in, captions out.
 
     Args:
@@ -59,10 +58,6 @@ class Captioner:
         InputError: the vocabulary does not fit the decoder, or the model has no such map.
 
     Attributes:
-        fast: the accelerated model, which shares the parameters of `model`; `model` itself without
-            kernels.
-        bfloat16: whether to compute in bfloat16, which is faster on some processors. On others,
-            and on a GPU, annotation vectors are computed in single precision.
         calibration: makes probabilities of words mean what they say, and gives captions a
             confidence; None for a model that has not been calibrated (`captioning calibrate`).
     """
@@ -82,13 +77,9 @@ class Captioner:
                 f"{len(vocabulary)}"
             )
         [self.default_map] = known_maps([map_name] if map_name else (), model, default_map(model))
-        self.model = model
+        super().__init__(model, search, kernels)
         self.vocabulary = vocabulary
         self.preprocessing = preprocessing
-        self.search = search or BeamSearch()
-        self.kernels = on_by_default() if kernels is None else kernels
-        self.fast = accelerate(model) if self.kernels else model
-        self.bfloat16 = False
         self.calibration: Calibration | None = None
 
     def __repr__(self) -> str:
@@ -127,7 +118,7 @@ class Captioner:
             raise InputError("the model's preprocessing or search is of the wrong class")
         captioner = cls(
             Model.from_config(config["model"]),
-            _vocabulary(config["vocabulary"], config.get("tokenizer", "ptb")),
+            Vocabulary.from_config(config["vocabulary"], config.get("tokenizer", "ptb")),
             preprocessing,
             search,
             config["default_map"],
@@ -136,25 +127,6 @@ class Captioner:
         if "calibration" in config:
             captioner.calibration = Calibration.from_config(config["calibration"])
         return captioner
-
-    def to(self, device: str | torch.device) -> "Captioner":
-        """Move the model to a device; returns the captioner."""
-        self.model.to(device)
-        self.fast.to(device)
-        return self
-
-    def freeze(self) -> "Captioner":
-        """Prepare a model that will not be trained any more: evaluation mode, faster encoding."""
-        self.model.eval().requires_grad_(False)
-        if self.kernels:
-            encoder = folded(self.model.encoder)
-            self.fast = accelerate(Model(encoder, self.model.adapter, self.model.decoder)).eval()
-        return self
-
-    @property
-    def device(self) -> torch.device:
-        """Where the parameters are."""
-        return next(self.model.parameters()).device
 
     @overload
     def __call__(  # type: ignore[overload-overlap]  # a path is a sequence of paths, too
@@ -186,7 +158,7 @@ class Captioner:
         Several photos are any iterable, also a generator, an array (N, H, W, 3) or a tensor
         (N, 3, H, W). They are captioned in batches of at most 16; on a CPU several batches at once.
         """
-        given = _several(photos)
+        given = several_photos(photos)
         count = len(given) if isinstance(given, Sized) else AT_ONCE * thread_count(self.device)
         size = even_size(count, AT_ONCE, self.device)
         # Images of Pillow are loaded by this thread, since the same one may be given twice.
@@ -199,7 +171,7 @@ class Captioner:
         draws = (search or self.search).config.get("seed", 0) is None
         in_turn = map if draws else partial(in_threads, device=self.device)
         found = list(chain.from_iterable(in_turn(captions, cut(read, size))))
-        return found[0] if _is_one(photos) else found
+        return found[0] if is_one_photo(photos) else found
 
     def __getattr__(self, name: str) -> Any:
         """Say how photos are captioned, to those who try ``caption`` or ``predict``."""
@@ -230,7 +202,7 @@ class Captioner:
         """
         if isinstance(maps, str):
             raise InputError(f"maps: give a list of names, such as [{maps!r}]")
-        read = [readable(photo, self.preprocessing.max_pixels) for photo in _several(photos)]
+        read = [readable(photo, self.preprocessing.max_pixels) for photo in several_photos(photos)]
         views = [photo if isinstance(photo, View) else self.view(photo) for photo in read]
         if not views:
             return []
@@ -263,12 +235,6 @@ class Captioner:
                 if name != ATTENTION  # the search has computed it
             }
         return self._captions(read, views, decoded, of_words, names, others, confidences)
-
-    def logits(self, memory: Memory, tokens: Int[Tensor, "B N T"]) -> Float[Tensor, "B N T V"]:
-        """The logits before each token of finished captions, read again by teacher forcing."""
-        model, _ = self.for_searching(tokens.device)
-        with self._precision(tokens.device):
-            return model.decoder.teacher_forcing(memory, F.pad(tokens, (1, -1), value=BOS))[0]
 
     def signs(self, memory: Memory, decoded: Decoded) -> Float[Tensor, "B S"]:
         """What the confidence in the best caption of each image follows from."""
@@ -393,56 +359,9 @@ class Captioner:
         """
         return self.preprocessing(photo)
 
-    def encode(self, images: Tensor) -> Float[Tensor, "B L D"]:
-        """Annotation vectors of images or of cached features, as `Model.encode` takes them."""
-        if self.bfloat16 and images.device.type == "cpu" and multiplies_bfloat16_fast():
-            with self._precision(images.device):
-                return self.fast.encode(images).float()
-        return self.fast.encode(images)
-
-    def remember(self, annotations: Float[Tensor, "B L D"]) -> Memory:
-        """Everything that the decoder computes once per image."""
-        model, _ = self.for_searching(annotations.device)
-        with self._precision(annotations.device):
-            return model.remember(annotations)
-
-    def decode(
-        self, memory: Memory | Float[Tensor, "B L D"], search: Search | None = None
-    ) -> Decoded:
-        """Captions as tokens, by `search` or the captioner's own.
-
-        Args:
-            memory: by `remember`, or the annotation vectors.
-            search: how words are chosen.
-        """
-        if isinstance(memory, Tensor):
-            memory = self.remember(memory)
-        device = memory.annotations.device
-        model, search = self.for_searching(device, search)
-        with self._precision(device):
-            return search(model.decoder, memory)
-
-    def for_searching(
-        self, device: torch.device, search: Search | None = None
-    ) -> tuple[Model, Search]:
-        """The model and a search, both accelerated on a CPU.
-
-        On a GPU the plain ones are faster: a kernel saves arithmetic by decisions that the GPU
-        would have to wait for.
-        """
-        search = search or self.search
-        if self.kernels and device.type == "cpu":
-            return self.fast, accelerate_search(search)
-        return self.model, search
-
     def sentences(self, decoded: Decoded) -> list[str]:
         """The best caption of every image as one line of text."""
         return [self.vocabulary.text(row) for row in decoded.tokens[:, 0].tolist()]
-
-    def _precision(self, device: torch.device) -> AbstractContextManager[object]:
-        if self.bfloat16:
-            return torch.autocast(device.type, torch.bfloat16)
-        return nullcontext()
 
     def _map(
         self, view: View, tokens: Int[Tensor, "S"], length: int, name: str
@@ -467,30 +386,3 @@ class Captioner:
             )
             for of_word in zip(tokens, probabilities, strict=True)
         )
-
-
-def _is_one(photos: Any) -> bool:
-    """Whether this is one photo; an array or a tensor of four axes is several."""
-    return isinstance(photos, Photo) and getattr(photos, "ndim", 3) != 4
-
-
-def _several(photos: Any) -> Iterable[Photo]:
-    """The photos, or the one photo."""
-    if _is_one(photos):
-        return [photos]
-    if not isinstance(photos, Iterable):
-        raise InputError(
-            f"{shown(photos)}: not a photo; give a path, an image or pixels, or several of them"
-        )
-    return photos
-
-
-def _vocabulary(words: Any, name: Any) -> Vocabulary:
-    """The vocabulary of an untrusted list of words and name of a tokenizer."""
-    if name not in get_args(TokenizerName):
-        raise InputError(f"unknown tokenizer {shown(name)}")
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise InputError(f"a vocabulary is a list of words, not {shown(words)}")
-    if len(set(words)) < len(words):
-        raise InputError("a word of the vocabulary occurs twice")
-    return Vocabulary(words, name)

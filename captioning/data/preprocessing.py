@@ -1,8 +1,9 @@
 """How a photo becomes the image that the encoder sees, in training and afterwards."""
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -52,6 +53,26 @@ Readable = str | Path | Image | Upload | View
 Photo = Readable | bytes | np.ndarray | Tensor
 """A path, a PIL image, the bytes of a file, or 8-bit RGB pixels: an array (H, W, 3) or a tensor
 (3, H, W)."""
+
+
+def is_one_photo(photos: Any) -> bool:
+    """Whether this is one photo; an array or a tensor of four axes is several."""
+    return isinstance(photos, Photo) and getattr(photos, "ndim", 3) != 4
+
+
+def several_photos(photos: Any) -> Iterable[Photo]:
+    """The photos, or the one photo, to iterate over.
+
+    Raises:
+        InputError: this is neither.
+    """
+    if is_one_photo(photos):
+        return [photos]
+    if not isinstance(photos, Iterable):
+        raise InputError(
+            f"{shown(photos)}: not a photo; give a path, an image or pixels, or several of them"
+        )
+    return photos
 
 
 def readable(photo: Photo, max_pixels: int = MAX_PIXELS) -> Readable:

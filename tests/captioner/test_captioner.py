@@ -236,7 +236,7 @@ def test_a_search_in_bfloat16_scores_nearly_the_same(checkpoint: Path) -> None:
 def test_bfloat16_encodes_photos_only_where_the_processor_is_fast_at_it(
     captioner: Captioner, monkeypatch: pytest.MonkeyPatch, fast: bool
 ) -> None:
-    name = "captioning.captioner.captioner.multiplies_bfloat16_fast"
+    name = "captioning.captioner.engine.multiplies_bfloat16_fast"
     monkeypatch.setattr(name, lambda: fast)
     images = captioner.view(PHOTOS[0]).pixels[None]
     exact = captioner.encode(images)
