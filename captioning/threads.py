@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain, islice
+from threading import Barrier
 from typing import Any, TypeVar
 
 import torch
@@ -47,44 +48,62 @@ def even_size(count: int, most: int, device: torch.device) -> int:
 
 
 def in_threads(
-    work: Callable[[Item], Result], items: Iterable[Item], device: torch.device
+    work: Callable[[Item], Result],
+    items: Iterable[Item],
+    device: torch.device,
+    in_turn: bool = False,
 ) -> Generator[Result, None, None]:
     """The result of `work` for each item, in order.
 
     On a CPU several items are worked on at once, each by a thread with its share of PyTorch's
-    threads; elsewhere one after another. Gradients and autocast are as in a new thread, so `work`
-    sets them itself.
+    threads; elsewhere one after another. Gradients and autocast are as in the calling thread.
 
     Args:
         work: safe to call from several threads.
         items: read by the calling thread, few ahead.
         device: what the work is done on.
+        in_turn: one item after another on a CPU, too.
     """
+    gradients = torch.is_grad_enabled()
+    autocast = torch.is_autocast_enabled(device.type)
+    dtype = torch.get_autocast_dtype(device.type)
+
+    def done(item: Item) -> Result:
+        with torch.set_grad_enabled(gradients), torch.autocast(device.type, dtype, autocast):
+            return work(item)
 
     def jobs() -> Iterator[Callable[[], Result]]:
         try:
             for item in items:
-                yield partial(work, item)
+                yield partial(done, item)
         except Exception as error:  # in reading an item: raised after the results before it
             yield partial(_raised, error)
 
     waiting, threads = jobs(), torch.get_num_threads()
-    first = list(islice(waiting, thread_count(device)))
+    first = list(islice(waiting, 1 if in_turn else thread_count(device)))
     if len(first) < 2:
         yield from (job() for job in chain(first, waiting))
         return
-    # Threads started from now on get this number, too, until it is restored; others keep theirs.
-    pool = ThreadPoolExecutor(
-        len(first), initializer=torch.set_num_threads, initargs=(threads // len(first),)
-    )
+    begin = Barrier(len(first) + 1)
+
+    def take_share() -> None:
+        torch.get_num_threads()  # otherwise the first operation sets the number of other threads
+        torch.set_num_threads(threads // len(first))
+        begin.wait()
+
+    pool = ThreadPoolExecutor(len(first), initializer=take_share)
     futures = map(pool.submit, chain(first, waiting))
     try:
-        begun = deque(islice(futures, len(first) + WAITING))
+        begun = deque(islice(futures, len(first)))
+        begin.wait()
+        torch.set_num_threads(threads)  # of threads that start from now on
+        begun.extend(islice(futures, WAITING))
         while begun:
             result = begun.popleft().result()
             begun.extend(islice(futures, 1))
             yield result
     finally:
+        begin.abort()
         pool.shutdown(cancel_futures=True)
         torch.set_num_threads(threads)
 

@@ -1,5 +1,6 @@
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -61,6 +62,40 @@ def test_two_items_are_worked_on_at_once_by_a_thread_each() -> None:
     thread.start()
     thread.join()
     assert new == [2]
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_other_threads_that_start_meanwhile_have_all_threads_now_and_later() -> None:
+    with ThreadPoolExecutor(1) as other:
+        results = in_threads(str, range(9), CPU)
+        next(results)
+        assert other.submit(torch.get_num_threads).result() == 2
+        results.close()
+        assert other.submit(torch.get_num_threads).result() == 2
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_the_shares_of_threads_last_beyond_the_first_operation() -> None:
+    def work(item: int) -> int:
+        torch.rand(400, 400).mm(torch.rand(400, 400)).exp()
+        return torch.get_num_threads()
+
+    assert list(in_threads(work, range(6), CPU)) == [1] * 6
+
+
+@pytest.mark.usefixtures("two_threads")
+@pytest.mark.parametrize("gradients", [True, False])
+def test_gradients_and_autocast_are_as_in_the_calling_thread(gradients: bool) -> None:
+    weight = torch.ones(2, 2, requires_grad=True)
+
+    def work(item: int) -> tuple[torch.dtype, bool]:
+        product = weight @ weight
+        return product.dtype, product.requires_grad
+
+    with torch.set_grad_enabled(gradients):
+        assert list(in_threads(work, range(3), CPU)) == [(torch.float32, gradients)] * 3
+        with torch.autocast("cpu", torch.bfloat16):
+            assert list(in_threads(work, range(3), CPU)) == [(torch.bfloat16, gradients)] * 3
 
 
 @pytest.mark.usefixtures("two_threads")
