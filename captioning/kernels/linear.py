@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -42,6 +43,11 @@ class _Packed(NamedTuple):
 
 _packed: WeakKeyDictionary[nn.Linear, _Packed] = WeakKeyDictionary()
 """Not attributes of the layers, which would be copied and saved with them."""
+
+_users: WeakKeyDictionary[nn.Linear, int] = WeakKeyDictionary()
+"""How many blocks of `packed` a layer is in; threads may search by one model at once."""
+
+_lock = Lock()
 
 
 def product(x: Float[Tensor, "R I"], weight: Float[Tensor, "O I"]) -> Float[Tensor, "R O"]:
@@ -96,29 +102,36 @@ def packed(modules: Iterable[nn.Linear]) -> Iterator[None]:
     trace of its changes. Under autocast weights are packed in bfloat16, if the processor is fast at
     it; PyTorch would convert those of frozen layers for every product.
     """
-    made = []
-    for module in modules:
-        weight, before = module.weight.detach(), _packed.get(module)
-        library, dtype = fast_library(weight, weight), _precision(weight)
-        if library and dtype != weight.dtype:  # under autocast
-            is_fast = dtype == torch.bfloat16 and multiplies_bfloat16_fast()
-            library = "oneDNN" if is_fast else None
-        if weight.is_inference() or library is None:
-            continue
-        state = _state(module.weight, dtype)
-        if before is None or before[:2] != (library, state):
-            if library == "oneDNN":
-                new = torch.ops.mkldnn._reorder_linear_weight(weight.to(dtype), ROWS)
-            else:
-                new = torch.ops.mkl._mkl_reorder_linear_weight(weight, ROWS)
-            _packed[module] = _Packed(library, state, new)
-            made.append(module)
+    modules = list(modules)
+    with _lock:
+        for module in modules:
+            _users[module] = _users.get(module, 0) + 1
+            _pack(module)
     try:
         yield
     finally:
-        for module in made:
-            if module.weight.requires_grad:
-                _packed.pop(module, None)
+        with _lock:
+            for module in modules:
+                _users[module] -= 1
+                if module.weight.requires_grad and not _users[module]:
+                    _packed.pop(module, None)
+
+
+def _pack(module: nn.Linear) -> None:
+    """Pack a layer's weight, unless it is packed already or no library is faster."""
+    weight, before = module.weight.detach(), _packed.get(module)
+    library, dtype = fast_library(weight, weight), _precision(weight)
+    if library and dtype != weight.dtype:  # under autocast
+        is_fast = dtype == torch.bfloat16 and multiplies_bfloat16_fast()
+        library = "oneDNN" if is_fast else None
+    state = _state(module.weight, dtype)
+    if weight.is_inference() or library is None or (before and before[:2] == (library, state)):
+        return
+    if library == "oneDNN":
+        new = torch.ops.mkldnn._reorder_linear_weight(weight.to(dtype), ROWS)
+    else:
+        new = torch.ops.mkl._mkl_reorder_linear_weight(weight, ROWS)
+    _packed[module] = _Packed(library, state, new)
 
 
 def fast_library(x: Tensor, weight: Tensor) -> Library | None:

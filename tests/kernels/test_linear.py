@@ -99,6 +99,17 @@ def test_weights_are_packed_for_the_library_in_use(library: str | None) -> None:
     assert layer not in linear._packed  # it is not frozen
 
 
+def test_weights_stay_packed_until_the_last_of_several_blocks_ends(library: str | None) -> None:
+    layer = nn.Linear(5, 3)
+    one, other = linear.packed([layer]), linear.packed([layer])  # in two threads
+    one.__enter__()
+    other.__enter__()
+    one.__exit__(None, None, None)
+    assert (layer in linear._packed) == bool(library)
+    other.__exit__(None, None, None)
+    assert layer not in linear._packed
+
+
 @torch.no_grad()
 @pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("frozen", [True, False])
