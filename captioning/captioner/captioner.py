@@ -167,10 +167,9 @@ class Captioner(Engine):
         def captions(batch: Sequence[Photo]) -> list[Caption]:
             return [best for [best] in self.candidates(batch, search, runners_up, maps, most=1)]
 
-        # A search without a seed draws from PyTorch's generator, in order.
-        draws = (search or self.search).config.get("seed", 0) is None
-        in_turn = map if draws else partial(in_threads, device=self.device)
-        found = list(chain.from_iterable(in_turn(captions, cut(read, size))))
+        in_turn = (search or self.search).draws
+        batches = in_threads(captions, cut(read, size), self.device, in_turn)
+        found = list(chain.from_iterable(batches))
         return found[0] if is_one_photo(photos) else found
 
     def __getattr__(self, name: str) -> Any:

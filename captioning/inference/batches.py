@@ -26,7 +26,7 @@ Read = tuple[Key, Sequence[Path], list[View | InputError]]
 
 def seeded(search: Search, seed: int) -> Search:
     """The search; if it draws words by chance, by this seed and each photo alone."""
-    return search.replace(seed=seed) if search.config.get("seed", seed) is None else search
+    return search.replace(seed=seed) if search.draws else search
 
 
 def read_ahead(
@@ -104,8 +104,10 @@ def candidates(
         found = found_captions(captioner, views, search, runners_up, maps, most)
         return list(zip(paths, found, strict=True))
 
+    in_turn = (search or captioner.search).draws
+    read = read_ahead(captioner, batches)
     with ProgressBar("captioning", "photos", total=len(photos), shown=shown) as bar:
-        for found in in_threads(captioned, read_ahead(captioner, batches), captioner.device):
+        for found in in_threads(captioned, read, captioner.device, in_turn):
             yield from found
             bar.update(len(found))
 
@@ -147,4 +149,5 @@ def captioned_batches(
         ]
 
     batches = enumerate(cut(photos, batch_size))
-    yield from in_threads(lines, read_ahead(captioner, batches), captioner.device)
+    read = read_ahead(captioner, batches)
+    yield from in_threads(lines, read, captioner.device, search.draws)

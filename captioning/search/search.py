@@ -92,6 +92,11 @@ class Search(Configurable):
                 break
         return self.rank(hypotheses)
 
+    @property
+    def draws(self) -> bool:
+        """Whether it draws from PyTorch's generator, so that the order of batches matters."""
+        return self.config.get("seed", 0) is None
+
     def check_memory(self, decoder: Decoder, memory: Memory) -> None:
         """Raise InputError if a batch's captions would fill a computer's memory, or never end."""
         images, regions = memory.annotations.shape[:2]
