@@ -83,15 +83,13 @@ def _fuse(parent: nn.Module) -> None:
         if type(layer) not in (nn.Conv2d, SameConv2d):
             continue
         assert isinstance(layer, nn.Conv2d)
+        if layer.padding_mode != "zeros" or isinstance(layer.padding, str):
+            continue
         next_name, following = layers[place + 1] if place + 1 < len(layers) else ("", None)
-        if type(following) in ACTIVATIONS:
+        is_activation = type(following) in ACTIVATIONS
+        setattr(parent, name, FusedConvolution(layer, following if is_activation else None))
+        if is_activation:
             setattr(parent, next_name, nn.Sequential())
-        else:
-            following = None
-        if layer.padding_mode == "zeros" and not isinstance(layer.padding, str):
-            setattr(parent, name, FusedConvolution(layer, following))
-        elif following is not None:
-            setattr(parent, next_name, following)
     if isinstance(parent, Residual) and type(_layers(parent)[-1][1]) is FusedConvolution:
         parent.__class__ = FusedResidual
 
@@ -155,10 +153,9 @@ class FusedConvolution(nn.Module):
         weight, bias = self._packed[dtype]
         convolve = torch.ops.mkldnn._convolution_pointwise
         name, bounds = ACTIVATIONS.get(type(self.activation), ("none", []))
-        if added is None:
-            return convolve(x, weight, bias, *shape, name, bounds, "")
-        if name != "none":
-            return convolve(x, weight, bias, *shape, name, bounds, "") + added
+        if added is None or name != "none":
+            out = convolve(x, weight, bias, *shape, name, bounds, "")
+            return out if added is None else out + added
         return convolve.binary(x, added.to(dtype), weight, bias, *shape, "add", 1.0, None, [], None)
 
     def _is_for(self, x: Tensor, dtype: torch.dtype) -> bool:
@@ -213,6 +210,8 @@ class PreciseDepthwise(nn.Conv2d):
 
 
 class _WideDepthwise(torch.autograd.Function):
+    """The convolution, with the kernel's gradient computed for `COLUMNS` columns at a time."""
+
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, padding: tuple[int, int]) -> Tensor:
         ctx.save_for_backward(x, weight)
@@ -223,15 +222,15 @@ class _WideDepthwise(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, weight = ctx.saved_tensors
-        channels, columns, (above, left) = len(weight), weight.shape[3], ctx.padding
+        channels, (above, left) = len(weight), ctx.padding
         of_x = None
         if ctx.needs_input_grad[0]:
             of_x = conv2d_input(x.shape, weight, gradient, padding=ctx.padding, groups=channels)
-        of_parts = []
-        for first in range(0, columns, COLUMNS):
+        padded, of_parts = F.pad(x, (left, left)), []
+        for first in range(0, weight.shape[3], COLUMNS):
             part = weight[..., first : first + COLUMNS]
-            right = left - columns + first + part.shape[3]
-            read = F.pad(x, (left - first, right))  # what these columns are multiplied with
+            # What these columns are multiplied with.
+            read = padded.narrow(3, first, gradient.shape[3] + part.shape[3] - 1)
             of_parts.append(
                 conv2d_weight(read, part.shape, gradient, padding=(above, 0), groups=channels)
             )

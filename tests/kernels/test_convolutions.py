@@ -172,26 +172,30 @@ def test_precise_depthwise_convolutions_equal_the_plain_ones() -> None:
 
 
 @pytest.mark.parametrize("needs", [False, True])
+@pytest.mark.parametrize("columns", [9, 2])
 @pytest.mark.parametrize(
     "options",
     [
         {"kernel_size": 5, "padding": 2},
+        {"kernel_size": 9, "padding": 4},
         {"kernel_size": (3, 7), "padding": (2, 3)},
-        {"kernel_size": (1, 4), "padding": (1, 0)},
+        {"kernel_size": (1, 4), "padding": (1, 1)},
         {"kernel_size": 5, "padding": 4, "dilation": 2},
         {"kernel_size": 5, "padding": 2, "stride": 2},
         {"kernel_size": 5, "padding": "same", "padding_mode": "circular"},
-        {"kernel_size": 5, "out_channels": 12},
-        {"kernel_size": 5, "bias": True},
+        {"kernel_size": 5, "padding": 2, "out_channels": 12},
+        {"kernel_size": 5, "padding": 2, "bias": True},
     ],
     ids=str,
 )
-def test_wide_depthwise_kernels_get_the_plain_gradients(options: Any, needs: bool) -> None:
+def test_wide_depthwise_kernels_get_the_plain_gradients(
+    options: Any, columns: int, needs: bool
+) -> None:
     plain = nn.Conv2d(**{"in_channels": 6, "out_channels": 6, "groups": 6, "bias": False} | options)
     plain = plain.double()
     fast = nn.Sequential(copy.deepcopy(plain))
     keep_depthwise_precise(fast)
-    x = torch.randn(3, 6, 8, 9, dtype=torch.double).to(memory_format=torch.channels_last)
+    x = torch.randn(3, 6, 8, columns, dtype=torch.double).to(memory_format=torch.channels_last)
     x.requires_grad_(needs)
     ours, theirs = fast(x), plain(x)
     assert_close(ours, theirs)
