@@ -90,6 +90,8 @@ def test_a_model_is_pushed_by_its_name_to_a_branch_of_a_private_repository(
     tmp_path: Path,
     capsys: Capture,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shapes").mkdir()  # a name means the shipped model, as everywhere
     pushed("shapes", ADDRESS, "--private", "--revision", "v2", capsys=capsys)
     assert hub.private == {"someone/scenes"}
     assert "model.safetensors" not in hub.commits[hub.branches["someone/scenes"]["main"]]

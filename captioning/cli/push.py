@@ -9,6 +9,7 @@ from captioning import hub
 from captioning.cli.options import add_imports
 from captioning.errors import InputError, UsageError
 from captioning.files import all_kept
+from captioning.shelf import path_of
 from captioning.terminal import printable
 
 
@@ -42,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
 
     with tempfile.TemporaryDirectory() as made:
         folder = Path(options.model)
-        if folder.is_dir():
+        if folder.is_dir() and path_of(options.model) == folder:
             load(folder)  # refuses what cannot be loaded again
         else:
             folder = Path(made) / "model"
