@@ -17,7 +17,8 @@ from captioning.untrusted import field, read_json, short
 
 REMEDY = (
     "expected COCO's annotations (annotations with image_id and caption), Karpathy's format "
-    "(images with sentences), or a table of file names and captions"
+    "(images with sentences), lines as in Flickr8k.token.txt, a table of file names and captions, "
+    "or a data set's folder"
 )
 
 
@@ -122,8 +123,10 @@ def image_finder(
         if not is_photo(sought):
             stem = by_stem(sought)
             return None if stem is None else stems[str(stem)]
-        fits = [(_common(str(sought), photos[i]), i) for i in by_name.get(_stem(str(sought)), ())]
-        best = [image for length, image in fits if length == max(fits)[0]] if fits else []
+        named = by_name.get(_stem(str(sought)), ())
+        lengths = [_common(str(sought), photos[image]) for image in named]
+        longest = max(lengths, default=0)
+        best = [i for i, length in zip(named, lengths, strict=True) if length == longest]
         return best[0] if len(best) == 1 else None
 
     return find

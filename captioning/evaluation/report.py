@@ -146,8 +146,8 @@ class Report:
         ]
         write_json(Path(folder) / "captions.json", results)
         write_json(Path(folder) / "scores.json", self.summary)
-        told = {} if data is None else {"data": data}
-        write_json(Path(folder) / "report.json", told | self.as_json())
+        source = {} if data is None else {"data": data}
+        write_json(Path(folder) / "report.json", source | self.as_json())
 
     def table(self) -> str:
         """Scores with their intervals, and statistics, one per line."""

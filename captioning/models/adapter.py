@@ -98,7 +98,7 @@ class Adapter(Configurable, nn.Module):
     def after_projection(
         self, projected: Float[Tensor, "B L W"], mask: Bool[Tensor, "B L"] | None = None
     ) -> Float[Tensor, "B L W"]:
-        """All that `forward` does after `project`, the only part that never drops anything."""
+        """The rest of `forward`; passes with and without dropout may share `project`."""
         annotations = self.norm(self.dropout(projected))
         if self.region_layers:
             grid = grid_of(annotations.shape[1], self.grid_columns)

@@ -43,7 +43,7 @@ class Batcher:
     Attributes:
         waiting: photos that wait or are being captioned.
         photos: how many have been captioned.
-        batches: how many batches they came in.
+        batches: how many times waiting photos were given to `caption`.
     """
 
     def __init__(

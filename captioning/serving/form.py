@@ -170,4 +170,4 @@ class Health(BaseModel):
     model: str
     waiting: int = Field(description="Photos that wait or are being captioned.")
     photos: int = Field(description="Photos captioned since the start.")
-    batches: int = Field(description="Batches of these photos.")
+    batches: int = Field(description="How many times the model took waiting photos.")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from captioning.data.references import with_ids_of
+from captioning.data.references import image_finder, with_ids_of
 from captioning.data.results import check_photos, named_photos
 from captioning.errors import InputError
 
@@ -81,6 +81,11 @@ def test_ids_of_results_match_those_of_references_whether_numbers_or_text() -> N
     captions: dict[int | str, str] = {"1": "a dog", 2: "a cat", "x": "a bird"}
     expected: dict[int | str, str] = {1: "a dog", "0002": "a cat", "x": "a bird"}
     assert with_ids_of(captions, [1, "0002"], "results.json") == expected
+
+
+def test_of_photos_of_one_name_the_longest_common_path_counts() -> None:
+    find = image_finder([1, "k"], {1: "a/x.jpg", "k": "b/x.jpg"})
+    assert [find(name) for name in ("a/x.jpg", "c/b/x.jpg", "x.jpg")] == [1, "k", None]
 
 
 def test_two_captions_of_ids_that_match_are_an_error() -> None:
