@@ -4,6 +4,7 @@ Importing torch and Lightning takes seconds, a fork milliseconds. This process h
 computes nothing itself, so that its children can.
 """
 
+import atexit
 import gc
 import importlib
 import os
@@ -190,6 +191,7 @@ def _in_child(call: Call, folder: Path, out: Path, err: Path) -> NoReturn:
 
 
 def _begin(call: Call, folder: Path, out: Path, err: Path) -> None:
+    atexit._clear()  # those inherited would remove the temporary folders of the campaign itself
     os.setsid()
     os.chdir(folder)
     write = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
