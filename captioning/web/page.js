@@ -154,6 +154,7 @@
     body.classList.add("busy");
     const problems = [];
     const again = photos.includes(shown?.photo) ? shown.photo : null; // with other settings
+    const parts = again ? shown.parts : [];
     let isFirst = true;
     for (const [place, photo] of photos.entries()) {
       const which = photos.length > 1 ? `, ${place + 1} of ${photos.length},` : "";
@@ -174,6 +175,7 @@
     if (isFirst) fail("");
     else status.textContent = shown.photo.name;
     error.textContent = problems.join("\n");
+    if (parts.length && !problems.length && shown.photo === again) hide(again, parts);
   };
 
   const take = (files) => {

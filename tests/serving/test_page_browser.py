@@ -2,6 +2,7 @@
 
 import base64
 import io
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -189,6 +190,14 @@ def test_a_part_that_is_hidden_is_sent_grey(page: Any, photo: bytes) -> None:
     image = Image.open(io.BytesIO(base64.b64decode(shown.partition(",")[2])))
     grey = np.abs(np.asarray(image).astype(int) - 128).max(axis=2) < 4
     assert 0.01 < grey.mean() < 0.99
+    page.get_by_text("Search and maps").click()
+    number = itertools.count()  # with other settings the whole photo is captioned first
+    with page.expect_response(lambda it: it.url.endswith("/caption") and next(number) == 1):
+        page.fill("[name=captions]", "2")
+        page.locator("[name=captions]").blur()
+    page.wait_for_selector("body:not(.busy)")
+    assert page.is_visible("#unhide")
+    assert page.get_attribute("#view img", "src") == shown
     page.click("#unhide")
     page.wait_for_selector("#unhide", state="hidden")
     assert page.text_content("#before") == ""
