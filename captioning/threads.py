@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain, islice
-from threading import Barrier
+from threading import Barrier, Lock
 from typing import Any, TypeVar
 
 import torch
@@ -27,6 +27,9 @@ LEAST = 4
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+_sharing = Lock()
+"""Held while threads take shares of PyTorch's threads; one that starts then would take one, too."""
+
 
 def cut(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
     """The items in lists of `size`; the last list holds the rest."""
@@ -37,7 +40,10 @@ def cut(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
 
 def thread_count(device: torch.device) -> int:
     """The most batches that `in_threads` works on at once."""
-    return min(MOST, torch.get_num_threads()) if device.type == "cpu" else 1
+    if device.type != "cpu":
+        return 1
+    with _sharing:
+        return min(MOST, torch.get_num_threads())
 
 
 def even_size(count: int, most: int, device: torch.device) -> int:
@@ -66,10 +72,11 @@ def in_threads(
     """
     gradients = torch.is_grad_enabled()
     autocast = torch.is_autocast_enabled(device.type)
-    dtype = torch.get_autocast_dtype(device.type)
+    dtype, cache = torch.get_autocast_dtype(device.type), torch.is_autocast_cache_enabled()
 
     def done(item: Item) -> Result:
-        with torch.set_grad_enabled(gradients), torch.autocast(device.type, dtype, autocast):
+        precision = torch.autocast(device.type, dtype, autocast, cache)
+        with torch.set_grad_enabled(gradients), precision:
             return work(item)
 
     def jobs() -> Iterator[Callable[[], Result]]:
@@ -79,33 +86,40 @@ def in_threads(
         except Exception as error:  # in reading an item: raised after the results before it
             yield partial(_raised, error)
 
-    waiting, threads = jobs(), torch.get_num_threads()
+    waiting = jobs()
     first = list(islice(waiting, 1 if in_turn else thread_count(device)))
     if len(first) < 2:
         yield from (job() for job in chain(first, waiting))
         return
-    begin = Barrier(len(first) + 1)
-
-    def take_share() -> None:
-        torch.get_num_threads()  # otherwise the first operation sets the number of other threads
-        torch.set_num_threads(threads // len(first))
-        begin.wait()
-
-    pool = ThreadPoolExecutor(len(first), initializer=take_share)
-    futures = map(pool.submit, chain(first, waiting))
+    pool = ThreadPoolExecutor(len(first))
     try:
-        begun = deque(islice(futures, len(first)))
-        begin.wait()
-        torch.set_num_threads(threads)  # of threads that start from now on
-        begun.extend(islice(futures, WAITING))
+        _share_out(pool, len(first))
+        futures = map(pool.submit, chain(first, waiting))
+        begun = deque(islice(futures, len(first) + WAITING))
         while begun:
             result = begun.popleft().result()
             begun.extend(islice(futures, 1))
             yield result
     finally:
-        begin.abort()
         pool.shutdown(cancel_futures=True)
-        torch.set_num_threads(threads)
+
+
+def _share_out(pool: ThreadPoolExecutor, count: int) -> None:
+    """Start the threads of a pool, each with its share of PyTorch's threads."""
+    all_started = Barrier(count)
+
+    def take(share: int) -> None:
+        torch.get_num_threads()  # otherwise the first operation sets the number of other threads
+        torch.set_num_threads(share)
+        all_started.wait()
+
+    with _sharing:
+        threads = torch.get_num_threads()
+        try:
+            list(pool.map(take, [threads // count] * count))
+        finally:
+            all_started.abort()  # nobody waits, unless a thread could not start
+            torch.set_num_threads(threads)  # of threads that start from now on
 
 
 def _raised(error: Exception) -> Any:

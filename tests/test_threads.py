@@ -7,7 +7,7 @@ import torch
 
 from captioning.captioner import Captioner
 from captioning.search import Sampling
-from captioning.threads import WAITING, cut, even_size, in_threads
+from captioning.threads import WAITING, cut, even_size, in_threads, thread_count
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
@@ -75,6 +75,26 @@ def test_other_threads_that_start_meanwhile_have_all_threads_now_and_later() -> 
 
 
 @pytest.mark.usefixtures("two_threads")
+def test_threads_that_start_at_once_have_all_threads() -> None:
+    def work() -> list[int]:
+        list(in_threads(str, range(4), CPU))
+        return [thread_count(CPU), torch.get_num_threads()]
+
+    for _ in range(100):
+        with ThreadPoolExecutor(3) as others:
+            found = [others.submit(work) for _ in range(3)]
+        assert [one.result() for one in found] == [[2, 2]] * 3
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_results_may_be_left_as_soon_as_the_first_is_there() -> None:
+    for _ in range(300):
+        results = in_threads(str, range(9), CPU)
+        assert next(results) == "0"
+        results.close()
+
+
+@pytest.mark.usefixtures("two_threads")
 def test_the_shares_of_threads_last_beyond_the_first_operation() -> None:
     def work(item: int) -> int:
         torch.rand(400, 400).mm(torch.rand(400, 400)).exp()
@@ -88,14 +108,15 @@ def test_the_shares_of_threads_last_beyond_the_first_operation() -> None:
 def test_gradients_and_autocast_are_as_in_the_calling_thread(gradients: bool) -> None:
     weight = torch.ones(2, 2, requires_grad=True)
 
-    def work(item: int) -> tuple[torch.dtype, bool]:
+    def work(item: int) -> tuple[torch.dtype, bool, bool]:
         product = weight @ weight
-        return product.dtype, product.requires_grad
+        return product.dtype, product.requires_grad, torch.is_autocast_cache_enabled()
 
+    single, half = torch.float32, torch.bfloat16
     with torch.set_grad_enabled(gradients):
-        assert list(in_threads(work, range(3), CPU)) == [(torch.float32, gradients)] * 3
-        with torch.autocast("cpu", torch.bfloat16):
-            assert list(in_threads(work, range(3), CPU)) == [(torch.bfloat16, gradients)] * 3
+        assert list(in_threads(work, range(3), CPU)) == [(single, gradients, True)] * 3
+        with torch.autocast("cpu", half, cache_enabled=False):
+            assert list(in_threads(work, range(3), CPU)) == [(half, gradients, False)] * 3
 
 
 @pytest.mark.usefixtures("two_threads")

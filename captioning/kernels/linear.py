@@ -106,8 +106,10 @@ def packed(modules: Iterable[nn.Linear]) -> Iterator[None]:
     with _lock:
         for module in modules:
             _users[module] = _users.get(module, 0) + 1
-            _pack(module)
     try:
+        with _lock:
+            for module in modules:
+                _pack(module)
         yield
     finally:
         with _lock:
@@ -191,7 +193,7 @@ def _precision(x: Tensor) -> torch.dtype:
 
 def _state(weight: Tensor, dtype: torch.dtype) -> tuple[torch.dtype, int, int]:
     """Changes with precision and weight: its address and PyTorch's count of changes in place."""
-    return dtype, weight.data_ptr(), weight._version
+    return dtype, weight.data_ptr(), 0 if weight.is_inference() else weight._version
 
 
 def _multiplied_by_onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:

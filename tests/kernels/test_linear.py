@@ -110,6 +110,36 @@ def test_weights_stay_packed_until_the_last_of_several_blocks_ends(library: str 
     assert layer not in linear._packed
 
 
+@pytest.mark.usefixtures("library")
+def test_an_interrupted_block_leaves_no_weight_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+    layers, pack = [nn.Linear(5, 3), nn.Linear(3, 2)], linear._pack
+
+    def interrupted(module: nn.Linear) -> None:
+        if module is layers[1]:
+            raise KeyboardInterrupt
+        pack(module)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(linear, "_pack", interrupted)
+        with pytest.raises(KeyboardInterrupt), linear.packed(layers):
+            pass
+    with linear.packed(layers):
+        pass
+    assert not any(layer in linear._packed for layer in layers)
+
+
+@pytest.mark.usefixtures("library")
+def test_layers_made_in_inference_mode_work_inside_and_outside_it() -> None:
+    x = torch.ones(2, 5)
+    with torch.inference_mode():
+        layer = nn.Linear(5, 3)
+        wanted = layer(x).clone()
+        with linear.packed([layer]):
+            assert_close(linear.layer(layer, x), wanted)
+    with torch.no_grad(), linear.packed([layer]):
+        assert_close(linear.layer(layer, x), wanted)
+
+
 @torch.no_grad()
 @pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("frozen", [True, False])
