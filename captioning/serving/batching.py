@@ -117,6 +117,7 @@ class Batcher:
             batch = same[:size]
             self._queue = [photo for photo in self._queue if photo not in batch]
             views, settings = [one.view for one in batch], [one.settings for one in batch]
+            self.batches += 1
             try:
                 found = await loop.run_in_executor(self._model, self._caption, views, settings)
             except Exception as error:  # whatever it is, it fails these requests only
@@ -125,7 +126,6 @@ class Batcher:
                         waiting.captions.set_exception(error)
                 continue
             self.photos += len(batch)
-            self.batches += 1
             for waiting, captions in zip(batch, found, strict=True):
                 if not waiting.captions.done():
                     waiting.captions.set_result(captions)

@@ -108,3 +108,5 @@ def test_a_failure_of_the_model_fails_its_requests_alone(
         "the server failed; its log says more",
     )
     assert client.post("/caption", files={"photo": photo}).status_code == 200
+    health = client.get("/health").json()
+    assert (health["photos"], health["batches"]) == (1, 2)
