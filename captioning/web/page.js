@@ -21,6 +21,7 @@
   let asked = 0; // counts what was chosen
   let running = null; // aborts the requests that are under way
   let shown = null; // the photo that the view shows, and its view
+  let wanted = []; // the parts of it that are to be hidden, whatever the settings
 
   for (const { options } of [map, compare]) {
     for (const option of options) {
@@ -93,13 +94,14 @@
     hiding.dragged(now.panes[0].stage, (part) => hide(photo, [...parts, part]));
   };
 
-  /* Caption the photo that is shown again, with these parts hidden. */
-  const hide = async (photo, parts) => {
+  /* Caption the photo that is shown again, with these parts hidden; `problems` stay to be seen. */
+  const hide = async (photo, parts, problems = []) => {
     // Other photos that are captioned now would be given up.
     if (body.classList.contains("busy") || !isValid()) return;
+    wanted = parts;
     const mine = new AbortController();
     running = mine;
-    error.textContent = "";
+    error.textContent = problems.join("\n");
     body.classList.add("busy");
     status.textContent = `Looking at what is left of ${photo.name} \u2026`;
     const from = shown;
@@ -109,7 +111,7 @@
     } catch (problem) {
       if (running !== mine) return;
       data = null;
-      error.textContent = problem.message;
+      error.textContent = [...problems, problem.message].join("\n");
     }
     if (running !== mine) return;
     body.classList.remove("busy");
@@ -136,7 +138,10 @@
     text.dir = "auto";
     text.textContent = attentionView.sentenceOf(data.captions[0]);
     button.append(picture, text);
-    button.addEventListener("click", () => show(photo, data));
+    button.addEventListener("click", () => {
+      wanted = [];
+      show(photo, data);
+    });
     const item = document.createElement("li");
     item.append(button);
     return item;
@@ -154,7 +159,7 @@
     body.classList.add("busy");
     const problems = [];
     const again = photos.includes(shown?.photo) ? shown.photo : null; // with other settings
-    const parts = again ? shown.parts : [];
+    if (!again) wanted = [];
     let isFirst = true;
     for (const [place, photo] of photos.entries()) {
       const which = photos.length > 1 ? `, ${place + 1} of ${photos.length},` : "";
@@ -175,7 +180,7 @@
     if (isFirst) fail("");
     else status.textContent = shown.photo.name;
     error.textContent = problems.join("\n");
-    if (parts.length && !problems.length && shown.photo === again) hide(again, parts);
+    if (wanted.length && shown.photo === again) hide(again, wanted, problems);
   };
 
   const take = (files) => {

@@ -201,3 +201,57 @@ def test_a_part_that_is_hidden_is_sent_grey(page: Any, photo: bytes) -> None:
     page.click("#unhide")
     page.wait_for_selector("#unhide", state="hidden")
     assert page.text_content("#before") == ""
+
+
+def test_hidden_parts_outlast_requests_that_fail_and_are_given_up(page: Any, photo: bytes) -> None:
+    choose(page, "photo.png", photo)
+    page.wait_for_selector("canvas")
+    page.locator(".words button").first.focus()
+    page.locator("#hide").click()
+    page.wait_for_selector("#unhide")
+    page.get_by_text("Search and maps").click()
+
+    def set_captions(count: int) -> None:
+        page.fill("[name=captions]", str(count))
+        page.locator("[name=captions]").blur()
+
+    def left(route: Any) -> None:
+        """Of the whole photo and what is left of it, the second request fails."""
+        if next(number) == 1:
+            route.abort()
+        else:
+            route.continue_()
+
+    number = itertools.count()
+    page.route("**/caption", left)
+    set_captions(2)
+    assert error(page).startswith("The server cannot be reached")
+    page.unroute("**/caption")
+    set_captions(1)
+    page.locator("#status", has_text="what is left").wait_for()
+    set_captions(2)  # before the answer came
+    page.wait_for_selector("#unhide")
+    page.wait_for_selector("body:not(.busy)")
+    assert page.is_visible("#unhide")
+    assert page.text_content("#error") == ""
+
+
+def test_hidden_parts_stay_so_beside_a_file_that_cannot_be_read(page: Any, photo: bytes) -> None:
+    page.set_input_files(
+        "#photo",
+        [
+            {"name": name, "mimeType": "image/png", "buffer": content}
+            for name, content in (("photo.png", photo), ("broken.png", b"none"))
+        ],
+    )
+    unreadable = error(page)
+    page.wait_for_selector("body:not(.busy)")
+    page.locator(".words button").first.focus()
+    page.locator("#hide").click()
+    page.wait_for_selector("#unhide")
+    page.get_by_text("Search and maps").click()
+    page.fill("[name=captions]", "2")
+    page.locator("[name=captions]").blur()
+    assert error(page) == unreadable
+    page.wait_for_selector("body:not(.busy)")
+    assert page.is_visible("#unhide")
