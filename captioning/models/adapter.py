@@ -30,6 +30,9 @@ class Adapter(Configurable, nn.Module):
     Each part is optional and by default all are off, as in the paper. They are applied in the order
     of the arguments.
 
+    A subclass changes `project` and `after_projection` rather than `forward`, since
+    `captioning.training.GuidedAttention` calls the latter twice, with and without dropout.
+
     Args:
         annotation_dim: D, width of the encoder's annotation vectors.
         projection_dim: W, width of a linear projection followed by a ReLU; None to keep D.
@@ -98,7 +101,7 @@ class Adapter(Configurable, nn.Module):
     def after_projection(
         self, projected: Float[Tensor, "B L W"], mask: Bool[Tensor, "B L"] | None = None
     ) -> Float[Tensor, "B L W"]:
-        """The rest of `forward`; passes with and without dropout may share `project`."""
+        """The rest of `forward`."""
         annotations = self.norm(self.dropout(projected))
         if self.region_layers:
             grid = grid_of(annotations.shape[1], self.grid_columns)

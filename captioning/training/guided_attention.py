@@ -77,7 +77,7 @@ class GuidedAttention(CrossEntropy):
             InputError: the decoder has no evidence, or the encoder no classes.
         """
         adapter, decoder = captioner.model.adapter, with_evidence(captioner.model.decoder)
-        projected = adapter.project(annotations)  # once, for both memories below
+        projected = adapter.project(annotations)  # once, for passes with and without dropout
         memory = captioner.fast.decoder.remember(adapter.after_projection(projected))
         loss, weights = self.of_words(captioner, memory, batch.tokens)
         targets = batch.tokens[..., 1:]
@@ -95,9 +95,9 @@ class GuidedAttention(CrossEntropy):
             of_words = _evidence(decoder, decoder.output_context(memory.annotations), words)
             terms["contrast"] = contrast_loss(of_words[:, named], spoken[:, named])
         if self.classes:
-            named_classes = self._words_of_classes(captioner, annotations.device)
-            of_classes = _evidence(decoder, regions, named_classes.words)
-            terms["classes"] = class_loss(of_classes, named_classes.shown(annotations))
+            class_words = self._words_of_classes(captioner, annotations.device)
+            of_classes = _evidence(decoder, regions, class_words.words)
+            terms["classes"] = class_loss(of_classes, class_words.shown(annotations))
         guided = sum(getattr(self, name) * term for name, term in terms.items())
         figures: dict[str, float | Tensor] = {name: term.detach() for name, term in terms.items()}
         return Loss(loss.total + loss.divisor * guided, loss.divisor, figures)
