@@ -3,6 +3,8 @@
 Shapes: B images, N captions per image, L regions, T words, W width of all heads together.
 """
 
+import copy
+
 import torch
 from torch import Tensor
 
@@ -40,20 +42,14 @@ def head_map(captioned: Captioned, name: str) -> Maps:
     Computed from the queries and keys that pass through the attention. Cost: one pass over the
     caption.
     """
-    decoder = captioned.model.decoder
+    decoder = copy.deepcopy(captioned.model.decoder)  # other threads would call its hooks
     attention, heads = _heads(decoder)[name]
     queries: list[Tensor] = []
     keys: list[Tensor] = []
-    hooks = [
+    for layer, kept in ((attention.query, queries), (attention.key, keys)):
         layer.register_forward_hook(lambda _, __, output, kept=kept: kept.append(output))
-        for layer, kept in ((attention.query, queries), (attention.key, keys))
-    ]
-    try:
-        memory = captioned.model.remember(captioned.annotations)
-        decoder.teacher_forcing(memory, captioned.tokens[..., :-1])
-    finally:
-        for hook in hooks:
-            hook.remove()
+    memory = decoder.remember(captioned.model.adapter(captioned.annotations))
+    decoder.teacher_forcing(memory, captioned.tokens[..., :-1])
     captions = captioned.tokens.shape[1]
     # All words of a caption at once, or a word at a time: (B, N T, W) either way.
     query = torch.cat([part.unflatten(1, (captions, -1)) for part in queries], dim=2).flatten(1, 2)

@@ -3,6 +3,8 @@
 Shapes: B images, N captions per image, L regions (rows x columns), T words, H halves of the image.
 """
 
+import copy
+
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
@@ -58,8 +60,9 @@ def context_evidence(
     there. The gradient passes gates, cells and the deep output (Xu et al. 2015, eq. 1-3, 7);
     attention weights and the initial state count as constants.
     """
-    decoder, tokens = captioned.model.decoder, captioned.tokens
+    tokens, decoder = captioned.tokens, captioned.model.decoder
     assert has_evidence(decoder)
+    decoder = copy.deepcopy(decoder)  # other threads would call its hook
     memory = captioned.model.remember(captioned.annotations)
     contexts: list[Tensor] = []
 
@@ -69,22 +72,19 @@ def context_evidence(
 
     found, weights = [], []
     state = decoder.start(memory, tokens.shape[1])
-    hook = decoder.attention.register_forward_hook(cut)
-    try:
-        for read, word in zip(tokens[..., :-1].unbind(2), tokens[..., 1:].unbind(2), strict=True):
-            with torch.enable_grad():
-                step = decoder.step(read, state, memory)
-                state = step.state
-                log_probs = FLATTENING * generable_log_probs(step.logits.detach())
-                others = log_probs.scatter(-1, word[..., None], float("-inf")).softmax(dim=-1)
-                of_word = step.logits.gather(-1, word[..., None])[..., 0]
-                score = of_word - (others * step.logits).sum(dim=-1)
-                *earlier, own = torch.autograd.grad(score.sum(), contexts, retain_graph=True)
-            gradient = own + EARLIER * sum(earlier, torch.zeros_like(own))
-            found.append(torch.einsum("bnd,bld->bnl", gradient, memory.annotations))
-            weights.append(step.weights.detach())
-    finally:
-        hook.remove()
+    decoder.attention.register_forward_hook(cut)
+    for read, word in zip(tokens[..., :-1].unbind(2), tokens[..., 1:].unbind(2), strict=True):
+        with torch.enable_grad():
+            step = decoder.step(read, state, memory)
+            state = step.state
+            log_probs = FLATTENING * generable_log_probs(step.logits.detach())
+            others = log_probs.scatter(-1, word[..., None], float("-inf")).softmax(dim=-1)
+            of_word = step.logits.gather(-1, word[..., None])[..., 0]
+            score = of_word - (others * step.logits).sum(dim=-1)
+            *earlier, own = torch.autograd.grad(score.sum(), contexts, retain_graph=True)
+        gradient = own + EARLIER * sum(earlier, torch.zeros_like(own))
+        found.append(torch.einsum("bnd,bld->bnl", gradient, memory.annotations))
+        weights.append(step.weights.detach())
     return torch.stack(found, dim=2), torch.stack(weights, dim=2)
 
 

@@ -1,6 +1,8 @@
 """Properties of every map, and their names."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -50,6 +52,17 @@ def test_captions_of_a_batch_have_the_maps_that_they_have_alone(name: str) -> No
         length = int((alone.tokens != PAD).sum()) - 1
         found, expected = word_maps(name, alone)[0, 0, :length], together[image, caption, :length]
         torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("kind", ["multi-head", "transformer"])
+def test_threads_may_compute_maps_by_one_model_at_once(kind: str) -> None:
+    given = captioned(kind)
+    names = (*available_maps(given.model), *head_names(given.model.decoder))
+    expected = [word_maps(name, given) for name in names]
+    with ThreadPoolExecutor(3) as threads:
+        found = list(threads.map(partial(word_maps, captioned=given), names * 10))
+    for maps, wanted in zip(found, expected * 10, strict=True):
+        torch.testing.assert_close(maps, wanted)
 
 
 @pytest.mark.parametrize("name", FROM_PROBABILITIES)
