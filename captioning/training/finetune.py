@@ -23,7 +23,7 @@ from captioning.errors import InputError
 from captioning.evaluation.calibration import assess, calibrated
 from captioning.evaluation.captions import split_captions
 from captioning.evaluation.report import Report
-from captioning.files import made_folder, written_whole
+from captioning.files import made_folder, only_writer, written_whole
 from captioning.metrics.cider import cider_scores
 from captioning.progress_bar import duration, say
 from captioning.shelf import DEFAULT
@@ -184,10 +184,11 @@ def finetune(
 
 def _trained(config: Path, settings: str) -> Path:
     """The best checkpoint by these settings; goes on with a training of the same settings."""
-    goes_on = config.with_name("last.ckpt").exists() and config.exists()
-    goes_on = goes_on and config.read_text(encoding="utf-8", errors="replace") == settings
-    with written_whole(config) as temporary:
-        temporary.write_text(settings, encoding="utf-8")
+    with only_writer(config.parent):  # the settings of a training that runs there stay
+        goes_on = config.with_name("last.ckpt").exists() and config.exists()
+        goes_on = goes_on and config.read_text(encoding="utf-8", errors="replace") == settings
+        with written_whole(config) as temporary:
+            temporary.write_text(settings, encoding="utf-8")
     try:
         best = train(["--config", str(config), "--resume" if goes_on else "--overwrite"])
     except KeyboardInterrupt:

@@ -9,10 +9,12 @@ import torch
 import yaml
 from PIL import Image
 
+from captioning import files
 from captioning.captioner import load
 from captioning.cli import main
 from captioning.data.readers import Coco
 from captioning.errors import InputError
+from captioning.files import only_writer
 from captioning.shapes import write_shapes
 from captioning.training.finetune import Plan, best_between, finetune
 from captioning.training.initial import words_of
@@ -70,6 +72,19 @@ def test_the_same_command_goes_on_unless_the_captions_have_changed(
     (folder / "0.txt").write_text("a wall\n")
     finetune(folder, **options)
     assert "nothing is left to train" not in capsys.readouterr().err
+
+
+def test_the_settings_of_a_training_that_runs_in_the_folder_stay(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "PATIENCE", 0.1)
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "finetune.yaml").write_text("of the other training")
+    with only_writer(out), pytest.raises(InputError, match="another process is writing there"):
+        finetune(folder, model="shapes", out=out, epochs=1)
+    assert [file.name for file in out.iterdir()] == ["finetune.yaml"]
+    assert (out / "finetune.yaml").read_text() == "of the other training"
 
 
 def test_captions_in_another_script_are_learnt_by_its_tokenizer(
