@@ -48,6 +48,12 @@ class NumberedSteps(pl.Callback):
         """Compile nothing after the training."""
         compile_from_now(False)
 
+    def on_exception(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
+    ) -> None:
+        """Nor after one that failed or was interrupted."""
+        compile_from_now(False)
+
 
 class ExponentialAverage(Checked, WeightAveraging):
     """Validates and keeps an exponential moving average of the weights.

@@ -1,6 +1,7 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 import pytorch_lightning as pl
 from pytorch_lightning.demos.boring_classes import BoringModel
 
@@ -10,18 +11,27 @@ from captioning.training.train_cli import plain_messages
 
 
 class Watch(pl.Callback):
-    """Notes which steps are compiled."""
+    """Notes which steps are compiled; a training may fail at one."""
 
-    def __init__(self) -> None:
+    def __init__(self, last_step: int | None) -> None:
         self.compiles: list[bool] = []
+        self.last_step = last_step
 
     def on_train_batch_start(self, *arguments: Any) -> None:
         """Look."""
         self.compiles.append(compiled._Job.compiles)
+        if len(self.compiles) == self.last_step:
+            raise RuntimeError("no memory is left")
 
 
-def train(folder: Path, max_epochs: int, resumed: Path | None = None, after: int = 6) -> list[bool]:
-    watch = Watch()
+def train(
+    folder: Path,
+    max_epochs: int,
+    resumed: Path | None = None,
+    after: int = 6,
+    last_step: int | None = None,
+) -> list[bool]:
+    watch = Watch(last_step)
     trainer = pl.Trainer(
         default_root_dir=folder,
         accelerator="cpu",
@@ -47,6 +57,12 @@ def test_steps_are_compiled_after_the_first_ones_also_when_resumed(tmp_path: Pat
     parts = train(tmp_path / "parts", 1)
     parts += train(tmp_path / "parts", 3, tmp_path / "parts" / "last.ckpt")
     assert parts == whole
+
+
+def test_nothing_is_compiled_after_a_training_that_failed(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="no memory is left"):
+        train(tmp_path, 1, after=0, last_step=2)
+    assert not compiled._Job.compiles
 
 
 def test_steps_are_not_compiled_where_that_is_not_wanted(tmp_path: Path) -> None:
