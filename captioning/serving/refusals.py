@@ -11,6 +11,8 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from captioning.data.images import PhotoSizeError
@@ -135,6 +137,10 @@ def add_errors(app: FastAPI) -> None:
     async def of_input(request: Request, error: InputError) -> JSONResponse:
         statuses = {SettingError: 422, MapError: 422, PhotoSizeError: 413}
         return refusal(statuses.get(type(error), 415), str(error))
+
+    @app.exception_handler(ClientDisconnect)
+    async def of_nobody(request: Request, error: ClientDisconnect) -> Response:
+        return Response(status_code=499)  # as nginx logs it; no client receives it
 
     @app.exception_handler(Exception)
     async def of_program(request: Request, error: Exception) -> JSONResponse:

@@ -57,16 +57,20 @@ def client(ask: Ask) -> TestClient:
 def served(app: ASGIApp, limits: Limits) -> Iterator[str]:
     """The address of the app on this machine, answered by a thread."""
     with listening_socket("127.0.0.1", 0) as listening:
-        loop = asyncio.new_event_loop()
-        server = Server(app, listening, limits)
-        thread = threading.Thread(target=loop.run_until_complete, args=(server.serve(),))
+        runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        loop, server = runner.get_loop(), Server(app, listening, limits)
+
+        def run() -> None:
+            with runner:
+                runner.run(server.serve())
+
+        thread = threading.Thread(target=run)
         thread.start()
         try:
             yield "http://{}:{}".format(*listening.getsockname())
         finally:
             loop.call_soon_threadsafe(server.stop)
             thread.join()
-            loop.close()
 
 
 @pytest.fixture

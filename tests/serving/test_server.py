@@ -171,13 +171,17 @@ def test_requests_that_come_at_once_are_answered_in_turn(serve: Serve) -> None:
         assert rest(connection).count(b"HTTP/1.1 200 OK") == 51
 
 
-def test_a_photo_whose_client_has_gone_is_not_captioned(
-    serve: Serve, held: threading.Event, captioner: Captioner, photo: bytes
+def test_a_photo_whose_client_has_gone_is_neither_captioned_nor_a_fault(
+    serve: Serve,
+    held: threading.Event,
+    captioner: Captioner,
+    photo: bytes,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     begun = threading.Event()
     captioner.fast.encoder.register_forward_pre_hook(lambda *_: begun.set(), prepend=True)
     client = serve()
-    with sent(client, upload(photo)) as patient:
+    with faults_on_stderr(), sent(client, upload(photo)) as patient:
         assert begun.wait(20)  # or both photos might be of one batch
         with sent(client, upload(photo)):
             wait_for(lambda: waiting(client) == 2)
@@ -185,6 +189,7 @@ def test_a_photo_whose_client_has_gone_is_not_captioned(
         held.set()
         assert first_answer(patient)[0] == 200
     assert client.get("/health").json()["photos"] == 1
+    assert capsys.readouterr().err == ""
 
 
 def test_a_fault_is_logged_as_one_line(
