@@ -8,6 +8,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from threading import Lock
 
 import torch
 from jaxtyping import Float, UInt8
@@ -24,6 +25,9 @@ CPU_PIXELS = 2**18
 
 GPU_PIXELS = 2**21
 """Pixels of images that are encoded at once elsewhere."""
+
+_switching = Lock()
+"""Held while TF32 is off, which it is for all threads."""
 
 
 class Encoder(Configurable, nn.Module):
@@ -223,9 +227,10 @@ def feature_map(
 @contextmanager
 def _exact_convolutions() -> Iterator[None]:
     """Switch off TF32 on a GPU, whose annotation vectors differ by 1 % from a CPU's."""
-    before = torch.backends.cudnn.allow_tf32
-    torch.backends.cudnn.allow_tf32 = False
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.allow_tf32 = before
+    with _switching:
+        before = torch.backends.cudnn.allow_tf32
+        torch.backends.cudnn.allow_tf32 = False
+        try:
+            yield
+        finally:
+            torch.backends.cudnn.allow_tf32 = before
