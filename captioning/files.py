@@ -4,6 +4,7 @@ import errno
 import glob
 import json
 import os
+import secrets
 import shutil
 import stat
 import sys
@@ -47,9 +48,6 @@ def written_whole(path: str | Path) -> Iterator[Path]:
         if is_stream:
             _copy_to_stream(temporary, path)
         else:
-            umask = os.umask(0)
-            os.umask(umask)
-            temporary.chmod(0o666 & ~umask)  # mkstemp makes private files
             temporary.replace(path.resolve())
             if _written is not None:
                 _written[path] = None
@@ -80,12 +78,15 @@ def remove_unfinished(path: str | Path) -> None:
 
 
 def _temporary(path: Path, folder: Path | None) -> Path:
-    """A new file in the folder, or in the system's temporary folder if None."""
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=folder, prefix=_prefix(path), suffix=path.suffix)
-    os.close(handle)
-    return Path(name)
+    """A new file in the folder, or a private one in the system's temporary folder if None."""
+    if folder is None:
+        handle, name = tempfile.mkstemp(prefix=_prefix(path), suffix=path.suffix)
+        os.close(handle)
+        return Path(name)
+    folder.mkdir(parents=True, exist_ok=True)
+    temporary = folder / f"{_prefix(path)}{secrets.token_hex(8)}{path.suffix}"
+    temporary.touch(exist_ok=False)
+    return temporary
 
 
 def _prefix(path: Path) -> str:
