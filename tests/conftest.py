@@ -67,8 +67,10 @@ DECODERS: dict[str, Callable[[int, int], Decoder]] = {
 
 @pytest.fixture(autouse=True)
 def without_wandb(monkeypatch: pytest.MonkeyPatch) -> None:
-    """W&B is off, unless a test is of it; Lightning's logger may have changed the mode."""
+    """W&B is off, unless a test is of it; what loggers change for the process ends with a test."""
     monkeypatch.setenv("WANDB_MODE", "disabled")
+    monkeypatch.setenv("WANDB_DATA_DIR", "")  # so that it is unset after the test, too
+    monkeypatch.delenv("WANDB_DATA_DIR")
 
 
 @pytest.fixture

@@ -136,6 +136,7 @@ def without_login(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     for name in ("WANDB_API_KEY", "WANDB_MODE"):
         monkeypatch.delenv(name, raising=False)
+    wandb.teardown()  # which keeps the mode of earlier tests
 
 
 @pytest.mark.usefixtures("without_login")
