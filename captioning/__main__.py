@@ -7,6 +7,7 @@ import sys
 import threading
 from contextlib import suppress
 from types import FrameType
+from typing import NoReturn
 
 from captioning.errors import INTERRUPTED, ending_signals
 
@@ -53,16 +54,26 @@ def main() -> int:
         sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler)
-    code = 128 + interrupts[0] if interrupts and code == INTERRUPTED else code
-    if sys.argv[1:2] in (["demo"], ["serve"]):
-        # Threads of the server abort the process if Python ends while they wait for its lock.
-        atexit._run_exitfuncs()
-        with suppress(OSError):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code)
-    return code
+    return 128 + interrupts[0] if interrupts and code == INTERRUPTED else code
+
+
+def run() -> NoReturn:
+    """Run the command of this process and end it, at once if it was interrupted.
+
+    Threads of the server, and those that were at work when a second interrupt came, abort the
+    process if Python ends meanwhile.
+    """
+    code = main()
+    if code <= 128 and sys.argv[1:2] not in (["demo"], ["serve"]):
+        sys.exit(code)
+    for number in ending_signals():
+        signal.signal(number, signal.SIG_DFL)
+    atexit._run_exitfuncs()
+    with suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

@@ -137,6 +137,27 @@ def test_an_interrupt_within_a_finalizer_is_not_lost(
     assert capsys.readouterr().err == "captioning: interrupted\n"
 
 
+@pytest.mark.integration
+def test_an_interrupted_command_does_not_wait_for_its_threads() -> None:
+    code = """
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+import captioning.cli
+from captioning.__main__ import run
+
+def command():
+    ThreadPoolExecutor(1).submit(time.sleep, 600)
+    signal.raise_signal(signal.SIGINT)
+
+captioning.cli.main = command
+run()
+"""
+    command = [sys.executable, "-c", code]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (128 + signal.SIGINT, "captioning: interrupted\n")
+
+
 def test_a_signal_that_is_ignored_as_under_nohup_ends_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
