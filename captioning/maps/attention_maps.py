@@ -42,7 +42,7 @@ def head_map(captioned: Captioned, name: str) -> Maps:
     Computed from the queries and keys that pass through the attention. Cost: one pass over the
     caption.
     """
-    decoder = copy.deepcopy(captioned.model.decoder)  # other threads would call its hooks
+    decoder = copy.deepcopy(captioned.model.decoder)  # whose hooks no other thread calls
     attention, heads = _heads(decoder)[name]
     queries: list[Tensor] = []
     keys: list[Tensor] = []

@@ -62,7 +62,7 @@ def context_evidence(
     """
     tokens, decoder = captioned.tokens, captioned.model.decoder
     assert has_evidence(decoder)
-    decoder = copy.deepcopy(decoder)  # other threads would call its hook
+    decoder = copy.deepcopy(decoder)  # whose hook no other thread calls
     memory = captioned.model.remember(captioned.annotations)
     contexts: list[Tensor] = []
 
