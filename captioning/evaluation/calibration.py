@@ -219,9 +219,9 @@ def calibrated(assessed: Assessed) -> Calibration:
             f"{good} of {len(assessed.good)} captions are good; a calibration needs at least "
             f"{FEWEST} good ones and as many others, so use more photos"
         )
-    known = np.where(np.isfinite(assessed.signs), assessed.signs, np.nan)
-    means = np.nan_to_num(np.nanmean(known, axis=0))
-    signs = np.where(np.isnan(known), means, known) - means
+    known = np.isfinite(assessed.signs)  # one caption alone, say, has no margin
+    means = np.where(known, assessed.signs, 0).sum(axis=0) / known.sum(axis=0).clip(min=1)
+    signs = np.where(known, assessed.signs, means) - means
     scales = np.maximum(signs.std(axis=0), 1e-6)
     standard, targets = signs / scales, assessed.good.astype(np.float64)
 

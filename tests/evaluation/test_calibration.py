@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +56,15 @@ def test_a_calibration_finds_the_temperature_and_the_rule() -> None:
     assert found.weights[0] == pytest.approx(1.0, abs=0.1)
     assert found.weights[3] == pytest.approx(0.5, abs=0.1)
     assert found.weights[4] == pytest.approx(0.0, abs=0.1)
+
+
+def test_a_sign_that_no_caption_has_gets_no_weight() -> None:
+    given = assessed()
+    signs = given.signs.copy()
+    signs[:, 3] = np.nan
+    found = calibrated(replace(given, signs=signs))
+    assert found.weights[0] == pytest.approx(1.0, abs=0.1)
+    assert (found.means[3], found.weights[3]) == (0, pytest.approx(0, abs=1e-3))
 
 
 def test_calibrated_probabilities_come_true_as_often_as_they_say() -> None:
