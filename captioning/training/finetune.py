@@ -127,7 +127,8 @@ def finetune(
 
     Raises:
         InputError: the folder is in no known layout, has too few photos or, without `skip_bad`,
-            has faults, or the tokenizer's library is not installed.
+            has faults, the tokenizer's library is not installed, or another process trains in
+            `out`.
     """
     if tokenizer is not None:
         split_by(tokenizer)  # whose library may be missing
