@@ -5,7 +5,8 @@ last frozen stage.
 
 A folder of features holds
 
-    index.json            the encoder's fingerprint, the photos, and how many rows a shard has
+    index.json            the encoder's fingerprint, the photos with a hash of each, and how many
+                          rows a shard has
     features-00000.npy    a shard: the features of the first photos, float16 (rows, L, D)
     features-00001.npy    ...
 
@@ -16,6 +17,7 @@ import hashlib
 import math
 import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -26,7 +28,7 @@ from jaxtyping import Float16
 from torch import Tensor
 
 from captioning.configurable import bare_name
-from captioning.data.photo_shards import photo_size
+from captioning.data.photo_shards import opened_photo, photo_size
 from captioning.data.preprocessing import Preprocessing
 from captioning.errors import InputError
 from captioning.files import made_folder, write_json, written_whole
@@ -75,16 +77,17 @@ class FeatureCache:
         try:
             self.fingerprint: str = index["fingerprint"]
             self._shard_rows = int(index["rows"])
-            sizes: dict[str, int] = dict(index["images"])
+            hashes: dict[str, str] = dict(index["images"])
+            "".join(hashes.values())  # earlier versions kept sizes
         except (KeyError, TypeError, ValueError):
             raise InputError(
                 f"{self.folder}: holds no features, or those of an earlier version; {REMEDY}"
             ) from None
         # The index holds paths relative to the folder, so they are valid in any working directory.
         root = _place(self.folder)
-        self.images = [Path(os.path.normpath(f"{root}/{image}")) for image in sizes]
+        self.images = [Path(os.path.normpath(f"{root}/{image}")) for image in hashes]
         self._rows = {str(image): row for row, image in enumerate(self.images)}
-        self._sizes = list(sizes.values())
+        self._hashes = list(hashes.values())
         count = math.ceil(len(self.images) / self._shard_rows)
         self._paths = [self.folder / f"features-{shard:05d}.npy" for shard in range(count)]
 
@@ -99,13 +102,13 @@ class FeatureCache:
         made_folder(folder)
         if any(not file.name.startswith(".") for file in folder.iterdir()):
             raise InputError(f"{folder}: holds something other than features; {REMEDY}")
-        root, sizes = _place(folder), {}
-        for image in images:
-            if (size := photo_size(image)) is None:
+        root, hashes = _place(folder), {}
+        for image, digest in zip(images, _hashes_of(images), strict=True):
+            if digest is None:
                 raise InputError(f"{image}: no such file; check the path")
-            sizes[os.path.relpath(_place(image), root)] = size
-        rows = max(FEWEST_ROWS, math.ceil(len(sizes) / MOST_SHARDS))
-        write_json(folder / INDEX, {"fingerprint": fingerprint, "rows": rows, "images": sizes})
+            hashes[os.path.relpath(_place(image), root)] = digest
+        rows = max(FEWEST_ROWS, math.ceil(len(hashes) / MOST_SHARDS))
+        write_json(folder / INDEX, {"fingerprint": fingerprint, "rows": rows, "images": hashes})
         return cls(folder)
 
     def __contains__(self, image: Path) -> bool:
@@ -126,7 +129,8 @@ class FeatureCache:
     ) -> None:
         """Check that these are the features of `images`, and perhaps of more, by this encoder.
 
-        A photo has changed if its file has another size. The photos themselves may be missing.
+        A photo has changed if its content has, whatever its size. The photos themselves may be
+        missing.
 
         Raises:
             InputError: they are of another encoder, other weights, another preprocessing or other
@@ -142,8 +146,12 @@ class FeatureCache:
                 f"{self.folder}: has no features of {missing[0]} and {len(missing) - 1} more; "
                 f"{REMEDY}"
             )
-        sizes = ((image, self._sizes[self._rows[_place(image)]]) for image in images)
-        if stale := [image for image, size in sizes if photo_size(image) not in (None, size)]:
+        stale = [
+            image
+            for image, digest in zip(images, _hashes_of(images), strict=True)
+            if digest not in (None, self._hashes[self._rows[_place(image)]])
+        ]
+        if stale:
             raise InputError(
                 f"{self.folder}: {stale[0]} and {len(stale) - 1} more have changed since; {REMEDY}"
             )
@@ -191,6 +199,19 @@ def fingerprint(encoder: ConstantEncoder, preprocessing: Preprocessing) -> str:
         digest.update(name.encode())
         digest.update(value.cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
+
+
+def _hashes_of(images: Sequence[Path]) -> list[str | None]:
+    """A hash of the content of each photo, None for a missing one."""
+    with ThreadPoolExecutor(8) as pool:  # hashing releases the GIL, and a slow disk overlaps
+        return list(pool.map(_hash_of, images))
+
+
+def _hash_of(image: Path) -> str | None:
+    if photo_size(image) is None:
+        return None
+    with opened_photo(image) as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
 def _place(path: Path) -> str:

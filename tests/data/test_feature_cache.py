@@ -1,9 +1,11 @@
 import json
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from PIL.Image import Transpose
 
 from captioning.data.data_module import CaptionData
 from captioning.data.extraction import feature_cache
@@ -78,7 +80,25 @@ def test_features_of_a_photo_that_has_changed_since_are_refused_by_its_name(
         cached(folder, photos)
 
 
-@pytest.mark.parametrize("index", [[], {}, {"fingerprint": "x", "images": {"a.jpg": 3}}])
+def test_another_photo_of_equal_size_is_refused(photos: list[Path], folder: Path) -> None:
+    bitmaps = [photo.with_suffix(".bmp") for photo in photos]
+    for photo, bitmap in zip(photos, bitmaps, strict=True):
+        read_image(photo).save(bitmap)
+    cached(folder, bitmaps)
+    read_image(photos[1]).transpose(Transpose.FLIP_LEFT_RIGHT).save(bitmaps[1])
+    with pytest.raises(InputError, match=f"features: .*{bitmaps[1].name} and 0 more have changed"):
+        cached(folder, bitmaps)
+
+
+def test_features_of_copied_photos_hold(photos: list[Path], folder: Path) -> None:
+    cached(folder, photos)
+    os.utime(photos[1], (0, 0))
+    assert photos[1] in cached(folder, photos)
+
+
+@pytest.mark.parametrize(
+    "index", [[], {}, {"fingerprint": "x", "rows": 64, "images": {"a.jpg": 3}}]
+)
 def test_features_of_an_earlier_version_and_other_indices_are_refused(
     photos: list[Path], folder: Path, index: object
 ) -> None:
