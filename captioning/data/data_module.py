@@ -60,6 +60,7 @@ class CaptionData(Checked, pl.LightningDataModule):
             batches teach more if a caption's length depends on the content of its image.
         workers: processes that read images.
         limit: use only the first images of each split, up to this number.
+        min_captions: train only on photos that have at least so many captions.
         train_split: the split to train on.
         val_split: the split to validate on.
         seed: of the order of the images and of the augmentation.
@@ -95,6 +96,7 @@ class CaptionData(Checked, pl.LightningDataModule):
         similar_lengths: bool = True,
         workers: Workers = 1,
         limit: PositiveCount | None = None,
+        min_captions: PositiveCount = 1,
         train_split: str = "train",
         val_split: str = "val",
         seed: Seed = 0,
@@ -129,6 +131,7 @@ class CaptionData(Checked, pl.LightningDataModule):
         self.similar_lengths = similar_lengths
         self.workers = workers
         self.limit = limit
+        self.min_captions = min_captions
         self.train_split = train_split
         self.val_split = val_split
         self.seed = seed
@@ -142,16 +145,26 @@ class CaptionData(Checked, pl.LightningDataModule):
     @cached_property
     def train_records(self) -> list[Record]:
         """The records to train on."""
-        return self._records(self.train_split)
+        records = self._records(self.train_split, self.min_captions)
+        if not records:
+            raise InputError(
+                f"no photo of split {self.train_split!r} has {self.min_captions} captions; lower "
+                "data.min_captions"
+            )
+        return records
 
     @cached_property
     def val_records(self) -> list[Record]:
         """The records to validate on."""
         return self._records(self.val_split)
 
-    def _records(self, split: str) -> list[Record]:
-        records = self.reader.read(split)
-        return [record for record in records if record.image not in self.leave_out][: self.limit]
+    def _records(self, split: str, min_captions: int = 1) -> list[Record]:
+        kept = [
+            record
+            for record in self.reader.read(split)
+            if record.image not in self.leave_out and len(record.captions) >= min_captions
+        ]
+        return kept[: self.limit]
 
     @cached_property
     @stage("building the vocabulary")

@@ -6,8 +6,10 @@ import pytest
 import pytorch_lightning as pl
 
 from captioning.data.data_module import CaptionData
-from captioning.data.readers import Coco
+from captioning.data.readers import CaptionTable, Coco
+from captioning.errors import InputError
 from captioning.shapes import write_shapes
+from tests.data.conftest import draw, write
 
 
 @pytest.fixture(scope="module")
@@ -36,3 +38,15 @@ def test_captions_of_similar_length_share_a_batch_unless_switched_off(scenes: Pa
     assert sorted(chain(*any_length)) == together
     assert list(chain(*sorted(alike))) == together
     assert list(chain(*sorted(any_length))) != together
+
+
+def test_photos_with_few_captions_are_left_out(tmp_path: Path) -> None:
+    draw(tmp_path, "a.png", "b.png", "c.png")
+    rows = ["a.png,one", "a.png,two", "a.png,three", "b.png,one", "c.png,one", "c.png,two"]
+    rows = [f"{row},train" for row in rows] + ["d.png,one,val"]
+    write(tmp_path / "captions.csv", "\n".join(["file_name,caption,split", *rows]))
+    data = CaptionData(CaptionTable(tmp_path), min_captions=2)
+    assert [record.image.name for record in data.train_records] == ["a.png", "c.png"]
+    assert [record.image.name for record in data.val_records] == ["d.png"]
+    with pytest.raises(InputError, match=r"no photo .* has 4 captions; lower data\.min_captions"):
+        _ = CaptionData(CaptionTable(tmp_path), min_captions=4).train_records
