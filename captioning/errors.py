@@ -2,7 +2,10 @@
 
 import errno
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from reprlib import Repr
 
 from captioning.terminal import printable
 
@@ -61,6 +64,53 @@ class InputError(Exception):
 
 class UsageError(InputError):
     """An unknown or invalid option of a command; exit code 2."""
+
+
+class PhotoError(InputError):
+    """A photo that cannot be captioned, beside others that can.
+
+    Args:
+        path: the photo's path, or another name for it.
+        reason: what is wrong with it.
+    """
+
+    __match_args__ = ("path", "reason")
+
+    def __init__(self, path: str | Path, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path, self.reason = path, reason
+
+    def __reduce__(self) -> tuple[type["PhotoError"], tuple[str | Path, str]]:
+        return type(self), (self.path, self.reason)
+
+
+@contextmanager
+def reading(path: object, *errors: type[Exception]) -> Iterator[None]:
+    """Turn what goes wrong in opening or parsing a file into ``path: what it says``.
+
+    Args:
+        path: the file, or the file and the place in it.
+        errors: a library's errors, beside OSError, ValueError and those of Python's parsers.
+
+    Raises:
+        InputError: the block has raised one of these errors.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from error
+    except (ValueError, EOFError, RecursionError, *errors) as error:
+        raise InputError(f"{path}: {str(error) or type(error).__name__}") from error
+
+
+_SHORT = Repr()  # a value may be huge or deeply nested
+_SHORT.maxlevel, _SHORT.maxdict, _SHORT.maxstring = 3, 8, 50
+
+
+def shown(value: object) -> str:
+    """A value for a message, in one line of at most 60 characters."""
+    text = " ".join(_SHORT.repr(value).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def as_input_error(

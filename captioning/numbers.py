@@ -15,10 +15,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from annotated_types import Interval
 
-from captioning.errors import InputError
-
-LONGEST = 40
-"""Characters of a wrong value that a message repeats."""
+from captioning.errors import InputError, shown
 
 Seed = Annotated[int, Interval(ge=0, le=2**32 - 1)]
 
@@ -163,16 +160,6 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     parameters = inspect.signature(function).parameters.values()
     many = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return {p.name: found[p.name] for p in parameters if p.name in found and p.kind not in many}
-
-
-def shown(value: object) -> str:
-    """A value as messages show it: short, in one line."""
-    try:
-        text = repr(value)
-    except ValueError:  # Python refuses to print integers of thousands of digits
-        return "a number of thousands of digits"
-    text = " ".join(text.split())
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
 def option(hint: Any) -> Callable[[str], Any]:

@@ -13,7 +13,7 @@ from PIL import Image
 import captioning
 from captioning.captioner import Captioner, load
 from captioning.configurable import build
-from captioning.models import DotProductAttention, Model
+from captioning.models import Decoder, DotProductAttention, Model
 from captioning.viewing import overlay
 from tests.conftest import checkpoint_of
 from tests.notebooks import code, committed, complaints, executed, pictures, printed, shown, words
@@ -32,7 +32,7 @@ def with_dot_product(checkpoint: Path, path: Path) -> Path:
     """A checkpoint with the encoder and words of another one, and an untrained decoder."""
     trained = load(checkpoint)
     torch.manual_seed(4)
-    decoder = build(trained.model.decoder.config, attention=DotProductAttention)
+    decoder = build(trained.model.decoder.config, Decoder, attention=DotProductAttention)
     captioner = Captioner(
         Model(trained.model.encoder, trained.model.adapter, decoder),
         trained.vocabulary,

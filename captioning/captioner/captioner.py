@@ -113,14 +113,11 @@ class Captioner(Engine):
         for name in ("model", "vocabulary", "preprocessing", "search", "default_map"):
             if name not in config:
                 raise InputError(f"the model's {name} is missing")
-        preprocessing, search = build(config["preprocessing"]), build(config["search"])
-        if not isinstance(preprocessing, Preprocessing) or not isinstance(search, Search):
-            raise InputError("the model's preprocessing or search is of the wrong class")
         captioner = cls(
             Model.from_config(config["model"]),
             Vocabulary.from_config(config["vocabulary"], config.get("tokenizer", "ptb")),
-            preprocessing,
-            search,
+            build(config["preprocessing"], Preprocessing),
+            build(config["search"], Search),
             config["default_map"],
             kernels,
         )

@@ -65,9 +65,7 @@ class Model(nn.Module):
             given = config[name]
             if isinstance(given, dict) and "weights" in given:
                 given = given | {"weights": None}  # the caller loads the parameters
-            parts[name] = build(given)
-            if not isinstance(parts[name], kind):
-                raise InputError(f"the model's {name} cannot be a {type(parts[name]).__name__}")
+            parts[name] = build(given, kind)
         return cls(**parts)
 
     def encode(self, images: Tensor) -> Float[Tensor, "B L D"]:

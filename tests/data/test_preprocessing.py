@@ -94,7 +94,7 @@ def test_a_padded_photo_is_seen_whole_between_grey_bars(
 
 
 def test_the_fit_is_kept_with_the_preprocessing() -> None:
-    rebuilt = build(Preprocessing(16, "pad").config)
+    rebuilt = build(Preprocessing(16, "pad").config, Preprocessing)
     assert isinstance(rebuilt, Preprocessing)
     assert rebuilt(ramp((90, 60))).pixels.equal(Preprocessing(16, "pad")(ramp((90, 60))).pixels)
 

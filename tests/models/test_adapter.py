@@ -109,7 +109,7 @@ def test_region_layers_and_smoothing_need_to_know_a_grid_that_is_not_square() ->
 def test_its_config_builds_the_same_adapter(options: dict[str, Any]) -> None:
     torch.manual_seed(0)
     adapter = Adapter(5, **options).eval()
-    again = build(adapter.config).eval()
+    again = build(adapter.config, Adapter).eval()
     again.load_state_dict(adapter.state_dict())
     annotations = torch.randn(2, 6, 5)
     assert again(annotations).equal(adapter(annotations))

@@ -96,7 +96,7 @@ def test_a_state_has_the_captions_on_its_second_axis(decoder: Decoder, annotatio
 
 
 def test_its_config_builds_the_same_decoder(decoder: Decoder, annotations: Tensor) -> None:
-    again = build(decoder.config).double().eval()
+    again = build(decoder.config, Decoder).double().eval()
     again.load_state_dict(decoder.state_dict())
     assert again(annotations, TOKENS)[0].equal(decoder(annotations, TOKENS)[0])
 

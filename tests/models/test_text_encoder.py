@@ -74,7 +74,7 @@ def test_a_sentence_without_words_or_with_a_gap_is_refused(
 
 
 def test_a_config_builds_the_same_encoder(encoder: TextEncoder) -> None:
-    other = build(encoder.config).double()
+    other = build(encoder.config, TextEncoder).double()
     other.load_state_dict(encoder.state_dict())
     assert other(SENTENCES).annotations.equal(encoder(SENTENCES).annotations)
 
