@@ -1,6 +1,5 @@
 """Exceptions for bad input, as opposed to bugs."""
 
-import errno
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,25 +13,6 @@ INTERRUPTED = 130
 
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 """Signals that end a command: Ctrl-C, a system's request, and a closed terminal."""
-
-REMEDIES = {
-    errno.ENOSPC: "free some space or choose another place",
-    errno.EDQUOT: "free some space or choose another place",
-    errno.EFBIG: "raise the limit on file sizes or choose another place",
-    errno.EACCES: "check the permissions or choose another place",
-    errno.EPERM: "check the permissions or choose another place",
-    errno.EROFS: "choose a place that can be written to",
-    errno.ENAMETOOLONG: "give a shorter name",
-    errno.ENOENT: "check the path",
-    errno.ENOTDIR: "check the path or choose another place",
-    errno.EISDIR: "give the path of a file",
-    errno.ELOOP: "check its symbolic links",
-    errno.EMFILE: "raise the limit on open files (ulimit -n)",
-    errno.ENFILE: "close other programs",
-    errno.EIO: "check the disk",
-    errno.ENXIO: "let a program read from it",
-}
-"""The remedy of each operating-system error."""
 
 
 def ending_signals() -> list[signal.Signals]:
@@ -116,7 +96,7 @@ def shown(value: object) -> str:
 def as_input_error(
     error: OSError, path: str | Path | None = None, trouble: str | None = None
 ) -> InputError:
-    """An operating-system error as one line with the path and the remedy.
+    """An operating-system error as one line with the path.
 
     Args:
         error: the operating system's error.
@@ -125,11 +105,6 @@ def as_input_error(
     """
     # Of a copy that fails, the second name is where it was written to.
     named = path if path is not None else error.filename2 or error.filename
-    reason = error.strerror or " ".join(str(error).split()) or type(error).__name__
-    remedy = REMEDIES.get(error.errno or 0, "check the path and the disk")
-    subject = "" if named is None else f"{_text(named)}: "
-    return InputError(f"{subject}{f'{trouble} ({reason})' if trouble else reason}; {remedy}")
-
-
-def _text(path: object) -> str:
-    return path.decode(errors="backslashreplace") if isinstance(path, bytes) else str(path)
+    reason = error.strerror or str(error) or type(error).__name__
+    subject = "" if named is None else f"{named}: "
+    return InputError(f"{subject}{f'{trouble} ({reason})' if trouble else reason}")

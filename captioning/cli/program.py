@@ -17,7 +17,6 @@ from typing import Any, NoReturn
 
 from captioning import __version__
 from captioning.errors import INTERRUPTED, InputError, UsageError, as_input_error
-from captioning.files import all_kept
 from captioning.progress_bar import is_first_process, say, stage
 from captioning.terminal import escape_what_cannot_be_encoded, printable
 from captioning.user_modules import import_modules
@@ -209,7 +208,7 @@ def _run(arguments: list[str]) -> int:
         import_modules(getattr(parsed, "modules", ()))
         run = import_module(f"captioning.cli.{name}").run
         ends = name not in ENDLESS
-        with stage(name, is_first_process()) if ends else nullcontext(), all_kept():
+        with stage(name, is_first_process()) if ends else nullcontext():
             code: int = run(parsed)
     except SystemExit:  # raised by --help
         sys.stdout.flush()

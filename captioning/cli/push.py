@@ -8,7 +8,6 @@ from pathlib import Path
 from captioning import hub
 from captioning.cli.options import add_imports
 from captioning.errors import InputError, UsageError
-from captioning.files import all_kept
 from captioning.shelf import path_of
 from captioning.terminal import printable
 
@@ -47,8 +46,7 @@ def run(options: argparse.Namespace) -> int:
             load(folder)  # refuses what cannot be loaded again
         else:
             folder = Path(made) / "model"
-            with all_kept():  # before the temporary folder is removed
-                export(options.model, folder)
+            export(options.model, folder)
         files = [folder / name for name in (CARD, *hub.DOWNLOADED)]
         if missing := [file for file in files if not file.exists()]:
             raise InputError(f"{missing[0]}: no such file; export the model to a folder again")

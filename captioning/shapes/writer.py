@@ -18,7 +18,7 @@ from pycocotools import mask as run_length
 from pydantic import TypeAdapter, ValidationError
 
 from captioning.errors import InputError, as_input_error
-from captioning.files import all_kept, write_json
+from captioning.files import write_json
 from captioning.numbers import ProcessCount, ScenePixels, Scenes, Seed, check
 from captioning.progress_bar import ProgressBar
 from captioning.shapes.drawing import box, picture, visible_masks
@@ -101,9 +101,8 @@ def write_shapes(
         # All annotation files become visible together in one rename.
         with tempfile.TemporaryDirectory(dir=directory, prefix=".annotations.") as temporary:
             whole = Path(temporary) / "annotations"
-            with all_kept():  # here, before they are moved
-                for name, value in files.items():
-                    write_json(whole / name, value)
+            for name, value in files.items():
+                write_json(whole / name, value)
             whole.rename(directory / "annotations")
     except OSError as error:
         raise as_input_error(error, directory, "cannot be written") from None

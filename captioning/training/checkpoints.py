@@ -11,7 +11,7 @@ from pytorch_lightning.plugins.io import TorchCheckpointIO
 from torch import Tensor
 
 from captioning.errors import InputError
-from captioning.files import forget_written, written_whole
+from captioning.files import written_whole
 from captioning.integrity import check_archive, check_tensors
 from captioning.training.callbacks import StopEarly, is_at_zero
 
@@ -117,11 +117,6 @@ class WholeCheckpoints(TorchCheckpointIO):
                 if isinstance(error.__context__, OSError):
                     raise error.__context__ from None
                 raise
-
-    def remove_checkpoint(self, path: str | Path) -> None:
-        """Remove a checkpoint that others have replaced."""
-        super().remove_checkpoint(path)
-        forget_written(path)
 
 
 def check_resumable(path: Path, module: pl.LightningModule, trainer: pl.Trainer) -> dict[str, Any]:

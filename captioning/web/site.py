@@ -6,7 +6,7 @@ from pathlib import Path
 
 from captioning.captioner import Captioner
 from captioning.captioner.onnx_graphs import write_onnx
-from captioning.files import all_kept, made_folder, written_whole
+from captioning.files import made_folder, written_whole
 from captioning.maps import has_evidence
 from captioning.search import BeamSearch
 from captioning.web.compact import compact
@@ -56,8 +56,7 @@ def write_site(
     if type(search) is not BeamSearch:
         search = search.replace(BeamSearch)
     with tempfile.TemporaryDirectory() as graphs:
-        with all_kept():  # before the folder is removed
-            write_onnx(captioner, graphs)
+        write_onnx(captioner, graphs)
         files = runtime_files(runtime)
         folder = made_folder(folder)
         for graph, in_8_bits in GRAPHS.items():
