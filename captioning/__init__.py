@@ -5,7 +5,6 @@ shows captions as interactive views. Importing this package is cheap: torch is i
 first use of a name in it.
 """
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -33,8 +32,4 @@ def __getattr__(name: str) -> Any:
         return finetune
     from captioning import captioner
 
-    if "IPython" in sys.modules:
-        from captioning.viewing.notebook import show_captions
-
-        show_captions()
     return getattr(captioner, name)

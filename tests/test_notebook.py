@@ -14,7 +14,6 @@ import captioning
 from captioning.captioner import Captioner, load
 from captioning.configurable import build
 from captioning.models import Decoder, DotProductAttention, Model
-from captioning.viewing import overlay
 from tests.conftest import checkpoint_of
 from tests.notebooks import code, committed, complaints, executed, pictures, printed, shown, words
 
@@ -49,7 +48,7 @@ def test_it_opens_with_a_photo_and_what_the_model_says_of_it() -> None:
 
     [picture] = pictures(first)
     drawn = io.BytesIO()
-    overlay.draw(TEMPLE, caption).savefig(drawn, bbox_inches="tight")
+    caption.figure().savefig(drawn, bbox_inches="tight")
     expected = Image.open(drawn).convert("RGB").resize(picture.size)
     difference = np.asarray(picture, dtype=float) - np.asarray(expected, dtype=float)
     assert abs(difference).mean() < 4  # of 255; letters may lie a pixel apart

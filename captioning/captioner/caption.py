@@ -1,18 +1,23 @@
 """A caption of a photo, with probabilities and maps of its words."""
 
+import math
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from PIL.Image import Image
 from torch import Tensor
 
-from captioning.data.tokenizers import TokenizerName, joined
+from captioning.data.images import read_image
+from captioning.data.tokenizers import TokenizerName, joined, pieces
 from captioning.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class RunnerUp(NamedTuple):
@@ -99,21 +104,78 @@ class Caption:
         """As `map`, as a NumPy array."""
         return self.map(name).numpy()
 
-    def save(self, path: str | Path) -> None:
+    def figure(self, map_name: str | None = None, photo: Image | None = None) -> "Figure":
+        """The photo, then a panel for each word with its map; see `captioning.viewing.overlay`.
+
+        Args:
+            map_name: which map; by default the first shown one.
+            photo: the upright photo, if it has been read already.
+
+        Raises:
+            InputError: the photo is unknown or has changed since, or there is no such map.
+        """
+        from captioning.viewing.overlay import draw  # Matplotlib takes a while to import
+
+        photo = photo or self._upright()
+        return draw(photo, self.words, self.probabilities, self.array(map_name), self.crop)
+
+    def save(self, path: str | Path, photo: Image | None = None) -> None:
         """Write the photo with the map of each word over it, in the format of the path's suffix.
 
         Args:
             path: of a picture (.png), an animation (.gif) or an interactive page (.html).
+            photo: the upright photo, if it has been read already.
 
         Raises:
-            InputError: the caption was made without its photo, the path has another suffix, or the
-                file cannot be written.
+            InputError: the photo is unknown or has changed since, the path has another suffix, or
+                the file cannot be written.
         """
-        from captioning.viewing import saved  # pictures need matplotlib, captions do not
+        from captioning.viewing import animation, overlay, viewer
 
+        photo = photo or self._upright()
+        suffix = Path(path).suffix.lower()
+        if suffix == ".png":
+            drawn = self.words, self.probabilities, self.array(), self.crop
+            overlay.save(photo, *drawn, path)
+        elif suffix == ".gif":
+            spaced = pieces(self.words, self.tokenizer)
+            animation.save(photo, spaced, self.array(), self.crop, path)
+        elif suffix == ".html":
+            viewer.save(photo, [self.view()], path)
+        else:
+            raise InputError(f"{path}: give a name that ends in .png, .gif or .html")
+
+    def _repr_html_(self) -> str | None:
+        """The interactive view, which notebooks show; None if the photo is unknown or changed."""
+        from captioning.viewing.viewer import frame
+
+        try:
+            return frame(self._upright(), [self.view()])
+        except InputError:
+            return None
+
+    def _upright(self) -> Image:
+        """The photo as it was captioned.
+
+        Raises:
+            InputError: it is unknown, cannot be read, or has another size by now.
+        """
         if self.photo is None:
             raise InputError("the caption has no photo to draw on; caption the photo itself")
-        saved.save(self.photo, self, Path(path))
+        photo = self.photo
+        if isinstance(photo, str | Path):
+            photo = read_image(photo, math.prod(self.size))
+        if photo.size != self.size:
+            raise InputError(
+                f"the photo has {photo.width} x {photo.height} pixels, but the captioned one "
+                f"{self.size[0]} x {self.size[1]}; caption it again"
+            )
+        return photo
+
+    def view(self) -> dict[str, Any]:
+        """What pages show: `as_json` with the crop, and the shown maps as arrays by name."""
+        maps = {name: self.array(name) for name in self.shown_maps}
+        return self.as_json() | {"crop": self.crop, "maps": maps}
 
     def as_json(self) -> dict[str, Any]:
         """The caption as plain JSON values, without maps."""

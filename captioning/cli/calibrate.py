@@ -40,9 +40,9 @@ def run(options: argparse.Namespace) -> int:
     from captioning.data.readers import Joined, reader_for
     from captioning.evaluation.calibration import CalibrationReport, assess, calibrated
     from captioning.evaluation.captions import features_of
+    from captioning.evaluation.pictures import save_calibration
     from captioning.evaluation.report import aligned, scenes_right
     from captioning.files import made_folder
-    from captioning.viewing import calibration_plot
 
     models = models_of(options)
     if len(models) > 1:
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
     folder = made_folder(Path(options.file).parent)
     export(models[0], options.file, calibration=calibration)
     picture = folder / f"{Path(options.file).stem}-calibration.png"
-    calibration_plot.save(report, picture)
+    save_calibration(report, picture)
     print("Calibrated on each half of the photos, on the other half:")
     print(aligned([*report.table(), ("temperature", f"{calibration.temperature:.4f}")]))
     print(printable(options.file))

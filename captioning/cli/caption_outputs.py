@@ -112,7 +112,7 @@ class Outputs:
             if not (options.skip_existing and os.path.lexists(self.texts[photo]))
         ]
         self.rows: list[list[object]] = []
-        self.entries: list[tuple[str, str, Caption]] = []
+        self.entries: list[tuple[str, str, str, float | None]] = []
 
     def _texts(self, photos: Sequence[Path]) -> dict[Path, Path]:
         """The path of each photo's text file, if they are written."""
@@ -159,22 +159,23 @@ class Outputs:
 
     def _draw(self, photo: Path, captions: Sequence["Caption"]) -> None:
         from captioning.data.images import read_image
-        from captioning.viewing import animation, index_page, overlay, viewer
+        from captioning.viewing import viewer
 
         image, files = read_image(photo, self.options.max_pixels), self.pictures
         if "overlay" in files:
-            overlay.save(image, captions[0], files["overlay"][photo])
+            captions[0].save(files["overlay"][photo], image)
         if "gif" in files:
-            animation.save(image, captions[0], files["gif"][photo])
+            captions[0].save(files["gif"][photo], image)
         if "html" in files:
-            viewer.save(image, captions, files["html"][photo], photo.name)
-            thumbnail = viewer.jpeg(image, index_page.THUMBNAIL)
-            self.entries.append((files["html"][photo].name, thumbnail, captions[0]))
+            page, best = files["html"][photo], captions[0]
+            viewer.save(image, [caption.view() for caption in captions], page, photo.name)
+            thumbnail = viewer.jpeg(image, viewer.THUMBNAIL)
+            self.entries.append((page.name, thumbnail, best.sentence, best.confidence))
 
     def finish(self) -> None:
         """Write the table and the index of the pages."""
         from captioning.files import written_whole
-        from captioning.viewing import index_page
+        from captioning.viewing.viewer import save_index
 
         if self.options.csv:
             with (
@@ -185,7 +186,7 @@ class Outputs:
                 table.writerow(["file_name", "caption", "confidence"])
                 table.writerows(self.rows)
         if len(self.entries) > 1:
-            index_page.save(self.entries, Path(self.options.html) / INDEX)
+            save_index(self.entries, Path(self.options.html) / INDEX)
 
 
 def text_names(photos: Sequence[Path], folder: str | None = None) -> dict[Path, Path]:

@@ -105,11 +105,11 @@ def run(options: argparse.Namespace) -> int:
     note_on_cider(options, len(captions))
     print(report.table())
     if assessed is not None and captioner.calibration is not None:
-        from captioning.viewing import calibration_plot
+        from captioning.evaluation.pictures import save_calibration
 
         calibration = CalibrationReport.of(assessed, captioner.calibration)
         write_json(folder / "calibration.json", calibration.as_json())
-        calibration_plot.save(calibration, folder / "calibration.png")
+        save_calibration(calibration, folder / "calibration.png")
         print("", aligned(calibration.table()), sep="\n")
     if (grounded := _grounded(options, captioner, captions)) is not None:
         grounded.write(folder / "grounding.json")

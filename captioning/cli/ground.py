@@ -52,9 +52,9 @@ def run(options: argparse.Namespace) -> int:
     from captioning.data.readers import reader_for
     from captioning.evaluation.captions import split_captions
     from captioning.evaluation.grounding import Lexicon, categories, ground_maps, map_table, table
+    from captioning.evaluation.pictures import save_grounding
     from captioning.files import made_folder, write_json
     from captioning.maps import available_maps, known_maps
-    from captioning.viewing.grounding_pictures import save_pictures
 
     reader = reader_for(options.data, True, options.images, options.caption_column)
     split = reader.read(options.split)
@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
     report.write(folder / "grounding.json")
     if several:
         write_json(folder / "maps.json", _as_json(reports))
-    pictures = save_pictures(report, folder, options.max_pixels)
+    pictures = save_grounding(report, folder, options.max_pixels)
     if options.wandb:
         from captioning.training.loggers import log_grounding
 

@@ -159,7 +159,11 @@ def service(
         if settings.view:
             compares = len(settings.maps) > 1
             answer["view"] = await batcher.in_reader(
-                lambda: viewer.data(read_image(photo), captions, compares=compares)
+                lambda: viewer.data(
+                    read_image(photo),
+                    [caption.view() for caption in captions],
+                    compares=compares,
+                )
             )
         return JSONResponse(answer)
 

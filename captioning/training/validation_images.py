@@ -24,7 +24,7 @@ from captioning.progress_bar import stage
 from captioning.training.checkpoints import BestCheckpoint
 from captioning.viewing import validation_page, viewer
 from captioning.viewing.curves import Point, epoch_text
-from captioning.viewing.overlay import LONG_SIDE, draw, word_pictures
+from captioning.viewing.overlay import LONG_SIDE, word_pictures
 from captioning.viewing.validation_page import Example, Told
 
 PAGE = "validation.html"
@@ -132,8 +132,9 @@ class ValidationTable(ValidationImages):
         media: dict[str, Any] = {}
         for number, (record, caption, its_scores) in enumerate(images):
             photo = read_image(record.image, pl_module.captioner.preprocessing.max_pixels)
-            page = viewer.html(photo, [caption], record.image.name, LONG_SIDE)
-            overlays = [_jpeg(picture) for picture in word_pictures(photo, caption)]
+            page = viewer.html(photo, [caption.view()], record.image.name, LONG_SIDE)
+            pictures = word_pictures(photo, caption.array(), caption.crop)
+            overlays = [_jpeg(picture) for picture in pictures]
             if number < OVERLAYS:
                 media[f"val/overlay/{number}"] = _figure(photo, caption)
             rows.append(
@@ -169,7 +170,7 @@ def _jpeg(picture: Image.Image) -> wandb.Image:
 
 def _figure(photo: Image.Image, caption: Caption) -> wandb.Image:
     """The photo and a panel for each word with its map, as a small JPEG."""
-    figure, file = draw(photo, caption), BytesIO()
+    figure, file = caption.figure(photo=photo), BytesIO()
     figure.savefig(file, format="png", dpi=OVERLAY_DPI)
     return wandb.Image(Image.open(file).convert("RGB"), file_type="jpg", caption=caption.text)
 
@@ -303,7 +304,7 @@ class ValidationPage(ValidationImages):
             if told["image"] == record.image_id
         ]
         photo = read_image(record.image, max_pixels)
-        return Example(record.image.name, photo, caption, record.captions, history)
+        return Example(record.image.name, photo, caption.view(), record.captions, history)
 
 
 def _best(trainer: pl.Trainer, curves: dict[str, list[Point]]) -> tuple[str, float] | None:

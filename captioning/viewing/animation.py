@@ -4,16 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Float, UInt8
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
-from captioning.captioner.caption import Caption
-from captioning.data.tokenizers import pieces
 from captioning.files import written_whole
-from captioning.viewing.overlay import DOTS_PER_INCH, WORD_POINTS, drawable, pictures
-from captioning.viewing.viewer import Photo
+from captioning.viewing.overlay import DOTS_PER_INCH, WORD_POINTS, Crop, drawable, pictures
 
 WORD_TIME, LAST_TIME = 700, 2000
 """Milliseconds for which a word, and the last one, is shown."""
@@ -25,13 +22,19 @@ ROOM = 0.95
 """The widest line as a share of the photo's width."""
 
 
-def save(photo: Photo, caption: Caption, path: str | Path, map_name: str | None = None) -> None:
+def save(
+    photo: Image.Image,
+    pieces: Sequence[str],
+    maps: Float[np.ndarray, "T rows columns"],
+    crop: Crop,
+    path: str | Path,
+) -> None:
     """Write the frames as an animated GIF that repeats, atomically.
 
     Raises:
-        InputError: as `frames`, or the file cannot be written.
+        InputError: the file cannot be written.
     """
-    first, *others = frames(photo, caption, map_name)
+    first, *others = frames(photo, pieces, maps, crop)
     with written_whole(path) as temporary:
         first.save(
             temporary,
@@ -43,23 +46,26 @@ def save(photo: Photo, caption: Caption, path: str | Path, map_name: str | None 
         )
 
 
-def frames(photo: Photo, caption: Caption, map_name: str | None = None) -> list[Image.Image]:
+def frames(
+    photo: Image.Image,
+    pieces: Sequence[str],
+    maps: Float[np.ndarray, "T rows columns"],
+    crop: Crop,
+) -> list[Image.Image]:
     """For each word the photo with the word's map, above the caption up to this word.
 
     A caption without words has one frame, the photo.
 
     Args:
-        photo: the photo of the caption, or its path.
-        caption: the caption.
-        map_name: which map; defaults to the caption's first shown map.
-
-    Raises:
-        InputError: the photo cannot be read or is not the caption's, or there is no such map.
+        photo: the photo, upright.
+        pieces: the words, each behind the space that belongs before it.
+        maps: of the words.
+        crop: the part of the photo that the maps cover.
     """
-    plain, *of_words = pictures(photo, caption, map_name)
-    words, families = drawable(pieces(caption.words, caption.tokenizer))
+    plain, *of_words = pictures(photo, maps, crop)
+    shown, families = drawable(pieces)
     return [
-        _lettered(picture, words, count, families)
+        _lettered(picture, shown, count, families)
         for count, picture in enumerate(of_words or [plain], 1)
     ]
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Float, UInt8
 from matplotlib import colormaps
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -19,11 +18,11 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
 from matplotlib.text import Text
 from PIL import Image
-from torch import Tensor
 
-from captioning.captioner.caption import Caption
 from captioning.files import written_whole
-from captioning.viewing.viewer import Photo, upright
+
+Crop = tuple[float, float, float, float]
+"""Left, top, width and height of what the model saw, in pixels of the photo."""
 
 LONG_SIDE = 480  # pixels of a drawn photo
 PHOTO_LIGHT, UNSEEN_LIGHT, MAP_LIGHT = 0.5, 0.16, 0.65
@@ -39,18 +38,31 @@ FONT = "DejaVu Sans"  # comes with matplotlib, so that pictures look the same ev
 UNDRAWABLE = "\N{WHITE SQUARE}"
 
 
-def save(photo: Photo, caption: Caption, path: str | Path, map_name: str | None = None) -> None:
+def save(
+    photo: Image.Image,
+    words: Sequence[str],
+    probabilities: Sequence[float],
+    maps: Float[np.ndarray, "T rows columns"],
+    crop: Crop,
+    path: str | Path,
+) -> None:
     """Write the figure of `draw` as a PNG file, atomically.
 
     Raises:
-        InputError: as `draw`, or the file cannot be written.
+        InputError: the file cannot be written.
     """
-    figure = draw(photo, caption, map_name)
+    figure = draw(photo, words, probabilities, maps, crop)
     with written_whole(path) as temporary:
         figure.savefig(temporary, format="png", dpi=DOTS_PER_INCH)
 
 
-def draw(photo: Photo, caption: Caption, map_name: str | None = None) -> Figure:
+def draw(
+    photo: Image.Image,
+    words: Sequence[str],
+    probabilities: Sequence[float],
+    maps: Float[np.ndarray, "T rows columns"],
+    crop: Crop,
+) -> Figure:
     """The photo, then one panel per word with the word's map.
 
     Each panel shows the photo in grey with the map as light on it, scaled to the map's own maximum:
@@ -58,18 +70,17 @@ def draw(photo: Photo, caption: Caption, map_name: str | None = None) -> Figure:
     are the word and its probability.
 
     Args:
-        photo: the photo of the caption, or its path.
-        caption: without words, only the photo is drawn.
-        map_name: which map; defaults to the caption's first shown map.
-
-    Raises:
-        InputError: the photo cannot be read or is not the caption's, or there is no such map.
+        photo: the photo, upright.
+        words: of the caption; without any, only the photo is drawn.
+        probabilities: of the words.
+        maps: of the words.
+        crop: the part of the photo that the maps cover.
     """
-    panels = pictures(photo, caption, map_name)
-    words, families = drawable(caption.words)
+    panels = pictures(photo, maps, crop)
+    shown, families = drawable(words)
 
     # The panel of a tall photo is wide enough for its word; that of a wide one as low as the photo.
-    shape = caption.size[0] / caption.size[1]
+    shape = photo.width / photo.height
     width = math.sqrt(PANEL_AREA * min(max(shape, NARROWEST), WIDEST))
     height = width / max(shape, NARROWEST)
     column, row, count = width + GAP, LETTERING + height + GAP, len(panels)
@@ -106,7 +117,7 @@ def draw(photo: Photo, caption: Caption, map_name: str | None = None) -> Figure:
             continue
         above: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
         probability = axes.annotate(
-            f"{caption.probabilities[index - 1]:.2f}",
+            f"{probabilities[index - 1]:.2f}",
             (1, 1),
             (0, 72 * BASELINE),
             fontsize=PROBABILITY_POINTS,
@@ -116,7 +127,7 @@ def draw(photo: Photo, caption: Caption, map_name: str | None = None) -> Figure:
             **above,
         )
         word = axes.annotate(
-            words[index - 1],
+            shown[index - 1],
             (0, 1),
             (0, 72 * BASELINE),
             fontsize=WORD_POINTS,
@@ -129,39 +140,35 @@ def draw(photo: Photo, caption: Caption, map_name: str | None = None) -> Figure:
     return figure
 
 
-def word_pictures(photo: Photo, caption: Caption, map_name: str | None = None) -> list[Image.Image]:
-    """The panels of `draw` without text, `LONG_SIDE` pixels on the longer side; one per word.
-
-    Raises:
-        InputError: as `draw`.
-    """
-    return [Image.fromarray(picture) for picture in pictures(photo, caption, map_name)[1:]]
+def word_pictures(
+    photo: Image.Image, maps: Float[np.ndarray, "T rows columns"], crop: Crop
+) -> list[Image.Image]:
+    """The panels of `draw` without text, `LONG_SIDE` pixels on the longer side; one per word."""
+    return [Image.fromarray(picture) for picture in pictures(photo, maps, crop)[1:]]
 
 
 def pictures(
-    photo: Photo, caption: Caption, map_name: str | None = None
+    photo: Image.Image, maps: Float[np.ndarray, "T rows columns"], crop: Crop
 ) -> list[UInt8[np.ndarray, "height width 3"]]:
     """The photo, then for each word the photo in grey with the word's map in colours of inferno.
 
     Inferno starts at black and its lightness grows evenly: a weight of zero adds nothing, and equal
     differences look equal on dark and bright photos.
     """
-    image = upright(photo, caption)
-    scale = LONG_SIDE / max(image.size)
-    width, height = (max(1, round(scale * side)) for side in image.size)
-    if image.mode != "RGB":  # converting an RGB photo would copy it, however large
-        image = image.convert("RGB")
-    small = image.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=3)
+    scale = LONG_SIDE / max(photo.size)
+    width, height = (max(1, round(scale * side)) for side in photo.size)
+    if photo.mode != "RGB":  # converting an RGB photo would copy it, however large
+        photo = photo.convert("RGB")
+    small = photo.resize((width, height), Image.Resampling.LANCZOS, reducing_gap=3)
 
-    ratios = (width / caption.size[0], height / caption.size[1]) * 2
-    left, top, across, down = (a * b for a, b in zip(caption.crop, ratios, strict=True))
-    crop = (left, top, across, down)
-    seen = upsampled(torch.ones(1, 1), crop, small.size) > 0
+    across, down = width / photo.width, height / photo.height
+    drawn = (crop[0] * across, crop[1] * down, crop[2] * across, crop[3] * down)
+    seen = upsampled(np.ones((1, 1), np.float32), drawn, small.size) > 0
     found = [np.asarray(small)]
     grey = found[0] @ np.array([0.299, 0.587, 0.114], dtype=np.float32) / 255
     grey *= np.where(seen, PHOTO_LIGHT, UNSEEN_LIGHT)
-    for weights in caption.map(map_name):
-        shown = upsampled(weights, crop, small.size)
+    for weights in maps:
+        shown = upsampled(weights, drawn, small.size)
         shown /= max(shown.max(), np.finfo(np.float32).tiny)
         lit = grey[..., None] + colormaps["inferno"](shown)[..., :3] * MAP_LIGHT
         found.append((255 * lit.clip(0, 1)).round().astype(np.uint8))
@@ -169,9 +176,7 @@ def pictures(
 
 
 def upsampled(
-    weights: Float[Tensor, "rows columns"],
-    crop: tuple[float, float, float, float],
-    size: tuple[int, int],
+    weights: Float[np.ndarray, "rows columns"], crop: Crop, size: tuple[int, int]
 ) -> Float[np.ndarray, "height width"]:
     """A map at the resolution of the photo; zero at pixels whose centre is outside the crop.
 
@@ -182,7 +187,7 @@ def upsampled(
 
     Args:
         weights: of the regions, rows from top to bottom.
-        crop: left, top, width and height of what the model saw, in pixels of the photo.
+        crop: what the grid covers.
         size: width and height of the photo.
     """
     left, top, across, down = crop
@@ -198,7 +203,7 @@ def upsampled(
         seen = (place >= -0.5) & (place <= cells - 0.5)
         shares = np.where(distance < 1, near, far) * seen[:, None]
         splines.append(shares.astype(np.float32))
-    padded = np.pad(weights.detach().cpu().float().numpy(), 2, mode="edge")
+    padded = np.pad(weights.astype(np.float32), 2, mode="edge")
     return splines[0] @ padded @ splines[1].T
 
 

@@ -10,11 +10,10 @@ from string import Template
 
 from PIL import Image
 
-from captioning.captioner.caption import Caption
 from captioning.viewing import viewer
 from captioning.viewing.curves import Point, curve, epoch_text
 from captioning.viewing.overlay import LONG_SIDE
-from captioning.viewing.viewer import html_text, script_json
+from captioning.viewing.viewer import CaptionView, html_text, script_json
 
 THUMBNAIL = 240  # pixels of the longer side of a photo in the overview
 
@@ -35,18 +34,19 @@ class Told:
 
 @dataclass(frozen=True)
 class Example:
-    """An image of the page, with its latest caption.
+    """An image of the page.
 
     Attributes:
         name: the photo's file name.
         photo: the photo, upright.
+        caption: the latest one.
         references: captions by people.
         history: captions from the first validation to the latest.
     """
 
     name: str
     photo: Image.Image
-    caption: Caption
+    caption: CaptionView
     references: Sequence[str]
     history: Sequence[Told]
 
@@ -125,12 +125,13 @@ def _score_table(scores: Mapping[str, Sequence[Point]]) -> str:
 def _link(number: int, example: Example) -> str:
     return (
         f'<li><a href="#image-{number}"><img src="{viewer.jpeg(example.photo, THUMBNAIL)}" alt="">'
-        f'<span dir="auto">{html_text(example.caption.text or NO_WORDS)}</span></a></li>'
+        f'<span dir="auto">{html_text(example.caption["caption"] or NO_WORDS)}</span></a></li>'
     )
 
 
 def _section(number: int, example: Example) -> str:
     view = viewer.data(example.photo, [example.caption], "", LONG_SIDE)
+    text = html_text(example.caption["caption"])
     references = "".join(f'<li dir="auto">{html_text(text)}</li>' for text in example.references)
     names = list(dict.fromkeys(name for told in example.history for name in told.scores))
     head = "".join(f'<th scope="col">{html_text(name)}</th>' for name in names)
@@ -146,7 +147,7 @@ def _section(number: int, example: Example) -> str:
         )
     return (
         f'<section class="example" id="image-{number}"><h2>{html_text(example.name)}</h2>'
-        f'<div class="view"><noscript><p>{html_text(example.caption.text)}</p></noscript></div>'
+        f'<div class="view"><noscript><p>{text}</p></noscript></div>'
         f'<script type="application/json">{script_json(view)}</script>'
         f'<div class="texts"><div><h3>What people wrote</h3><ul>{references}</ul></div>'
         f'<div><h3>What the model wrote</h3><div class="scrolled" tabindex="0">'

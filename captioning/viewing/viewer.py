@@ -1,4 +1,4 @@
-"""An interactive page per photo: its captions, and a map of every word.
+"""An interactive page per photo with its captions and a map of every word, and a page of links.
 
 A page is one self-contained file: it embeds the photo, the maps, a style sheet and a script, and
 its content security policy forbids everything else. Text becomes text nodes, never markup, whatever
@@ -12,34 +12,36 @@ import base64
 import hashlib
 import io
 import json
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from string import Template
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
-import torch
+from jaxtyping import Float
 from PIL import Image
 
-from captioning.captioner.caption import Caption
-from captioning.data.images import read_image
-from captioning.errors import InputError
 from captioning.files import written_whole
 
-Photo = str | Path | Image.Image
-"""A photo file, or an image as `read_image` returns it."""
+CaptionView = Mapping[str, Any]
+"""What pages show of a caption, as `Caption.view` gives it: plain JSON values, with arrays of shape
+(words, rows, columns) by name in ``maps``, and the model's ``crop`` of the photo."""
 
 LONG_SIDE = 1024  # pixels of the photo in the page
 QUALITY = 85  # of JPEG
+THUMBNAIL = 320  # pixels of the longer side of a photo in the page of links
+FRAME_HEIGHT = 660  # pixels; a notebook does not fit a frame to its content
 
 
-def save(photo: Photo, captions: Sequence[Caption], path: str | Path, title: str = "") -> None:
+def save(
+    photo: Image.Image, captions: Sequence[CaptionView], path: str | Path, title: str = ""
+) -> None:
     """Write the page of `html` to a file, atomically.
 
     Raises:
-        InputError: as `data`, or the file cannot be written.
+        InputError: the file cannot be written.
     """
     content = html(photo, captions, title)
     with written_whole(path) as temporary:
@@ -47,14 +49,18 @@ def save(photo: Photo, captions: Sequence[Caption], path: str | Path, title: str
 
 
 def html(
-    photo: Photo, captions: Sequence[Caption], title: str = "", long_side: int = LONG_SIDE
+    photo: Image.Image,
+    captions: Sequence[CaptionView],
+    title: str = "",
+    long_side: int = LONG_SIDE,
 ) -> str:
     """A complete HTML document of the view, in ASCII; see `data`."""
     style, script = asset("viewer.css"), asset("viewer.js")
+    text = captions[0]["caption"]
     return Template(asset("viewer.html")).substitute(
         policy=policy([style], [script]),
-        title=html_text(title or captions[0].text),
-        caption=html_text(captions[0].text),
+        title=html_text(title or text),
+        caption=html_text(text),
         data=script_json(data(photo, captions, title, long_side)),
         style=style,
         script=script,
@@ -62,56 +68,78 @@ def html(
 
 
 def data(
-    photo: Photo,
-    captions: Sequence[Caption],
+    photo: Image.Image,
+    captions: Sequence[CaptionView],
     title: str = "",
     long_side: int = LONG_SIDE,
     compares: bool = False,
 ) -> dict[str, Any]:
     """The view's data as plain JSON values.
 
-    Each caption is `Caption.as_json` with its `shown_maps` in ``maps``. A map has its name
-    (``map``), its grid (``rows``, ``columns``) and for each word its largest weight (``peak``) and
-    its ``weights`` as a share of that: one byte per region, row by row from the top, in base64.
+    A map has its name (``map``), its grid (``rows``, ``columns``) and for each word its largest
+    weight (``peak``) and its ``weights`` as a share of that: one byte per region, row by row from
+    the top, in base64.
 
     Args:
-        photo: the photo of the captions, or its path.
+        photo: the photo of the captions, upright.
         captions: at least one; the first is shown first. All have the same maps.
         title: a name of the photo.
         long_side: the most pixels of the longer side of the photo in the view.
         compares: show the first two maps side by side, without a choice of others.
-
-    Raises:
-        InputError: the photo cannot be read, or is not the captions'.
     """
-    first = captions[0]
     return {
         "title": title,
-        "photo": jpeg(upright(photo, first), long_side),
-        "size": list(first.size),
-        "crop": list(first.crop),
+        "photo": jpeg(photo, long_side),
+        "size": list(photo.size),
+        "crop": list(captions[0]["crop"]),
         "captions": [
-            caption.as_json() | {"maps": [_map(caption, name) for name in caption.shown_maps]}
+            {key: value for key, value in caption.items() if key != "crop"}
+            | {"maps": [_map(name, weights) for name, weights in caption["maps"].items()]}
             for caption in captions
         ],
         "compares": compares,
     }
 
 
-def upright(photo: Photo, caption: Caption) -> Image.Image:
-    """The photo of a caption as an image.
+def frame(photo: Image.Image, captions: Sequence[CaptionView]) -> str:
+    """The page in an <iframe> of its own, so that a notebook can show many."""
+    content, title = escape(html(photo, captions)), escape(captions[0]["caption"])
+    return (
+        f'<iframe sandbox="allow-scripts" srcdoc="{content}" title="{title}"'
+        f' style="width: 100%; height: {FRAME_HEIGHT}px; border: 0; border-radius: 8px"></iframe>'
+    )
+
+
+def save_index(entries: Sequence[tuple[str, str, str, float | None]], path: str | Path) -> None:
+    """Write a page that lists other pages, atomically.
+
+    Args:
+        entries: of each page its file name, which lies beside this one, its photo as a data URI,
+            and the sentence and the confidence of its best caption.
+        path: of this page.
 
     Raises:
-        InputError: the photo cannot be read, or has another size than the captioned one.
+        InputError: the file cannot be written.
     """
-    if not isinstance(photo, Image.Image):
-        photo = read_image(photo, math.prod(caption.size))
-    if photo.size != tuple(caption.size):
-        raise InputError(
-            f"the photo has {photo.width} x {photo.height} pixels, but the captioned one "
-            f"{caption.size[0]} x {caption.size[1]}; give the photo that was captioned, upright"
-        )
-    return photo
+    styles = [asset("viewer.css"), asset("index_page.css")]
+    content = Template(asset("index_page.html")).substitute(
+        policy=policy(styles, []),
+        count=f"{len(entries):,} photo{'s' * (len(entries) != 1)}",
+        styles="".join(f"<style>{style}</style>" for style in styles),
+        items="\n".join(_item(*entry) for entry in entries),
+    )
+    with written_whole(path) as temporary:
+        temporary.write_bytes(content.encode("ascii"))
+
+
+def _item(page: str, thumbnail: str, sentence: str, confidence: float | None) -> str:
+    sure = "" if confidence is None else f" · {confidence:.0%} sure"
+    return (
+        f'<li><a href="{quote(page, errors="surrogateescape")}">'
+        f'<img src="{thumbnail}" alt="" loading="lazy">'
+        f"<strong>{html_text(sentence or 'No words.')}</strong>"
+        f"<small>{html_text(page.removesuffix('.html') + sure)}</small></a></li>"
+    )
 
 
 def jpeg(photo: Image.Image, long_side: int) -> str:
@@ -127,11 +155,10 @@ def jpeg(photo: Image.Image, long_side: int) -> str:
     return f"data:image/jpeg;base64,{base64.b64encode(content.getvalue()).decode()}"
 
 
-def _map(caption: Caption, name: str) -> dict[str, Any]:
-    weights = caption.map(name)
-    peaks = weights.amax((1, 2))
-    shares = weights / peaks.clamp(min=torch.finfo(torch.float32).tiny)[:, None, None]
-    levels = (255 * shares).round().cpu().numpy().astype(np.uint8)
+def _map(name: str, weights: Float[np.ndarray, "T rows columns"]) -> dict[str, Any]:
+    peaks = weights.max(axis=(1, 2))
+    shares = weights / peaks.clip(min=np.finfo(np.float32).tiny)[:, None, None]
+    levels = (255 * shares).round().astype(np.uint8)
     words = [
         {"peak": peak, "weights": base64.b64encode(level.tobytes()).decode()}
         for peak, level in zip(peaks.tolist(), levels, strict=True)
@@ -140,7 +167,7 @@ def _map(caption: Caption, name: str) -> dict[str, Any]:
 
 
 def asset(name: str) -> str:
-    """The text of a part of the view: `viewer.html`, `viewer.css` or `viewer.js`."""
+    """The text of a part of the pages, such as `viewer.css` or `viewer.js`."""
     return Path(__file__).with_name(name).read_text(encoding="ascii")
 
 

@@ -68,7 +68,7 @@ def test_the_view_has_the_map_that_is_chosen_and_the_one_beside_it(
     view = client.post("/caption", files={"photo": photo}, data=chosen).json()["view"]
     search, names = BeamSearch(width=3, max_length=5), ("occlusion", "grad-cam")
     [candidates] = captioner.candidates([read(photo)], search, runners_up=3, maps=names, most=2)
-    assert view == viewer.data(read(photo), candidates, compares=True)
+    assert view == viewer.data(read(photo), [each.view() for each in candidates], compares=True)
 
 
 def test_a_map_that_the_model_does_not_have_is_not_offered(

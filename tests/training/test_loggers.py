@@ -121,7 +121,7 @@ def test_the_table_shows_the_maps_that_the_configuration_names(
     [row] = table["data"]
     files = staged(run)
     with Image.open(record.image) as photo:
-        expected = word_pictures(photo.copy(), caption)[0]
+        expected = word_pictures(photo.copy(), caption.array(), caption.crop)[0]
     with Image.open(io.BytesIO(files[row[7]["sha256"]])) as overlay:
         difference = np.asarray(overlay, dtype=float) - np.asarray(expected, dtype=float)
     assert np.abs(difference).mean() < 5  # JPEG

@@ -1,11 +1,10 @@
-import base64
 import re
 from typing import Any
 
-import torch
+import numpy as np
+import pytest
 from PIL import Image
 
-from captioning.captioner.caption import Caption
 from captioning.viewing import validation_page
 from captioning.viewing.curves import Point
 from captioning.viewing.validation_page import Example, Told
@@ -19,12 +18,14 @@ SCORES = {
 
 
 def example(words: tuple[str, ...] = ("a", "dog"), **changes: Any) -> Example:
-    weights = torch.eye(16)[: len(words)].unflatten(1, (4, 4))
-    crop = (15.0, 0.0, 60.0, 60.0)
-    caption = Caption(
-        words, (0.5,) * len(words), -1.0, crop, (90, 60), {"attention": weights}, ("attention",)
-    )
-    history = [Told(1.0, "a cat", {"CIDEr": 0.5}), Told(2.0, caption.text, {"CIDEr": 2.5})]
+    maps = np.eye(16, dtype=np.float32)[: len(words)].reshape(-1, 4, 4)
+    caption = {
+        "caption": " ".join(words),
+        "words": [{"word": word, "probability": 0.5} for word in words],
+        "crop": (15.0, 0.0, 60.0, 60.0),
+        "maps": {"attention": maps},
+    }
+    history = [Told(1.0, "a cat", {"CIDEr": 0.5}), Told(2.0, " ".join(words), {"CIDEr": 2.5})]
     given: dict[str, Any] = {
         "name": "dog.jpg",
         "photo": Image.new("RGB", (90, 60), "grey"),
@@ -47,30 +48,25 @@ def page(*examples: Example, **changes: Any) -> str:
     return validation_page.html(**(given | changes))
 
 
-def text(html: str) -> str:
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html))
+def text(html: str) -> list[str]:
+    return re.sub(r"<[^>]*>", " ", html).split()
 
 
 def test_it_shows_captions_by_epoch_the_latest_first() -> None:
-    html = page()
-    [rows] = re.findall(r'<table class="history">.*?<tbody>(.*?)</tbody>', html)
-    assert [text(row).split() for row in rows.split("</tr>")[:-1]] == [
-        ["2", "a", "dog", "2.500"],
-        ["1", "a", "cat", "0.500"],
-    ]
+    [rows] = re.findall(r'<table class="history">.*?<tbody>(.*?)</tbody>', page())
+    assert text(rows) == ["2", "a", "dog", "2.500", "1", "a", "cat", "0.500"]
 
 
-def test_the_score_that_decides_comes_first_with_its_best_epoch() -> None:
-    names = re.findall(r'<span class="name">(.*?)</span>', page())
-    assert names == ["CIDEr", "Training loss"]
-    assert "best: epoch 1" in page()
-    other = page(best=("BLEU-1", 2.0))
-    assert re.findall(r'<span class="name">(.*?)</span>', other)[0] == "BLEU-1"
+@pytest.mark.parametrize(("best", "names"), [("CIDEr", ["CIDEr"]), ("BLEU-1", ["BLEU-1", "CIDEr"])])
+def test_the_score_that_decides_comes_first(best: str, names: list[str]) -> None:
+    found = page(best=(best, 1.0))
+    assert re.findall(r'<span class="name">(.*?)</span>', found) == [*names, "Training loss"]
+    assert "best: epoch 1" in found
 
 
 def test_all_scores_stand_in_a_table() -> None:
     [table] = re.findall(r"<summary>All scores.*?<table>(.*?)</table>", page(), re.DOTALL)
-    assert text(table).split() == [
+    assert text(table) == [
         *("Epoch", "BLEU-1", "CIDEr", "distinct", "captions"),
         *("2", "0.600", "0.125", "12"),
         *("1", "0.500", "0.250", "10"),
@@ -78,47 +74,15 @@ def test_all_scores_stand_in_a_table() -> None:
 
 
 def test_markup_in_data_stays_text() -> None:
-    hostile = example((MARKUP,), name=MARKUP, references=[MARKUP])
+    hostile = example((MARKUP, "\U0001f415"), name=MARKUP, references=[MARKUP])
     html = page(hostile, title=MARKUP, summary=MARKUP, scores={MARKUP: [Point(1.0, 1.0)]})
+    assert html.isascii()
     assert MARKUP not in html
-    assert "<img src=x" not in html
-    plain = page()
-    assert html.count("<script") == plain.count("<script")
-    assert html.count("<img") == plain.count("<img")
-
-
-def test_it_names_no_address_and_is_ascii() -> None:
-    html = page(example(("caf\u00e9", "\U0001f415")))
-    html.encode("ascii")
-    policy = re.findall(r'Content-Security-Policy" content="([^"]*)"', html)[0]
-    assert "default-src 'none'" in policy
-    assert not re.search(r"https?:|//[a-z]", html.replace("http://www.w3.org", ""))
-
-
-def test_photos_lose_their_metadata() -> None:
-    photo = Image.new("RGB", (90, 60), "grey")
-    photo.info["comment"] = b"secret place"
-    html = page(example(photo=photo))
-    pictures = re.findall(r"data:image/jpeg;base64,([A-Za-z0-9+/=]+)", html)
-    assert len(pictures) == 2
-    assert all(b"secret" not in base64.b64decode(picture) for picture in pictures)
+    for tag in ("<script", "<img"):
+        assert html.count(tag) == page().count(tag)
+    assert "Content-Security-Policy\" content=\"default-src 'none'" in html
 
 
 def test_without_scores_images_or_words_there_is_a_page() -> None:
     assert "Training loss" in page(scores={}, examples=[], best=None)
     assert "(no words)" in page(example((), history=[Told(1.0, "", {})]))
-
-
-def test_eight_photos_make_a_page_of_moderate_size() -> None:
-    noise = torch.randint(0, 256, (480, 640, 3), dtype=torch.uint8).numpy()
-    photo = Image.fromarray(noise).resize((90, 60)).resize((640, 480))
-    words = tuple("abcdefghijklmnop")
-    weights = torch.rand(16, 14, 14)
-    caption = Caption(
-        *(words, (0.5,) * 16, -1.0, (80.0, 0.0, 480.0, 480.0), (640, 480)),
-        maps={"attention": weights},
-        shown_maps=("attention",),
-    )
-    history = [Told(float(n), caption.text, {"CIDEr": 1.0}) for n in range(50)]
-    each = example(photo=photo, caption=caption, history=history)
-    assert len(page(*[each] * 8)) < 3_000_000

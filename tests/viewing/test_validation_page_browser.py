@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-import torch
 from PIL import Image
 
-from captioning.captioner.caption import Caption
 from captioning.viewing import validation_page
 from captioning.viewing.curves import Point
 from captioning.viewing.validation_page import Example, Told
@@ -20,12 +19,11 @@ MARKUP = "<img src=x onerror=document.title='run'>"
 
 
 def example(*words: str) -> Example:
-    weights = torch.eye(16)[: len(words)].unflatten(1, (4, 4))
-    crop = (15.0, 0.0, 60.0, 60.0)
-    caption = Caption(
-        words, (0.5,) * len(words), -1.0, crop, (90, 60), {"attention": weights}, ("attention",)
-    )
-    history = [Told(n / 2, caption.text, {"BLEU-4": 0.5, "CIDEr": 1.0}) for n in range(1, 12)]
+    maps = np.eye(16, dtype=np.float32)[: len(words)].reshape(-1, 4, 4)
+    told = [{"word": word, "probability": 0.5} for word in words]
+    crop, text = (15.0, 0.0, 60.0, 60.0), " ".join(words)
+    caption = {"caption": text, "words": told, "crop": crop, "maps": {"attention": maps}}
+    history = [Told(n / 2, text, {"BLEU-4": 0.5, "CIDEr": 1.0}) for n in range(1, 12)]
     photo = Image.new("RGB", (90, 60), "grey")
     return Example("a" * 60 + ".jpg", photo, caption, ["a reference of words"] * 5, history)
 

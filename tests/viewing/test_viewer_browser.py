@@ -39,7 +39,7 @@ def caption(words: tuple[str, ...] = WORDS, **changes: Any) -> Caption:
 def page(browser: Any, tmp_path: Path) -> Iterator[Any]:
     """The view of two captions; a test fails if the page complains or asks for anything."""
     path = tmp_path / "<b>dog & co.html"
-    captions = [caption(), caption(("the", "cat"))]
+    captions = [caption().view(), caption(("the", "cat")).view()]
     viewer.save(Image.new("RGB", SIZE, "grey"), captions, path, path.name)
     viewport = {"width": 1000, "height": 700}
     with opened_page(browser, path.as_uri(), viewport=viewport) as page:
@@ -191,7 +191,7 @@ def test_a_phone_shows_it_without_scrolling_sideways_and_answers_taps(
     browser: Any, tmp_path: Path, theme: Any
 ) -> None:
     long = ("Donaudampfschifffahrtsgesellschaft" * 2, "dog")
-    viewer.save(Image.new("RGB", SIZE), [caption(long)], tmp_path / "a.html", "name" * 40)
+    viewer.save(Image.new("RGB", SIZE), [caption(long).view()], tmp_path / "a.html", "name" * 40)
     phone = {"width": 360, "height": 640}
     options = {"viewport": phone, "has_touch": True, "color_scheme": theme}
     with opened_page(browser, (tmp_path / "a.html").as_uri(), **options) as page:
@@ -209,7 +209,7 @@ def test_a_page_mounts_one_caption_after_the_other(browser: Any) -> None:
     page.add_script_tag(content=viewer.asset("viewer.js"))
     mount = "data => attentionView.mount(document.querySelector('div'), data) && null"
     for words in (("A", "dog"), ("The", "cat")):
-        page.evaluate(mount, viewer.data(photo, [caption(words)]))
+        page.evaluate(mount, viewer.data(photo, [caption(words).view()]))
         assert page.locator(".words .word").all_inner_texts() == list(words)
     page.close()
 
@@ -219,7 +219,7 @@ def test_words_are_written_without_spaces_where_their_script_has_none(
 ) -> None:
     words = ("一只", "黑狗", "iphone", "case", "旁边")
     given = caption(words, tokenizer="chinese")
-    viewer.save(Image.new("RGB", SIZE), [given], tmp_path / "a.html")
+    viewer.save(Image.new("RGB", SIZE), [given.view()], tmp_path / "a.html")
     page = browser.new_page()
     page.goto((tmp_path / "a.html").as_uri())
     assert page.locator(".words").inner_text() == given.text == "一只黑狗iphone case旁边"
@@ -236,7 +236,7 @@ def test_words_are_written_without_spaces_where_their_script_has_none(
 def maps_page(browser: Any, tmp_path: Path) -> Iterator[Any]:
     """The view of a transformer's caption with its maps and heads, on a phone."""
     shown = caption(shown_maps=tuple(caption().maps))
-    viewer.save(Image.new("RGB", SIZE, "grey"), [shown], tmp_path / "maps.html", "maps")
+    viewer.save(Image.new("RGB", SIZE, "grey"), [shown.view()], tmp_path / "maps.html", "maps")
     options = {"viewport": {"width": 360, "height": 640}, "color_scheme": "dark"}
     with opened_page(browser, (tmp_path / "maps.html").as_uri(), ("file:",), **options) as page:
         page.locator(".attention-view details").evaluate("details => { details.open = true; }")

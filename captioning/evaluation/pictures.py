@@ -1,17 +1,16 @@
-"""Pictures of a grounding report: scores beside the baselines, and the best and worst looks."""
+"""Pictures of reports: grounding scores, the best and worst mentions, and calibration."""
 
 import math
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from captioning.captioner.caption import Caption
 from captioning.data.images import MAX_PIXELS, read_image
+from captioning.evaluation.calibration import CalibrationReport, Reliability
 from captioning.evaluation.grounding import GroundingReport, Look
 from captioning.evaluation.grounding.estimates import Group
 from captioning.evaluation.grounding.looks import (
@@ -23,23 +22,25 @@ from captioning.evaluation.grounding.looks import (
     UNIFORM,
 )
 from captioning.files import written_whole
-from captioning.maps import ATTENTION
 from captioning.viewing.overlay import DOTS_PER_INCH, drawable, word_pictures
 
 WORDS = 12  # of the plot: the most frequent ones
-SHOWN, COLUMNS = 8, 4  # looks in the picture of the best, or of the worst
+SHOWN, COLUMNS = 8, 4  # mentions in the picture of the best, or of the worst
 
 COLOURS = {MODEL: "#31688e", UNIFORM: "#c2410c", GAUSSIAN: "#4d7c0f"}
 MARKERS = {UNIFORM: "|", GAUSSIAN: "x"}
 BOX_COLOUR = "#7df9ff"
 
+CALIBRATION_SIZE = (9.6, 3.6)  # inches
+OURS, OTHER = "#2b5c8a", "0.6"
 
-def save_pictures(
+
+def save_grounding(
     report: GroundingReport, folder: str | Path, max_pixels: int = MAX_PIXELS
 ) -> list[Path]:
-    """Write scores.png, best.png and worst.png; returns their paths, none without looks.
+    """Write scores.png, best.png and worst.png; returns their paths, none without mentions.
 
-    The best looks have the largest mass in the box, compared with a uniform map; each photo is
+    The best mentions have the largest mass in the box, compared with a uniform map; each photo is
     shown once. Photos of more than `max_pixels` are rejected.
 
     Raises:
@@ -53,9 +54,33 @@ def save_pictures(
         Path(folder) / "worst.png": draw_looks(report.ranked(worst=True)[:SHOWN], max_pixels),
     }
     for path, figure in figures.items():
-        with written_whole(path) as temporary:
-            figure.savefig(temporary, format="png", dpi=DOTS_PER_INCH)
+        _save(figure, path)
     return list(figures)
+
+
+def save_calibration(report: CalibrationReport, path: str | Path) -> None:
+    """Write a picture of how sure a captioner is and how often it is right, as a PNG file.
+
+    It shows reliability diagrams of captions and of words, and the curve of risk over coverage.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    figure = Figure(figsize=CALIBRATION_SIZE, layout="constrained")
+    captions, words, risk = figure.subplots(1, 3)
+    _draw_reliability(captions, report.captions, "Captions", "confidence", "share that is good")
+    _draw_reliability(words, report.words, "Words", "probability", "share that is right")
+    _draw_risk(risk, report.captions)
+    for axes in (captions, words, risk):
+        axes.grid(color="0.92")
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+    _save(figure, path)
+
+
+def _save(figure: Figure, path: str | Path) -> None:
+    with written_whole(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=DOTS_PER_INCH)
 
 
 def draw_scores(report: GroundingReport) -> Figure:
@@ -75,7 +100,7 @@ def draw_scores(report: GroundingReport) -> Figure:
 
 
 def draw_looks(looks: Sequence[Look], max_pixels: int = MAX_PIXELS) -> Figure:
-    """A panel per look: the map on the photo, the boxes, the word, and the mass in the boxes.
+    """A panel per mention: the map on the photo, the boxes, the word, and the mass in the boxes.
 
     Raises:
         InputError: a photo cannot be read.
@@ -114,11 +139,8 @@ def _draw_measure(axes: Axes, groups: Sequence[Group], measure: str) -> None:
 
 
 def _draw_look(axes: Axes, look: Look, max_pixels: int) -> None:
-    maps = {ATTENTION: torch.from_numpy(look.weights)[None]}
-    words = (look.mention.name,)
-    caption = Caption(words, (1.0,), 0.0, look.crop, look.size, maps, (ATTENTION,))
     width, height = look.size
-    [picture] = word_pictures(read_image(look.image, max_pixels), caption)
+    [picture] = word_pictures(read_image(look.image, max_pixels), look.weights[None], look.crop)
     axes.imshow(picture, extent=(0, width, height, 0))
     for left, top, across, down in look.place.boxes:
         box = Rectangle((left, top), across, down, fill=False, edgecolor=BOX_COLOUR, linewidth=1.5)
@@ -131,3 +153,28 @@ def _draw_look(axes: Axes, look: Look, max_pixels: int) -> None:
         fontfamily=families,
         parse_math=False,
     )
+
+
+def _draw_reliability(axes: Axes, found: Reliability, title: str, given: str, came: str) -> None:
+    """The share that came true over the probability, a dot per bin with an area by its number."""
+    means, shares, counts = (np.array(column) for column in zip(*found.bins, strict=True))
+    axes.plot([0, 1], [0, 1], color=OTHER, linewidth=1, linestyle="--")
+    axes.plot(means, shares, color=OURS, linewidth=1.2)
+    axes.scatter(means, shares, 12 + 160 * counts / counts.sum(), color=OURS)
+    axes.set(xlim=(0, 1), ylim=(0, 1), xlabel=given, ylabel=came, aspect="equal")
+    axes.set_title(f"{title}: calibration error {found.error:.3f}", fontsize=10)
+
+
+def _draw_risk(axes: Axes, found: Reliability) -> None:
+    """The share of captions that are not good among the surest ones."""
+    ours, best, random = found.areas
+    coverage = np.arange(1, len(found.risks) + 1) / len(found.risks)
+    axes.axhline(random, color=OTHER, linewidth=1, linestyle="--", label=f"random {random:.2f}")
+    axes.plot(coverage, found.risks, color=OURS, label=f"by confidence {ours:.2f}")
+    axes.plot(
+        coverage, (coverage - 1 + random).clip(0) / coverage, color=OTHER, label=f"best {best:.2f}"
+    )
+    axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="share of photos, surest first")
+    axes.set_ylabel("share of captions that are not good")
+    axes.set_title("Risk over coverage", fontsize=10)
+    axes.legend(frameon=False, fontsize=8)
