@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
             file=sys.stderr,
         )
     if options.plot is not None:
-        from captioning.viewing.agreement_plot import save
+        from captioning.evaluation.agreement_plot import save
 
         save(agreement, options.plot)
     show_report(agreement, options.json)

@@ -7,8 +7,8 @@ from PIL import Image
 from scipy.stats import kendalltau
 
 from captioning.evaluation.agreement import Agreement, resampled_taus
+from captioning.evaluation.agreement_plot import save
 from captioning.metrics.scores import resamples
-from captioning.viewing.agreement_plot import save
 
 
 def agreement(scores: list[float], ratings: list[float], images: list[int]) -> Agreement:
