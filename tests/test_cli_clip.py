@@ -63,24 +63,6 @@ def test_score_finds_the_photos_by_their_names(
         assert report["scores"][name]["value"] == pytest.approx(values.mean())
 
 
-def test_judge_compares_them_with_ratings(
-    shapes_data: Path, records: list[Record], weights: Path, tmp_path: Path, capsys: Capture
-) -> None:
-    lines = [
-        f"{record.image_id},{caption},{n}"
-        for record in records
-        for n, caption in enumerate(CAPTIONS)
-    ]
-    (tmp_path / "ratings.csv").write_text("image,caption,rating\n" + "\n".join(lines))
-    references = shapes_data / "annotations/captions_test.json"
-    options = ["--clip", "--photos", str(records[0].image.parent), "--clip-weights", str(weights)]
-    command = ["judge", str(tmp_path / "ratings.csv"), "--references", str(references)]
-    assert main([*command, *options, "--json", "-"]) == 0
-    found = json.loads(capsys.readouterr().out)["scores"]
-    assert list(found)[-2:] == ["CLIPScore", "RefCLIPScore"]
-    assert -1 <= found["CLIPScore"]["tau-b"]["value"] <= 1
-
-
 def test_evaluate_knows_where_the_photos_are(
     shapes_data: Path, records: list[Record], weights: Path, checkpoint: Path, tmp_path: Path
 ) -> None:

@@ -1,4 +1,4 @@
-"""The options of `evaluate`, `score` and `judge` that choose metrics."""
+"""The options of `evaluate` and `score` that choose metrics."""
 
 import argparse
 import sys

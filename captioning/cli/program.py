@@ -31,7 +31,6 @@ COMMANDS = {
     "calibrate": "make a model's probabilities mean what they say",
     "score": "score captions from files, of any model",
     "compare": "test whether one system's captions are better than another's",
-    "judge": "compare metrics with people's ratings of captions",
     "ground": "test maps of words against the boxes and masks of objects",
     "features": "encode the photos of a training: captioning features --config flickr8k",
     "check": "look for faults in a data set before training",

@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -36,22 +36,6 @@ def rows_of(file: Path) -> Rows:
     if suffix == ".jsonl":
         return _jsonl_rows(file)
     return _json_rows(file) if suffix == ".json" else _csv_rows(file)
-
-
-def csv_entries(file: str | Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
-    """The rows of a CSV file that must have these columns, each with its place.
-
-    Raises:
-        InputError: the file cannot be read, lacks one of the columns, or is malformed.
-    """
-    header, rows = _lines(file)
-    for column in columns:
-        if column not in header:
-            raise InputError(
-                f"{file}: no column {column!r}; its first line must be {','.join(columns)}"
-            )
-    for place, values in rows:
-        yield place, _by_column(header, values, place)
 
 
 def is_photo(value: object) -> bool:
