@@ -37,7 +37,7 @@ PATIENCE = 4
 """Validations without a better score after which a training stops."""
 
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
-"""Shares of the first model's parameters that are tried at the end; see `between`."""
+"""Shares of the first model's parameters that are tried at the end; see `best_between`."""
 
 SIZES = ("annotation_dim", "vocab_size")
 """Arguments of a model's parts that a training finds out itself."""
@@ -180,7 +180,12 @@ def finetune(
             else ""
         )
     )
-    return _exported(found, validation, run / "best.safetensors")
+    path = run / "best.safetensors"
+    if share == 1:
+        export(found, path)
+    else:
+        _export_calibrated(found, validation, path)
+    return path
 
 
 def _trained(config: Path, settings: str) -> Path:
@@ -234,7 +239,8 @@ def best_between(
 
     Captioners within one standard error of the highest CIDEr count as equally good (after Breiman
     et al. 1984, "Classification and regression trees", section 3.4.3). Kept is the nearest to the
-    start that is no worse than one of these. It is the trained one if all scores are 0.
+    start that is no worse than one of these. It is the trained one if all scores are 0. The start
+    itself is kept as it is, with its own vocabulary and calibration.
 
     Args:
         model: where the training started.
@@ -248,7 +254,8 @@ def best_between(
     Raises:
         InputError: as `between`.
     """
-    captioners = [between(model, trained, share) if share else trained for share in SHARES]
+    mixed = [between(model, trained, share) for share in SHARES[1:-1]]
+    captioners = [trained, *mixed, load(model)]
     scores = [_scores(each, records, tokenizer)[0] for each in captioners]
     means = [its.mean() for its in scores]
     highest = scores[int(np.argmax(means))]
@@ -324,7 +331,7 @@ def _as_yaml(config: dict[str, Any]) -> dict[str, Any]:
     return {"class_path": config.get("class") or config["class_name"], "init_args": arguments}
 
 
-def _exported(trained: Captioner, validation: Sequence[Record], path: Path) -> Path:
+def _export_calibrated(trained: Captioner, validation: Sequence[Record], path: Path) -> None:
     """Write the model, calibrated on the validation photos if they suffice."""
     try:
         calibration = calibrated(assess(trained, validation))
@@ -332,4 +339,3 @@ def _exported(trained: Captioner, validation: Sequence[Record], path: Path) -> P
         say(f"not calibrated, so captions have no confidence: {error}")
         calibration = None
     export(trained, path, calibration=calibration)
-    return path

@@ -1,5 +1,6 @@
 """Starts a training from another model, whose words may be fewer."""
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +20,9 @@ from captioning.shelf import path_of
 SHARED = 4
 """Letters at the beginning that words must have in common to count as alike."""
 
+UNLIKELY = math.log(1 / 100)
+"""Added to the output bias of new words, which otherwise compete with the words they are like."""
+
 
 def words_of(initial: str | None, tokenizer: TokenizerName = "ptb") -> tuple[str, ...]:
     """The words of the model that a training starts from; none of another tokenizer's."""
@@ -31,7 +35,8 @@ def start_from(model: str, captioner: Captioner) -> None:
     """Copy the parameters of a model into a captioner, whose vocabulary may have more words.
 
     The rows of a new word start from the mean over the known words that begin like it, or over all.
-    Words that another tokenizer splits are all new.
+    Its output bias is lower, so that the start says what the model says (`UNLIKELY`). Words that
+    another tokenizer splits are all new, and equally likely.
 
     Args:
         model: its file, or the name of a shipped one.
@@ -119,7 +124,12 @@ def _alike(new: Sequence[str], known: Sequence[str]) -> list[list[int]]:
 
 
 def _extended(rows: Tensor, known: int, alike: Sequence[list[int]]) -> Tensor:
-    """The rows of known words, and one for each new word: the mean of those alike, or of all."""
+    """The rows of known words, and one for each new word: the mean of those alike, or of all.
+
+    A vector is the output's bias.
+    """
     mean = rows[len(SPECIAL) :].mean(dim=0)
     new = (rows[ids].mean(dim=0) if ids else mean for ids in alike)
+    if known and rows.dim() == 1:
+        new = (row + UNLIKELY for row in new)
     return torch.stack([*rows[: len(SPECIAL) + known], *new])

@@ -39,7 +39,7 @@ def test_a_model_learns_the_words_of_a_folder_and_keeps_its_own(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    options = ["--model", "shapes", "--out", str(out), "--epochs", "2"]
+    options = ["--model", "shapes", "--out", str(out), "--epochs", "10"]
     assert main(["finetune", str(folder), *options]) == 0
     told = capsys.readouterr()
     model, command, _ = told.out.splitlines()
@@ -152,7 +152,9 @@ def test_of_a_spoilt_model_most_of_its_start_is_kept(tmp_path: Path) -> None:
 def test_the_start_is_kept_unless_the_trained_model_is_clearly_better(tmp_path: Path) -> None:
     write_shapes(tmp_path / "scenes", train=1, val=12, test=1, progress=False)
     records = Coco(tmp_path / "scenes", objects=False).read("val")
-    assert best_between("shapes", load("shapes"), records, "ptb")[1] == 1
+    found, share, _ = best_between("shapes", load("shapes"), records, "ptb")
+    assert share == 1
+    assert found.config == load("shapes").config
     wrong = [replace(record, captions=("nothing like it",)) for record in records]
     assert best_between("shapes", load("shapes"), wrong, "ptb")[1:] == (0, 0)
 
