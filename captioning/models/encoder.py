@@ -134,6 +134,11 @@ class CNNEncoder(Encoder):
             return self
         return FrozenStages(self) if self.first_trained else None
 
+    def keep_statistics(self) -> None:
+        """Batch norm uses the statistics that it has, from now on, and never changes them."""
+        self.keeps_statistics = True
+        self.train(self.training)
+
     def train(self, mode: bool = True) -> "CNNEncoder":
         """Switch the trained stages, and only their layers that are not batch norm."""
         nn.Module.train(self, mode)

@@ -48,7 +48,7 @@ def start_from(model: str, captioner: Captioner) -> None:
     parameters, alike = _parameters(model, captioner)
     captioner.model.load_state_dict(parameters)
     if isinstance(captioner.model.encoder, CNNEncoder):
-        captioner.model.encoder.keeps_statistics = True  # as of pretrained weights
+        captioner.model.encoder.keep_statistics()  # as of pretrained weights
     if alike:
         known, some = len(captioner.vocabulary.words) - len(alike), sum(map(bool, alike))
         say(

@@ -1,0 +1,51 @@
+"""Batch norm of a pretrained encoder keeps its statistics in every training."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from captioning.captioner import load
+from captioning.models import CNNEncoder
+from captioning.shapes import write_shapes
+from captioning.training.finetune import Plan, finetune
+from tests.training.conftest import Train, saved
+
+ENCODER = "--model.encoder.init_args"
+
+
+def buffers_of(encoder: CNNEncoder) -> dict[str, Tensor]:
+    return {f"model.encoder.{name}": value for name, value in encoder.named_buffers()}
+
+
+@pytest.mark.parametrize("objective", ["CrossEntropy", "SelfCritical"])
+@pytest.mark.parametrize("stages", ["0", "1", "-1"])
+@pytest.mark.parametrize("start", ["weights", "initial"])
+def test_no_training_changes_statistics(
+    train_into: Train, checkpoint: Path, start: str, stages: str, objective: str
+) -> None:
+    options = [f"--model.objective={objective}", f"{ENCODER}.trainable_stages={stages}"]
+    if start == "weights":
+        before = buffers_of(CNNEncoder("small"))
+        options.append(f"{ENCODER}.weights=DEFAULT")
+    else:
+        encoder = load(checkpoint).model.encoder
+        assert isinstance(encoder, CNNEncoder)
+        before = buffers_of(encoder)
+        options.append(f"--model.initial={checkpoint}")
+    after = saved(train_into("run", *options, "--trainer.max_epochs=1"))["state_dict"]
+    assert any("running_mean" in name for name in before)
+    torch.testing.assert_close({name: after[name] for name in before}, before, rtol=0, atol=0)
+
+
+def test_finetuning_stages_changes_no_statistics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Plan, "of", lambda *_: Plan(stages=1, epochs=1, batch_size=2, use="this"))
+    write_shapes(tmp_path / "scenes", train=4, val=2, test=1, progress=False)
+    finetune(tmp_path / "scenes", "shapes", tmp_path / "out")
+    encoder = load("shapes").model.encoder
+    assert isinstance(encoder, CNNEncoder)
+    before, after = buffers_of(encoder), saved(tmp_path / "out")["state_dict"]
+    torch.testing.assert_close({name: after[name] for name in before}, before, rtol=0, atol=0)
