@@ -87,7 +87,8 @@ class SelfCritical(Objective):
                 decoded = sampling(searched.decoder, read)
             samples = words(captioner, decoded)
             references = [self._references[record.image_id] for record in batch.records]
-            rewards = torch.from_numpy(reward(samples, references)).to(annotations)
+            # Single precision, also under autocast, where annotations are in half precision.
+            rewards = torch.from_numpy(reward(samples, references)).float().to(annotations.device)
             total = self_critical_loss(model.decoder, memory, decoded.tokens, rewards)
         finally:
             writing.train(training)
@@ -114,7 +115,7 @@ def self_critical_loss(
     logits, _ = decoder.teacher_forcing(memory, tokens[..., :-1])
     log_probs = generable_log_probs(logits).gather(3, samples[..., None]).squeeze(3)
     likelihoods = log_probs.masked_fill(samples == PAD, 0.0).sum(dim=2)
-    return -(advantages(rewards).to(likelihoods) * likelihoods).sum()
+    return -(advantages(rewards) * likelihoods).sum()
 
 
 def words(captioner: Captioner, decoded: Decoded) -> list[list[Words]]:

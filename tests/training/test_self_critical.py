@@ -159,6 +159,24 @@ def test_rewards_are_cider_of_the_training_references_with_ends_as_words(
     assert loss.divisor == 6
 
 
+def test_rewards_are_not_rounded_under_autocast(captioner: Captioner) -> None:
+    records = [
+        Record(Path("1.jpg"), 1, ("a red circle", "a circle")),
+        Record(Path("2.jpg"), 2, ("a square",)),
+    ]
+    objective = SelfCritical(samples=4, max_length=4)
+    objective.prepare(records)
+    width = captioner.model.encoder.annotation_dim
+    annotations = torch.randn(2, 4, width, dtype=torch.bfloat16)
+    batch = Batch(torch.empty(0), torch.empty(2, 0, 0, dtype=torch.long), records)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = objective(captioner, annotations, batch)
+    reward = loss.figures["reward"]
+    assert isinstance(reward, Tensor)
+    assert loss.total.dtype == reward.dtype == torch.float32
+    assert reward.bfloat16() != reward
+
+
 def test_dropout_rests_in_a_step_and_is_back_afterwards(captioner: Captioner) -> None:
     captioner.model.decoder.train()
     captioner.model.decoder.dropout.p = 0.9
