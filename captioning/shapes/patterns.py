@@ -33,21 +33,18 @@ def pattern_share(
     """
     along = (across * math.cos(angle) + down * math.sin(angle)) * waves
     beside = (down * math.cos(angle) - across * math.sin(angle)) * waves
-    match pattern:
-        case "stripes":
-            found = _edged(np.sin(2 * math.pi * along))
-        case "checks":
-            found = _edged(np.sin(math.pi * along) * np.sin(math.pi * beside) * 2)
-        case "dots":
-            found = _edged(1 - 3 * np.hypot(along % 1 - 0.5, beside % 1 - 0.5))
-        case "bricks":
-            shifted = beside / 2 + 0.5 * (np.floor(along) % 2)
-            off_joint = np.minimum(0.5 - abs(along % 1 - 0.5), 1 - 2 * abs(shifted % 1 - 0.5))
-            found = _edged(2 * (MORTAR - off_joint))
-        case "speckles":
-            found = _speckles(across, down, waves, seed)
-        case _:
-            raise ValueError(f"unknown pattern {pattern!r}")
+    if pattern == "stripes":
+        found = _edged(np.sin(2 * math.pi * along))
+    elif pattern == "checks":
+        found = _edged(np.sin(math.pi * along) * np.sin(math.pi * beside) * 2)
+    elif pattern == "dots":
+        found = _edged(1 - 3 * np.hypot(along % 1 - 0.5, beside % 1 - 0.5))
+    elif pattern == "bricks":
+        shifted = beside / 2 + 0.5 * (np.floor(along) % 2)
+        off_joint = np.minimum(0.5 - abs(along % 1 - 0.5), 1 - 2 * abs(shifted % 1 - 0.5))
+        found = _edged(2 * (MORTAR - off_joint))
+    else:
+        found = _speckles(across, down, waves, seed)
     return found.astype(np.float32)
 
 
@@ -84,6 +81,8 @@ def _share(background: Background, pixels: int) -> Float[np.ndarray, "H W"]:
     cosine, sine = np.float32(math.cos(background.angle)), np.float32(math.sin(background.angle))
     along = across * cosine + down * sine
     match background.pattern:
+        case "flat":
+            return np.zeros((pixels, pixels), dtype=np.float32)
         case "gradient":
             return along / np.float32(math.sqrt(2)) + np.float32(0.5)
         case "glow":
@@ -96,8 +95,6 @@ def _share(background: Background, pixels: int) -> Float[np.ndarray, "H W"]:
         case "stripes":
             waves = np.float32(2 * math.pi * rng.uniform(5, 9))
             return np.float32(0.25) * (1 + np.sin(waves * along))
-        case "flat":
-            return np.zeros((pixels, pixels), dtype=np.float32)
         case pattern:
             wanted = float(rng.uniform(4, 10))
             return pattern_share(pattern, across, down, background.angle, wanted, background.seed)

@@ -28,10 +28,8 @@ GAP = 0.03  # between the circles around two objects of an easy scene
 REACH = {"circle": 0.85, "square": 1.0, "triangle": 1.12, "star": 1.15, "cross": 1.0}
 TILT = np.pi / 14  # more would turn a cross into an x and a square into a diamond
 
-EASY_RADIUS = {"small": 0.115, "large": 0.19}
-EASY_JITTER = 0.06
+EASY_RADIUS = {"small": 0.115, "large": 0.19}  # in picture sides
 HARD_RADIUS = {"small": 0.085, "large": 0.17}
-HARD_JITTER = 0.2
 
 MOST = 5  # objects of a hard scene; there are at least three
 NEAREST = 0.75  # distance of two centres, in sums of their radii; below 1 one may hide the other
@@ -43,26 +41,20 @@ COLOURFUL = 0.6  # share of marks in an object's colour
 
 def random_scene(rng: np.random.Generator) -> Scene:
     """An easy scene: two or three plain objects, apart, each pair in a clear relation."""
+
+    def fits(apart: np.ndarray, radii: float) -> np.ndarray:
+        is_clear = apart.max(1) > CLEAR * apart.min(1)
+        return (np.hypot(*apart.T) > radii + GAP) & is_clear
+
     count = int(rng.integers(2, 4))
     while True:
-        attributes = _attributes(count, rng)
-        if len(set(attributes)) < count:
-            continue
-        radii = _radii(attributes, EASY_RADIUS, EASY_JITTER, rng)
-        centres = _centres(
-            radii,
-            lambda apart, radii: (
-                (np.hypot(*apart.T) > radii + GAP) & (apart.max(1) > CLEAR * apart.min(1))
-            ),
-            rng,
-        )
-        if centres is not None:
+        named = _attributes(count, rng)
+        if len(set(named)) == count and (placed := _layout(named, EASY_RADIUS, 0.06, fits, rng)):
             break
+    angles = rng.uniform(-TILT, TILT, count)
     shapes = tuple(
-        Shape(*named, float(x), float(y), float(radius), float(angle))
-        for named, (x, y), radius, angle in zip(
-            attributes, centres, radii, rng.uniform(-TILT, TILT, count), strict=True
-        )
+        Shape(*names, *place, float(angle))
+        for names, place, angle in zip(named, placed, angles, strict=True)
     )
     # Greyish, so that no background is mistaken for an object's colour, light or dark.
     lightness = rng.uniform(0.2, 0.9)
@@ -80,24 +72,23 @@ def random_hard_scene(rng: np.random.Generator) -> Scene:
     """
     while True:
         count = int(rng.integers(3, MOST + 1))
-        attributes = _attributes(count, rng)
-        alike = len({(kind, colour) for kind, colour, _ in attributes})
-        if len(set(attributes)) < count or alike < count - 1:
+        named = _attributes(count, rng)
+        alike = len({(kind, colour) for kind, colour, _ in named})
+        if len(set(named)) < count or alike < count - 1:
             continue
-        radii = _radii(attributes, HARD_RADIUS, HARD_JITTER, rng)
-        centres = _centres(radii, lambda apart, radii: np.hypot(*apart.T) > NEAREST * radii, rng)
-        if centres is None:
+        placed = _layout(
+            named, HARD_RADIUS, 0.2, lambda apart, radii: np.hypot(*apart.T) > NEAREST * radii, rng
+        )
+        if placed is None:
             continue
         shapes = tuple(
             Shape(
-                *named,
-                x=float(x),
-                y=float(y),
-                radius=float(radius),
+                *names,
+                *place,
                 angle=float(rng.uniform(-TILT, TILT)),
                 texture=_random_texture(rng) if rng.random() < TEXTURED else None,
             )
-            for named, (x, y), radius in zip(attributes, centres, radii, strict=True)
+            for names, place in zip(named, placed, strict=True)
         )
         # Two tinted colours, which differ more than those of easy scenes.
         first = rng.uniform(0.25, 0.8) + rng.uniform(-0.12, 0.12, 3)
@@ -106,10 +97,9 @@ def random_hard_scene(rng: np.random.Generator) -> Scene:
         background = _background((*PATTERNS, "clouds", "glow"), first, second, rng)
         marks = tuple(_random_mark(rng) for _ in range(int(rng.integers(3, 9))))
         scene = Scene(shapes, background, marks)
-        is_related = any(relation(*pair, CLEAR) for pair in combinations(shapes, 2))
-        seen = zip(visible_masks(scene, SIGHT), shapes, strict=True)
-        if is_related and all(
-            found.sum() >= VISIBLE * mask(shape, SIGHT).sum() for found, shape in seen
+        if any(relation(*pair, CLEAR) for pair in combinations(shapes, 2)) and all(
+            seen.sum() >= VISIBLE * mask(shape, SIGHT).sum()
+            for seen, shape in zip(visible_masks(scene, SIGHT), shapes, strict=True)
         ):
             return scene
 
@@ -122,31 +112,28 @@ def _attributes(count: int, rng: np.random.Generator) -> list[tuple[str, str, st
     ]
 
 
-def _radii(
-    attributes: list[tuple[str, str, str]],
+def _layout(
+    named: list[tuple[str, str, str]],
     radius: dict[str, float],
     jitter: float,
-    rng: np.random.Generator,
-) -> np.ndarray:
-    factors = 1 + jitter * rng.uniform(-1, 1, len(attributes))
-    return factors * [radius[size] * REACH[kind] for kind, _, size in attributes]
-
-
-def _centres(
-    radii: np.ndarray,
     fits: Callable[[np.ndarray, float], np.ndarray],
     rng: np.random.Generator,
-) -> np.ndarray | None:
-    """Centres (shapes, 2) that keep the shapes inside and each pair apart as `fits` asks.
+) -> list[tuple[float, float, float]] | None:
+    """x, y and radius of objects inside the picture, each pair apart as `fits` asks.
 
     None if no random layout of many fits.
     """
+    factors = 1 + jitter * rng.uniform(-1, 1, len(named))
+    radii = factors * [radius[size] * REACH[kind] for kind, _, size in named]
     reach = radii + MARGIN
     tries = rng.uniform(reach[:, None], 1 - reach[:, None], (200, len(radii), 2))
     good = np.ones(len(tries), dtype=bool)
     for one, other in combinations(range(len(radii)), 2):
         good &= fits(np.abs(tries[:, one] - tries[:, other]), radii[one] + radii[other])
-    return tries[good.argmax()] if good.any() else None
+    if not good.any():
+        return None
+    centres = tries[good.argmax()]
+    return [(float(x), float(y), float(r)) for (x, y), r in zip(centres, radii, strict=True)]
 
 
 def _background(
@@ -154,11 +141,16 @@ def _background(
 ) -> Background:
     return Background(
         pattern=str(rng.choice(patterns)),
-        first=(float(first[0]), float(first[1]), float(first[2])),
-        second=(float(second[0]), float(second[1]), float(second[2])),
+        first=_rgb(first),
+        second=_rgb(second),
         angle=float(rng.uniform(0, 2 * np.pi)),
         seed=int(rng.integers(2**31)),
     )
+
+
+def _rgb(colour: np.ndarray) -> tuple[float, float, float]:
+    red, green, blue = colour.tolist()
+    return red, green, blue
 
 
 def _random_texture(rng: np.random.Generator) -> Texture:
@@ -176,11 +168,10 @@ def _random_mark(rng: np.random.Generator) -> Mark:
     kind = str(rng.choice(MARKS))
     grey = rng.uniform(0.1, 0.9) + rng.uniform(-0.1, 0.1, 3)
     colour = np.array(RGB[str(rng.choice(COLOURS))]) / 255 if rng.random() < COLOURFUL else grey
-    red, green, blue = (float(channel) for channel in np.clip(colour, 0, 1))
     is_long = kind in ("line", "curve")
     return Mark(
         kind=kind,
-        colour=(red, green, blue),
+        colour=_rgb(np.clip(colour, 0, 1)),
         x=float(rng.uniform(0, 1)),
         y=float(rng.uniform(0, 1)),
         reach=float(rng.uniform(0.12, 0.5) if is_long else rng.uniform(0.04, 0.09)),

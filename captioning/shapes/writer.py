@@ -5,26 +5,23 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool
 from PIL import Image
 from pycocotools import mask as run_length
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from captioning.errors import InputError, as_input_error
+from captioning.errors import InputError, reading
 from captioning.files import write_json
-from captioning.numbers import ProcessCount, ScenePixels, Scenes, Seed, check
 from captioning.progress_bar import ProgressBar
 from captioning.shapes.drawing import box, picture, visible_masks
 from captioning.shapes.language import captions
 from captioning.shapes.random_scenes import random_hard_scene, random_scene
-from captioning.shapes.scene import KINDS, Scene, Shape
+from captioning.shapes.scene import KINDS, Scene
 from captioning.untrusted import read_json
 
 SETTINGS = "shapes.json"
@@ -38,13 +35,13 @@ Drawn = tuple[int, Scene, tuple[str, ...]]  # image id, scene, captions
 
 def write_shapes(
     directory: str | Path,
-    train: Scenes = 6000,
-    val: Scenes = 500,
-    test: Scenes = 500,
-    pixels: ScenePixels = 128,
-    seed: Seed = 0,
+    train: int = 6000,
+    val: int = 500,
+    test: int = 500,
+    pixels: int = 128,
+    seed: int = 0,
     progress: bool = True,
-    processes: ProcessCount = 1,
+    processes: int = 1,
     hard: bool = False,
 ) -> None:
     """Draw a data set of scenes with captions, boxes and masks in COCO's layout.
@@ -67,49 +64,39 @@ def write_shapes(
         hard: draw `random_hard_scene` instead of `random_scene`.
 
     Raises:
-        InputError: the directory holds something else, or cannot be written to, or a number is out
-            of range.
+        InputError: the directory holds something else.
     """
     directory = Path(directory)
     counts = {"train": train, "val": val, "test": test}
-    check("shapes", write_shapes, counts | {"pixels": pixels, "seed": seed, "processes": processes})
     settings = {"shapes": 1, **counts, "pixels": pixels, "seed": seed}
     if hard:
         settings["hard"] = True
     _claim(directory, settings)
-    total = sum(counts.values())
-    try:
-        with (
-            ExitStack() as stack,
-            ProgressBar("shapes", "scenes", total, leave=True, shown=progress) as bar,
-        ):
-            mapped: Callable[..., Iterable[Any]] = map
-            if processes > 1:
-                pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"))
-                # An interrupt does not wait for thousands of scenes.
-                stack.callback(pool.shutdown, cancel_futures=True)
-                mapped = partial(pool.map, chunksize=CHUNK)
-            files: dict[str, Any] = {}
-            for number, (split, count) in enumerate(counts.items()):
-                folder = directory / split
-                folder.mkdir(exist_ok=True)
-                drawn = []
-                for scene in mapped(partial(_draw, folder, settings, number), range(count)):
-                    drawn.append(scene)
-                    bar.update()
-                files |= _tables(split, drawn, settings)
-        # All annotation files become visible together in one rename.
-        with tempfile.TemporaryDirectory(dir=directory, prefix=".annotations.") as temporary:
-            whole = Path(temporary) / "annotations"
-            for name, value in files.items():
-                write_json(whole / name, value)
-            whole.rename(directory / "annotations")
-    except OSError as error:
-        raise as_input_error(error, directory, "cannot be written") from None
-    except BrokenProcessPool:
-        raise InputError(
-            f"{directory}: a process that drew was killed; the same command completes it"
-        ) from None
+    files: dict[str, Any] = {}
+    with ExitStack() as stack:
+        bar = stack.enter_context(
+            ProgressBar("shapes", "scenes", sum(counts.values()), leave=True, shown=progress)
+        )
+        mapped: Callable[..., Iterable[Any]] = map
+        if processes > 1:
+            pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"))
+            # An interrupt does not wait for thousands of scenes.
+            stack.callback(pool.shutdown, cancel_futures=True)
+            mapped = partial(pool.map, chunksize=CHUNK)
+        for number, (split, count) in enumerate(counts.items()):
+            folder = directory / split
+            folder.mkdir(exist_ok=True)
+            drawn = []
+            for scene in mapped(partial(_draw, folder, settings, number), range(count)):
+                drawn.append(scene)
+                bar.update()
+            files |= _tables(split, drawn, settings)
+    # All annotation files become visible together in one rename.
+    with tempfile.TemporaryDirectory(dir=directory, prefix=".annotations.") as temporary:
+        whole = Path(temporary) / "annotations"
+        for name, value in files.items():
+            write_json(whole / name, value)
+        whole.rename(directory / "annotations")
 
 
 def _draw(folder: Path, settings: dict[str, int], split: int, index: int) -> Drawn:
@@ -129,28 +116,25 @@ def read_scenes(directory: str | Path, split: str) -> dict[int, Scene]:
         InputError: the file does not exist, or holds no scenes.
     """
     path = Path(directory) / "annotations" / f"scenes_{split}.json"
-    try:
+    with reading(path):
         return SCENES.validate_python(read_json(path))
-    except ValidationError:
-        raise InputError(f"{path}: holds no scenes; draw them again: captioning shapes") from None
-
-
-def _file_name(image_id: int) -> str:
-    return f"{image_id:012d}.jpg"
 
 
 def _claim(directory: Path, settings: dict[str, int]) -> None:
     """Prepare the directory, without annotations, or refuse one that holds something else."""
     path = directory / SETTINGS
     remedy = "choose a new folder or delete this one first"
-    if directory.is_dir():
-        if path.exists():
-            if read_json(path) != settings:
-                raise InputError(f"{directory}: holds shapes drawn by other settings; {remedy}")
-        elif any(not entry.name.startswith(".") for entry in directory.iterdir()):
-            raise InputError(f"{directory}: is not empty and holds no shapes data set; {remedy}")
+    if path.exists():
+        if read_json(path) != settings:
+            raise InputError(f"{directory}: holds shapes drawn by other settings; {remedy}")
+    elif directory.is_dir() and any(part.name[0] != "." for part in directory.iterdir()):
+        raise InputError(f"{directory}: is not empty and holds no shapes data set; {remedy}")
     write_json(path, settings)
     shutil.rmtree(directory / "annotations", ignore_errors=True)
+
+
+def _file_name(image_id: int) -> str:
+    return f"{image_id:012d}.jpg"
 
 
 def _tables(split: str, drawn: list[Drawn], settings: dict[str, int]) -> dict[str, Any]:
@@ -160,12 +144,22 @@ def _tables(split: str, drawn: list[Drawn], settings: dict[str, int]) -> dict[st
     for image_id, scene, texts in drawn:
         name = _file_name(image_id)
         images.append({"id": image_id, "file_name": name, "width": pixels, "height": pixels})
-        for number, caption in enumerate(texts):
-            place = {"id": 10 * image_id + number, "image_id": image_id}
+        places = [{"id": 10 * image_id + number, "image_id": image_id} for number in range(10)]
+        for place, caption in zip(places, texts, strict=False):
             sentences.append({**place, "caption": caption})
-        for number, seen in enumerate(visible_masks(scene, pixels)):
-            place = {"id": 10 * image_id + number, "image_id": image_id}
-            instances.append({**place, **_instance(scene.shapes[number], seen)})
+        for place, shape, seen in zip(
+            places, scene.shapes, visible_masks(scene, pixels), strict=False
+        ):
+            encoded = run_length.encode(np.asfortranarray(seen, dtype=np.uint8))
+            instance = {
+                "category_id": KINDS.index(shape.kind) + 1,
+                "bbox": list(box(seen)),
+                "area": int(seen.sum()),
+                "iscrowd": 0,
+                "segmentation": {"size": list(seen.shape), "counts": encoded["counts"].decode()},
+                "attributes": {"colour": shape.colour, "size": shape.size},
+            }
+            instances.append(place | instance)
     shared = {
         "info": {"description": "shapes: scenes of plain objects", "version": "1", **settings},
         "licenses": [],
@@ -180,17 +174,4 @@ def _tables(split: str, drawn: list[Drawn], settings: dict[str, int]) -> dict[st
         f"captions_{split}.json": {**shared, "annotations": sentences},
         f"instances_{split}.json": {**shared, "annotations": instances, "categories": categories},
         f"scenes_{split}.json": SCENES.dump_python(scenes, exclude_defaults=True),
-    }
-
-
-def _instance(shape: Shape, seen: Bool[np.ndarray, "H W"]) -> dict[str, Any]:
-    """One object, of which these pixels can be seen, as COCO writes it."""
-    encoded = run_length.encode(np.asfortranarray(seen, dtype=np.uint8))
-    return {
-        "category_id": KINDS.index(shape.kind) + 1,
-        "bbox": list(box(seen)),
-        "area": int(seen.sum()),
-        "iscrowd": 0,
-        "segmentation": {"size": list(seen.shape), "counts": encoded["counts"].decode()},
-        "attributes": {"colour": shape.colour, "size": shape.size},
     }
