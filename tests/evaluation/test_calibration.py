@@ -9,7 +9,7 @@ from PIL import Image
 
 from captioning.captioner import export, load
 from captioning.captioner.calibration import SIGNS, Calibration, margins
-from captioning.cli import main
+from captioning.commands import main
 from captioning.data.readers import Coco
 from captioning.data.records import Record
 from captioning.errors import InputError

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from captioning.cli import caption as caption_command
-from captioning.cli import main
+from captioning.commands import main
 from captioning.errors import InputError
 from captioning.inference.batches import Line
 from captioning.inference.ray_cluster import _check_seen

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import httpx
 import pytest
 
-from captioning.cli import main
+from captioning.commands import main
 
 
 class Process(NamedTuple):

@@ -12,7 +12,7 @@ import httpx
 import pytest
 import yaml
 
-from captioning.cli import main
+from captioning.commands import main
 from tests.serving.conftest import Serve
 
 ROOT = Path(__file__).parents[2]

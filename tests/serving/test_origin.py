@@ -3,7 +3,7 @@ import socket
 import pytest
 from starlette.testclient import TestClient
 
-from captioning.cli import main
+from captioning.commands import main
 from captioning.serving import AllowedHosts, allowed_hosts
 from tests.serving.conftest import Ask, assert_refused
 

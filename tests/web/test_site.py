@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from captioning.captioner import load
-from captioning.cli import main
+from captioning.commands import main
 from captioning.search import Sampling
 from captioning.web.compact import compact
 from captioning.web.site import GRAPHS, write_site
