@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 __version__ = "0.3.0"
 
-COMMANDS = ("calibrate", "check", "compare", "evaluate", "export", "finetune", "ground", "score")
+FUNCTIONS = ("calibrate", "check", "compare", "evaluate", "export", "finetune", "ground", "score")
 """Commands of the command line that are functions of this package."""
 
-__all__ = ["Caption", "Captioner", "load", *COMMANDS]
+__all__ = ["Caption", "Captioner", "load", *FUNCTIONS]
 
 
 def __dir__() -> list[str]:
@@ -30,7 +30,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(
             f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}"
         )
-    if name in COMMANDS:
+    if name in FUNCTIONS:
         from captioning.commands import function_of
 
         return function_of(name)

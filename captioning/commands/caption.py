@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -262,6 +263,8 @@ def _write_shards(
     from captioning.inference.shards import Shards
 
     assert bulk.out is not None
+    if bulk.ray is not None and find_spec("ray") is None:
+        raise InputError("--ray needs the extra ray; run pip install 'captioning[ray]'")
     cluster = None if bulk.ray is None else RayCluster(bulk.ray, using.device)
     photos = PhotoStream(paths, listed)
     captioner = using.load(max_megapixels, device=None if cluster is None else "cpu")
