@@ -64,7 +64,7 @@ class Ours:
         self.fast: nn.Module | None = None
         self.trained = nn.ModuleList([self.adapter, self.decoder])
         with suppress(AttributeError):  # as commands do; before, importing the package did
-            import_module("captioning.commands").keep_freed_memory()
+            import_module("captioning.cli.program").keep_freed_memory()
 
     def to(self, device: torch.device, dtype: torch.dtype = torch.float32) -> "Ours":
         """Move all parameters."""
@@ -88,8 +88,12 @@ class Ours:
         model: Any = self.fast
         if model is None:  # an earlier package, which accelerates decoders at every step
             model = kernels.accelerated(self.decoder)
-        by_words = model if hasattr(model, "cross_entropy") else model.decoder
-        cross_entropy, weights = by_words.cross_entropy(model.remember(annotations), tokens)
+        by_words = getattr(kernels, "caption_cross_entropy", None)
+        if by_words is None:  # an earlier package
+            decoder = model if hasattr(model, "cross_entropy") else model.decoder
+            cross_entropy, weights = decoder.cross_entropy(model.remember(annotations), tokens)
+        else:
+            cross_entropy, weights = by_words(model.decoder, model.remember(annotations), tokens)
         real = tokens[..., 1:] != PAD
         return (cross_entropy + doubly_stochastic_penalty(weights, real)) / real.sum()
 

@@ -26,7 +26,6 @@ from captioning.data.vocabulary import Vocabulary
 from captioning.models import (
     Adapter,
     AdditiveAttention,
-    ArgmaxHardAttention,
     CNNEncoder,
     Decoder,
     DotProductAttention,
@@ -48,7 +47,6 @@ ATTENTIONS: dict[str, Any] = {
     "additive": AdditiveAttention,
     "dot product": DotProductAttention,
     "hard": HardAttention,
-    "arg-max": ArgmaxHardAttention,
 }
 
 LSTM = partial(LSTMDecoder, embedding_dim=6, hidden_dim=7, attention_dim=4)
@@ -57,10 +55,8 @@ DECODERS: dict[str, Callable[[int, int], Decoder]] = {
     "additive": LSTM,
     "dot product": partial(LSTM, attention=DotProductAttention),
     "hard": partial(LSTM, attention=HardAttention),
-    "arg-max": partial(LSTM, attention=ArgmaxHardAttention),
     "multi-head": partial(LSTM, attention=partial(MultiHeadAttention, heads=2)),
     "transformer": TRANSFORMER,
-    "transformer as published": partial(TRANSFORMER, norm_first=False),
 }
 """Every decoder, from the width of annotation vectors and the size of the vocabulary."""
 
@@ -179,7 +175,7 @@ def trained(tiny_config: Path, made_once: MadeOnce) -> Trained:
 
     def folder_of(name: str, *options: str) -> Path:
         def train(folder: Path) -> None:
-            from captioning.commands import main
+            from captioning.cli import main
 
             given = ["--config", str(tiny_config), "--trainer.default_root_dir", str(folder)]
             with contextlib.redirect_stderr(io.StringIO()) as errors:
@@ -293,7 +289,7 @@ def captioner(vocabulary: Vocabulary) -> Captioner:
 
 def refusal(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 1) -> str:
     """The one line on stderr with which a command refuses its input."""
-    from captioning.commands import main
+    from captioning.cli import main
 
     capsys.readouterr()
     assert main(arguments) == code

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from captioning.commands import main
+from captioning.cli import main
 
 pytestmark = pytest.mark.integration
 

@@ -19,6 +19,7 @@ from captioning.captioner import Captioner
 from captioning.data.dataset import Batch
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.vocabulary import BOS, PAD, Vocabulary
+from captioning.kernels import caption_cross_entropy
 from captioning.kernels.fast_lstm import FastLSTM
 from captioning.maps import MAPS, word_maps
 from captioning.maps.captioned import Captioned
@@ -46,7 +47,7 @@ SEARCHES: dict[str, Search] = {
     "constrained": ConstrainedBeamSearch((4,), [(5,)], [(6, 7)], max_length=LENGTH),
 }
 
-GRADIENTS = ("gradient", "grad-cam", "standout")
+GRADIENTS = ("gradient", "grad-cam")
 """Maps of gradients; PyTorch asks a real device for those."""
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
@@ -164,7 +165,7 @@ def results(decoder: Decoder, device: str) -> list[Tensor]:
     plain = FastLSTM.why_not(decoder) is not None
     for model in [decoder.to(device)] if plain else [decoder.to(device), FastLSTM.of(decoder)]:
         memory = model.remember(annotations.to(device))
-        loss, weights = model.cross_entropy(memory, written(device), 0.1)
+        loss, weights = caption_cross_entropy(model, memory, written(device), 0.1)
         gradients = torch.autograd.grad(loss + weights.square().sum(), [*decoder.parameters()])
     with torch.no_grad():
         memory = decoder.remember(annotations.to(device))

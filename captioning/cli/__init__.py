@@ -1,5 +1,9 @@
-"""The former place of `captioning.commands`."""
+"""The command line: each command parses its options and calls functions of the package.
 
-from captioning.commands import main
+A command is a module with `add_options` and `run`, and a line in `captioning.cli.program`. Slow
+imports stay inside `run`, so that help is instant.
+"""
+
+from captioning.cli.program import main
 
 __all__ = ["main"]

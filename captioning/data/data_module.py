@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
+from torch import Tensor
 from torch.utils.data import DataLoader
 
 from captioning.data.dataset import (
@@ -182,13 +183,13 @@ class CaptionData(Checked, pl.LightningDataModule):
     def keep_features(
         self,
         encoder: ConstantEncoder | None,
-        faster: Callable[[ConstantEncoder], ConstantEncoder] | None = None,
+        faster: Callable[[Any], Callable[[Tensor], Tensor]] | None = None,
     ) -> None:
         """Compute or open the features, if `features` is set.
 
         Args:
             encoder: the part that training never changes; None if it changes all.
-            faster: returns an encoder with the same output in less time.
+            faster: returns a function that equals the encoder in less time.
 
         Raises:
             InputError: the whole encoder is trained, or as for `feature_cache`.

@@ -28,7 +28,7 @@ def feature_cache(
     batch_size: int = 16,
     workers: int = 1,
     name: str = "features",
-    faster: Callable[[ConstantEncoder], ConstantEncoder] | None = None,
+    faster: Callable[[Any], Callable[[Tensor], Tensor]] | None = None,
 ) -> FeatureCache:
     """The features of `images` under `folder`; missing shards are computed.
 
@@ -42,7 +42,7 @@ def feature_cache(
         batch_size: images encoded at a time.
         workers: processes that read photos, for each process that encodes.
         name: of the features in the progress bar.
-        faster: returns an encoder with the same output in less time; used if shards are missing.
+        faster: returns a function that equals the encoder in less time; used if shards are missing.
 
     Raises:
         InputError: the folder holds something else, or a photo cannot be read.
@@ -63,15 +63,22 @@ def feature_cache(
     run_on_all_ranks(lambda: found.append(FeatureCache(folder)))  # fails if it is not shared
     [cache] = found
     if missing:
-        encoder = encoder if faster is None else faster(encoder)
-        _write(cache, encoder, preprocessing, missing, batch_size, workers, name)
+        device = next(encoder.parameters()).device
+        encode = encoder if faster is None else faster(encoder)
+        before = torch.backends.cudnn.allow_tf32
+        torch.backends.cudnn.allow_tf32 = False  # as where a captioner is moved to a GPU
+        try:
+            _write(cache, encode, device, preprocessing, missing, batch_size, workers, name)
+        finally:
+            torch.backends.cudnn.allow_tf32 = before
         run_on_all_ranks(lambda: FeatureCache(folder).cells)  # fails if the folder was removed
     return cache
 
 
 def _write(
     cache: FeatureCache,
-    encoder: ConstantEncoder,
+    encode: Callable[[Tensor], Tensor],
+    device: torch.device,
     preprocessing: Preprocessing,
     missing: list[int],
     batch_size: int,
@@ -81,7 +88,6 @@ def _write(
     """Write the missing shards; process p of P writes every P-th, from the p-th on."""
     process, count = process_and_count()
     mine = missing[process::count]
-    device = next(encoder.parameters()).device
     batches = {shard: _batches(cache.rows(shard), batch_size) for shard in mine}
     photos: Any = cache.images  # a list is all that a DataLoader needs
     loader: DataLoader[Any] = DataLoader(
@@ -96,7 +102,7 @@ def _write(
 
     @torch.inference_mode()
     def encoded(images: UInt8[Tensor, "B 3 S S"]) -> Float[Tensor, "B P C"]:
-        return encoder(images.to(device, non_blocking=True)).half().cpu()
+        return encode(images.to(device, non_blocking=True)).half().cpu()
 
     with (
         closing(in_threads(encoded, loader, device)) as features,

@@ -7,17 +7,25 @@ this package.
 The environment variable ``CAPTIONING_KERNELS=off`` switches all kernels off.
 """
 
-from captioning.kernels.accelerate import accelerate, on_by_default
+from captioning.kernels.accelerate import accelerate, caption_cross_entropy, on_by_default
 from captioning.kernels.compiled import compile_from_now
-from captioning.kernels.convolutions import folded, keep_depthwise_precise
+from captioning.kernels.convolutions import (
+    fast_encoding,
+    folded,
+    in_parts,
+    keep_depthwise_precise,
+)
 from captioning.kernels.fast_search import accelerate_search
 from captioning.kernels.linear import multiplies_bfloat16_fast
 
 __all__ = [
     "accelerate",
     "accelerate_search",
+    "caption_cross_entropy",
     "compile_from_now",
+    "fast_encoding",
     "folded",
+    "in_parts",
     "keep_depthwise_precise",
     "multiplies_bfloat16_fast",
     "on_by_default",

@@ -3,7 +3,12 @@
 import logging
 import os
 
+from jaxtyping import Float, Int
+from torch import Tensor
+
 from captioning.kernels.fast_lstm import FastLSTM
+from captioning.models.decoder import Decoder, Memory
+from captioning.models.losses import cross_entropy
 from captioning.models.lstm import LSTMDecoder
 from captioning.models.model import Model
 
@@ -34,3 +39,28 @@ def accelerate(model: Model) -> Model:
         return model
     assert isinstance(model.decoder, LSTMDecoder)
     return Model(model.encoder, model.adapter, FastLSTM.of(model.decoder))
+
+
+def caption_cross_entropy(
+    decoder: Decoder,
+    memory: Memory,
+    tokens: Int[Tensor, "B N S"],
+    label_smoothing: float = 0.0,
+    caption_weights: Float[Tensor, "B N"] | None = None,
+) -> tuple[Float[Tensor, ""], Float[Tensor, "B N T R"]]:
+    """Cross-entropy of captions, summed over all words, in nats; and attention weights.
+
+    A decoder's kernel computes it without holding the logits of all words; weights are then zero at
+    PAD, which is undefined otherwise.
+
+    Args:
+        decoder: of an accelerated or a plain model.
+        memory: of the images.
+        tokens: the captions from BOS to EOS; PAD does not count.
+        label_smoothing: share of a word's probability spread over the vocabulary.
+        caption_weights: factor of each caption's loss; defaults to one.
+    """
+    if isinstance(decoder, FastLSTM):
+        return decoder.cross_entropy(memory, tokens, label_smoothing, caption_weights)
+    logits, weights = decoder.teacher_forcing(memory, tokens[..., :-1])
+    return cross_entropy(logits, tokens[..., 1:], label_smoothing, caption_weights), weights

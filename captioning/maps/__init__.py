@@ -13,7 +13,6 @@ from captioning.maps.captioned import Captioned, MapError, Maps, WordMap
 from captioning.maps.evidence_map import attention_evidence_map, evidence_map, has_evidence
 from captioning.maps.gradient_maps import grad_cam, gradient_map
 from captioning.maps.occlusion_map import occlusion_map
-from captioning.maps.standout_map import standout_map
 from captioning.models import Model
 
 ATTENTION = "attention"
@@ -32,14 +31,13 @@ MAPS: dict[str, WordMap] = {
     "gradient": gradient_map,
     "grad-cam": grad_cam,
     "occlusion": occlusion_map,
-    "standout": standout_map,
 }
 """All maps by name, beside the heads that `head_names` gives."""
 
 ONE_PASS = frozenset({ATTENTION, "evidence", ATTENTION_EVIDENCE})
 """Maps that read a caption once. Others take a gradient per word or many passes."""
 
-NEEDS_EVIDENCE = frozenset({"evidence", ATTENTION_EVIDENCE, "standout"})
+NEEDS_EVIDENCE = frozenset({"evidence", ATTENTION_EVIDENCE})
 """Maps that only an LSTM decoder with deep output has."""
 
 

@@ -5,12 +5,12 @@ from captioning.models.attention import (
     AdditiveAttention,
     Attention,
     DotProductAttention,
+    HardAttention,
     ScoredAttention,
 )
 from captioning.models.backbones import BACKBONES
 from captioning.models.decoder import Decoder
 from captioning.models.encoder import CNNEncoder, Encoder
-from captioning.models.hard_attention import ArgmaxHardAttention, HardAttention
 from captioning.models.lstm import LSTMDecoder
 from captioning.models.model import Model
 from captioning.models.multi_head import MultiHeadAttention
@@ -21,7 +21,6 @@ __all__ = [
     "BACKBONES",
     "Adapter",
     "AdditiveAttention",
-    "ArgmaxHardAttention",
     "Attention",
     "CNNEncoder",
     "Decoder",

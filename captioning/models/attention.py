@@ -1,4 +1,4 @@
-"""Soft attention: which regions of the image matter for the next word (Xu et al. 2015).
+"""Which regions of the image matter for the next word: soft and hard attention (Xu et al. 2015).
 
 Shapes: B images, N captions (queries) per image, L regions, D annotation width, Q query width,
 A attention width.
@@ -8,11 +8,11 @@ from abc import abstractmethod
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from captioning.configurable import Configurable
-from captioning.numbers import AnnotationWidth, Width
 
 
 class Attended(NamedTuple):
@@ -66,9 +66,7 @@ class ScoredAttention(Attention):
         attention_dim: A, width of the space in which queries meet keys.
     """
 
-    def __init__(
-        self, query_dim: AnnotationWidth, annotation_dim: AnnotationWidth, attention_dim: Width
-    ) -> None:
+    def __init__(self, query_dim: int, annotation_dim: int, attention_dim: int) -> None:
         super().__init__()
         self.key = nn.Linear(annotation_dim, attention_dim)
         self.query = nn.Linear(query_dim, attention_dim, bias=False)
@@ -98,9 +96,7 @@ class ScoredAttention(Attention):
 class AdditiveAttention(ScoredAttention):
     """A perceptron scores each pair of query and key (Bahdanau et al. 2015; Xu et al., eq. 4)."""
 
-    def __init__(
-        self, query_dim: AnnotationWidth, annotation_dim: AnnotationWidth, attention_dim: Width
-    ) -> None:
+    def __init__(self, query_dim: int, annotation_dim: int, attention_dim: int) -> None:
         super().__init__(query_dim, annotation_dim, attention_dim)
         self.energy = nn.Linear(attention_dim, 1, bias=False)
 
@@ -122,6 +118,40 @@ class DotProductAttention(ScoredAttention):
         return self.query(query) @ keys.transpose(1, 2) / keys.shape[-1] ** 0.5
 
 
+class HardAttention(AdditiveAttention):
+    """Additive attention that can also draw one region per word (Xu et al. 2015, section 4.1).
+
+    Regions are drawn only where a decoder's state asks for it, which
+    `captioning.training.SampledBound` does to learn the weights. Everywhere else, as in a search,
+    the context is the expectation under the weights (eq. 13), so captions do not depend on chance.
+    """
+
+    def drawn(
+        self,
+        weights: Float[Tensor, "B N L"],
+        annotations: Float[Tensor, "B L D"],
+        draws: Bool[Tensor, "B N"],
+    ) -> tuple[Float[Tensor, "B N D"], Float[Tensor, "B N"]]:
+        """Contexts, and log p(s | a) of the regions drawn (eq. 8-9).
+
+        Args:
+            weights: attention weights over regions.
+            annotations: what contexts are made of.
+            draws: queries that look at one region; the others get the expectation, and zero.
+        """
+        regions = self.draw(weights)
+        tiny = torch.finfo(weights.dtype).tiny
+        log_probs = weights.gather(2, regions[..., None]).squeeze(2).clamp_min(tiny).log()
+        one = F.one_hot(regions, weights.shape[2]).to(weights)
+        shares = torch.where(draws[..., None], one, weights)
+        context = shares.to(annotations.dtype) @ annotations  # eq. 9
+        return context, log_probs.masked_fill(~draws, 0.0)
+
+    def draw(self, weights: Float[Tensor, "B N L"]) -> Int[Tensor, "B N"]:
+        """A region for every query, drawn by its weight (eq. 8)."""
+        return weights.detach().flatten(0, 1).multinomial(1).view(weights.shape[:2])
+
+
 def masked_softmax(
     scores: Float[Tensor, "B N L"], mask: Bool[Tensor, "B L"] | None = None
 ) -> Float[Tensor, "B N L"]:
@@ -129,8 +159,8 @@ def masked_softmax(
 
     Args:
         scores: one score per region.
-        mask: True where a region may be attended, the others weigh zero; None where all may.
-            `Memory` ensures that every image has such a region.
+        mask: True where a region may be attended, at least once per image; the others weigh zero.
+            None where all may.
     """
     if mask is not None:
         scores = scores.masked_fill(~mask[:, None], float("-inf"))

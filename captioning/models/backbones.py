@@ -1,13 +1,15 @@
-"""Backbones by name, with their pretrained weights.
+"""Networks by name, with their pretrained weights, cut into stages for an encoder.
 
-The last feature map of a backbone holds the annotation vectors.
+torchvision's (Marcel and Rodriguez 2010), timm's (Wightman 2019, PyTorch Image Models), and two
+small ones of this package. The last feature map of a network holds the annotation vectors.
 
-Shapes: D annotation width, C classes.
+Shapes: D annotation width.
 """
 
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -18,6 +20,7 @@ from torch import Tensor, nn
 
 from captioning.errors import InputError
 from captioning.integrity import check_archive, check_finite
+from captioning.models.efficientnet_lite import NETWORKS, WIDTH, efficientnet_lite
 from captioning.models.small_networks import PlainCNN, SmallCNN
 from captioning.untrusted import opened
 
@@ -29,43 +32,6 @@ TIMM = "timm/"
 
 SMALL_WEIGHTS = Path(__file__).with_name("small_cnn.pth")
 """Weights of the small backbone, trained by `scripts/shapes_model` on drawn scenes."""
-
-
-@dataclass(frozen=True)
-class Classes:
-    """The classes of a backbone's own classifier, by their names in lower case.
-
-    If a network applies a linear layer to the mean of its feature map, that layer scores single
-    regions as well, and the photo's score is the mean of theirs (class activation mapping, Zhou et
-    al. 2016). Checkpoints do not contain these numbers, since captioning does not need them.
-    """
-
-    names: Sequence[Sequence[str]]
-    weight: Float[Tensor, "C D"]
-    bias: Float[Tensor, " C"]
-
-
-@dataclass(frozen=True)
-class Backbone:
-    """A network without its classifier.
-
-    Attributes:
-        width: D, channels of the feature map.
-        stages: applied in order, they turn images (B, 3, H, W) into a feature map (B, D, rows,
-            columns).
-        mean: of each channel of the training images, in units of 0 to 1.
-        std: standard deviation of each channel.
-        image_size: side of the training images in pixels; None if any size will do.
-        classes: the classes of its classifier, if that scores regions.
-    """
-
-    width: int
-    stages: list[nn.Module]
-    mean: tuple[float, float, float] = (0.485, 0.456, 0.406)  # of ImageNet
-    std: tuple[float, float, float] = (0.229, 0.224, 0.225)
-    image_size: int | None = 224
-    classes: Classes | None = None
-
 
 BACKBONES = {
     "small": 196,
@@ -88,100 +54,122 @@ BACKBONES = {
 """
 
 
+@dataclass(frozen=True)
+class Backbone:
+    """A network without its classifier.
+
+    Attributes:
+        width: D, channels of the feature map.
+        stages: applied in order, they turn images (B, 3, H, W) into a feature map (B, D, rows,
+            columns).
+        mean: of each channel of the training images, in units of 0 to 1.
+        std: standard deviation of each channel.
+        image_size: side of the training images in pixels; None if any size will do.
+    """
+
+    width: int
+    stages: list[nn.Module]
+    mean: tuple[float, float, float] = (0.485, 0.456, 0.406)  # of ImageNet
+    std: tuple[float, float, float] = (0.229, 0.224, 0.225)
+    image_size: int | None = 224
+
+
 def backbone(name: str, weights: str | None) -> Backbone:
     """The backbone of a name, with its weights.
 
     Args:
-        name: one of `BACKBONES`, or ``timm/`` and a name of timm's.
+        name: one of `BACKBONES`, or ``timm/`` and a name of timm's, such as
+            ``timm/tf_efficientnet_lite2`` or ``timm/vit_small_patch16_224.augreg_in1k``.
         weights: ``DEFAULT`` for those that the backbone's library downloads, or that come with
             this package for ``small``; the path of a state dict; or None for a random start.
 
     Raises:
         InputError: the name is unknown, or the weights are missing or do not fit.
     """
-    if name.startswith(TIMM):
-        from captioning.models.timm_backbones import timm_backbone
+    lite = name.removeprefix(TIMM).removesuffix(".in1k")
+    if name.startswith(TIMM) and weights is None and lite in NETWORKS:
+        half = (0.5, 0.5, 0.5)
+        return Backbone(WIDTH, efficientnet_lite(lite), half, half, NETWORKS[lite][2])
+    network: Any = classifier(name, weights)
+    if not name.startswith(TIMM):
+        size = None if isinstance(network, SmallCNN | PlainCNN) else 224
+        return Backbone(BACKBONES[name], stages_of(network, name), image_size=size)
+    network.reset_classifier(0)
+    config = network.pretrained_cfg
+    return Backbone(
+        network.num_features,
+        stages_of(network, name),
+        config["mean"],
+        config["std"],
+        config["input_size"][-1],
+    )
 
-        return timm_backbone(name.removeprefix(TIMM), weights)
+
+def classifier(name: str, weights: str | None) -> nn.Module:
+    """The whole network of a name with its weights, as its library builds it.
+
+    The arguments and errors are those of `backbone`.
+    """
+    network, source, download = _untrained(name)
+    if weights is None:
+        return network
+    state = _downloaded(source, download) if weights == DEFAULT else read_weights(Path(weights))
+    try:
+        network.load_state_dict(state)
+    except (RuntimeError, AttributeError, KeyError, TypeError, ValueError):
+        raise InputError(
+            f"{weights}: not the state dict of a {name}; give the weights of that backbone"
+        ) from None
+    check_finite(Path(weights), network.state_dict())
+    return network
+
+
+def _untrained(name: str) -> tuple[nn.Module, str, Callable[[], Any]]:
+    """A network with random parameters, what its weights are called, and how to get them."""
+    if name == "small":
+        return SmallCNN(), name, lambda: read_weights(SMALL_WEIGHTS)
+    if name == "plain":
+        return PlainCNN(), name, _no_weights
+    if name.startswith(TIMM):
+        model = _timm_model(name.removeprefix(TIMM))
+        return model, f"the weights of {name}", lambda: _timm_weights(name.removeprefix(TIMM))
     if name not in BACKBONES:
         raise InputError(
             f"unknown backbone {name!r}; choose from {', '.join(BACKBONES)}, or give {TIMM}NAME "
             "for one of timm's"
         )
-    if name in ("small", "plain"):
-        own = SmallCNN() if name == "small" else PlainCNN()
-        load_weights(own, name, weights, lambda: _own_weights(name))
-        return Backbone(BACKBONES[name], list(own.features), image_size=None)
     from torchvision import models  # takes a second to import
 
-    model = models.get_model(name, weights=None)
-    if weights is None:
-        return Backbone(BACKBONES[name], _torchvision_stages(name, model))
     pretrained = models.get_model_weights(name).DEFAULT
-
-    def download() -> Any:
-        return downloaded(
-            pretrained.url, lambda: pretrained.get_state_dict(progress=True, check_hash=True)
-        )
-
-    load_weights(model, name, weights, download)
-    stages = _torchvision_stages(name, model)
-    names = [(category.lower(),) for category in pretrained.meta["categories"]]
-    classes = classes_of(model, nn.Sequential(*stages), names, side=64)
-    return Backbone(BACKBONES[name], stages, classes=classes)
+    download = partial(pretrained.get_state_dict, progress=True, check_hash=True)
+    return models.get_model(name, weights=None), pretrained.url, download
 
 
-def _own_weights(name: str) -> Any:
-    if name == "plain":
-        raise InputError(
-            "plain: has no pretrained weights; give a file, or null for a random start"
-        )
-    return read_weights(SMALL_WEIGHTS)
+def _no_weights() -> None:
+    raise InputError("there are none; give a file, or null for a random start")
 
 
-def _torchvision_stages(name: str, model: Any) -> list[nn.Module]:
-    if name.startswith("resnet"):
-        stem = nn.Sequential(model.conv1, model.bn1, model.relu, model.maxpool)
-        return [stem, model.layer1, model.layer2, model.layer3, model.layer4]
-    if not name.startswith("vgg"):
-        return list(model.features)
-    # Cut before each pooling. The last one is left out, as in the paper (14 x 14 of 224 pixels).
-    stages: list[list[nn.Module]] = [[]]
-    for layer in model.features[:-1]:
-        if isinstance(layer, nn.MaxPool2d):
-            stages.append([])
-        stages[-1].append(layer)
-    return [nn.Sequential(*stage) for stage in stages]
+def _timm_model(name: str) -> nn.Module:
+    import timm  # takes seconds
 
-
-def load_weights(
-    model: nn.Module, name: str, weights: str | None, download: Callable[[], dict[str, Tensor]]
-) -> None:
-    """Load pretrained weights into a network.
-
-    Args:
-        model: the network.
-        name: for messages.
-        weights: ``DEFAULT``, the path of a file, or None to keep the random start.
-        download: returns the state dict of ``DEFAULT``.
-
-    Raises:
-        InputError: the weights are missing or do not fit.
-    """
-    if weights is None:
-        return
-    state = download() if weights == DEFAULT else read_weights(Path(weights))
+    if not timm.is_model(name):
+        near = timm.list_models(f"*{name.partition('.')[0]}*")[:5]
+        hint = f"; it has {', '.join(near)}" if near else "; see timm.list_models()"
+        raise InputError(f"timm has no model {name!r}{hint}")
     try:
-        model.load_state_dict(state)
-    except (RuntimeError, AttributeError, KeyError, TypeError, ValueError):
-        raise InputError(
-            f"{weights}: not the state dict of a {name}; give the weights of that backbone"
-        ) from None
-    check_finite(Path(weights), model.state_dict())
+        return timm.create_model(name, dynamic_img_size=True)  # a transformer for any image size
+    except TypeError:  # convolutions know no such option
+        return timm.create_model(name)
 
 
-def downloaded(address: str, download: Callable[[], Any]) -> Any:
-    """The result of `download`; InputError with the address if it fails for any reason."""
+def _timm_weights(name: str) -> dict[str, Tensor]:
+    import timm
+
+    return timm.create_model(name, pretrained=True).state_dict()
+
+
+def _downloaded(source: str, download: Callable[[], Any]) -> Any:
+    """The weights; InputError with their source if that fails for any reason."""
     try:
         return download()
     except Exception as error:  # of the network, of the disk, or of a file that is cut short
@@ -189,7 +177,7 @@ def downloaded(address: str, download: Callable[[], Any]) -> Any:
             error.close()  # it holds the connection
         reason = " ".join(str(error).split())
         raise InputError(
-            f"{address}: cannot be downloaded ({reason}); "
+            f"{source}: cannot be downloaded ({reason}); "
             "fetch it elsewhere and give the file as the encoder's weights"
         ) from None
 
@@ -206,24 +194,56 @@ def read_weights(path: Path) -> Any:
             raise InputError(f"{path}: not a file of weights saved by torch.save") from None
 
 
-def classes_of(
-    model: nn.Module, feature_map: nn.Module, names: Sequence[Sequence[str]], side: int
-) -> Classes | None:
-    """The classes of a network that applies a linear layer to the mean of its feature map.
+def stages_of(network: Any, name: str) -> list[nn.Module]:
+    """What computes the last feature map of a network, in as many stages as are known of it."""
+    if isinstance(network, SmallCNN | PlainCNN):
+        return list(network.features)
+    if name.startswith(TIMM):
+        from timm.models.efficientnet import EfficientNet
 
-    None if an image of `side` pixels gets different scores both ways.
+        if not isinstance(network, EfficientNet):
+            return [FeatureMap(network, name)]
+        blocks = [block for stage in network.blocks.children() for block in stage.children()]
+        stem = nn.Sequential(network.conv_stem, network.bn1)
+        return [stem, *blocks, nn.Sequential(network.conv_head, network.bn2)]
+    if name.startswith("resnet"):
+        stem = nn.Sequential(network.conv1, network.bn1, network.relu, network.maxpool)
+        return [stem, network.layer1, network.layer2, network.layer3, network.layer4]
+    if not name.startswith("vgg"):
+        return list(network.features)
+    # Cut before each pooling. The last one is left out, as in the paper (14 x 14 of 224 pixels).
+    stages: list[list[nn.Module]] = [[]]
+    for layer in network.features[:-1]:
+        if isinstance(layer, nn.MaxPool2d):
+            stages.append([])
+        stages[-1].append(layer)
+    return [nn.Sequential(*stage) for stage in stages]
+
+
+class FeatureMap(nn.Module):
+    """The last feature map of a timm model.
+
+    Of a vision transformer (Dosovitskiy et al. 2021) these are the patch tokens after the last
+    norm, each in its patch's place; class and register tokens are left out.
     """
-    layers = [m for m in model.modules() if isinstance(m, nn.Linear)]
-    if not layers or layers[-1].out_features != len(names):
-        return None
-    layer, training = layers[-1], model.training
-    model.eval()
-    image = torch.rand(1, 3, side, side, generator=torch.Generator().manual_seed(0))
-    with torch.no_grad():
-        scores, mean = model(image), feature_map(image).mean(dim=(2, 3))
-        agree = mean.shape[1] == layer.in_features and bool(
-            (layer(mean) - scores).abs().max() <= 1e-3 * scores.abs().max()
-        )
-    model.train(training)
-    bias = torch.zeros(len(names)) if layer.bias is None else layer.bias.detach()
-    return Classes(names, layer.weight.detach(), bias) if agree else None
+
+    def __init__(self, model: Any, name: str) -> None:
+        super().__init__()
+        self.model = model
+        self.name = name
+
+    def forward(self, images: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B D rows columns"]:
+        """The feature map; InputError if the model is for images of another size."""
+        try:
+            features: Tensor = self.model.forward_features(images)
+        except AssertionError as error:  # how timm says that a size does not fit
+            raise InputError(f"{self.name}: {error}; set data.size to fit") from None
+        if features.ndim == 4:
+            is_last = getattr(self.model, "output_fmt", "NCHW") == "NHWC"
+            return features.permute(0, 3, 1, 2) if is_last else features
+        patches = features[:, getattr(self.model, "num_prefix_tokens", 0) or 0 :]
+        rows = round((patches.shape[1] * images.shape[2] / images.shape[3]) ** 0.5)
+        columns = patches.shape[1] // max(rows, 1)
+        if patches.shape[1] < 2 or rows * columns != patches.shape[1]:
+            raise InputError(f"{self.name}: gives no feature map; choose another backbone")
+        return patches.transpose(1, 2).unflatten(2, (rows, columns))

@@ -1,7 +1,6 @@
 """The interface of a decoder, so that training and search work with any of them.
 
-Shapes: B images, N captions per image, L regions, D annotation width, S tokens from BOS to EOS, T
-words, V vocabulary.
+Shapes: B images, N captions per image, L regions, D annotation width, T words, V vocabulary.
 """
 
 from abc import abstractmethod
@@ -12,8 +11,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from captioning.configurable import Configurable
-from captioning.models.losses import cross_entropy
-from captioning.numbers import AnnotationWidth, VocabularySize
 
 State = dict[str, Tensor]
 """What a decoder carries from word to word: tensors (B, N, ...), so that following a beam is one
@@ -28,19 +25,11 @@ class Memory:
 
     Attributes:
         annotations: the annotation vectors that contexts are made of.
-        mask: True where a region may be attended; None where all may.
-
-    Raises:
-        ValueError: an image has no unmasked region.
+        mask: True where a region may be attended, at least once per image; None where all may.
     """
 
     annotations: Float[Tensor, "B L D"]
     mask: Bool[Tensor, "B L"] | None
-
-    def __post_init__(self) -> None:
-        """Check the mask once, rather than at every word."""
-        if self.mask is not None and not self.mask.any(dim=1).all():
-            raise ValueError("every image needs at least one region that may be attended")
 
     @property
     def images(self) -> int:
@@ -74,7 +63,7 @@ class Decoder(Configurable, nn.Module):
         vocab_size: V, special tokens included.
     """
 
-    def __init__(self, annotation_dim: AnnotationWidth, vocab_size: VocabularySize) -> None:
+    def __init__(self, annotation_dim: int, vocab_size: int) -> None:
         super().__init__()
         self.annotation_dim = annotation_dim
         self.vocab_size = vocab_size
@@ -112,24 +101,6 @@ class Decoder(Configurable, nn.Module):
             logits.append(step.logits)
             weights.append(step.weights)
         return torch.stack(logits, dim=2), torch.stack(weights, dim=2)
-
-    def cross_entropy(
-        self,
-        memory: Memory,
-        tokens: Int[Tensor, "B N S"],
-        label_smoothing: float = 0.0,
-        caption_weights: Float[Tensor, "B N"] | None = None,
-    ) -> tuple[Float[Tensor, ""], Float[Tensor, "B N S-1 R"]]:
-        """Cross-entropy of captions, summed over all words, in nats; and attention weights.
-
-        Args:
-            memory: of the images.
-            tokens: the captions from BOS to EOS; PAD does not count.
-            label_smoothing: share of a word's probability spread over the vocabulary.
-            caption_weights: factor of each caption's loss; defaults to one.
-        """
-        logits, weights = self.teacher_forcing(memory, tokens[..., :-1])
-        return cross_entropy(logits, tokens[..., 1:], label_smoothing, caption_weights), weights
 
     def forward(
         self,

@@ -6,9 +6,6 @@ and C channels of the last frozen stage.
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from threading import Lock
 
 import torch
 from jaxtyping import Float, UInt8
@@ -16,18 +13,7 @@ from torch import Tensor, nn
 
 from captioning.configurable import Configurable
 from captioning.errors import InputError
-from captioning.models.backbones import Classes
 from captioning.models.backbones import backbone as backbone_of
-from captioning.numbers import Grid, TrainableStages
-
-CPU_PIXELS = 2**18
-"""Pixels of images that are encoded at once on a CPU: 5 of 224 x 224, or 2 of 320 x 320."""
-
-GPU_PIXELS = 2**21
-"""Pixels of images that are encoded at once elsewhere."""
-
-_switching = Lock()
-"""Held while TF32 is off, which it is for all threads."""
 
 
 class Encoder(Configurable, nn.Module):
@@ -39,13 +25,10 @@ class Encoder(Configurable, nn.Module):
     Attributes:
         annotation_dim: D, width of an annotation vector.
         image_size: best side of the square images in pixels; None if any size will do.
-        classes: the classes that its pretrained weights distinguish; None if unknown or loaded from
-            a checkpoint.
     """
 
     annotation_dim: int
     image_size: int | None = None
-    classes: Classes | None = None
 
     @abstractmethod
     def forward(self, images: UInt8[Tensor, "B 3 H W"]) -> Float[Tensor, "B L D"]:
@@ -57,7 +40,7 @@ class Encoder(Configurable, nn.Module):
 
     @property
     def constant(self) -> "Encoder | FrozenStages | None":
-        """The part that training never changes, whose output can be cached; None if all is trained.
+        """The frozen stages, whose output can be cached; None if all is trained.
 
         It takes images and has a `config`. By default it is the whole encoder if all its parameters
         are frozen.
@@ -102,30 +85,28 @@ class CNNEncoder(Encoder):
         self,
         backbone: str = "resnet101",
         weights: str | None = "DEFAULT",
-        grid: Grid | None = None,
-        trainable_stages: TrainableStages = 0,
+        grid: int | None = None,
+        trainable_stages: int = 0,
     ) -> None:
         super().__init__()
         network = backbone_of(backbone, weights)
         self.stages = nn.ModuleList(network.stages)
+        self.annotation_dim = network.width
         self.image_size = network.image_size
-        self.classes = network.classes
-        if trainable_stages > len(self.stages):
-            raise InputError(
-                f"trainable_stages: {backbone} has {len(self.stages)} stages; give a number from 0 "
-                f"to {len(self.stages)}, or -1 for all, not {trainable_stages}"
-            )
         self.pool = nn.AdaptiveAvgPool2d(grid) if grid else nn.Identity()
         for name, of_images in (("mean", network.mean), ("std", network.std)):
             self.register_buffer(name, torch.tensor(of_images).view(3, 1, 1) * 255)
         trained = len(self.stages) if trainable_stages == -1 else trainable_stages
+        if not 0 <= trained <= len(self.stages):
+            raise InputError(
+                f"trainable_stages: {backbone} has {len(self.stages)} stages, not {trained}"
+            )
         self.first_trained = len(self.stages) - trained
         self.stages[: self.first_trained].requires_grad_(False)
         self.keeps_statistics = weights is not None
         self._grids: dict[tuple[int, int], tuple[int, int]] = {}
         self.to(memory_format=torch.channels_last)
         self.train()
-        self.annotation_dim = network.width
 
     @property
     def constant(self) -> "CNNEncoder | FrozenStages | None":
@@ -209,33 +190,8 @@ class FrozenStages(nn.Module):
 def feature_map(
     images: UInt8[Tensor, "B 3 H W"], mean: Tensor, std: Tensor, stages: nn.ModuleList
 ) -> Float[Tensor, "B C rows columns"]:
-    """The feature map of normalised images after some stages.
-
-    Few images are encoded at a time unless something is trained: their maps of all channels would
-    fill the memory, and on a CPU the maps of many take longer each, beyond its caches and what the
-    allocator keeps.
-    """
-    is_trained = torch.is_grad_enabled() or any(stage.training for stage in stages)
-    pixels = CPU_PIXELS if images.device.type == "cpu" else GPU_PIXELS
-    at_once = max(1, pixels // images[0, 0].numel())
-    if len(images) > at_once and not is_trained:
-        parts = images.split(at_once)
-        return torch.cat([feature_map(part, mean, std, stages) for part in parts])
-    features = (images - mean) / std
-    features = features.contiguous(memory_format=torch.channels_last)
-    with _exact_convolutions() if images.is_cuda and not is_trained else nullcontext():
-        for stage in stages:
-            features = stage(features)
+    """The feature map of normalised images after some stages."""
+    features = ((images - mean) / std).contiguous(memory_format=torch.channels_last)
+    for stage in stages:
+        features = stage(features)
     return features
-
-
-@contextmanager
-def _exact_convolutions() -> Iterator[None]:
-    """Switch off TF32 on a GPU, whose annotation vectors differ by 1 % from a CPU's."""
-    with _switching:
-        before = torch.backends.cudnn.allow_tf32
-        torch.backends.cudnn.allow_tf32 = False
-        try:
-            yield
-        finally:
-            torch.backends.cudnn.allow_tf32 = before

@@ -6,15 +6,15 @@ of a word embedding, A attention width, V vocabulary.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from captioning.data.vocabulary import PAD
-from captioning.models.attention import AdditiveAttention, Attention
+from captioning.models.attention import AdditiveAttention, Attention, HardAttention
 from captioning.models.decoder import Decoder, Memory, State, Step
-from captioning.numbers import AnnotationWidth, ShareBelowOne, VocabularySize, Width
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class LSTMMemory(Memory):
 class LSTMDecoder(Decoder):
     """An LSTM that attends over the annotation vectors before every word.
 
-    The defaults are the paper's model. `scalar_gate`, `deep_output` and `start_from_mean` are
-    ablations: if false, a part of it is left out.
+    The defaults are the paper's model. `scalar_gate` and `deep_output` are ablations: if false, a
+    part of it is left out.
 
     Args:
         annotation_dim: D, width of an annotation vector.
@@ -46,39 +46,36 @@ class LSTMDecoder(Decoder):
         scalar_gate: gate the context with beta; if false, beta is one.
         deep_output: score words from embedding, hidden state and context; if false, from the hidden
             state alone.
-        start_from_mean: compute the first state from the mean annotation vector; if false, it is
-            zero.
     """
+
+    removed: ClassVar = {"start_from_mean": True}
 
     def __init__(
         self,
-        annotation_dim: AnnotationWidth,
-        vocab_size: VocabularySize,
-        embedding_dim: Width = 512,
-        hidden_dim: Width = 512,
-        attention_dim: Width = 512,
+        annotation_dim: int,
+        vocab_size: int,
+        embedding_dim: int = 512,
+        hidden_dim: int = 512,
+        attention_dim: int = 512,
         attention: Callable[[int, int, int], Attention] = AdditiveAttention,
-        dropout: ShareBelowOne = 0.5,
+        dropout: float = 0.5,
         tie_embeddings: bool = False,
         query_with_word: bool = False,
         scalar_gate: bool = True,
         deep_output: bool = True,
-        start_from_mean: bool = True,
     ) -> None:
         super().__init__(annotation_dim, vocab_size)
         self.query_with_word = query_with_word
         self.scalar_gate = scalar_gate
         self.deep_output = deep_output
-        self.start_from_mean = start_from_mean
         self.embedding = nn.Embedding(vocab_size, embedding_dim, padding_idx=PAD)  # E
         query_dim = hidden_dim + embedding_dim if query_with_word else hidden_dim
         self.attention = attention(query_dim, annotation_dim, attention_dim)
         # An unused layer must not exist: DDP waits for the gradient of every parameter.
         if scalar_gate:
             self.beta = nn.Linear(hidden_dim, 1)
-        if start_from_mean:
-            self.initial_hidden = nn.Linear(annotation_dim, hidden_dim)
-            self.initial_cell = nn.Linear(annotation_dim, hidden_dim)
+        self.initial_hidden = nn.Linear(annotation_dim, hidden_dim)
+        self.initial_cell = nn.Linear(annotation_dim, hidden_dim)
         # The matrix of eq. 1 in three parts: the four gates i, f, g, o from each of its inputs.
         self.word_gates = nn.Linear(embedding_dim, 4 * hidden_dim)
         self.hidden_gates = nn.Linear(hidden_dim, 4 * hidden_dim, bias=False)
@@ -112,22 +109,29 @@ class LSTMDecoder(Decoder):
             mean = (vectors * real).sum(1, keepdim=True) / real.sum(1, keepdim=True)
         # At least single precision, also under autocast: the cell is a running sum.
         precision = torch.promote_types(mean.dtype, torch.float32)
-        if not self.start_from_mean:
-            zeros = mean.new_zeros(len(mean), n, self.hidden_gates.in_features)
-            return {"hidden": zeros, "cell": zeros.to(precision)}
         return {
             "hidden": self.initial_hidden(mean).tanh().expand(-1, n, -1),
             "cell": self.initial_cell(mean).to(precision).tanh().expand(-1, n, -1),
         }
 
     def step(self, tokens: Int[Tensor, "B N"], state: State, memory: Memory) -> Step:
-        """Read one word of every caption and score the next (eq. 1-7, 13, section 4.2.1)."""
+        """Read one word of every caption and score the next (eq. 1-7, 13, section 4.2.1).
+
+        A state with ``draws``, True for the captions (B, N) whose hard attention draws a region
+        for each word, gets the region's log probability as ``log_probs`` (B, N).
+        """
         assert isinstance(memory, LSTMMemory)
         h, c = state["hidden"], state["cell"]  # (B, N, H)
         word = self.dropout(self.embedding(tokens))  # E y, (B, N, m)
 
         query = torch.cat([h, word], dim=-1) if self.query_with_word else h
         context, weights = self.attention(query, memory.keys, memory.annotations, memory.mask)
+        drawn: State = {}
+        if "draws" in state:  # section 4.1
+            assert isinstance(self.attention, HardAttention)
+            draws = state["draws"]
+            context, log_probs = self.attention.drawn(weights, memory.annotations, draws)
+            drawn = {"draws": draws, "log_probs": log_probs}
         if self.scalar_gate:
             context = self.beta(h).sigmoid() * context  # section 4.2.1, (B, N, D)
 
@@ -138,7 +142,7 @@ class LSTMDecoder(Decoder):
         if self.deep_output:
             deep = word + deep + self.output_context(context)
         logits = self.output(self.dropout(deep))  # eq. 7, (B, N, V)
-        return Step(logits, weights, {"hidden": h, "cell": c})
+        return Step(logits, weights, {"hidden": h, "cell": c, **drawn})
 
 
 def lstm_cell(

@@ -5,7 +5,7 @@ head; Q, K and E widths of queries, keys and values before projection, O width o
 images, D annotation width, A attention width.
 """
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -14,7 +14,6 @@ from torch.nn import functional as F
 
 from captioning.errors import InputError
 from captioning.models.attention import Attended, Attention
-from captioning.numbers import AnnotationWidth, Heads, ShareBelowOne, Width
 
 
 class KeysValues(NamedTuple):
@@ -48,17 +47,12 @@ def attention_weights(
 ) -> Float[Tensor, "R H N L"]:
     """softmax(q k / sqrt(d)) of eq. 1, in at least single precision, also under autocast.
 
-    Masked keys weigh exactly zero. If a query may see no key, all its weights are zero.
+    Masked keys weigh exactly zero; every query must see one.
     """
     scores = queries @ keys.transpose(2, 3) / queries.shape[3] ** 0.5
-    precision = torch.promote_types(scores.dtype, torch.float32)
-    if mask is None:
-        return scores.softmax(dim=-1, dtype=precision)
-    visible = mask[:, None]
-    # A row that sees nothing keeps its scores, so that the softmax stays finite.
-    hidden = ~visible & visible.any(dim=-1, keepdim=True)
-    weights = scores.masked_fill(hidden, float("-inf")).softmax(dim=-1, dtype=precision)
-    return weights.masked_fill(~visible, 0.0)
+    if mask is not None:
+        scores = scores.masked_fill(~mask[:, None], float("-inf"))
+    return scores.softmax(dim=-1, dtype=torch.promote_types(scores.dtype, torch.float32))
 
 
 class MultiHead(nn.Module):
@@ -74,9 +68,6 @@ class MultiHead(nn.Module):
         width: W, of the keys of all heads together; defaults to Q.
         output_dim: O; defaults to Q.
         dropout: of the weights.
-
-    Raises:
-        InputError: the width cannot be divided among the heads.
     """
 
     def __init__(
@@ -89,19 +80,15 @@ class MultiHead(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        key_dim = key_dim or query_dim
         width = width or query_dim
         if width % heads:
-            raise InputError(
-                f"heads: a width of {width} cannot be divided among {heads} heads; give a divisor "
-                f"of {width}"
-            )
+            raise InputError(f"a width of {width} cannot be divided among {heads} heads")
         self.heads = heads
-        self.query = nn.Linear(query_dim, width)
-        self.key = nn.Linear(key_dim, width)
-        self.value = nn.Linear(key_dim, width)
-        self.output = nn.Linear(width, output_dim or query_dim)
         self.dropout = dropout
+        self.query = nn.Linear(query_dim, width)
+        self.key = nn.Linear(key_dim or query_dim, width)
+        self.value = nn.Linear(key_dim or query_dim, width)
+        self.output = nn.Linear(width, output_dim or query_dim)
         for layer in (self.query, self.key, self.value, self.output):
             nn.init.xavier_uniform_(layer.weight)
             nn.init.zeros_(layer.bias)
@@ -122,11 +109,13 @@ class MultiHead(nn.Module):
         Args:
             query: not yet projected.
             projected: keys and values from `project`.
-            mask: True where a query may see a key; None where each sees all. A query that sees
-                none has the context zero, before the output layer adds its bias.
+            mask: True where a query may see a key; None where each sees all.
             with_weights: if false, PyTorch's fused kernel is used.
         """
-        queries, keys, values = map(self._split, (self.query(query), *projected))
+        queries, keys, values = (  # (R, H, N or L, d)
+            part.unflatten(2, (self.heads, -1)).transpose(1, 2)
+            for part in (self.query(query), *projected)
+        )
         if with_weights or mask is not None:
             weights = attention_weights(queries, keys, mask)
             context = F.dropout(weights, self.dropout, self.training).to(values.dtype) @ values
@@ -137,9 +126,6 @@ class MultiHead(nn.Module):
         return HeadsAttended(
             self.output(context.transpose(1, 2).flatten(2)), weights if with_weights else None
         )
-
-    def _split(self, together: Float[Tensor, "R N W"]) -> Float[Tensor, "R H N d"]:
-        return together.unflatten(2, (self.heads, -1)).transpose(1, 2)
 
 
 class MultiHeadAttention(Attention):
@@ -153,24 +139,19 @@ class MultiHeadAttention(Attention):
         annotation_dim: D, width of an annotation vector.
         attention_dim: A, width of the keys of all heads together.
         heads: H; a divisor of A.
-        dropout: of the weights.
-
-    Raises:
-        InputError: A cannot be divided among the heads.
     """
+
+    removed: ClassVar = {"dropout": 0.0}
 
     def __init__(
         self,
-        query_dim: AnnotationWidth,
-        annotation_dim: AnnotationWidth,
-        attention_dim: Width,
-        heads: Heads = 8,
-        dropout: ShareBelowOne = 0.0,
+        query_dim: int,
+        annotation_dim: int,
+        attention_dim: int,
+        heads: int = 8,
     ) -> None:
         super().__init__()
-        self.multi_head = MultiHead(
-            query_dim, heads, annotation_dim, attention_dim, annotation_dim, dropout
-        )
+        self.multi_head = MultiHead(query_dim, heads, annotation_dim, attention_dim, annotation_dim)
 
     def project(self, annotations: Float[Tensor, "B L D"]) -> Float[Tensor, "B L A2"]:
         """Keys and values, side by side."""

@@ -3,9 +3,7 @@
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-
-COLOURS = 3
-"""Number of channels for the mean colour of each cell, the last ones between the stages."""
+from torch.nn import functional as F
 
 
 def convolution(channels: int, width: int, kernel_size: int, stride: int = 1) -> nn.Sequential:
@@ -20,6 +18,72 @@ def convolution(channels: int, width: int, kernel_size: int, stride: int = 1) ->
         nn.BatchNorm2d(width),
         nn.ReLU(inplace=True),
     )
+
+
+class SmallCNN(nn.Module):
+    """Five convolutions of stride 8 in all: 64 pixels give 8 x 8 annotation vectors of width 196.
+
+    The last channels are the colour of the cell and its coordinates: an annotation vector says what
+    is there, and where.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features = nn.Sequential(OutlinesAndColours(), WhatAndWhere())
+
+
+class OutlinesAndColours(nn.Module):
+    """What outlines look like around each cell, and the cell's mean colour as three channels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Sequential(
+            convolution(3, 32, kernel_size=4, stride=2),
+            convolution(32, 64, kernel_size=4, stride=2),
+            convolution(64, 64, kernel_size=3),
+            convolution(64, 128, kernel_size=2, stride=2),
+            convolution(128, 128, kernel_size=3),
+        )
+
+    def forward(self, images: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B C rows columns"]:
+        """The channels of both."""
+        outlines = self.first(images)
+        return torch.cat([outlines, F.avg_pool2d(images, 8).to(outlines.dtype)], dim=1)
+
+
+class WhatAndWhere(nn.Module):
+    """Annotation vectors of two parts: features around a cell, and the cell's own colour and place.
+
+    Attention that learns from words alone soon looks at one side of an object's outline, which is
+    outside the object as often as inside. Here the features spread by one cell, so that the middle
+    of an object has all of them, and start smaller than the colours, which draw the attention into
+    the object. With small annotation vectors attention stays even for thousands of steps; with
+    large ones it becomes sharp early.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.what = nn.Sequential(
+            nn.MaxPool2d(3, stride=1, padding=1),
+            Coordinates(),
+            nn.Conv2d(128 + 2, 128, kernel_size=1),
+            nn.ReLU(inplace=True),
+            UnitScale(),
+            Gain(1.0),
+        )
+        self.where = nn.Sequential(
+            convolution(3, 64, kernel_size=1),
+            nn.Conv2d(64, 64, kernel_size=1),
+            nn.ReLU(inplace=True),
+            UnitScale(),
+            Coordinates(squares=True),
+            Gain(8.0),
+        )
+
+    def forward(self, features: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C2 H W"]:
+        """Features, colours and coordinates."""
+        what, where = features[:, :-3], features[:, -3:]
+        return torch.cat([self.what(what), self.where(where)], dim=1)
 
 
 class Coordinates(nn.Module):
@@ -63,11 +127,7 @@ class UnitScale(nn.Module):
 
 
 class Gain(nn.Module):
-    """Multiplies by one learnt factor.
-
-    With small annotation vectors attention stays even for thousands of steps; with large ones it
-    becomes sharp early.
-    """
+    """Multiplies by one learnt factor."""
 
     def __init__(self, start: float) -> None:
         super().__init__()
@@ -76,76 +136,6 @@ class Gain(nn.Module):
     def forward(self, features: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
         """The features, multiplied."""
         return features * self.factor
-
-
-class Beside(nn.Module):
-    """Concatenates the channels of two parts that see the same input."""
-
-    def __init__(self, first: nn.Module, second: nn.Module) -> None:
-        super().__init__()
-        self.first = first
-        self.second = second
-
-    def forward(self, features: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C2 H2 W2"]:
-        """The channels of both."""
-        first = self.first(features)
-        return torch.cat([first, self.second(features).to(first.dtype)], dim=1)
-
-
-class WhatAndWhere(nn.Module):
-    """Annotation vectors of two parts: features around a cell, and the cell's own colour and place.
-
-    Attention that learns from words alone soon looks at one side of an object's outline, which is
-    outside the object as often as inside. Here the features spread by one cell, so that the middle
-    of an object has all of them, and start smaller than the colours, which draw the attention into
-    the object.
-    """
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.what = nn.Sequential(
-            nn.MaxPool2d(3, stride=1, padding=1),
-            Coordinates(),
-            nn.Conv2d(channels + 2, 128, kernel_size=1),
-            nn.ReLU(inplace=True),
-            UnitScale(),
-            Gain(1.0),
-        )
-        self.where = nn.Sequential(
-            convolution(COLOURS, 64, kernel_size=1),
-            nn.Conv2d(64, 64, kernel_size=1),
-            nn.ReLU(inplace=True),
-            UnitScale(),
-            Coordinates(squares=True),
-            Gain(8.0),
-        )
-
-    def forward(self, features: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C2 H W"]:
-        """Features, colours and coordinates."""
-        what, where = features[:, :-COLOURS], features[:, -COLOURS:]
-        return torch.cat([self.what(what), self.where(where)], dim=1)
-
-
-class SmallCNN(nn.Module):
-    """Five convolutions of stride 8 in all: 64 pixels give 8 x 8 annotation vectors of width 196.
-
-    The last channels are the colour of the cell and its coordinates: an annotation vector says what
-    is there, and where.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        outlines = nn.Sequential(
-            convolution(3, 32, kernel_size=4, stride=2),
-            convolution(32, 64, kernel_size=4, stride=2),
-            convolution(64, 64, kernel_size=3),
-            convolution(64, 128, kernel_size=2, stride=2),
-            convolution(128, 128, kernel_size=3),
-        )
-        self.features = nn.Sequential(
-            Beside(outlines, nn.AvgPool2d(8)),
-            WhatAndWhere(128),
-        )
 
 
 class ResidualBlock(nn.Module):

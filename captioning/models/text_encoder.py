@@ -3,7 +3,7 @@
 Shapes: B sentences, L source words, D annotation width, V source vocabulary.
 """
 
-from typing import Literal, NamedTuple
+from typing import ClassVar, NamedTuple
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -11,7 +11,6 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from captioning.configurable import Configurable
 from captioning.data.vocabulary import PAD
-from captioning.numbers import ShareBelowOne, VocabularySize, Width
 
 
 class EncodedText(NamedTuple):
@@ -36,40 +35,34 @@ class TextEncoder(Configurable, nn.Module):
         vocab_size: V, special tokens included.
         embedding_dim: width of a word embedding.
         hidden_dim: width of each direction, half of D.
-        cell: of the RNN.
         dropout: of word embeddings and annotation vectors.
 
     Attributes:
         annotation_dim: D, width of an annotation vector.
     """
 
+    removed: ClassVar = {"cell": "gru"}
+
     def __init__(
         self,
-        vocab_size: VocabularySize,
-        embedding_dim: Width = 256,
-        hidden_dim: Width = 256,
-        cell: Literal["gru", "lstm"] = "gru",
-        dropout: ShareBelowOne = 0.0,
+        vocab_size: int,
+        embedding_dim: int = 256,
+        hidden_dim: int = 256,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.annotation_dim = 2 * hidden_dim
         self.embedding = nn.Embedding(vocab_size, embedding_dim, padding_idx=PAD)
-        kind = nn.GRU if cell == "gru" else nn.LSTM
-        self.rnn = kind(embedding_dim, hidden_dim, batch_first=True, bidirectional=True)
+        self.rnn = nn.GRU(embedding_dim, hidden_dim, batch_first=True, bidirectional=True)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, tokens: Int[Tensor, "B L"]) -> EncodedText:
         """Annotation vectors of sentences, and where they have words.
 
         Args:
-            tokens: source words; PAD after the last one.
-
-        Raises:
-            ValueError: a sentence has no word, or PAD before a word.
+            tokens: source words, at least one per sentence; PAD after the last one.
         """
         mask = tokens != PAD
-        if not mask[:, 0].all() or (mask[:, 1:] & ~mask[:, :-1]).any():
-            raise ValueError("every sentence needs at least one word, and PAD after its last one")
         embedded = self.dropout(self.embedding(tokens))
         packed = pack_padded_sequence(
             embedded, mask.sum(dim=1).cpu(), batch_first=True, enforce_sorted=False

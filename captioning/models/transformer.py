@@ -6,7 +6,7 @@ model, V vocabulary.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import ClassVar, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -16,14 +16,6 @@ from captioning.data.vocabulary import PAD
 from captioning.models.decoder import Decoder, Memory, State, Step
 from captioning.models.multi_head import KeysValues
 from captioning.models.transformer_layers import DecoderLayer, sinusoids
-from captioning.numbers import (
-    AnnotationWidth,
-    Heads,
-    Layers,
-    ShareBelowOne,
-    VocabularySize,
-    Width,
-)
 
 
 @dataclass(frozen=True)
@@ -51,24 +43,20 @@ class TransformerDecoder(Decoder):
         heads: of every attention; a divisor of the width.
         inner_width: of the position-wise networks.
         dropout: of embeddings, weights, hidden layers and the output of each sub-layer.
-        norm_first: layer norm before each sub-layer, and once before the output; if false, after
-            each sub-layer, as published.
         tie_embeddings: use one matrix for the words read and the words scored.
-
-    Raises:
-        InputError: the width cannot be divided among the heads.
     """
+
+    removed: ClassVar = {"norm_first": True}
 
     def __init__(
         self,
-        annotation_dim: AnnotationWidth,
-        vocab_size: VocabularySize,
-        width: Width = 512,
-        layers: Layers = 6,
-        heads: Heads = 8,
-        inner_width: Width = 2048,
-        dropout: ShareBelowOne = 0.1,
-        norm_first: bool = True,
+        annotation_dim: int,
+        vocab_size: int,
+        width: int = 512,
+        layers: int = 6,
+        heads: int = 8,
+        inner_width: int = 2048,
+        dropout: float = 0.1,
         tie_embeddings: bool = True,
     ) -> None:
         super().__init__(annotation_dim, vocab_size)
@@ -77,11 +65,11 @@ class TransformerDecoder(Decoder):
         self.layers = cast(
             "Sequence[DecoderLayer]",
             nn.ModuleList(
-                DecoderLayer(width, heads, inner_width, dropout, norm_first, annotation_dim)
+                DecoderLayer(width, heads, inner_width, dropout, annotation_dim)
                 for _ in range(layers)
             ),
         )
-        self.norm = nn.LayerNorm(width) if norm_first else nn.Identity()
+        self.norm = nn.LayerNorm(width)
         self.output = nn.Linear(width, vocab_size)
         self.dropout = nn.Dropout(dropout)
         nn.init.normal_(self.embedding.weight, std=width**-0.5)

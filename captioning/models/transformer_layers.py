@@ -44,26 +44,22 @@ class FeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """The residual connection around a sub-layer, with layer norm before it or after the sum.
+    """The residual connection around a sub-layer, whose input is normalised.
 
-    Published is the norm after the sum. With `norm_first` (Xiong et al. 2020) deep models train
-    without a warm-up.
+    The norm comes before the sub-layer (Xiong et al. 2020) rather than after the sum, so that deep
+    models train without a warm-up.
     """
 
-    def __init__(self, width: int, dropout: float, norm_first: bool) -> None:
+    def __init__(self, width: int, dropout: float) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(width)
         self.dropout = nn.Dropout(dropout)
-        self.norm_first = norm_first
 
-    def input(self, x: Float[Tensor, "*B W"]) -> Float[Tensor, "*B W"]:
-        """The sub-layer's input."""
-        return self.norm(x) if self.norm_first else x
-
-    def add(self, x: Float[Tensor, "*B W"], change: Float[Tensor, "*B W"]) -> Float[Tensor, "*B W"]:
-        """The sum with the sub-layer's output."""
-        x = x + self.dropout(change)
-        return x if self.norm_first else self.norm(x)
+    def forward(
+        self, x: Float[Tensor, "*B W"], change: Float[Tensor, "*B W"]
+    ) -> Float[Tensor, "*B W"]:
+        """The sum of x and the sub-layer's output for `norm(x)`."""
+        return x + self.dropout(change)
 
 
 class EncoderLayer(nn.Module):
@@ -72,23 +68,21 @@ class EncoderLayer(nn.Module):
     The arguments are those of `DecoderLayer`.
     """
 
-    def __init__(
-        self, width: int, heads: int, inner_width: int, dropout: float, norm_first: bool
-    ) -> None:
+    def __init__(self, width: int, heads: int, inner_width: int, dropout: float) -> None:
         super().__init__()
         self.self_attention = MultiHead(width, heads, dropout=dropout)
         self.feed_forward = FeedForward(width, inner_width, dropout)
-        self.around_attention = Residual(width, dropout, norm_first)
-        self.around_network = Residual(width, dropout, norm_first)
+        self.around_attention = Residual(width, dropout)
+        self.around_network = Residual(width, dropout)
 
     def forward(
         self, x: Float[Tensor, "B L W"], mask: Bool[Tensor, "#B #L L"] | None = None
     ) -> Float[Tensor, "B L W"]:
         """Every position after one look at all those that the mask lets it see."""
-        read = self.around_attention.input(x)
+        read = self.around_attention.norm(x)
         seen = self.self_attention(read, self.self_attention.project(read), mask)
-        x = self.around_attention.add(x, seen.context)
-        return self.around_network.add(x, self.feed_forward(self.around_network.input(x)))
+        x = self.around_attention(x, seen.context)
+        return self.around_network(x, self.feed_forward(self.around_network.norm(x)))
 
 
 class DecoderLayerResult(NamedTuple):
@@ -110,7 +104,6 @@ class DecoderLayer(nn.Module):
         heads: H.
         inner_width: of the position-wise network.
         dropout: of weights, hidden layers and the output of each sub-layer.
-        norm_first: layer norm before each sub-layer; if false, after it, as published.
         annotation_dim: D, width of the annotation vectors; defaults to W.
     """
 
@@ -120,7 +113,6 @@ class DecoderLayer(nn.Module):
         heads: int,
         inner_width: int,
         dropout: float,
-        norm_first: bool,
         annotation_dim: int | None = None,
     ) -> None:
         super().__init__()
@@ -129,9 +121,9 @@ class DecoderLayer(nn.Module):
             width, heads, key_dim=annotation_dim, width=width, dropout=dropout
         )
         self.feed_forward = FeedForward(width, inner_width, dropout)
-        self.around_self = Residual(width, dropout, norm_first)
-        self.around_cross = Residual(width, dropout, norm_first)
-        self.around_network = Residual(width, dropout, norm_first)
+        self.around_self = Residual(width, dropout)
+        self.around_cross = Residual(width, dropout)
+        self.around_network = Residual(width, dropout)
 
     def forward(
         self,
@@ -151,18 +143,18 @@ class DecoderLayer(nn.Module):
             with_weights: whether to return the weights over regions.
         """
         shape = words.shape[:3]
-        read = self.around_self.input(words)
+        read = self.around_self.norm(words)
         new = self.self_attention.project(read)
         past = KeysValues(*(torch.cat(parts, dim=2) for parts in zip(past, new, strict=True)))
         rows = KeysValues(past.keys.flatten(0, 1), past.values.flatten(0, 1))
         mask = causal_mask(shape[2], words.device) if shape[2] > 1 else None
         seen = self.self_attention(read.flatten(0, 1), rows, mask)
-        words = self.around_self.add(words, seen.context.unflatten(0, shape[:2]))
+        words = self.around_self(words, seen.context.unflatten(0, shape[:2]))
 
-        read = self.around_cross.input(words).flatten(1, 2)
+        read = self.around_cross.norm(words).flatten(1, 2)
         looked = self.cross_attention(read, regions, regions_mask, with_weights=with_weights)
-        words = self.around_cross.add(words, looked.context.unflatten(1, shape[1:]))
+        words = self.around_cross(words, looked.context.unflatten(1, shape[1:]))
         weights = None if looked.weights is None else looked.weights.unflatten(2, shape[1:])
 
-        words = self.around_network.add(words, self.feed_forward(self.around_network.input(words)))
+        words = self.around_network(words, self.feed_forward(self.around_network.norm(words)))
         return DecoderLayerResult(words, past, weights)

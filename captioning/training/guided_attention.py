@@ -1,7 +1,7 @@
 """Attention guided, without boxes, by the evidence for the words.
 
 Shapes: B images, N captions per image, T words, L regions, D annotation width, m width of a word
-embedding, W different words, P pairs of a word and a class that it names.
+embedding, W different words.
 """
 
 import math
@@ -13,8 +13,7 @@ from torch.nn import functional as F
 
 from captioning.captioner import Captioner
 from captioning.data.dataset import Batch
-from captioning.data.tokens import plurals
-from captioning.data.vocabulary import SPECIAL, Vocabulary
+from captioning.data.vocabulary import SPECIAL
 from captioning.errors import InputError
 from captioning.maps.evidence_map import (
     SHARPNESS,
@@ -23,8 +22,8 @@ from captioning.maps.evidence_map import (
     with_evidence,
 )
 from captioning.models import LSTMDecoder
-from captioning.models.backbones import Classes
 from captioning.numbers import Importance, Share, ShareBelowOne
+from captioning.training.class_words import ClassWords, classes_of
 from captioning.training.objectives import CrossEntropy, Loss, grid_of
 
 
@@ -48,7 +47,7 @@ class GuidedAttention(CrossEntropy):
         contrast: weight of the contrast, relative to the mean cross-entropy of a word in nats.
         guide: weight of the guide.
         classes: weight of the encoder's classes. If positive, the encoder must start from weights
-            with a classifier on the mean of its feature map (`Encoder.classes`).
+            with a classifier on the mean of its feature map.
         consensus: see `CrossEntropy`.
 
     """
@@ -77,15 +76,14 @@ class GuidedAttention(CrossEntropy):
             InputError: the decoder has no evidence, or the encoder no classes.
         """
         adapter, decoder = captioner.model.adapter, with_evidence(captioner.model.decoder)
-        projected = adapter.project(annotations)  # once, for passes with and without dropout
-        memory = captioner.fast.decoder.remember(adapter.after_projection(projected))
+        memory = captioner.fast.remember(annotations)
         loss, weights = self.of_words(captioner, memory, batch.tokens)
         targets = batch.tokens[..., 1:]
         words, places = targets.unique(return_inverse=True)
         named = words >= len(SPECIAL)
         training = adapter.training
         adapter.eval()  # as when maps are shown
-        regions = decoder.output_context(adapter.after_projection(projected))
+        regions = decoder.output_context(adapter(annotations))
         adapter.train(training)
         maps = _maps(decoder, regions, words, places, grid_of(captioner, annotations))
         terms = {"guide": guide_loss(weights, maps, named[places])}
@@ -102,14 +100,14 @@ class GuidedAttention(CrossEntropy):
         figures: dict[str, float | Tensor] = {name: term.detach() for name, term in terms.items()}
         return Loss(loss.total + loss.divisor * guided, loss.divisor, figures)
 
-    def _words_of_classes(self, captioner: Captioner, device: torch.device) -> "ClassWords":
-        classes = captioner.model.encoder.classes
-        if classes is None:
-            raise InputError(
-                "the encoder has no classes: it needs weights with a classifier on the mean of its "
-                "feature map; or set the objective's classes to 0"
-            )
+    def _words_of_classes(self, captioner: Captioner, device: torch.device) -> ClassWords:
         if self._class_words is None:
+            classes = classes_of(captioner.model.encoder)
+            if classes is None:
+                raise InputError(
+                    "the encoder has no classes: it needs weights with a classifier on the mean of "
+                    "its feature map; or set the objective's classes to 0"
+                )
             self._class_words = ClassWords(classes, captioner.vocabulary, device)
         return self._class_words
 
@@ -186,40 +184,3 @@ def guide_loss(
     peaked = (1 - entropy / math.log(wanted.shape[3])) * named
     divergence = -entropy - (wanted * weights.float().clamp_min(1e-6).log()).sum(dim=3)
     return (divergence * peaked).sum() / peaked.sum().clamp_min(1e-6)
-
-
-class ClassWords:
-    """The words that name classes, and the classifier's score of each region for them.
-
-    The last word of a name stands for the class, in singular and plural: retriever and retrievers
-    for golden retriever. A word of several classes has the score of the best one.
-
-    Attributes:
-        words: (W) ids of the words that name classes.
-    """
-
-    words: Int[Tensor, " W"]
-
-    def __init__(self, classes: Classes, vocabulary: Vocabulary, device: torch.device) -> None:
-        ids = {word: vocabulary.ids([word])[1] for word in vocabulary.words}
-        words, rows = [], []
-        for index, named in enumerate(classes.names):
-            for last in {name.split()[-1] for name in named}:
-                for word in {last, *plurals(last)} & ids.keys():
-                    words.append(ids[word])
-                    rows.append(index)
-        of_pairs = torch.tensor(words, dtype=torch.long, device=device)
-        self.words, self._places = of_pairs.unique(return_inverse=True)
-        named, classes_of_pairs = torch.tensor(rows, dtype=torch.long).unique(return_inverse=True)
-        self._classes = classes_of_pairs.to(device)
-        self._weight, self._bias = classes.weight[named].to(device), classes.bias[named].to(device)
-
-    @torch.no_grad()
-    def shown(self, annotations: Float[Tensor, "B L D"]) -> Float[Tensor, "B W L"]:
-        """The score of each region for each word, in nats: the best of its classes."""
-        scores = F.linear(annotations.to(self._weight.dtype), self._weight, self._bias)
-        of_pairs = scores.flatten(0, 1).t()[self._classes]  # (P, B L)
-        places = self._places[:, None].expand_as(of_pairs)
-        least = of_pairs.new_full((len(self.words), of_pairs.shape[1]), -torch.inf)
-        best = least.scatter_reduce(0, places, of_pairs, "amax")
-        return best.unflatten(1, annotations.shape[:2]).transpose(0, 1)

@@ -21,7 +21,7 @@ from captioning.data.dataset import Batch
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
-from captioning.kernels import accelerate, folded, keep_depthwise_precise, on_by_default
+from captioning.kernels import accelerate, fast_encoding, keep_depthwise_precise, on_by_default
 from captioning.metrics.caption_metric import validation_metrics
 from captioning.models import Adapter, Decoder, Encoder, Model
 from captioning.numbers import Checked, LearningRate, PositiveCount, Share, WeightDecay
@@ -193,7 +193,7 @@ class CaptioningModule(Checked, pl.LightningModule):
         data.tells_seen = any(objective.needs_seen for objective in objectives)
         # Lightning moves the model only later, but extracting features is work for the device.
         encoder = self.model.encoder.to(self.trainer.strategy.root_device)
-        data.keep_features(encoder.constant, cast("Any", folded) if self.kernels else None)
+        data.keep_features(encoder.constant, fast_encoding if self.kernels else None)
         if self.kernels:
             self.captioner.kernels = True
             self.captioner.fast = accelerate(self.model)
@@ -228,7 +228,7 @@ class CaptioningModule(Checked, pl.LightningModule):
 
     def validation_step(self, batch: Batch, index: int) -> None:
         """Caption every image once, by a free-running search."""
-        decoded = self.captioner.decode(self.model.encode(batch.images))
+        decoded = self.captioner.decode(self.captioner.encode(batch.images))
         self.scores.update(
             self.captioner.sentences(decoded),
             [record.captions for record in batch.records],

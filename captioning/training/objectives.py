@@ -17,6 +17,7 @@ from captioning.captioner import Captioner
 from captioning.data.dataset import Batch
 from captioning.data.records import Record
 from captioning.data.vocabulary import EOS, PAD, SPECIAL, Vocabulary
+from captioning.kernels import caption_cross_entropy
 from captioning.metrics.cider import DocumentFrequencies
 from captioning.metrics.reward import Reward
 from captioning.metrics.scores import Words
@@ -150,8 +151,8 @@ class CrossEntropy(Objective):
             if self._consensus is None:
                 self._consensus = Consensus(self._records, captioner.vocabulary)
             caption_weights = 1 + self.consensus * (self._consensus(tokens) - 1)
-        total, weights = captioner.fast.decoder.cross_entropy(
-            memory, tokens, self.label_smoothing, caption_weights
+        total, weights = caption_cross_entropy(
+            captioner.fast.decoder, memory, tokens, self.label_smoothing, caption_weights
         )
         real = tokens[..., 1:] != PAD
         if self.attention_penalty:

@@ -13,7 +13,8 @@ from captioning.data.dataset import Batch
 from captioning.data.ranks import sum_over_ranks
 from captioning.data.vocabulary import PAD
 from captioning.errors import InputError
-from captioning.models import Decoder, HardAttention
+from captioning.models import Decoder, HardAttention, LSTMDecoder
+from captioning.models.decoder import Memory, Step
 from captioning.numbers import Importance, Share, ShareBelowOne
 from captioning.training.objectives import Loss, Objective
 
@@ -61,13 +62,17 @@ class SampledBound(Objective, nn.Module):
         Raises:
             InputError: the decoder has no hard attention.
         """
-        model, targets = captioner.fast, batch.tokens[..., 1:]
+        targets = batch.tokens[..., 1:]
         expected = torch.rand(len(annotations), device=annotations.device) < self.expected
-        with hard_attention(model.decoder).drawing(expected) as draws:
-            logits, weights = model(annotations, batch.tokens[..., :-1])
+        memory = captioner.fast.remember(annotations)
+        draws = ~expected[:, None].expand(targets.shape[:2])
+        steps = drawn_steps(captioner.fast.decoder, memory, batch.tokens[..., :-1], draws)
+        logits = torch.stack([step.logits for step in steps], dim=2)
+        weights = torch.stack([step.weights for step in steps], dim=2)
+        log_probs = torch.stack([step.state["log_probs"] for step in steps], dim=2)
         real = targets != PAD
         likelihoods = log_likelihoods(logits, targets)  # log p(y | s, a)
-        drawn = (torch.stack(draws.log_probs, dim=2) * real).sum(dim=2)  # log p(s | a)
+        drawn = (log_probs * real).sum(dim=2)  # log p(s | a)
         entropy = (entropies(weights) * real).sum()
         advantages = (likelihoods.detach() - self.baseline) * real.any(dim=2)
         # drawn - drawn.detach() is zero, but its gradient is not.
@@ -89,19 +94,24 @@ class SampledBound(Objective, nn.Module):
             self.baseline.lerp_((total / count).to(self.baseline), 1 - self.decay)
 
 
-def hard_attention(decoder: Decoder) -> HardAttention:
-    """The decoder's hard attention.
+def drawn_steps(
+    decoder: Decoder, memory: Memory, tokens: Int[Tensor, "B N T"], draws: Bool[Tensor, "B N"]
+) -> list[Step]:
+    """Teacher forcing by hard attention, which draws a region for every word of some captions.
 
     Raises:
-        InputError: it has none, or several.
+        InputError: the decoder has no hard attention.
     """
-    found = [module for module in decoder.modules() if isinstance(module, HardAttention)]
-    if len(found) != 1:
+    if not isinstance(decoder, LSTMDecoder) or not isinstance(decoder.attention, HardAttention):
         raise InputError(
-            f"SampledBound: the decoder has {len(found)} hard attentions; give one, by "
+            "SampledBound: the decoder has no hard attention; give it one by "
             "model.decoder.init_args.attention captioning.models.HardAttention"
         )
-    return found[0]
+    state, steps = decoder.start(memory, tokens.shape[1]) | {"draws": draws}, []
+    for words in tokens.unbind(dim=2):
+        steps.append(decoder.step(words, state, memory))
+        state = steps[-1].state
+    return steps
 
 
 def log_likelihoods(

@@ -121,7 +121,6 @@ const attentionView = (() => {
     "gradient": "Gradient \u00d7 input",
     "grad-cam": "Grad-CAM",
     "occlusion": "Occlusion",
-    "standout": "What stands out",
   };
 
   /* Layer and head of a map, by its name among `head_names` of `captioning.maps`. */

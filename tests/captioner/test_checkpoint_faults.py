@@ -69,7 +69,7 @@ def assert_same_or_refused(path: Path, expected: tuple[Any, ...]) -> bool:
 def config_changes() -> Iterator[tuple[str, Any]]:
     keys = {
         "model.encoder": ["class", "backbone", "weights", "grid", "trainable_stages"],
-        "model.adapter": ["class", "annotation_dim", "projection_dim", "smooth"],
+        "model.adapter": ["class", "annotation_dim", "projection_dim", "dropout"],
         "model.decoder": [
             *("class", "annotation_dim", "vocab_size", "embedding_dim", "hidden_dim"),
             *("attention_dim", "attention", "dropout", "tie_embeddings"),

@@ -71,7 +71,7 @@ def test_graphs_give_the_numbers_of_every_decoder_for_any_batch_and_beam(
 ) -> None:
     torch.manual_seed(1)
     encoder = CNNEncoder("plain", weights=None)
-    adapter = Adapter(encoder.annotation_dim, projection_dim=5, normalise=True, smooth=True)
+    adapter = Adapter(encoder.annotation_dim, projection_dim=5, normalise=True)
     decoder = decided(DECODERS[name](5, len(vocabulary))).float()
     model = Model(encoder, adapter, decoder).eval()
     write_onnx(Captioner(model, vocabulary, Preprocessing(32)), tmp_path)

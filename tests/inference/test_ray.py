@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from captioning.commands import main
+from captioning.cli import caption as caption_command
+from captioning.cli import main
 from captioning.errors import InputError
 from captioning.inference.batches import Line
 from captioning.inference.ray_cluster import _check_seen
@@ -149,7 +150,7 @@ def test_without_the_extra_one_line_names_it(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("captioning.commands.caption.find_spec", lambda name: None)
-    assert main(command(photos, tmp_path / "out", "--ray", "local")) == 1
+    monkeypatch.setattr(caption_command, "find_spec", lambda name: None)
+    assert main(command(photos, tmp_path / "out", "--ray", "local")) == 2
     expected = "captioning: --ray needs the extra ray; run pip install 'captioning[ray]'\n"
     assert capsys.readouterr().err == expected

@@ -81,7 +81,7 @@ def test_bad_input_raises_the_same_error_as_without_compiling() -> None:
 
 SCRIPT = """
 import torch
-from captioning.kernels import accelerate, compiled
+from captioning.kernels import accelerate, caption_cross_entropy, compiled
 from captioning.models import Adapter, CNNEncoder, LSTMDecoder, Model
 
 def results(precision):
@@ -98,7 +98,8 @@ def results(precision):
         tokens = torch.randint(4, 30, (images, captions, words))
         tokens *= torch.arange(words) <= lengths[..., None]
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == torch.bfloat16):
-            loss, weights = fast.decoder.cross_entropy(fast.remember(annotations), tokens, 0.1)
+            memory = fast.remember(annotations)
+            loss, weights = caption_cross_entropy(fast.decoder, memory, tokens, 0.1)
             loss = loss + weights.square().sum()
         plain.zero_grad()
         loss.backward()
@@ -164,7 +165,7 @@ MANY_SIZES = """
 import collections
 
 import torch
-from captioning.kernels import accelerate, accelerate_search, compiled
+from captioning.kernels import accelerate, accelerate_search, caption_cross_entropy, compiled
 from captioning.models import Adapter, CNNEncoder, LSTMDecoder, Model
 from captioning.search import BeamSearch
 
@@ -191,7 +192,7 @@ for images, words in [(16, 8), (16, 5), (5, 8), (1, 3), (7, 16), (16, 12)]:
     annotations = torch.randn(images, 25, encoder.annotation_dim)
     lengths = torch.randint(1, words, (images, 5))
     tokens = torch.randint(4, 30, (images, 5, words)) * (torch.arange(words) <= lengths[..., None])
-    loss, weights = fast.decoder.cross_entropy(fast.remember(annotations), tokens, 0.1)
+    loss, weights = caption_cross_entropy(fast.decoder, fast.remember(annotations), tokens, 0.1)
     (loss + weights.sum()).backward()
     with torch.no_grad():
         search(fast.decoder, fast.remember(annotations))

@@ -25,7 +25,7 @@ from tests.kernels.plain_models import EXACT, plain_model
 
 IMAGES = 20
 PHOTOS = [str(image).encode() for image in range(IMAGES)]
-ABLATIONS = {"scalar_gate": False, "deep_output": False, "start_from_mean": False}
+ABLATIONS = {"scalar_gate": False, "deep_output": False}
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def test_names_are_unique_and_heads_stands_for_all_heads() -> None:
         ("saliency", "unknown map 'saliency'; choose from attention, evidence, "),
         ("head 3", "unknown map 'head 3'; choose from attention, evidence, "),
         ("heads", "map heads: the attention of this model has a single head"),
-        ("standout", "map standout: only an LSTM decoder with deep output"),
+        ("evidence", "map evidence: only an LSTM decoder with deep output"),
     ],
 )
 def test_a_map_that_a_model_cannot_give_is_refused_by_name(name: str, problem: str) -> None:

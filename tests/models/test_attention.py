@@ -2,7 +2,6 @@ import math
 
 import pytest
 import torch
-from jaxtyping import TypeCheckError
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -11,6 +10,7 @@ from captioning.models.attention import (
     Attended,
     Attention,
     DotProductAttention,
+    HardAttention,
     masked_softmax,
 )
 
@@ -34,12 +34,6 @@ def attended(
     attention: Attention, query: Tensor, annotations: Tensor, mask: Tensor | None = None
 ) -> Attended:
     return attention(query, attention.project(annotations), annotations, mask)
-
-
-def test_weights_sum_to_one(attention: Attention, query: Tensor, annotations: Tensor) -> None:
-    weights = attended(attention, query, annotations, MASK).weights
-    assert weights.shape == (3, 2, 6)
-    torch.testing.assert_close(weights.sum(dim=-1), torch.ones(3, 2, dtype=torch.double))
 
 
 def test_masked_regions_weigh_exactly_zero(
@@ -102,24 +96,51 @@ def test_dot_product_attention_is_torchs(query: Tensor, annotations: Tensor) -> 
     torch.testing.assert_close(attention(query, keys, annotations, MASK).context, expected)
 
 
-@pytest.mark.parametrize("large", [1e4, -1e4])
-def test_large_scores_give_weights_and_no_nan(large: float) -> None:
-    weights = masked_softmax(torch.full((3, 1, 6), large), MASK)
-    expected = MASK / MASK.sum(dim=1, keepdim=True)
-    torch.testing.assert_close(weights[:, 0], expected)
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.half])
 def test_weights_of_half_precision_scores_still_sum_to_one(dtype: torch.dtype) -> None:
     weights = masked_softmax(torch.linspace(-3, 3, 196, dtype=dtype).view(1, 1, -1))
     torch.testing.assert_close(weights.sum(dim=-1), torch.ones(1, 1))
 
 
-def test_while_tests_run_wrong_ranks_and_sizes_that_differ_are_refused(
-    query: Tensor, annotations: Tensor
+@pytest.fixture
+def hard() -> HardAttention:
+    torch.manual_seed(0)
+    return HardAttention(7, 5, 4).double()
+
+
+def test_a_drawn_context_is_the_vector_of_one_region(
+    hard: HardAttention, query: Tensor, annotations: Tensor
 ) -> None:
-    attention = AdditiveAttention(7, 5, 4).double()
-    with pytest.raises(TypeCheckError):
-        attended(attention, query[0], annotations)
-    with pytest.raises(TypeCheckError):
-        attention(query, attention.project(annotations)[:, 1:], annotations)
+    soft, weights = attended(hard, query, annotations)
+    draws = torch.tensor([[True, True], [False, True], [False, False]])
+    context, log_probs = hard.drawn(weights, annotations, draws)
+    for b in range(3):
+        for n in range(2):
+            same = (annotations[b] == context[b, n]).all(dim=1)
+            assert same.sum() == (1 if draws[b, n] else 0)
+            expected = weights[b, n, same].log() if draws[b, n] else torch.zeros(1)
+            torch.testing.assert_close(log_probs[b, n : n + 1], expected.double())
+    assert context[~draws].equal(soft[~draws])
+
+
+def test_regions_are_drawn_as_often_as_they_weigh(
+    hard: HardAttention, query: Tensor, annotations: Tensor
+) -> None:
+    many = query[:, :1].expand(-1, 20_000, -1)
+    weights = attended(hard, many, annotations, MASK).weights
+    context, _ = hard.drawn(weights, annotations, torch.ones(3, 20_000, dtype=torch.bool))
+    for b in range(3):
+        chosen = (context[b, :, None] == annotations[b]).all(dim=2).double()
+        torch.testing.assert_close(chosen.mean(0), weights[b, 0], rtol=0.0, atol=0.015)
+
+
+def test_the_gradient_of_a_drawn_context_reaches_its_region_alone(
+    hard: HardAttention, query: Tensor, annotations: Tensor
+) -> None:
+    annotations.requires_grad_()
+    weights = attended(hard, query, annotations.detach()).weights
+    context, _ = hard.drawn(weights, annotations, torch.ones(3, 2, dtype=torch.bool))
+    context.sum().backward()
+    assert annotations.grad is not None
+    assert annotations.grad.sum(dim=(1, 2)).tolist() == [2 * 5.0] * 3
+    assert hard.energy.weight.grad is None or not hard.energy.weight.grad.any()

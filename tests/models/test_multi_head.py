@@ -115,50 +115,6 @@ def test_it_is_the_formula_written_out(mask: Tensor | None) -> None:
 
 
 @pytest.mark.parametrize("with_weights", [True, False], ids=["weights", "fused"])
-def test_a_query_that_may_see_nothing_gets_the_bias_alone(with_weights: bool) -> None:
-    ours, _ = ours_and_torchs()
-    inputs = numbers(ROWS, QUERIES, WIDTH), numbers(ROWS, KEYS, WIDTH, seed=1)
-    lengths = torch.tensor([[4, 0, 2, 3], [0, 0, 0, 0], [1, 2, 3, 4]])
-    mask = torch.arange(KEYS) < lengths[..., None]
-    context, weights = ours(inputs[0], ours.project(inputs[1]), mask, with_weights)
-    blind = ~mask.any(dim=-1)
-    exact(context[blind], ours.output.bias.expand(5, -1))
-    if weights is not None:
-        assert (weights.transpose(1, 2)[blind] == 0).all()
-    gradients = torch.autograd.grad(context.square().sum(), [*inputs, *ours.parameters()])
-    assert all(gradient.isfinite().all() for gradient in gradients)
-    assert (gradients[0][blind] == 0).all()
-    assert (gradients[1][1] == 0).all()
-
-
-def test_what_is_masked_changes_nothing() -> None:
-    ours, _ = ours_and_torchs()
-    query, keys = numbers(ROWS, QUERIES, WIDTH), numbers(ROWS, KEYS, WIDTH, seed=1)
-    other = keys.where(PADDING[:, :, None], 1e3)
-    for with_weights in (True, False):
-        first, second = (
-            ours(query, ours.project(each), PADDING[:, None], with_weights).context
-            for each in (keys, other)
-        )
-        exact(first, second)
-
-
-@pytest.mark.parametrize("large", [1e5, -1e5])
-def test_large_scores_give_weights_and_no_nan(large: float) -> None:
-    queries = torch.full((1, 1, 1, 1), large)
-    weights = attention_weights(queries, torch.ones(1, 1, 4, 1), MASKS["padding"][1:2])
-    assert weights.flatten().tolist() == [0.5, 0.0, 0.5, 0.0]
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.half])
-def test_weights_have_single_precision_at_least(dtype: torch.dtype) -> None:
-    queries, keys = (numbers(1, 2, 50, 4, seed=seed).to(dtype) for seed in (0, 1))
-    weights = attention_weights(queries, keys, causal_mask(50))
-    assert weights.dtype == torch.float32
-    torch.testing.assert_close(weights.sum(dim=-1), torch.ones(1, 2, 50))
-
-
-@pytest.mark.parametrize("with_weights", [True, False], ids=["weights", "fused"])
 def test_dropout_acts_on_the_weights_in_training_only(with_weights: bool) -> None:
     torch.manual_seed(0)
     heads = MultiHead(WIDTH, HEADS, dropout=0.25).double()
@@ -177,15 +133,8 @@ def test_dropout_acts_on_the_weights_in_training_only(with_weights: bool) -> Non
         exact(drawn[0].weights, expected.weights)
 
 
-def test_queries_keys_and_output_have_any_widths() -> None:
-    heads = MultiHead(3, heads=2, key_dim=5, width=4, output_dim=9).double()
-    context, weights = heads(numbers(2, 1, 3), heads.project(numbers(2, 8, 5)), with_weights=True)
-    assert context.shape == (2, 1, 9)
-    assert weights.shape == (2, 2, 1, 8)
-
-
 def test_a_width_that_the_heads_do_not_divide_is_refused() -> None:
-    with pytest.raises(InputError, match="8 cannot be divided among 3 heads; give a divisor of 8"):
+    with pytest.raises(InputError, match="8 cannot be divided among 3 heads"):
         MultiHead(6, 3, width=8)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from captioning.configurable import build
 from captioning.data.vocabulary import BOS, PAD
@@ -60,14 +60,6 @@ def test_first_logits_of_a_new_decoder_are_small() -> None:
     assert weights.max() < 0.9  # though the annotation vectors are large
 
 
-def test_dropout_acts_in_training_only(annotations: Tensor) -> None:
-    decoder = made(dropout=0.5)
-    first, second = (decoder.train()(annotations, TOKENS)[0] for _ in range(2))
-    assert not first.equal(second)
-    first, second = (decoder.eval()(annotations, TOKENS)[0] for _ in range(2))
-    assert first.equal(second)
-
-
 def test_the_config_keeps_the_arguments_of_an_attention() -> None:
     decoder = LSTMDecoder(5, 8, 6, 7, 4, partial(MultiHeadAttention, heads=4))
     assert build(decoder.config, LSTMDecoder).attention.multi_head.heads == 4
@@ -76,21 +68,3 @@ def test_the_config_keeps_the_arguments_of_an_attention() -> None:
 def test_arguments_that_make_no_attention_are_refused() -> None:
     with pytest.raises(InputError, match="a width of 4 cannot be divided among 3 heads"):
         LSTMDecoder(5, 8, 6, 7, 4, partial(MultiHeadAttention, heads=3))
-
-
-def test_autocast_gives_nearly_the_same_words(annotations: Tensor) -> None:
-    decoder = made().float()
-    for parameter in decoder.parameters():
-        nn.init.normal_(parameter, std=0.2, generator=torch.Generator().manual_seed(1))
-    expected, weights = decoder(annotations.float(), TOKENS)
-    with torch.autocast("cpu", torch.bfloat16):
-        memory = decoder.remember(annotations.float())
-        found, found_weights = decoder.teacher_forcing(memory, TOKENS)
-        state = decoder.start(memory, 2)
-        for t in range(4):
-            step = decoder.step(TOKENS[:, :, t], state, memory)
-            state = step.state
-    torch.testing.assert_close(found.float(), expected, rtol=0, atol=0.2)
-    torch.testing.assert_close(step.logits.float(), expected[:, :, 3], rtol=0, atol=0.2)
-    assert found_weights.dtype == torch.float32
-    torch.testing.assert_close(found_weights, weights, rtol=0, atol=0.05)

@@ -19,7 +19,6 @@ WORD_MASKS: dict[str, Tensor | None] = {
     "causal and padding": causal_mask(T) & WORDS[:, None],
 }
 REGION_MASKS: dict[str, Tensor | None] = {"all regions": None, "regions": REGIONS[:, None]}
-every_norm = pytest.mark.parametrize("norm_first", [False, True], ids=["after", "before"])
 every_word_mask = pytest.mark.parametrize("mask", WORD_MASKS.values(), ids=WORD_MASKS)
 
 NAMES = {
@@ -76,15 +75,14 @@ def with_random_parameters(layer: nn.Module) -> nn.Module:
     return layer.double()
 
 
-@every_norm
 @every_word_mask
-def test_an_encoders_layer_is_torchs(norm_first: bool, mask: Tensor | None) -> None:
+def test_an_encoders_layer_is_torchs(mask: Tensor | None) -> None:
     theirs = with_random_parameters(
         nn.TransformerEncoderLayer(
-            WIDTH, HEADS, INNER, dropout=0.0, batch_first=True, norm_first=norm_first
+            WIDTH, HEADS, INNER, dropout=0.0, batch_first=True, norm_first=True
         )
     )
-    ours = EncoderLayer(WIDTH, HEADS, INNER, 0.0, norm_first).double()
+    ours = EncoderLayer(WIDTH, HEADS, INNER, 0.0).double()
     norms = ["around_attention", "around_network"]
     ours.load_state_dict(by_our_names(theirs, dict(theirs.named_parameters()), norms))
     x = numbers(B, T, WIDTH)
@@ -92,18 +90,15 @@ def test_an_encoders_layer_is_torchs(norm_first: bool, mask: Tensor | None) -> N
     compared(ours, theirs, (ours(x, mask), theirs(x, src_mask=hidden)), [x])
 
 
-@every_norm
 @pytest.mark.parametrize("regions_mask", REGION_MASKS.values(), ids=REGION_MASKS)
 @pytest.mark.parametrize("with_weights", [True, False], ids=["weights", "fused"])
-def test_a_decoders_layer_is_torchs(
-    norm_first: bool, regions_mask: Tensor | None, with_weights: bool
-) -> None:
+def test_a_decoders_layer_is_torchs(regions_mask: Tensor | None, with_weights: bool) -> None:
     theirs = with_random_parameters(
         nn.TransformerDecoderLayer(
-            WIDTH, HEADS, INNER, dropout=0.0, batch_first=True, norm_first=norm_first
+            WIDTH, HEADS, INNER, dropout=0.0, batch_first=True, norm_first=True
         )
     )
-    ours = DecoderLayer(WIDTH, HEADS, INNER, 0.0, norm_first).double()
+    ours = DecoderLayer(WIDTH, HEADS, INNER, 0.0).double()
     norms = ["around_self", "around_cross", "around_network"]
     ours.load_state_dict(by_our_names(theirs, dict(theirs.named_parameters()), norms))
     words, regions = numbers(B, T, WIDTH), numbers(B, L, WIDTH, seed=1)
@@ -130,7 +125,7 @@ def no_words(captions: int) -> KeysValues:
 
 
 def test_captions_of_an_image_share_its_keys_and_nothing_else() -> None:
-    layer = with_random_parameters(DecoderLayer(WIDTH, HEADS, INNER, 0.0, True))
+    layer = with_random_parameters(DecoderLayer(WIDTH, HEADS, INNER, 0.0))
     words, regions = numbers(B, 2, T, WIDTH), numbers(B, L, WIDTH, seed=1)
     projected, mask = layer.cross_attention.project(regions), REGIONS[:, None]
     together = layer(words, no_words(2), projected, mask, with_weights=True)
@@ -142,7 +137,7 @@ def test_captions_of_an_image_share_its_keys_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("known", [0, 3], ids=["from the first word", "after three words"])
 def test_words_one_by_one_equal_all_at_once(known: int) -> None:
-    layer = with_random_parameters(DecoderLayer(WIDTH, HEADS, INNER, 0.0, True))
+    layer = with_random_parameters(DecoderLayer(WIDTH, HEADS, INNER, 0.0))
     words, regions = numbers(B, 2, 8, WIDTH), numbers(B, L, WIDTH, seed=1)
     projected = layer.cross_attention.project(regions)
     expected = layer(words, no_words(2), projected)
@@ -153,12 +148,6 @@ def test_words_one_by_one_equal_all_at_once(known: int) -> None:
         exact(step.words[:, :, 0], expected.words[:, :, t])
     for part, wanted in zip(past, expected.past, strict=True):
         exact(part, wanted)
-
-
-def test_annotation_vectors_may_have_another_width() -> None:
-    layer = with_random_parameters(DecoderLayer(WIDTH, HEADS, INNER, 0.0, True, annotation_dim=9))
-    projected = layer.cross_attention.project(numbers(B, L, 9))
-    assert layer(numbers(B, 1, T, WIDTH), no_words(1), projected).words.shape == (B, 1, T, WIDTH)
 
 
 def places(count: int) -> Tensor:

@@ -1,8 +1,14 @@
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
 import torch
+from torch import nn
+from torchvision import models
 
 from captioning.data.vocabulary import SPECIAL, Vocabulary
-from captioning.models.backbones import Classes
-from captioning.training.guided_attention import ClassWords
+from captioning.models import CNNEncoder
+from captioning.training.class_words import Classes, ClassWords, classes_of, region_classes
 
 NAMES = [["golden retriever"], ["tabby", "tabby cat"], ["siamese cat"], ["bus"], ["ocarina"]]
 
@@ -40,3 +46,59 @@ def test_the_scores_of_a_batch_are_those_of_each_photo_alone() -> None:
     regions = torch.randn(3, 4, 5)
     expected = torch.cat([found.shown(photo[None]) for photo in regions])
     torch.testing.assert_close(found.shown(regions), expected)
+
+
+class Network(nn.Module):
+    """Two channels, the mean over cells, and layers of the test's choice."""
+
+    def __init__(self, *after_the_mean: nn.Module) -> None:
+        super().__init__()
+        self.features = nn.Conv2d(3, 2, kernel_size=4, stride=4)
+        self.after_the_mean = nn.Sequential(*after_the_mean)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.after_the_mean(self.features(images).mean(dim=(2, 3)))
+        return scores
+
+
+def test_a_linear_layer_after_the_mean_scores_regions_too() -> None:
+    layer = nn.Linear(2, 3)
+    model = Network(nn.Dropout(0.5), layer)
+    classes = region_classes(model, model.features, [["cat"], ["dog", "hound"], ["bird"]])
+    assert classes is not None
+    assert classes.names == [["cat"], ["dog", "hound"], ["bird"]]
+    torch.testing.assert_close((classes.weight, classes.bias), (layer.weight, layer.bias))
+
+
+@pytest.mark.parametrize(
+    "after_the_mean",
+    [
+        lambda: [nn.Linear(2, 3), nn.ReLU()],
+        lambda: [nn.Tanh(), nn.Linear(2, 3)],
+        lambda: [nn.Linear(2, 5), nn.Linear(5, 3)],
+        lambda: [nn.Linear(2, 4)],  # another number of classes than of names
+        lambda: [],
+    ],
+)
+def test_any_other_network_scores_no_regions(
+    after_the_mean: Callable[[], list[nn.Module]],
+) -> None:
+    torch.manual_seed(0)
+    model = Network(*after_the_mean())
+    assert region_classes(model, model.features, [["cat"], ["dog"], ["bird"]]) is None
+
+
+@pytest.mark.parametrize(
+    ("backbone", "known"), [("mobilenet_v2", True), ("resnet18", True), ("convnext_tiny", False)]
+)
+def test_an_encoder_that_starts_from_weights_has_classes(
+    backbone: str, known: bool, tmp_path: Path
+) -> None:
+    torch.save(models.get_model(backbone, weights=None).state_dict(), tmp_path / "weights.pth")
+    encoder = CNNEncoder(backbone, str(tmp_path / "weights.pth"))
+    classes = classes_of(encoder)
+    assert (classes is not None) == known
+    if classes is not None:
+        assert classes.names[963] == ("pizza",)
+        assert classes.weight.shape == (1000, encoder.annotation_dim)
+    assert classes_of(CNNEncoder(backbone, None)) is None

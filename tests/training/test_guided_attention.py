@@ -1,5 +1,4 @@
 import math
-from dataclasses import astuple
 from pathlib import Path
 
 import pytest
@@ -12,13 +11,14 @@ from captioning.data.dataset import Batch
 from captioning.data.records import Record
 from captioning.data.vocabulary import BOS, EOS, PAD, SPECIAL, Vocabulary
 from captioning.errors import InputError
+from captioning.kernels import caption_cross_entropy
 from captioning.maps.evidence_map import SHARPNESS, evidence_shares
 from captioning.maps.evidence_map import evidence as evidence_of
 from captioning.models import Adapter, LSTMDecoder, Model
-from captioning.models.backbones import Classes
 from captioning.models.decoder import Memory
-from captioning.training import CrossEntropy, GuidedAttention
-from captioning.training.guided_attention import ClassWords, class_loss, contrast_loss, guide_loss
+from captioning.training import CrossEntropy, GuidedAttention, guided_attention
+from captioning.training.class_words import Classes, ClassWords
+from captioning.training.guided_attention import class_loss, contrast_loss, guide_loss
 
 TOKENS = torch.tensor(
     [
@@ -157,12 +157,13 @@ def test_without_a_word_that_names_a_class_the_class_loss_is_zero() -> None:
 
 
 @pytest.fixture
-def knowing(captioner: Captioner) -> Captioner:
+def knowing(captioner: Captioner, monkeypatch: pytest.MonkeyPatch) -> Captioner:
     """Its encoder tells cats from dogs; its decoder begins with little evidence for either."""
     captioner.vocabulary = Vocabulary(["cat", "dog", "a", "on"])
     generator = torch.Generator().manual_seed(5)
     weight = torch.randn(2, captioner.model.encoder.annotation_dim, generator=generator) / 5
-    captioner.model.encoder.classes = Classes([["tiger cat"], ["dog"]], weight, torch.zeros(2))
+    classes = Classes([["tiger cat"], ["dog"]], weight, torch.zeros(2))
+    monkeypatch.setattr(guided_attention, "classes_of", lambda encoder: classes)
     decoder = captioner.model.decoder
     assert isinstance(decoder, LSTMDecoder)
     torch.nn.init.normal_(decoder.output_context.weight, std=0.02)
@@ -185,8 +186,9 @@ def test_evidence_learns_where_the_encoders_classes_are(knowing: Captioner, seen
         (total / divisor).backward()
         optimizer.step()
     assert figures["classes"] < 0.1  # nats
-    assert knowing.model.encoder.classes is not None
-    wanted = (seen @ knowing.model.encoder.classes.weight.T).transpose(1, 2)
+    classes = guided_attention.classes_of(knowing.model.encoder)
+    assert classes is not None
+    wanted = (seen @ classes.weight.T).transpose(1, 2)
     words = torch.tensor([4, 5]).expand(2, 1, -1)
     evidence = evidence_of(knowing.model.decoder, knowing.model.remember(seen), words).squeeze(1)
     assert (evidence.argmax(dim=2) == wanted.argmax(dim=2)).all()
@@ -195,12 +197,17 @@ def test_evidence_learns_where_the_encoders_classes_are(knowing: Captioner, seen
 @pytest.mark.parametrize("kernels", [False, True], ids=["plain", "kernels"])
 @pytest.mark.parametrize("region_layers", [0, 1])
 def test_its_loss_is_composed_of_two_passes_of_the_adapter(
-    knowing: Captioner, seen: Tensor, region_layers: int, kernels: bool
+    knowing: Captioner,
+    seen: Tensor,
+    region_layers: int,
+    kernels: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     encoder, vocabulary = knowing.model.encoder, knowing.vocabulary
-    assert encoder.classes is not None
-    names, weight, bias = astuple(encoder.classes)
-    encoder.classes = Classes(names, weight.double(), bias.double())
+    known = guided_attention.classes_of(encoder)
+    assert known is not None
+    precise = Classes(known.names, known.weight.double(), known.bias.double())
+    monkeypatch.setattr(guided_attention, "classes_of", lambda encoder: precise)
     adapter = Adapter(
         encoder.annotation_dim, 16, dropout=0.5, region_layers=region_layers, region_heads=2
     )
@@ -212,7 +219,7 @@ def test_its_loss_is_composed_of_two_passes_of_the_adapter(
 
     torch.manual_seed(1)
     memory = model.remember(annotations)
-    expected, weights = decoder.cross_entropy(memory, TOKENS, 0.1)
+    expected, weights = caption_cross_entropy(decoder, memory, TOKENS, 0.1)
     adapter.eval()
     undropped = model.remember(annotations)
     adapter.train()
@@ -226,7 +233,7 @@ def test_its_loss_is_composed_of_two_passes_of_the_adapter(
     contrast = contrast_loss(evidence(memory, words[None])[:, 0], spoken)
     maps = evidence_shares(evidence(undropped, targets).detach(), (4, 4))
     guide = guide_loss(weights, maps, targets >= len(SPECIAL))
-    found = ClassWords(encoder.classes, vocabulary, annotations.device)
+    found = ClassWords(precise, vocabulary, annotations.device)
     of_classes = evidence(undropped, found.words[None])[:, 0]
     classes = class_loss(of_classes, found.shown(annotations.detach()))
     expected = expected + (targets != PAD).sum() * (0.2 * contrast + 0.3 * guide + 0.4 * classes)

@@ -15,6 +15,7 @@ from captioning.data.vocabulary import BOS, EOS, PAD
 from captioning.errors import InputError
 from captioning.kernels import accelerate
 from captioning.models import HardAttention, LSTMDecoder
+from captioning.models.losses import cross_entropy
 from captioning.training import SampledBound
 from captioning.training.objectives import Loss
 from tests.training.conftest import Train, assert_same_training, interrupt_at, saved
@@ -70,16 +71,15 @@ def along(
     """Both log-probabilities and the entropy of one path: log p(y | s, a), log p(s | a), H."""
     decoder = captioner.model.decoder
     memory = decoder.remember(seen)
-    state = decoder.start(memory, 1)
+    state = decoder.start(memory, 1) | {"draws": torch.ones(1, 1, dtype=torch.bool)}
     likelihood, chosen, entropy = torch.zeros(3, dtype=torch.double).unbind()
-    with decoder.attention.drawing(torch.tensor([False])):
-        decoder.attention.path = iter(path)
-        for word, following, region in zip(TOKENS[0, 0], TOKENS[0, 0, 1:], path, strict=False):
-            step = decoder.step(word.view(1, 1), state, memory)
-            state, weights = step.state, step.weights[0, 0]
-            likelihood = likelihood + step.logits[0, 0].log_softmax(-1)[following]
-            chosen = chosen + weights[region].log()
-            entropy = entropy - (weights * weights.log()).sum()
+    decoder.attention.path = iter(path)
+    for word, following, region in zip(TOKENS[0, 0], TOKENS[0, 0, 1:], path, strict=False):
+        step = decoder.step(word.view(1, 1), state, memory)
+        state, weights = step.state, step.weights[0, 0]
+        likelihood = likelihood + step.logits[0, 0].log_softmax(-1)[following]
+        chosen = chosen + weights[region].log()
+        entropy = entropy - (weights * weights.log()).sum()
     return likelihood, chosen, entropy
 
 
@@ -171,7 +171,8 @@ def test_the_loss_is_minus_the_bound(captioner: Captioner, seen: Tensor) -> None
 def test_with_expected_contexts_alone_it_is_soft_attentions_likelihood(
     hard: Captioner, seen: Tensor
 ) -> None:
-    soft, _ = hard.model.decoder.cross_entropy(hard.model.remember(seen), TOKENS)
+    logits, _ = hard.model(seen, TOKENS[..., :-1])
+    soft = cross_entropy(logits, TOKENS[..., 1:])
     learnt = objective(expected=1.0)
     total = learnt(hard, seen, BATCH).total
     torch.testing.assert_close(total, soft)

@@ -75,7 +75,11 @@ class Sentence(NamedTuple):
 
 
 class Matcher:
-    """Finds all possible matches, with the synonyms of METEOR's program and its paraphrases."""
+    """Finds all possible matches, with the synonyms of METEOR's program and its paraphrases.
+
+    Raises:
+        InputError: a file is damaged.
+    """
 
     def __init__(self, jar: Path, paraphrases: Path) -> None:
         self._forms = WordForms(jar)

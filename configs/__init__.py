@@ -1,1 +1,0 @@
-"""The configurations that come with the package, one file per experiment."""

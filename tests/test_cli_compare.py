@@ -1,0 +1,276 @@
+"""`captioning compare`, and the formats of captions and references that `score` reads too."""
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from captioning.cli import compare, main
+from captioning.evaluation import comparison
+from captioning.evaluation.report import Report
+from tests.conftest import refusal
+
+Capture = pytest.CaptureFixture[str]
+
+REFERENCES = {
+    "1000_a": ["a red bus on a street", "a bus drives"],
+    "1001_b": ["two dogs run on grass", "two brown dogs run"],
+    "1002_c": ["a cat sleeps on a chair", "a cat on a red chair"],
+}
+GOOD = {"1000_a": "a red bus drives", "1001_b": "two dogs run", "1002_c": "a cat on a chair"}
+BAD = {"1000_a": "a green bus flies", "1001_b": "some dogs", "1002_c": "a chair"}
+
+
+def written(path: Path, value: Any) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(value if isinstance(value, str) else json.dumps(value))
+    return str(path)
+
+
+def results(captions: dict[str, str]) -> list[dict[str, str]]:
+    return [{"image_id": image, "caption": caption} for image, caption in captions.items()]
+
+
+def lines(captions: dict[str, str]) -> str:
+    """Lines of JSON as `captioning caption` writes them."""
+    entries = [
+        {"image": f"photos/{image}.jpg", "caption": text, "score": -1.0, "words": []}
+        for image, text in captions.items()
+    ]
+    return "".join(f"{json.dumps(entry)}\n" for entry in entries)
+
+
+def coco(captions: dict[str, list[str]], first: int = 1) -> dict[str, Any]:
+    numbered = list(enumerate(captions.items(), start=first))
+    return {
+        "images": [{"id": number, "file_name": f"{name}.jpg"} for number, (name, _) in numbered],
+        "annotations": [
+            {"id": 10 * number + place, "image_id": number, "caption": text}
+            for number, (_, texts) in numbered
+            for place, text in enumerate(texts)
+        ],
+    }
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    """Captions of two systems, and Flickr8k's file of references without its photos."""
+    text = "".join(
+        f"{image}.jpg#{number}\t{caption} .\n"
+        for image, captions in REFERENCES.items()
+        for number, caption in enumerate(captions)
+    )
+    return [
+        written(tmp_path / "bad.json", results(BAD)),
+        written(tmp_path / "good.json", results(GOOD)),
+        written(tmp_path / "flickr8k" / "Flickr8k.token.txt", text),
+    ]
+
+
+def test_the_table_has_the_scores_of_both_systems(files: list[str], capsys: Capture) -> None:
+    assert main(["compare", *files, "--format", "csv"]) == 0
+    found = {row["score"]: row for row in csv.DictReader(capsys.readouterr().out.splitlines())}
+    bad, good = (Report.of(captions, REFERENCES).corpus for captions in (BAD, GOOD))
+    assert list(found) == list(bad)
+    for name, row in found.items():
+        assert float(row["A"]) == pytest.approx(bad[name])
+        assert float(row["B"]) == pytest.approx(good[name])
+        assert float(row["low"]) <= float(row["difference"]) <= float(row["high"])
+    # The fewest images that differ: two of the eight ways to swap are as extreme.
+    assert float(found["ROUGE-L"]["p randomisation"]) == pytest.approx(2 / 8, abs=0.02)
+
+
+def test_the_table_is_written_to_a_file(files: list[str], tmp_path: Path, capsys: Capture) -> None:
+    assert main(["compare", *files]) == 0
+    printed = capsys.readouterr().out
+    assert main(["compare", *files, "--out", str(tmp_path / "table.txt")]) == 0
+    assert capsys.readouterr().out == ""
+    assert (tmp_path / "table.txt").read_text() == printed
+
+
+def test_every_format_has_its_option() -> None:
+    assert list(compare.FORMATS) == list(comparison.FORMATS)
+
+
+def test_equal_seeds_give_equal_tables_and_others_do_not(files: list[str], capsys: Capture) -> None:
+    tables = []
+    for seed in ("1", "1", "2"):
+        assert main(["compare", *files, "--format", "csv", "--seed", seed, "--trials", "99"]) == 0
+        tables.append(capsys.readouterr().out)
+    assert tables[0] == tables[1] != tables[2]
+
+
+def test_captions_are_read_in_every_form(files: list[str], tmp_path: Path, capsys: Capture) -> None:
+    entries = lines(GOOD).splitlines(keepends=True)
+    error = json.dumps({"image": "photos/broken.jpg", "error": "not an image"}) + "\n"
+    table = "".join(f"photos/{image}.jpg,{text},\n" for image, text in GOOD.items())
+    written(tmp_path / "shards" / "captions-00000.jsonl", entries[0] + error)
+    written(tmp_path / "shards" / "captions-00001.jsonl", entries[1] + entries[2])
+    written(tmp_path / "shards" / "manifest.json", {})
+    written(tmp_path / "run" / "evaluation-test" / "captions.json", results(GOOD))
+    forms = [
+        files[1],
+        written(tmp_path / "lines.jsonl", lines(GOOD) + error),
+        written(tmp_path / "printed.json", lines(GOOD)),
+        written(tmp_path / "table.csv", f"file_name,caption,confidence\n{table}"),
+        written(tmp_path / "ids.tsv", "image_id\tcaption\n" + table_of_ids()),
+        str(tmp_path / "shards"),
+        str(tmp_path / "run"),
+        str(tmp_path / "run" / "evaluation-test"),
+    ]
+    printed = []
+    for form in forms:
+        assert main(["score", form, files[2]]) == 0, form
+        printed.append(capsys.readouterr().out)
+    assert set(printed) == {printed[0]}
+
+
+def table_of_ids() -> str:
+    return "".join(f"{image}\t{text}\n" for image, text in GOOD.items())
+
+
+def test_references_are_read_in_every_format_without_photos(
+    files: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    rows = [(image, text) for image, texts in REFERENCES.items() for text in texts]
+    table = "file_name,caption\n" + "".join(f"{image}.jpg,{text}\n" for image, text in rows)
+    karpathy = [
+        {
+            "imgid": number,
+            "filename": f"{image}.jpg",
+            "split": "test",
+            "sentences": [{"raw": text} for text in texts],
+        }
+        for number, (image, texts) in enumerate(REFERENCES.items())
+    ]
+    entities = tmp_path / "entities"
+    (entities / "Annotations").mkdir(parents=True)
+    written(entities / "test.txt", "\n".join(REFERENCES))
+    for image, texts in REFERENCES.items():
+        written(entities / "Sentences" / f"{image}.txt", "\n".join(texts))
+    forms = [
+        files[2],
+        str(Path(files[2]).parent),
+        written(tmp_path / "captions.csv", table),
+        written(tmp_path / "other.tsv", table.replace(",", "\t")),
+        written(
+            tmp_path / "blip.json", [{"image": f"{image}.jpg", "caption": t} for image, t in rows]
+        ),
+        written(tmp_path / "coco.json", coco(REFERENCES)),
+        written(tmp_path / "dataset_flickr8k.json", {"images": karpathy}),
+        str(Path(written(tmp_path / "set" / "captions.csv", table)).parent),
+        str(Path(written(tmp_path / "k" / "dataset_x.json", {"images": karpathy})).parent),
+        str(entities),
+    ]
+    written(tmp_path / "coco" / "annotations" / "captions_val.json", coco(REFERENCES))
+    shards = written(tmp_path / "shards" / "captions-00000.jsonl", lines(GOOD))
+    printed = []
+    for form in [*forms, str(tmp_path / "coco")]:
+        assert main(["score", str(Path(shards).parent), form]) == 0, form
+        printed.append(capsys.readouterr())
+    assert {each.err for each in printed} == {""}
+    assert {each.out for each in printed} == {printed[0].out}
+
+
+def test_a_split_s_references_count_alone(
+    files: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    wrong = {image: ["nothing of the kind"] for image in REFERENCES}
+    for split, captions in (("train", wrong), ("test", REFERENCES)):
+        written(tmp_path / "set" / "annotations" / f"captions_{split}.json", coco(captions))
+    shards = written(tmp_path / "lines.jsonl", lines(GOOD))
+    assert main(["score", shards, str(tmp_path / "set")]) == 1
+    assert "image 1 is in two splits; name one by --split" in capsys.readouterr().err
+    assert main(["score", shards, str(tmp_path / "set"), "--split", "test"]) == 0
+    own = capsys.readouterr().out
+    assert main(["score", files[1], files[2]]) == 0
+    assert capsys.readouterr().out == own
+    assert main(["score", files[1], files[2], "--split", "test"]) == 2
+    assert "Flickr8k.token.txt has no splits; give its folder" in capsys.readouterr().err
+
+
+def test_photos_of_one_name_are_told_apart_by_their_folders(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    images = {"train/7": ["a dog"], "val/7": ["two red cats"]}
+    references = written(tmp_path / "references.json", coco(images))
+    found = {"image": "/data/val/7.jpg", "caption": "two red cats"}
+    shard = written(tmp_path / "lines.jsonl", json.dumps(found))
+    assert main(["score", shard, references, "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["images"][0]["image_id"] == 2
+    written(tmp_path / "lines.jsonl", json.dumps({**found, "image": "7.jpg"}))
+    assert main(["score", shard, references]) == 1
+    assert "such as '7.jpg'; give the references of the same" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["score", "compare"])
+def test_no_torch_is_imported(files: list[str], command: str) -> None:
+    arguments = [command, *(files if command == "compare" else files[1:])]
+    program = (
+        "import sys; import captioning.metrics; from captioning.cli import main\n"
+        f"assert main({arguments}) == 0\n"
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("good.json", results({**GOOD, "1003_d": "x"}), "1 of 4 images have no caption in"),
+        (
+            "good.json",
+            results(GOOD)[:2],
+            "good.json: no caption of image '1002_c', which the other",
+        ),
+        ("bad.json", results(BAD)[1:], "bad.json: no caption of image '1000_a', which the other"),
+        ("bad.json", [], "bad.json: no captions; expected COCO's results format"),
+        ("bad.json", '{"image": "a.jpg"}', "bad.json: line 1: {'image': 'a.jpg'} has no 'caption'"),
+        ("bad.json", lines(BAD) + "{", "bad.json: line 4 is not JSON"),
+        ("bad.json", lines(BAD) * 2, "has two captions; leave one"),
+        ("flickr8k/Flickr8k.token.txt", "", "Flickr8k.token.txt: unknown layout; expected"),
+        (
+            "flickr8k/Flickr8k.token.txt",
+            "a.jpg#0\t \n",
+            "Flickr8k.token.txt: no captions; expected",
+        ),
+        ("flickr8k/Flickr8k.token.txt", "a.jpg#0\ta\nb\n", "line 2 is 'b'; expected a file name"),
+    ],
+)
+def test_captions_that_cannot_be_compared_are_one_line(
+    files: list[str], tmp_path: Path, name: str, content: Any, expected: str, capsys: Capture
+) -> None:
+    written(tmp_path / name, content)
+    line = refusal(["compare", *files], capsys)
+    assert expected in line
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_missing_file_is_named(files: list[str], number: int, capsys: Capture) -> None:
+    Path(files[number]).unlink()
+    line = refusal(["compare", *files], capsys)
+    assert f"{files[number]}: no such file" in line
+
+
+def test_a_folder_without_captions_or_with_several_evaluations_is_named(
+    files: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    (tmp_path / "run").mkdir()
+    assert main(["compare", str(tmp_path / "run"), *files[1:]]) == 1
+    assert "run: holds no captions.json and no captions-*.jsonl" in capsys.readouterr().err
+    for split in ("test", "val"):
+        written(tmp_path / "run" / f"evaluation-{split}" / "captions.json", results(GOOD))
+    assert main(["compare", str(tmp_path / "run"), *files[1:]]) == 1
+    assert "run: holds evaluation-test, evaluation-val; give" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", [["--samples", "0"], ["--format", "html"], ["--metric", "X"]])
+def test_wrong_options_are_errors_of_usage(
+    files: list[str], option: list[str], capsys: Capture
+) -> None:
+    line = refusal(["compare", *files, *option], capsys, code=2)
+    assert option[0] in line

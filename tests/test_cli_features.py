@@ -1,0 +1,196 @@
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from captioning.cli import main
+from captioning.data.feature_cache import INDEX
+from captioning.training.train_cli import train
+from tests.conftest import refusal
+
+SHARD = "features-00000.npy"
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="session")
+def frozen_config(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A training on the features of a random, frozen encoder."""
+    config = yaml.safe_load(tiny_config.read_text())
+    config["model"]["encoder"]["init_args"]["trainable_stages"] = 0
+    path = tmp_path_factory.mktemp("frozen") / "frozen.yaml"
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+@pytest.fixture(scope="session")
+def frozen(frozen_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run with best.ckpt and features; not to be changed by a test."""
+    folder = tmp_path_factory.mktemp("trained")
+    options = ["--data.features", f"{folder}/features"]
+    train(["--config", str(frozen_config), "--trainer.default_root_dir", str(folder), *options])
+    return folder
+
+
+def command(config: Path, folder: Path, *options: str) -> list[str]:
+    return ["features", "--config", str(config), "--data.features", str(folder), *options]
+
+
+def test_features_are_those_that_a_training_computes(
+    frozen_config: Path, frozen: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    assert main(command(frozen_config, tmp_path / "features")) == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'features'}\n"
+    ours, theirs = (folder / "features" / SHARD for folder in (tmp_path, frozen))
+    assert ours.read_bytes() == theirs.read_bytes()
+
+
+def test_existing_features_are_not_computed_again(
+    frozen_config: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    folder = tmp_path / "features"
+    assert main(command(frozen_config, folder)) == 0
+    written = [(folder / name).stat().st_mtime_ns for name in (SHARD, INDEX)]
+    assert main(command(frozen_config, folder)) == 0
+    assert written == [(folder / name).stat().st_mtime_ns for name in (SHARD, INDEX)]
+
+
+def test_no_run_is_looked_at_or_begun(
+    frozen_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    Path("run").mkdir()
+    Path("run/last.ckpt").touch()
+    run = ("--trainer.default_root_dir", "run")
+    assert main(command(frozen_config, tmp_path / "features", *run)) == 0
+    assert [str(path) for path in Path().rglob("*")] == ["run", "run/last.ckpt"]
+
+
+@pytest.mark.integration
+def test_two_processes_write_what_one_would(frozen_config: Path, tmp_path: Path) -> None:
+    two = command(frozen_config, tmp_path / "two", "--trainer.devices", "2", "--data.limit", "3")
+    process = subprocess.run(
+        [sys.executable, "-m", "captioning", *two], capture_output=True, text=True, check=True
+    )
+    assert process.stdout == f"{tmp_path / 'two'}\n"
+    assert main(command(frozen_config, tmp_path / "one", "--data.limit", "3")) == 0
+    one, two_files = (
+        [(tmp_path / name / file).read_bytes() for file in (SHARD, INDEX)]
+        for name in ("one", "two")
+    )
+    assert one == two_files
+
+
+def test_a_configuration_without_a_place_for_features_is_refused(
+    frozen_config: Path, capsys: Capture
+) -> None:
+    line = refusal(["features", "--config", str(frozen_config)], capsys, code=2)
+    assert "give --data.features DIR" in line
+
+
+def test_features_of_an_encoder_that_is_trained_from_its_first_stage_on_are_refused(
+    tiny_config: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    line = refusal(command(tiny_config, tmp_path / "features"), capsys)
+    assert "all of the encoder is trained" in line
+    assert not (tmp_path / "features").exists()
+
+
+def test_features_of_another_encoder_are_refused_by_name(
+    frozen_config: Path, frozen: Path, capsys: Capture
+) -> None:
+    other = command(frozen_config, frozen / "features", "--seed_everything", "1")
+    line = refusal(other, capsys)
+    assert f"{frozen / 'features'}: made by another encoder" in line
+
+
+def evaluation(
+    model: Path, data: Path, folder: Path, *options: str
+) -> tuple[dict[str, str], dict[str, float]]:
+    """Captions and scores of the validation images."""
+    arguments = ["--model", str(model), "--data", str(data), "--out", str(folder), *options]
+    assert main(["evaluate", *arguments, "--device", "cpu"]) == 0
+    captions = json.loads((folder / "captions.json").read_text())
+    return (
+        {entry["image_id"]: entry["caption"] for entry in captions},
+        json.loads((folder / "scores.json").read_text()),
+    )
+
+
+def test_scores_from_features_are_those_from_photos(
+    frozen: Path, shapes_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = frozen / "best.ckpt"
+    captions, scores = evaluation(model, shapes_data, tmp_path / "photos")
+    monkeypatch.setattr("captioning.data.preprocessing.read_photo", None)  # no photo is read
+    features = ("--features", str(frozen / "features"))
+    same_captions, same_scores = evaluation(model, shapes_data, tmp_path / "features", *features)
+    assert same_captions == captions
+    assert same_scores == pytest.approx(scores)
+    assert any(captions.values())
+
+
+@pytest.mark.parametrize(
+    ("split", "model", "expected"),
+    [
+        ("test", "best.ckpt", "has no features of"),
+        ("val", "other.ckpt", "made by another encoder, other weights or another image size"),
+    ],
+)
+def test_evaluate_refuses_features_of_something_else_by_name(
+    frozen: Path,
+    shapes_data: Path,
+    tmp_path: Path,
+    split: str,
+    model: str,
+    expected: str,
+    capsys: Capture,
+) -> None:
+    checkpoint = torch.load(frozen / "best.ckpt", weights_only=True)
+    torch.save(checkpoint, tmp_path / "best.ckpt")
+    checkpoint["state_dict"]["model.encoder.stages.0.first.0.0.weight"] += 1
+    torch.save(checkpoint, tmp_path / "other.ckpt")
+    given = ["--model", str(tmp_path / model), "--data", str(shapes_data), "--split", split]
+    line = refusal(["evaluate", *given, "--features", str(frozen / "features")], capsys)
+    assert f"{frozen / 'features'}: {expected}" in line
+
+
+def test_evaluate_refuses_features_where_the_whole_encoder_was_trained(
+    checkpoint: Path, frozen: Path, shapes_data: Path, capsys: Capture
+) -> None:
+    given = ["--model", str(checkpoint), "--data", str(shapes_data)]
+    line = refusal(["evaluate", *given, "--features", str(frozen / "features")], capsys)
+    assert "this model trained its whole encoder, so it has no features; omit --features" in line
+
+
+def test_a_partly_trained_encoder_is_trained_and_scored_from_what_its_frozen_stages_gave(
+    frozen_config: Path, shapes_data: Path, tmp_path: Path
+) -> None:
+    config = yaml.safe_load(frozen_config.read_text())
+    config["model"]["encoder"]["init_args"]["trainable_stages"] = 1
+    (tmp_path / "partly.yaml").write_text(yaml.safe_dump(config))
+    options = ["--config", str(tmp_path / "partly.yaml"), "--trainer.precision", "32"]
+    options += ["--trainer.log_every_n_steps", "1"]
+    losses = []
+    for name, more in {"cached": ["--data.features", str(tmp_path / "f")], "anew": []}.items():
+        train([*options, "--trainer.default_root_dir", str(tmp_path / name), *more])
+        lines = (tmp_path / name / "csv" / "metrics.csv").read_text().splitlines()
+        losses.append(
+            [float(row["train/loss"]) for row in csv.DictReader(lines) if row["train/loss"]]
+        )
+    assert len(losses[0]) > 1
+    np.testing.assert_allclose(*losses, rtol=2e-3)  # features are kept in half precision
+
+    given = ["--model", str(tmp_path / "cached" / "best.ckpt"), "--data", str(shapes_data)]
+    results = []
+    for name, more in {"a": ["--features", str(tmp_path / "f")], "b": []}.items():
+        assert main(["evaluate", *given, "--out", str(tmp_path / name), *more]) == 0
+        results.append((tmp_path / name / "captions.json").read_text())
+    assert results[0] == results[1]

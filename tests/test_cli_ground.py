@@ -1,0 +1,183 @@
+import contextlib
+import io
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+import wandb
+from PIL import Image
+
+from captioning import load, maps
+from captioning.cli import main
+from captioning.cli.options import MAPS
+from captioning.data.readers import Coco
+from captioning.data.tokens import tokenize
+from captioning.evaluation.grounding import Lexicon, categories
+from tests.conftest import refusal
+
+Capture = pytest.CaptureFixture[str]
+
+# Words that an untrained model is sure to write, as names of the shapes that are there.
+NAMED = {"circle": ["a", "the"], "square": ["is"], "star": ["red", "green", "and", "large"]}
+
+
+class Ran(NamedTuple):
+    """What the command printed and wrote."""
+
+    lines: list[str]
+    folder: Path
+
+    @property
+    def report(self) -> dict:
+        return json.loads((self.folder / "grounding.json").read_text())
+
+
+def arguments(checkpoint: Path, data: Path, folder: Path) -> list[str]:
+    options = ["--model", str(checkpoint), "--data", str(data), "--out", str(folder)]
+    return ["ground", *options, "--split", "train", "--device", "cpu"]
+
+
+@pytest.fixture(scope="module")
+def ran(checkpoint: Path, shapes_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """The command on the six scenes to train on."""
+    folder = tmp_path_factory.mktemp("ground")
+    words = folder / "words.json"
+    words.write_text(json.dumps({"categories": NAMED}))
+    given = [*arguments(checkpoint, shapes_data, folder / "out"), "--words", str(words)]
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
+        assert main(given) == 0
+    return Ran(printed.getvalue().splitlines(), folder / "out")
+
+
+def test_the_table_and_the_folder_are_printed(ran: Ran) -> None:
+    assert ran.lines[-1] == str(ran.folder)
+    assert ran.lines[2].split()[:2] == ["all", str(ran.report["all"]["mentions"])]
+
+
+def test_the_report_has_every_image_and_every_mention(ran: Ran) -> None:
+    assert ran.report["images"] == 6
+    assert len(ran.report["mentions"]) == ran.report["all"]["mentions"] > 0
+
+
+def test_the_intervals_contain_the_scores(ran: Ran) -> None:
+    scores = [value for value in ran.report["all"].values() if isinstance(value, dict)]
+    # Three measures and boxes of three attentions, ratios, gains, four of falls, and their ratio.
+    assert len(scores) == 21
+    for estimate in scores:
+        assert estimate["low"] <= estimate["value"] <= estimate["high"]
+
+
+@pytest.mark.parametrize("name", ["scores.png", "best.png", "worst.png"])
+def test_pictures_are_written(ran: Ran, name: str) -> None:
+    with Image.open(ran.folder / name) as picture:
+        assert min(picture.size) > 100
+        darkest, lightest = picture.convert("L").getextrema()
+        assert lightest - darkest > 100
+
+
+@pytest.mark.integration
+def test_scores_table_and_pictures_are_in_wandbs_run(
+    checkpoint: Path, shapes_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.delenv("WANDB_DATA_DIR", raising=False)
+    words = tmp_path / "words.json"
+    words.write_text(json.dumps({"categories": NAMED}))
+    folder = tmp_path / "out"
+    given = [*arguments(checkpoint, shapes_data, folder), "--words", str(words), "--wandb"]
+    assert main(given) == 0
+    wandb.teardown()  # wait for the process that writes the log
+    report = json.loads((folder / "grounding.json").read_text())
+    [log] = folder.glob("wandb/offline-run-*/*.wandb")
+    logged = log.read_bytes()
+    assert b"grounding/mass in box" in logged
+    assert repr(report["all"]["mass in box"]["value"]).encode() in logged
+    files = folder.glob("wandb/offline-run-*/data/artifacts/staging/*")
+    staged = {path.read_bytes() for path in files}
+    [table] = [json.loads(content) for content in staged if content.startswith(b"{")]
+    assert [row[:2] for row in table["data"]] == [
+        [name, group["mentions"]]
+        for name, group in [("all", report["all"]), *report["words"].items()]
+    ]
+    for name in ("scores", "best", "worst"):
+        [kept] = folder.glob(f"wandb/offline-run-*/files/media/images/grounding/{name}_*.png")
+        assert kept.read_bytes() == (folder / f"{name}.png").read_bytes()
+
+
+def test_several_maps_of_given_captions_are_one_table(
+    checkpoint: Path, shapes_data: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    given = [*arguments(checkpoint, shapes_data, tmp_path), "--references", "--limit", "1"]
+    assert main([*given, "--map", "gradient", "--map", "occlusion"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[:3]] == ["map", "gradient", "occlusion"]
+    found = json.loads((tmp_path / "maps.json").read_text())
+    assert list(found) == ["gradient", "occlusion"]
+    for name, report in found.items():
+        assert (report["map"], report["captions"]) == (name, "references")
+        assert report["milliseconds"] > 0
+        assert {"deletion", "insertion", "insertion, Gaussian"} < report["all"].keys()
+    records = Coco(shapes_data).read("train")
+    references = [caption for record in records[:1] for caption in record.captions]
+    lexicon = Lexicon.of(categories(records))
+    named = sum(len(lexicon.mentions(tokenize(caption))) for caption in references)
+    report = found["occlusion"]
+    assert report["all"]["mentions"] + report["unknown"] == named
+    assert json.loads((tmp_path / "grounding.json").read_text())["map"] == "gradient"
+
+
+def test_without_a_choice_the_models_own_map_is_tested(
+    checkpoint: Path, shapes_data: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    content = torch.load(checkpoint, weights_only=True)
+    content["captioner"]["default_map"] = "evidence"
+    torch.save(content, tmp_path / "model.ckpt")
+    given = arguments(tmp_path / "model.ckpt", shapes_data, tmp_path / "out")
+    assert main([*given, "--references", "--limit", "1"]) == 0
+    assert json.loads((tmp_path / "out/grounding.json").read_text())["map"] == "evidence"
+
+
+@pytest.mark.integration
+def test_all_maps_may_be_asked_for_and_an_unknown_one_is_refused(
+    checkpoint: Path, shapes_data: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    given = [*arguments(checkpoint, shapes_data, tmp_path), "--references", "--limit", "1"]
+    assert main([*given, "--map", "all"]) == 0
+    found = json.loads((tmp_path / "maps.json").read_text())
+    assert set(found) == set(maps.MAPS) == set(MAPS.split(", "))
+    assert "'lime'" in refusal([*given, "--map", "lime"], capsys)
+
+
+def test_a_data_set_without_boxes_is_refused(
+    checkpoint: Path, shapes_data: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    (tmp_path / "data/annotations").mkdir(parents=True)
+    for name in ("train", "annotations/captions_train.json"):
+        (tmp_path / "data" / name).symlink_to(shapes_data / name)
+    error = refusal(arguments(checkpoint, tmp_path / "data", tmp_path / "out"), capsys)
+    assert "split 'train' has no boxes; give a data set with instances_*.json" in error
+
+
+def test_evaluate_has_a_section_on_grounding_where_there_are_boxes(
+    checkpoint: Path, shapes_data: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    given = arguments(checkpoint, shapes_data, tmp_path)
+    assert main(["evaluate", *given[1:], "--limit", "2"]) == 0
+    assert "CHAIR-s" in capsys.readouterr().out
+    assert json.loads((tmp_path / "grounding.json").read_text())["images"] == 2
+
+
+@pytest.mark.integration
+def test_photos_of_coco_are_grounded(
+    checkpoint: Path, shared_data: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    words = tmp_path / "words.json"  # whatever the tiny model says, it says of people
+    said = load(checkpoint).vocabulary.words
+    words.write_text(json.dumps({"categories": {"person": list(said)}}))
+    given = arguments(checkpoint, shared_data / "coco-mini", tmp_path / "out")
+    assert main([*given, "--words", str(words), "--limit", "4"]) == 0
+    found = json.loads((tmp_path / "out/grounding.json").read_text())["all"]
+    assert 0 < found["mass in mask"]["value"] < found["mass in box"]["value"] < 1

@@ -1,0 +1,172 @@
+"""A transformer, and an LSTM with several heads, through the commands from training to a page."""
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import httpx
+import pytest
+
+from captioning import load
+from captioning.cli import main
+from captioning.data.readers import Coco
+from captioning.data.records import Record
+from captioning.maps import MAPS, head_names
+from tests.conftest import Trained
+from tests.serving.test_command import serving
+
+Capture = pytest.CaptureFixture[str]
+
+DECODERS = {
+    "transformer": (
+        "captioning.models.TransformerDecoder",
+        *("width=8", "layers=2", "heads=2", "inner_width=16"),
+    ),
+    "heads": (
+        "captioning.models.LSTMDecoder",
+        *("attention=captioning.models.MultiHeadAttention", "attention.init_args.heads=2"),
+    ),
+}
+
+
+@pytest.fixture(
+    scope="module",
+    params=["transformer", pytest.param("heads", marks=pytest.mark.integration)],
+)
+def model(request: pytest.FixtureRequest, trained: Trained) -> Path:
+    """A checkpoint that `captioning train` wrote; not to be changed by a test."""
+    class_path, *given = DECODERS[request.param]
+    options = [f"--model.decoder.init_args.{argument}" for argument in given]
+    return trained(request.param, "--model.decoder", class_path, *options) / "best.ckpt"
+
+
+@pytest.fixture
+def photos(shapes_records: list[Record]) -> list[str]:
+    return [str(record.image) for record in shapes_records]
+
+
+def told(arguments: list[str], capsys: Capture) -> list[str]:
+    """The lines that a command prints."""
+    capsys.readouterr()
+    assert main([*arguments, "--device", "cpu"]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def test_it_captions_alone_and_together_with_the_papers_lstm(
+    model: Path, checkpoint: Path, photos: list[str], capsys: Capture
+) -> None:
+    for models in ([model], [model, checkpoint]):
+        given = [option for path in models for option in ("--model", str(path))]
+        lines = told(["caption", *photos, "--json", *given], capsys)
+        expected = load([str(path) for path in models])(photos)
+        assert [json.loads(line)["caption"] for line in lines] == [c.text for c in expected]
+
+
+def test_it_is_exported_and_says_the_same(
+    model: Path, photos: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    assert main(["export", "--model", str(model), str(tmp_path / "model")]) == 0
+    caption = ["caption", *photos, "--model"]
+    exported = told([*caption, str(tmp_path / "model")], capsys)
+    assert exported == told([*caption, str(model)], capsys)
+
+
+def test_it_is_evaluated(model: Path, shapes_data: Path, tmp_path: Path, capsys: Capture) -> None:
+    evaluate = ["evaluate", "--data", str(shapes_data), "--model", str(model)]
+    printed = told([*evaluate, "--out", str(tmp_path)], capsys)
+    assert any(line.startswith("CIDEr") for line in printed)
+    assert json.loads((tmp_path / "grounding.json").read_text())["images"] == 4
+
+
+def test_every_head_is_grounded(
+    model: Path, shapes_data: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    records = Coco(shapes_data).read("train")
+    [(category, _)] = Counter(t.name for r in records for t in r.objects).most_common(1)
+    words = load(model).vocabulary.words  # whatever the tiny model says, it says of this category
+    (tmp_path / "words.json").write_text(json.dumps({"categories": {category: list(words)}}))
+    ground = ["ground", "--model", str(model), "--data", str(shapes_data), "--split", "train"]
+    ground += ["--words", str(tmp_path / "words.json"), "--limit", "2"]
+    printed = told([*ground, "--out", str(tmp_path / "all"), "--map", "heads"], capsys)
+    heads = head_names(load(model).model.decoder)
+    scores = json.loads((tmp_path / "all/maps.json").read_text())
+    assert tuple(scores) == ("attention", *heads)
+    assert len(heads) in (2, 6)
+    assert all(any(line.startswith(f"{head} ") for line in printed) for head in heads)
+    told([*ground, "--out", str(tmp_path / "one"), "--map", heads[1]], capsys)
+    alone = json.loads((tmp_path / "one/grounding.json").read_text())["all"]
+    assert alone["mass in box"] == scores[heads[1]]["all"]["mass in box"]
+    assert alone["mass in box"] != scores[heads[0]]["all"]["mass in box"]
+
+
+def test_all_maps_are_those_that_the_model_has(
+    model: Path, shapes_data: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    given = ["ground", "--model", str(model), "--data", str(shapes_data), "--out", str(tmp_path)]
+    lines = told([*given, "--references", "--limit", "1", "--map", "all"], capsys)
+    found = json.loads((tmp_path / "maps.json").read_text())
+    has_evidence = "evidence" in found
+    assert has_evidence == ("LSTM" in type(load(model).model.decoder).__name__)
+    assert len(found) == len(MAPS) - 3 * (not has_evidence)
+    assert all(any(line.startswith(f"{name} ") for line in lines) for name in found)
+
+
+def test_an_unknown_head_is_refused(
+    model: Path, checkpoint: Path, photos: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    caption = ["caption", photos[0], "--device", "cpu", "--model"]
+    pages = ["--html", str(tmp_path)]
+    assert main([*caption, str(model), *pages, "--map", "head 9"]) == 1
+    assert "unknown map 'head 9'; choose from " in capsys.readouterr().err
+    assert main([*caption, str(checkpoint), *pages, "--map", "heads"]) == 1
+    assert "map heads: the attention of this model has a single head" in capsys.readouterr().err
+
+
+def test_a_chosen_head_is_on_the_page_of_a_photo(
+    model: Path, photos: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    pages = []
+    for head in head_names(load(model).model.decoder)[:2]:
+        folder = tmp_path / head
+        caption = ["caption", photos[0], "--model", str(model), "--map", head]
+        said = told([*caption, "--html", str(folder), "--overlay", str(folder)], capsys)
+        pages.append([path.read_bytes() for path in sorted(folder.iterdir())])
+        assert len(pages[-1]) == 2
+    assert all(first != second for first, second in zip(*pages, strict=True))
+    assert said
+
+
+def test_all_heads_are_on_the_page_of_a_photo(
+    model: Path, photos: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    page = ["caption", photos[0], "--html", str(tmp_path / "pages"), "--map", "heads", "--model"]
+    assert told([*page, str(model)], capsys)
+    [written] = [path.read_text() for path in (tmp_path / "pages").iterdir()]
+    [data] = re.findall(r"<script[^>]*data-attention-view>(.*?)</script>", written)
+    shown = json.loads(data)["captions"][0]
+    heads = head_names(load(model).model.decoder)
+    assert [each["map"] for each in shown["maps"]] == ["attention", *heads]
+
+
+@pytest.mark.integration
+def test_it_serves(model: Path, shapes_data: Path, tmp_path: Path) -> None:
+    photo = Coco(shapes_data).read("val")[0].image.read_bytes()
+    with serving(model, tmp_path / "stderr") as server:
+        answer = httpx.post(f"{server.address}/caption", files={"photo": photo}, timeout=60)
+    assert answer.json()["captions"][0]["words"]
+
+
+@pytest.mark.integration
+def test_self_critical_training_goes_on_from_it(
+    model: Path, tiny_config: Path, tmp_path: Path
+) -> None:
+    decoder = load(model).model.decoder
+    kind = f"captioning.models.{type(decoder).__name__}"
+    [given] = [arguments for arguments in DECODERS.values() if arguments[0] == kind]
+    options = [f"--model.decoder.init_args.{argument}" for argument in given[1:]]
+    train = ["train", "--config", str(tiny_config), "--model.decoder", kind, *options]
+    train += ["--model.objective", "captioning.training.SelfCritical"]
+    train += ["--model.initial", str(model), "--trainer.max_epochs", "1"]
+    assert main([*train, "--trainer.default_root_dir", str(tmp_path)]) == 0
+    assert load(tmp_path / "best.ckpt").model.decoder.config == decoder.config

@@ -1,0 +1,172 @@
+"""Captions with the user's words, and several captions of a photo."""
+
+import csv
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import captioning
+from captioning.captioner import Captioner
+from captioning.cli import main
+from captioning.errors import InputError
+from captioning.search import BeamSearch, DiverseBeamSearch
+from captioning.shapes import picture, random_scene
+from tests.conftest import refusal
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def shapes() -> Captioner:
+    """The model of drawn scenes that comes with the package."""
+    return captioning.load("shapes")
+
+
+@pytest.fixture(scope="module")
+def photo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A scene with a red cross, an orange square and a yellow triangle."""
+    path = tmp_path_factory.mktemp("scene") / "scene.png"
+    Image.fromarray(picture(random_scene(np.random.default_rng(5)), 128)).save(path)
+    return path
+
+
+@pytest.fixture
+def caption(photo: Path) -> list[str]:
+    return ["caption", str(photo), "--model", "shapes", "--device", "cpu"]
+
+
+def lines(arguments: list[str], capsys: Capture) -> list[str]:
+    """The captions that a command prints."""
+    assert main(arguments) == 0
+    return [line.partition("\t")[2] for line in capsys.readouterr().out.splitlines()]
+
+
+def test_a_caption_begins_with_says_and_avoids_what_it_should(
+    caption: list[str], capsys: Capture
+) -> None:
+    [plain] = lines(caption, capsys)
+    assert plain == "there is a large red cross to the left of a small orange square"
+    words = ["--begin", "A large", "--avoid", "red", "--avoid", "left of"]
+    said = ["--must-say", "yellow triangle", "--must-say", "square", "--avoid", "zebra"]
+    [found] = lines([*caption, *words, *said], capsys)
+    assert found.startswith("a large ")
+    assert not {"red"} & set(found.split())
+    assert "left of" not in found
+    assert "yellow triangle" in found
+    assert "square" in found.split()
+
+
+def test_the_most_probable_words_that_meet_what_is_asked_are_said(
+    caption: list[str], capsys: Capture
+) -> None:
+    [found] = lines([*caption, "--must-say", "yellow triangle", "--beam", "10"], capsys)
+    assert "red cross" in found or "orange square" in found
+    [found] = lines([*caption, "--must-say", "there is a", "--must-say", "red cross"], capsys)
+    assert found == "there is a large red cross to the left of a small orange square"
+
+
+def test_probabilities_are_those_of_the_caption_when_read(shapes: Captioner, photo: Path) -> None:
+    search = shapes.constrained(begin="there is", avoid=["red"], must_say=["blue circle"])
+    found = shapes(photo, search)
+    assert found.text.startswith("there is")
+    assert "blue circle" in found.text
+    read = shapes.read(photo, found.text)
+    assert read.words == found.words
+    assert read.probabilities == pytest.approx(found.probabilities, rel=1e-4)
+    assert read.score == pytest.approx(found.score, rel=1e-4)
+    assert min(found.probabilities) < 0.01
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "error"),
+    [
+        (["--must-say", "bleu"], 1, "'bleu': the model does not know 'bleu'; did you mean blue?"),
+        (["--begin", "a zebra"], 1, "the model does not know 'zebra'; use other words"),
+        (["--must-say", "..."], 1, "'...': no words; give a caption"),
+        (
+            ["--must-say", "blue square", "--avoid", "square"],
+            1,
+            "'blue square' must be said and 'square' avoided; drop one of them",
+        ),
+        (
+            ["--must-say", "red cross", "--max-length", "1"],
+            1,
+            "what must be said takes 2 words, but a caption has at most 1; allow longer captions",
+        ),
+        (["--avoid", "red", "--sample"], 2, "leave out --greedy, --sample and --diverse"),
+        (["--text", "a square", "--begin", "a"], 2, "--text reads a caption instead"),
+        (["--diverse"], 2, "--diverse is for several captions by beam search; give --captions N"),
+        (["--captions", "2", "--greedy"], 2, "--greedy finds one caption"),
+        (["--captions", "2", "--out", "captions"], 2, "--captions is for printed captions"),
+    ],
+)
+def test_words_and_options_that_do_not_go_together_are_one_line(
+    caption: list[str], words: list[str], code: int, error: str, capsys: Capture
+) -> None:
+    assert error in refusal([*caption, *words], capsys, code)
+
+
+def test_several_captions_are_the_best_of_a_beam_that_is_wide_enough(
+    caption: list[str], photo: Path, shapes: Captioner, capsys: Capture
+) -> None:
+    for count in (2, 5):
+        [found] = shapes.candidates(photo, shapes.search.replace(BeamSearch, width=max(count, 3)))
+        wanted = [each.text for each in found[:count]]
+        assert lines([*caption, "--captions", str(count)], capsys) == wanted
+
+
+def alike(captions: list[str]) -> float:
+    """The mean share of words that two captions have in the same place."""
+    pairs = list(itertools.combinations(map(str.split, captions), 2))
+    same = [sum(map(str.__eq__, *pair)) / max(map(len, pair)) for pair in pairs]
+    return sum(same) / len(same)
+
+
+def test_diverse_captions_have_other_words(caption: list[str], capsys: Capture) -> None:
+    plain = lines([*caption, "--captions", "5"], capsys)
+    diverse = lines([*caption, "--captions", "5", "--diverse"], capsys)
+    assert len(set(diverse)) == len(diverse) == 5
+    assert alike(diverse) < alike(plain) / 1.5
+    assert plain[0] in diverse
+
+
+def test_sampled_captions_are_as_many_as_asked_for(caption: list[str], capsys: Capture) -> None:
+    assert len(lines([*caption, "--captions", "7", "--sample", "--seed", "1"], capsys)) == 7
+
+
+def test_every_output_has_all_captions_that_were_asked_for(
+    caption: list[str], photo: Path, tmp_path: Path, shapes: Captioner, capsys: Capture
+) -> None:
+    search = shapes.search.replace(DiverseBeamSearch, groups=3)
+    wanted = [each.text for each in shapes.candidates(photo, search)[0]]
+    files = ["--txt-dir", str(tmp_path), "--csv", str(tmp_path / "all.csv")]
+    assert main([*caption, "--captions", "3", "--diverse", "--json", *files]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert [json.loads(line)["caption"] for line in printed] == wanted
+    assert (tmp_path / "scene.txt").read_text().splitlines() == wanted
+    with (tmp_path / "all.csv").open(newline="") as file:
+        assert [row["caption"] for row in csv.DictReader(file)] == wanted
+
+
+def test_bulk_captioning_says_what_it_must(
+    caption: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    folder = tmp_path / "captions"
+    command = [*caption, "--must-say", "blue circle", "--out", str(folder)]
+    for _ in range(2):  # the second call finds it done
+        assert main(command) == 0
+    [line] = (folder / "captions-00000.jsonl").read_text().splitlines()
+    assert "blue circle" in json.loads(line)["caption"]
+    assert main([*caption, "--must-say", "red circle", "--out", str(folder)]) != 0
+
+
+def test_the_beam_is_wider_the_more_must_be_said(shapes: Captioner) -> None:
+    assert shapes.constrained(begin="a", avoid=["red"]).config["width"] == 3
+    assert shapes.constrained(must_say=["red cross"]).config["width"] == 9  # 2, 1 or 0 words to say
+    assert shapes.constrained(must_say=["red cross"], width=4).config["width"] == 4
+    with pytest.raises(InputError, match=r"must_say: give a list, such as \['red'\]"):
+        shapes.constrained(must_say="red")
