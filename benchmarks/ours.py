@@ -64,7 +64,7 @@ class Ours:
         self.fast: nn.Module | None = None
         self.trained = nn.ModuleList([self.adapter, self.decoder])
         with suppress(AttributeError):  # as commands do; before, importing the package did
-            import_module("captioning.cli.program").keep_freed_memory()
+            import_module("captioning.commands").keep_freed_memory()
 
     def to(self, device: torch.device, dtype: torch.dtype = torch.float32) -> "Ours":
         """Move all parameters."""

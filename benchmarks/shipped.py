@@ -20,7 +20,7 @@ import httpx
 import torch
 
 from captioning.captioner import load
-from captioning.cli.program import keep_freed_memory
+from captioning.commands import keep_freed_memory
 from captioning.data.preprocessing import View
 from captioning.inference.batches import candidates, read_ahead
 

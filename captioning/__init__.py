@@ -1,8 +1,9 @@
 """Show, Attend and Tell: captions for photos, and where the model looked for every word.
 
 `captioning.load(checkpoint)` gives a `Captioner`, which makes a `Caption` of each photo; a notebook
-shows captions as interactive views. Importing this package is cheap: torch is imported with the
-first use of a name in it.
+shows captions as interactive views. Commands are functions too, with their options as keywords:
+``captioning.finetune("photos", epochs=5)``, ``captioning.evaluate(data=["coco"])``. Importing this
+package is cheap: torch is imported with the first use of a name in it.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,10 @@ if TYPE_CHECKING:
 
 __version__ = "0.3.0"
 
-__all__ = ["Caption", "Captioner", "finetune", "load"]
+FUNCTIONS = ("calibrate", "check", "compare", "evaluate", "export", "finetune", "ground", "score")
+"""Commands of the command line that are functions of this package."""
+
+__all__ = ["Caption", "Captioner", "load", *FUNCTIONS]
 
 
 def __dir__() -> list[str]:
@@ -26,10 +30,10 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(
             f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}"
         )
-    if name == "finetune":
-        from captioning.training.finetune import finetune
+    if name in FUNCTIONS:
+        from captioning.commands import function_of
 
-        return finetune
+        return function_of(name)
     from captioning import captioner
 
     return getattr(captioner, name)

@@ -8,8 +8,12 @@ from captioning import hub
 FOLDER = Path(__file__).with_name("shipped")
 """Holds for each model NAME.safetensors and its model card NAME.md."""
 
-CONFIGS = Path(__file__).with_name("configs")
-"""Holds the configurations, NAME.yaml."""
+CONFIGS = next(
+    folder
+    for folder in (Path(__file__).with_name("configs"), Path(__file__).parents[1] / "configs")
+    if folder.is_dir()
+)
+"""Holds the configurations, NAME.yaml: part of an installed package, beside it in a checkout."""
 
 DEFAULT = "photos"
 """The name of the model that commands use unless one is given."""

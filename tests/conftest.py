@@ -175,7 +175,7 @@ def trained(tiny_config: Path, made_once: MadeOnce) -> Trained:
 
     def folder_of(name: str, *options: str) -> Path:
         def train(folder: Path) -> None:
-            from captioning.cli import main
+            from captioning.commands import main
 
             given = ["--config", str(tiny_config), "--trainer.default_root_dir", str(folder)]
             with contextlib.redirect_stderr(io.StringIO()) as errors:
@@ -289,7 +289,7 @@ def captioner(vocabulary: Vocabulary) -> Captioner:
 
 def refusal(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 1) -> str:
     """The one line on stderr with which a command refuses its input."""
-    from captioning.cli import main
+    from captioning.commands import main
 
     capsys.readouterr()
     assert main(arguments) == code

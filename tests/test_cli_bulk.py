@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from captioning.cli import main
+from captioning.commands import main
 from tests.conftest import draw_photos, refusal
 
 Capture = pytest.CaptureFixture[str]
@@ -195,11 +195,11 @@ def test_an_empty_list_is_an_error_that_leaves_no_files(
 def test_options_that_do_not_go_together(
     caption: list[str], options: list[str], expected: str, capsys: Capture
 ) -> None:
-    assert expected in refusal([*caption, *options], capsys, code=2)
+    assert expected in refusal([*caption, *options], capsys)
 
 
 def test_no_photos_at_all_are_wrong_usage(checkpoint: Path, capsys: Capture) -> None:
-    error = refusal(["caption", "--model", str(checkpoint)], capsys, code=2)
+    error = refusal(["caption", "--model", str(checkpoint)], capsys)
     assert "--list FILE" in error
 
 
@@ -208,7 +208,7 @@ def test_a_list_from_a_pipe_cannot_be_read_by_every_process(
 ) -> None:
     os.mkfifo(tmp_path / "pipe")
     piped = ["--list", str(tmp_path / "pipe"), "--out", str(tmp_path / "out")]
-    error = refusal(["caption", *piped, "--model", str(checkpoint)], capsys, code=2)
+    error = refusal(["caption", *piped, "--model", str(checkpoint)], capsys)
     assert "write the list to a file" in error
 
 
@@ -216,7 +216,7 @@ def test_another_number_of_processes_than_was_started_is_wrong_usage(
     caption: list[str], tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", "4")  # as torchrun tells
-    error = refusal(bulk(caption, tmp_path / "out"), capsys, code=2)
+    error = refusal(bulk(caption, tmp_path / "out"), capsys)
     assert "4 processes were started" in error
 
 

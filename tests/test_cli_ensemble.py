@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from captioning import load
-from captioning.cli import main
+from captioning.commands import main
 from captioning.data.extraction import feature_cache
 from captioning.data.readers import Coco
 from captioning.data.records import Record

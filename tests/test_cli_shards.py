@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from captioning.cli import main
+from captioning.commands import main
 
 pytestmark = pytest.mark.integration
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from captioning.cli import main
+from captioning.commands import main
 from captioning.shelf import CONFIGS
 
 pytestmark = pytest.mark.integration

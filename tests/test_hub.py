@@ -9,7 +9,7 @@ import pytest
 
 import captioning
 from captioning.captioner import Captioner
-from captioning.cli import main
+from captioning.commands import main
 from captioning.data.records import Record
 from captioning.errors import InputError
 from tests.hub_server import TOKEN, HubServer, hub_server

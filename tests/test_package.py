@@ -51,23 +51,29 @@ def test_the_changelog_begins_with_this_version_and_its_date() -> None:
 
 
 def test_every_file_of_the_package_is_part_of_wheels() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    patterns: dict[str, list[str]] = project["tool"]["setuptools"]["package-data"]
+    setup = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    elsewhere: dict[str, str] = setup["package-dir"]
+    folders = {
+        package: ROOT / elsewhere.get(package, package.replace(".", "/"))
+        for package in setup["packages"]
+    }
+    code = {
+        file.parent for top in ("captioning", "configs") for file in ROOT.glob(f"{top}/**/*.py")
+    }
+    assert set(folders.values()) == code
     packed = {
         file
-        for package, names in patterns.items()
-        for name in names
-        for file in (ROOT / package.replace(".", "/")).glob(name)
+        for package, patterns in setup["package-data"].items()
+        for pattern in patterns
+        for file in folders[package].glob(pattern)
     }
     files = {
         file
-        for file in (ROOT / "captioning").rglob("*")
+        for top in ("captioning", "configs")
+        for file in (ROOT / top).rglob("*")
         if file.is_file() and file.suffix not in (".py", ".pyc") and file.name != ".DS_Store"
     }
     assert files <= packed
-    # setuptools packs what is in folders with an __init__.py.
-    folders = {file.parent for file in (ROOT / "captioning").rglob("*.py")}
-    assert all((folder / "__init__.py").is_file() for folder in folders)
 
 
 def test_continuous_integration_runs_the_pythons_that_the_package_names() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from captioning import progress_bar
-from captioning.cli import main
+from captioning.commands import main
 from captioning.progress_bar import ProgressBar, duration, say, stage
 
 Capture = pytest.CaptureFixture[str]

@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 
 import captioning
-from captioning.cli import main
+from captioning.commands import main
 from captioning.errors import InputError
 from captioning.shapes import picture, random_scene
 from captioning.shelf import path_of, shipped_models

@@ -1,9 +1,5 @@
-"""The command line: each command parses its options and calls functions of the package.
+"""The former place of `captioning.commands`."""
 
-A command is a module with `add_options` and `run`, and a line in `captioning.cli.program`. Slow
-imports stay inside `run`, so that help is instant.
-"""
-
-from captioning.cli.program import main
+from captioning.commands import main
 
 __all__ = ["main"]

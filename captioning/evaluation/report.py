@@ -22,9 +22,9 @@ from captioning.metrics.scores import (
     PhotoScorer,
     Scorer,
     Scores,
+    diversity,
     generated_tokens,
     intervals,
-    variety,
 )
 from captioning.progress_bar import stage
 
@@ -93,7 +93,7 @@ class Report:
         return cls(
             captions,
             (*by_words, *by_photos, *further),
-            variety(list(map(words_of, candidates)), training, vocabulary, tokenizer),
+            diversity(list(map(words_of, candidates)), training, vocabulary, tokenizer),
         )
 
     @cached_property

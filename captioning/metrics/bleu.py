@@ -21,9 +21,6 @@ def bleu_scores(candidates: Sequence[Words], references: Sequence[Sequence[Words
 
     Counts are summed over all captions before precisions are computed. An image's score is that of
     a corpus of this image alone. Unlike in the COCO evaluation, `<unk>` matches nothing.
-
-    Raises:
-        ValueError: there are no captions, the lengths differ, or an image has no reference.
     """
     corpus = Corpus.of(candidates, references)
     count = corpus.size

@@ -16,7 +16,7 @@ from torchmetrics import Metric, MetricCollection
 
 from captioning.data.tokenizers import TokenizerName, tokenizer_of_scores
 from captioning.metrics.registry import scored, scorers
-from captioning.metrics.scores import Scorer, Scores, Words, generated_tokens, variety
+from captioning.metrics.scores import Scorer, Scores, Words, diversity, generated_tokens
 
 
 class CaptionMetric(Metric):
@@ -57,11 +57,7 @@ class CaptionMetric(Metric):
         references: Sequence[Sequence[str]],
         images: Sequence[int | str],
     ) -> None:
-        """Add a caption, in which `<unk>` is the unknown word, and the references of some images.
-
-        Raises:
-            ValueError: the lengths differ.
-        """
+        """Add the captions, in which `<unk>` is the unknown word, and references of some images."""
         cut, name = tokenizer_of_scores(self.tokenizer), self.tokenizer
         lines = [
             json.dumps([image, generated_tokens(candidate, name), list(map(cut, written))])
@@ -73,11 +69,7 @@ class CaptionMetric(Metric):
         self.records.append(torch.tensor(record, device=self.device))
 
     def compute(self) -> dict[str, Tensor]:
-        """The corpus scores by name, in double precision on the CPU.
-
-        Raises:
-            ValueError: there are no captions, or an image has no reference.
-        """
+        """The corpus scores by name, in double precision on the CPU."""
         records = self.records if isinstance(self.records, list) else [self.records]
         text = b"".join(record.cpu().numpy().tobytes() for record in records)
         captions: dict[int | str, tuple[list[str], list[list[str]]]] = {}
@@ -98,12 +90,12 @@ class CaptionMetric(Metric):
         }
 
 
-def variety_scores(candidates: Sequence[Words], references: Sequence[Sequence[Words]]) -> Scores:
-    """The statistics of `variety` as scores."""
-    return Scores(variety(candidates), {})
+def diversity_scores(candidates: Sequence[Words], references: Sequence[Sequence[Words]]) -> Scores:
+    """The statistics of `diversity` as scores."""
+    return Scores(diversity(candidates), {})
 
 
 def validation_metrics(tokenizer: TokenizerName = "ptb") -> MetricCollection:
     """The metrics of a validation: all that need nothing, and statistics of the captions."""
-    metrics = {name: CaptionMetric(scorer, tokenizer) for name, scorer in scorers().items()}
-    return MetricCollection({**metrics, "variety": CaptionMetric(variety_scores, tokenizer)})
+    named = scorers() | {"diversity": diversity_scores}
+    return MetricCollection({name: CaptionMetric(of, tokenizer) for name, of in named.items()})

@@ -5,12 +5,12 @@ https://arxiv.org/abs/2104.08718. CLIP is Radford et al., "Learning Transferable
 Natural Language Supervision", ICML 2021, https://arxiv.org/abs/2103.00020, as open_clip has it.
 """
 
-import logging
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from captioning.data.images import MAX_PIXELS, read_image
@@ -29,7 +29,6 @@ HUB = "timm/vit_base_patch32_clip_224.openai"
 """OpenAI's ViT-B/32, which Hessel et al. 2021 use, on the Hugging Face Hub."""
 
 FILES = ("open_clip_config.json", "open_clip_model.safetensors")
-REMEDY = f"give a folder with {' and '.join(FILES)}, such as a copy of {HUB}"
 PHOTOS, TEXTS = 32, 256
 """Batch sizes."""
 
@@ -58,9 +57,8 @@ class ClipScore:
 
         Raises:
             InputError: a photo is missing, damaged or too large.
-            ValueError: there are no captions, or one has no reference.
         """
-        check_pairs([caption.split() for caption in captions], references)
+        check_pairs(captions, references)
         photos = list(dict.fromkeys(images))
         texts = list(dict.fromkeys([*captions, *(text for each in references for text in each)]))
         photo_vectors = self._clip.photos([self._photos[image] for image in photos])
@@ -110,10 +108,7 @@ class Clip:
     """
 
     def __init__(
-        self,
-        weights: str | Path | None = None,
-        device: str = "cpu",
-        max_pixels: int = MAX_PIXELS,
+        self, weights: str | Path | None = None, device: str = "cpu", max_pixels: int = MAX_PIXELS
     ) -> None:
         try:
             import open_clip  # takes seconds
@@ -122,31 +117,19 @@ class Clip:
                 f"{NAME} needs {error.name}, which is not installed; "
                 f"pip install 'captioning[clip]', or omit {NAME}"
             ) from None
-        if weights is not None:
-            for name in FILES:
-                if not (Path(weights) / name).is_file():
-                    raise InputError(f"{weights}: has no {name}; {REMEDY}")
         source = f"hf-hub:{HUB}" if weights is None else f"local-dir:{weights}"
-        with stage("loading CLIP"):
-            logging.disable(
-                logging.ERROR
-            )  # open_clip's log, of which the error repeats the last line
-            try:
-                model, self._preprocess = open_clip.create_model_from_pretrained(
-                    source, device=device
-                )
+        try:
+            if weights is not None and not all((Path(weights) / name).is_file() for name in FILES):
+                raise FileNotFoundError("files are missing")
+            with stage("loading CLIP"):
+                made = open_clip.create_model_from_pretrained(source, device=device)
                 self._tokenize = open_clip.get_tokenizer(source)
-            except Exception as error:  # open_clip raises nearly anything on damaged files
-                reason = " ".join(str(error).split())[:200] or type(error).__name__
-                problem = (
-                    f"{NAME}'s weights cannot be downloaded"
-                    if weights is None
-                    else f"{weights}: cannot be loaded"
-                )
-                raise InputError(f"{problem} ({reason}); {REMEDY}") from None
-            finally:
-                logging.disable(logging.NOTSET)
-        self._model = model.eval()
+        except Exception as error:  # open_clip raises nearly anything on damaged files
+            raise InputError(
+                f"{weights or HUB}: cannot be loaded ({' '.join(str(error).split())[:200]}); "
+                f"give a folder with {' and '.join(FILES)}, such as a copy of {HUB}"
+            ) from None
+        self._model, self._preprocess = made[0].eval(), made[1]
         self._device = device
         self._max_pixels = max_pixels
 
@@ -156,7 +139,6 @@ class Clip:
         Raises:
             InputError: a photo is missing, damaged or too large.
         """
-        import torch
 
         def encode(some: Sequence[Path]) -> Any:
             photos = [self._preprocess(read_image(path, self._max_pixels)) for path in some]
@@ -176,8 +158,6 @@ class Clip:
 def _vectors(
     units: str, inputs: Sequence[Any], size: int, encode: Callable[[Sequence[Any]], Any]
 ) -> NDArray[np.float64]:
-    import torch
-
     found = []
     with ProgressBar(NAME, units, total=len(inputs)) as bar, torch.inference_mode():
         for start in range(0, len(inputs), size):

@@ -85,23 +85,16 @@ class Corpus:
 
     @classmethod
     def of(cls, candidates: Sequence[Words], references: Sequence[Sequence[Words]]) -> "Corpus":
-        """The corpus of these captions.
-
-        Raises:
-            ValueError: see `captioning.metrics.scores.check_pairs`.
-        """
+        """The corpus of these captions, one candidate per image."""
         check_pairs(candidates, references)
-        unknown = SPECIAL[UNK]
         captions: list[Words] = [
-            [_UNKNOWN if word == unknown else word for word in candidate]
-            for candidate in candidates
+            [_UNKNOWN if word == SPECIAL[UNK] else word for word in words] for words in candidates
         ]
         captions += chain.from_iterable(references)
         numbers = np.arange(len(candidates))
         images = np.append(numbers, np.repeat(numbers, list(map(len, references))))
-        return cls(
-            *ngram_counts(captions), np.array(list(map(len, captions))), images, len(numbers)
-        )
+        lengths = np.array(list(map(len, captions)))
+        return cls(*ngram_counts(captions), lengths, images, len(numbers))
 
     def shared(
         self, counts: Counts, values: NDArray[Any]

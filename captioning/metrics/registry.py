@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from captioning.data.tokens import words_of
-from captioning.errors import UsageError
+from captioning.errors import InputError
 from captioning.metrics.bleu import bleu_scores
 from captioning.metrics.cider import cider_scores
 from captioning.metrics.meteor.scorer import Meteor
@@ -48,13 +48,11 @@ def scorers(requested: Sequence[str] = ()) -> dict[str, Scorer]:
         requested: names of metrics in addition to those that are always computed.
 
     Raises:
-        UsageError: a name is unknown.
-        InputError: something that a metric needs is missing.
+        InputError: a name is unknown, or something that a metric needs is missing.
     """
     known = [metric.name for metric in METRICS]
-    for name in requested:
-        if name not in known:
-            raise UsageError(f"--metric {name}: unknown; choose from {', '.join(known)}")
+    for name in set(requested).difference(known):
+        raise InputError(f"--metric {name}: unknown; choose from {', '.join(known)}")
     return {
         metric.name: metric.scorer()
         for metric in METRICS

@@ -32,9 +32,6 @@ class Reward:
 
         Captions may be words or ids, but of the same kind as in the frequencies. If samples and
         references contain the end token, ending a caption is rewarded too.
-
-        Raises:
-            ValueError: there are no samples, or an image has no reference.
         """
         candidates = list(chain.from_iterable(samples))
         written = [several for its, several in zip(samples, references, strict=True) for _ in its]

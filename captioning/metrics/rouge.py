@@ -25,9 +25,6 @@ def rouge_scores(candidates: Sequence[Words], references: Sequence[Sequence[Word
     3.1): the longest common subsequence with a reference over the words of the caption, and over
     those of the reference. Each is the maximum over references, which may be different ones. The
     corpus score is the mean over images. Unlike in the COCO evaluation, `<unk>` matches nothing.
-
-    Raises:
-        ValueError: there are no captions, the lengths differ, or an image has no reference.
     """
     check_pairs(candidates, references)
     scores = np.zeros(len(candidates))

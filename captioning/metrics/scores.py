@@ -24,7 +24,7 @@ BLOCK = 4_000_000
 """Counts in memory at a time, 32 MB."""
 
 COUNTS = ("images", "distinct captions", "distinct words", "shortest", "longest")
-"""The statistics of `variety` that are whole numbers."""
+"""The statistics of `diversity` that are whole numbers."""
 
 
 @dataclass(frozen=True)
@@ -121,22 +121,12 @@ PhotoScorer: TypeAlias = Callable[
 
 
 def check_pairs(candidates: Sequence[Words], references: Sequence[Sequence[Words]]) -> None:
-    """Check that every image has a caption and at least one reference.
-
-    Raises:
-        ValueError: there are no captions, the lengths differ, or an image has no reference.
-    """
-    if not candidates:
-        raise ValueError("there are no captions to score; caption at least one image")
-    if len(candidates) != len(references):
+    """Raise ValueError unless each image has one caption and at least one reference."""
+    if not candidates or len(candidates) != len(references) or not all(references):
         raise ValueError(
-            f"{len(candidates)} captions but references for {len(references)} images; "
-            "pass one caption per image"
+            f"{len(candidates)} captions to score by the references of {len(references)} images; "
+            "each image needs a caption and at least one reference"
         )
-    for candidate, its_references in zip(candidates, references, strict=True):
-        if not its_references:
-            caption = " ".join(map(str, candidate))
-            raise ValueError(f"the caption {caption!r} has no reference to score it by")
 
 
 def generated_tokens(caption: str, name: TokenizerName = "ptb") -> list[str]:
@@ -155,7 +145,7 @@ def generated_words(caption: str, name: TokenizerName = "ptb") -> list[str]:
     return words_of(generated_tokens(caption, name))
 
 
-def variety(
+def diversity(
     candidates: Sequence[Words],
     training: Iterable[str] | None = None,
     vocabulary: Collection[str] | None = None,

@@ -29,7 +29,7 @@ class Spice:
     """Scores captions by SPICE, as the COCO evaluation calls it.
 
     Raises:
-        InputError: Java, the program or its parser is missing, or Java is too new.
+        InputError: Java, the program or its parser is missing or fails, or Java is too new.
     """
 
     def __init__(self) -> None:
@@ -44,11 +44,7 @@ class Spice:
     def __call__(
         self, candidates: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
     ) -> Scores:
-        """SPICE of the words of captions; the corpus score is the mean over images.
-
-        Raises:
-            InputError: the program fails.
-        """
+        """SPICE of the words of captions; the corpus score is the mean over images."""
         images = [
             {"image_id": number, "test": " ".join(candidate), "refs": list(map(" ".join, written))}
             for number, (candidate, written) in enumerate(zip(candidates, references, strict=True))
@@ -68,9 +64,8 @@ class Spice:
                 errors="replace",
             )
             if process.returncode or not scores.is_file():
-                raise InputError(
-                    f"{NAME}'s Java program failed ({_last_line(process.stderr)}); omit {NAME}"
-                )
+                reason = process.stderr.strip().rpartition("\n")[2]  # where Java reports the error
+                raise InputError(f"{NAME}'s Java program failed ({reason}); omit {NAME}")
             results = json.loads(scores.read_text(encoding="utf-8"))
         of_images = {result["image_id"]: result["scores"]["All"]["f"] for result in results}
         values = [of_images[number] for number in range(len(images))]
@@ -99,30 +94,16 @@ def _java() -> str:
         InputError: Java is missing, does not run, or is too new.
     """
     home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
-    if found is None:
-        where = f"in JAVA_HOME ({home})" if home else "on the PATH"
-        raise InputError(
-            f"{NAME} needs Java, but there is no `java` {where}; install a Java runtime, "
-            f"or omit {NAME}"
-        )
-    output = subprocess.run(
-        [found, "-version"], capture_output=True, text=True, errors="replace"
-    ).stderr
+    found = shutil.which("java", path=str(Path(home) / "bin") if home else None)
+    output = ""
+    if found is not None:
+        command = [found, "-version"]
+        output = subprocess.run(command, capture_output=True, text=True, errors="replace").stderr
     version = re.search(r'version "(?:1\.)?(\d+)', output)
-    if version is None:
+    if found is None or version is None or int(version[1]) > LATEST:
+        has = f"Java {version[1]}" if version else "no Java that runs"
         raise InputError(
-            f"{NAME} needs Java, but {found} does not run ({_last_line(output)}); "
-            f"install a Java runtime, or omit {NAME}"
-        )
-    if int(version[1]) > LATEST:
-        raise InputError(
-            f"{NAME} needs Java 8 to {LATEST}, but {found} is Java {version[1]}; "
-            f"set JAVA_HOME to an older one, or omit {NAME}"
+            f"{NAME} needs Java 8 to {LATEST}, but {home or 'the PATH'} has {has}; "
+            f"set JAVA_HOME to such a Java, or omit {NAME}"
         )
     return found
-
-
-def _last_line(text: str) -> str:
-    """The last line of a program's output, where Java reports the error."""
-    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "no reason")

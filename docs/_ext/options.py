@@ -1,31 +1,22 @@
-"""The directive `options`: every option of a command, read from its parser."""
+"""The sections of the page of commands, made from the commands, and LightningCLI's parsers."""
 
 import argparse
 import re
 from functools import cache
-from importlib import import_module
 from typing import Any, NoReturn
 
-from docutils import nodes
 from sphinx.application import Sphinx
-from sphinx.util.docutils import SphinxDirective
+
+PLACE = "<!-- commands -->"
+"""Where a page has the sections of all commands."""
 
 
-@cache
-def parsers() -> dict[str, argparse.ArgumentParser]:
-    """The parser of each command, by the command's name."""
-    from captioning.cli.program import COMMANDS, LIGHTNING
+def commands_text() -> str:
+    """A section for every command with its options, as Markdown."""
+    from captioning.commands import COMMANDS, app
 
-    return {
-        name: lightning_parser(name) if name in LIGHTNING else _argparse_parser(name)
-        for name in COMMANDS
-    }
-
-
-def _argparse_parser(command: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=f"captioning {command}")
-    import_module(f"captioning.cli.{command}").add_options(parser)
-    return parser
+    text = app().generate_docs()
+    return text[text.index(f"## captioning {next(iter(COMMANDS))}") :]
 
 
 class _ParserKnownError(Exception):
@@ -51,39 +42,6 @@ def lightning_parser(command: str) -> argparse.ArgumentParser:
     raise AssertionError("the parser was never asked")
 
 
-def options_text(command: str) -> str:
-    """The options of a command by group, as Markdown.
-
-    The keys of configurations, which have a dot in their names, are on a page of their own. Links
-    between keys, which LightningCLI keeps among the options, have an arrow in theirs.
-    """
-    lines = [f"```{{program}} captioning {command}", "```", ""]
-    for group in parsers()[command]._action_groups:
-        actions = [
-            action
-            for action in group._group_actions
-            if "." not in action.dest and not any("-->" in flag for flag in action.option_strings)
-        ]
-        if not actions:
-            continue
-        title = group.title or ""
-        lines += [f"```{{rubric}} {title[:1].upper()}{title[1:]}", "```", ""]
-        lines += [plain(group.description or ""), ""]
-        for action in actions:
-            lines += [f":::{{option}} {_signature(action)}", plain(action_help(action)), ":::", ""]
-    return "\n".join(lines)
-
-
-def action_help(action: argparse.Action) -> str:
-    """An option's help, with its choices and whether it is required."""
-    text = (action.help or "").replace("%%", "%")
-    if action.choices and not isinstance(action.choices, dict):
-        text = f"{text} [{', '.join(map(str, action.choices))}]"
-    if getattr(action, "required", False) and action.option_strings:
-        text = f"{text} (required)"
-    return text
-
-
 def plain(text: str) -> str:
     """Help as Markdown: code stays code, nothing else is markup."""
     text = re.sub(r":[\w:]+:`~?([^`<]*?)(?:\s*<[^`>]*>)?`", r"`\1`", " ".join(text.split()))
@@ -96,28 +54,12 @@ def plain(text: str) -> str:
     )
 
 
-def _signature(action: argparse.Action) -> str:
-    if not action.option_strings:
-        return str(action.metavar or action.dest)
-    metavar = action.metavar or (action.dest.upper() if action.nargs != 0 else "")
-    if isinstance(metavar, tuple):
-        metavar = " ".join(metavar)
-    if metavar.startswith("\b"):  # jsonargparse: no space before an optional part
-        return ", ".join(f"{flag}{metavar[1:]}" for flag in action.option_strings)
-    return ", ".join(f"{flag} {metavar}".strip() for flag in action.option_strings)
-
-
-class Options(SphinxDirective):
-    """Every option of the command that the argument names."""
-
-    required_arguments = 1
-
-    def run(self) -> list[nodes.Node]:
-        """Each option's meaning and default."""
-        return self.parse_text_to_nodes(options_text(self.arguments[0]))
-
-
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Register the directive."""
-    app.add_directive("options", Options)
+    """Fill in the sections as the page is read."""
+    app.connect(
+        "source-read",
+        lambda app, document, source: source.__setitem__(
+            0, source[0].replace(PLACE, commands_text()) if PLACE in source[0] else source[0]
+        ),
+    )
     return {"parallel_read_safe": True}

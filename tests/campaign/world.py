@@ -93,7 +93,7 @@ class World:
 
     def make(self) -> None:
         """Write all of it; in a child, as it computes."""
-        from captioning.cli import main
+        from captioning.commands import main
         from captioning.shapes import write_shapes
         from tests.campaign.kinds.options import all_options
 

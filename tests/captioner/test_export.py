@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from captioning.captioner import export, load
-from captioning.cli import main
+from captioning.commands import main
 from captioning.data.records import Record
 from tests.conftest import files_no_larger_than
 

@@ -6,7 +6,7 @@ import yaml
 
 from captioning.captioner import load
 from captioning.captioner.model_card import model_card
-from captioning.cli import main
+from captioning.commands import main
 from captioning.errors import InputError
 
 

@@ -7,7 +7,7 @@ import torch
 import yaml
 
 from captioning.captioner import Captioner
-from captioning.cli import main
+from captioning.commands import main
 from captioning.data.data_module import CaptionData
 from captioning.data.dataset import CaptionDataset
 from captioning.data.preprocessing import Preprocessing

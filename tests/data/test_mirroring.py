@@ -6,7 +6,7 @@ import pytest
 import yaml
 from torch import Tensor
 
-from captioning.cli import main
+from captioning.commands import main
 from captioning.data.data_module import CaptionData
 from captioning.data.dataset import CaptionDataset
 from captioning.data.feature_cache import FeatureCache

@@ -11,7 +11,7 @@ from typing import Any
 from markdown_it import MarkdownIt
 from PIL import Image
 
-from captioning.cli import main
+from captioning.commands import main
 
 DOCS = Path(__file__).parents[2] / "docs"
 

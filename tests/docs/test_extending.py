@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from captioning import maps
-from captioning.cli import main
+from captioning.commands import main
 from captioning.data.records import Record
 from captioning.metrics import registry
 from tests.docs.pages import DOCS, run_page

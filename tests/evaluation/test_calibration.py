@@ -9,7 +9,7 @@ from PIL import Image
 
 from captioning.captioner import export, load
 from captioning.captioner.calibration import SIGNS, Calibration, margins
-from captioning.cli import main
+from captioning.commands import main
 from captioning.data.readers import Coco
 from captioning.data.records import Record
 from captioning.errors import InputError
@@ -205,7 +205,7 @@ def test_commands_say_how_sure_a_calibrated_model_is(
     assert all(line.endswith("\tnot sure") for line in capsys.readouterr().out.splitlines())
     assert main(["caption", *photos, "--model", str(model), "--json"]) == 0
     assert all("confidence" in json.loads(line) for line in capsys.readouterr().out.splitlines())
-    assert main(["caption", *photos, "--model", "shapes", "--confidence"]) == 2
+    assert main(["caption", *photos, "--model", "shapes", "--confidence"]) == 1
     assert "not calibrated" in capsys.readouterr().err
     data = ["--data", str(shapes_data), "--split", "test", "--out", str(tmp_path / "scores")]
     assert main(["evaluate", "--model", str(model), *data]) == 0

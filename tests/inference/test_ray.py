@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from captioning.cli import caption as caption_command
-from captioning.cli import main
+from captioning.commands import main
 from captioning.errors import InputError
 from captioning.inference.batches import Line
 from captioning.inference.ray_cluster import _check_seen
@@ -150,7 +149,7 @@ def test_without_the_extra_one_line_names_it(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(caption_command, "find_spec", lambda name: None)
-    assert main(command(photos, tmp_path / "out", "--ray", "local")) == 2
+    monkeypatch.setattr("captioning.commands.caption.find_spec", lambda name: None)
+    assert main(command(photos, tmp_path / "out", "--ray", "local")) == 1
     expected = "captioning: --ray needs the extra ray; run pip install 'captioning[ray]'\n"
     assert capsys.readouterr().err == expected

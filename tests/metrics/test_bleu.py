@@ -16,14 +16,6 @@ def bleu(candidate: str, *references: str) -> list[float]:
     return list(bleu_scores(split(candidate), [split(*references)]).corpus.values())
 
 
-def test_a_repeated_word_counts_only_as_often_as_one_reference_has_it() -> None:
-    # Papineni et al. 2002, example 2: two of seven, and no penalty since a reference has 7 words.
-    scores = bleu(
-        "the the the the the the the", "the cat is on the mat", "there is a cat on the mat"
-    )
-    assert scores[0] == pytest.approx(2 / 7, rel=1e-8)
-
-
 def test_a_short_caption_pays_for_its_brevity() -> None:
     assert bleu("a dog", "a dog runs fast")[:2] == pytest.approx([math.exp(-1)] * 2, rel=1e-8)
 
@@ -34,11 +26,6 @@ def test_bleu_is_the_geometric_mean_of_the_precisions() -> None:
     expected = [5 / 6, (5 / 6 * 3 / 5) ** (1 / 2), (5 / 6 * 3 / 5 * 1 / 4) ** (1 / 3)]
     assert scores[:3] == pytest.approx(expected, rel=1e-8)
     assert scores[3] < 1e-3
-
-
-def test_a_caption_that_is_a_reference_scores_one() -> None:
-    scores = bleu("a brown dog runs on the beach", "two dogs", "a brown dog runs on the beach")
-    assert scores == pytest.approx([1, 1, 1, 1], rel=1e-8)
 
 
 def test_of_two_equally_close_references_the_shorter_sets_the_length() -> None:
@@ -65,27 +52,6 @@ def test_the_score_of_an_image_is_that_of_a_corpus_of_it_alone() -> None:
 def test_the_unknown_word_counts_as_a_word_and_matches_nothing() -> None:
     known, unknown = bleu("a dog a b", "a cat a b"), bleu("a <unk> a b", "a <unk> a b")
     assert unknown == known
-
-
-def test_words_may_be_given_by_their_ids() -> None:
-    scores = bleu_scores([[7, 8, 9]], [[[7, 8, 5, 6], [9]]]).corpus
-    words = list(scores.values())
-    assert words == bleu("a b c", "a b d e", "c")
-
-
-@pytest.mark.parametrize(
-    ("candidates", "references", "told"),
-    [
-        (split("a dog"), [[]], "'a dog' has no reference"),
-        (split("a", "b"), [split("a")], "2 captions but references for 1 images"),
-        ([], [], "no captions to score"),
-    ],
-)
-def test_captions_and_references_must_be_of_the_same_images(
-    candidates: list[list[str]], references: list[list[list[str]]], told: str
-) -> None:
-    with pytest.raises(ValueError, match=told):
-        bleu_scores(candidates, references)
 
 
 def drawn(seed: int, shortest: int, images: int = 60) -> tuple[list[list[str]], ...]:

@@ -1,8 +1,6 @@
 """CLIPScore by random weights against the paper's formula, written out."""
 
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -82,10 +80,6 @@ def test_scores_are_those_of_the_formula(
     assert len({round(score, 6) for row in rows for score in row}) > 4
     found = np.stack([scores.images["CLIPScore"], scores.images["RefCLIPScore"]], axis=1)
     np.testing.assert_allclose(found, rows, rtol=0, atol=1e-5)
-
-
-@pytest.mark.integration
-def test_the_corpus_has_the_means_of_its_captions(scores: Scores) -> None:
     assert scores.corpus == {name: values.mean() for name, values in scores.images.items()}
 
 
@@ -115,24 +109,6 @@ def test_without_open_clip_one_line_says_how_to_get_it(monkeypatch: pytest.Monke
 
 
 @pytest.mark.integration
-def test_pickled_weights_are_not_read(weights: Path, tmp_path: Path) -> None:
-    shutil.copy(weights / "open_clip_config.json", tmp_path)
-    (tmp_path / "open_clip_pytorch_model.bin").write_bytes(b"a pickle")
-    with pytest.raises(InputError, match=r"has no open_clip_model\.safetensors; give a folder"):
-        Clip(tmp_path)
-
-
-@pytest.mark.integration
-@pytest.mark.parametrize("name", ["open_clip_config.json", "open_clip_model.safetensors"])
-def test_damaged_weights_are_one_line(weights: Path, tmp_path: Path, name: str) -> None:
-    folder = tmp_path / "damaged"
-    shutil.copytree(weights, folder)
-    (folder / name).write_bytes((folder / name).read_bytes()[:100])
-    with pytest.raises(InputError, match=r"damaged: cannot be loaded \(.*\); give a folder"):
-        Clip(folder)
-
-
-@pytest.mark.integration
 def test_a_damaged_photo_is_named(weights: Path, tmp_path: Path) -> None:
     (tmp_path / "a.jpg").write_bytes(b"no photo")
     score = ClipScore(Clip(weights), {1: tmp_path / "a.jpg"})
@@ -141,18 +117,14 @@ def test_a_damaged_photo_is_named(weights: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
-def test_weights_that_cannot_be_downloaded_are_one_line(tmp_path: Path) -> None:
-    script = (
-        "from captioning.errors import InputError\n"
-        "from captioning.metrics.clip_score import Clip\n"
-        "try:\n    Clip()\n"
-        "except InputError as error:\n    print(error)\n"
-    )
-    offline = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)}
-    ran = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=offline
-    )
-    [line] = ran.stdout.splitlines()
-    assert line.startswith("CLIPScore's weights cannot be downloaded (")
-    assert line.endswith("such as a copy of timm/vit_base_patch32_clip_224.openai")
-    assert ran.stderr == ""
+@pytest.mark.parametrize("fault", ["pickled", "damaged"])
+def test_pickled_or_damaged_weights_are_refused(weights: Path, tmp_path: Path, fault: str) -> None:
+    folder = tmp_path / "faulty"
+    shutil.copytree(weights, folder)
+    file = folder / "open_clip_model.safetensors"
+    if fault == "pickled":
+        file.rename(folder / "open_clip_pytorch_model.bin")
+    else:
+        file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(InputError, match=r"faulty: cannot be loaded \(.*\); give a folder"):
+        Clip(folder)

@@ -1,7 +1,6 @@
 import random
 
 import numpy as np
-import pytest
 
 from captioning.metrics.bleu import bleu_scores
 from captioning.metrics.cider import DocumentFrequencies, cider_scores
@@ -33,11 +32,3 @@ def test_a_sample_that_ends_as_people_do_is_rewarded_for_it() -> None:
     reward = Reward(DocumentFrequencies.of(references))
     [[ended, endless]] = reward([[[5, 6, END], [5, 6]]], references[:1])
     assert ended > endless
-
-
-def test_without_a_share_of_bleu_the_reward_is_cider_alone() -> None:
-    references = [[[5, 6, END]], [[7, 8, END]]]
-    frequencies = DocumentFrequencies.of(references)
-    rewards = Reward(frequencies)([[[5, END]], [[7, 8, END]]], references)
-    expected = cider_scores([[5, END], [7, 8, END]], references, frequencies).images["CIDEr"]
-    assert rewards[:, 0] == pytest.approx(expected, rel=1e-14)

@@ -6,7 +6,7 @@ import pytest
 from captioning.metrics.bleu import bleu_scores
 from captioning.metrics.cider import DocumentFrequencies, cider_scores
 from captioning.metrics.rouge import rouge_scores
-from captioning.metrics.scores import Scores, intervals
+from captioning.metrics.scores import Scores, diversity, intervals
 
 CANDIDATES = [caption.split() for caption in ("a dog runs fast", "a cat", "two red birds", "")]
 REFERENCES = [
@@ -39,12 +39,6 @@ def test_the_interval_of_a_mean_is_that_of_the_normal_distribution() -> None:
     assert interval == pytest.approx((values.mean() - error, values.mean() + error), abs=0.02)
 
 
-def test_the_interval_of_equal_values_is_a_point() -> None:
-    assert intervals([Scores.of("score", np.full(50, 0.25))], 50)["score"] == pytest.approx(
-        (0.25, 0.25)
-    )
-
-
 def test_the_same_seed_gives_the_same_interval_whatever_the_blocks() -> None:
     scores = [Scores.of("score", np.arange(20.0))]
     at_once = intervals(scores, 20, seed=3)
@@ -52,9 +46,31 @@ def test_the_same_seed_gives_the_same_interval_whatever_the_blocks() -> None:
     assert intervals(scores, 20, seed=4) != at_once
 
 
-def test_the_interval_of_bleu_holds_the_score_of_the_corpus() -> None:
-    candidates = [["a", "dog", "runs"], ["a", "cat"], ["two", "red", "birds"]] * 10
-    references = [[["a", "dog", "sits"]], [["one", "cat"]], [["two", "birds", "sing"]]] * 10
-    scores = bleu_scores(candidates, references)
-    interval = intervals([scores], 30)["BLEU-1"]
-    assert interval.low < scores.corpus["BLEU-1"] < interval.high
+CAPTIONS = [["a", "dog"], ["a", "dog"], ["a", "<unk>", "cat", "sleeps"]]
+
+
+def test_captions_words_and_lengths_are_counted() -> None:
+    assert diversity(CAPTIONS) == {
+        "images": 3,
+        "mean length": pytest.approx(8 / 3),
+        "shortest": 2,
+        "longest": 4,
+        "distinct words": 4,
+        "distinct captions": 2,
+    }
+
+
+def test_the_share_of_the_vocabulary_is_that_of_its_words_that_are_used() -> None:
+    found = diversity(CAPTIONS, vocabulary=["a", "dog", "bird", "tree", "house"])
+    assert found["share of vocabulary"] == pytest.approx(2 / 5)
+
+
+@pytest.mark.parametrize(
+    ("training", "share"),
+    [(["A dog."], 1 / 3), (["a cat sleeps", "dog a"], 1), (["a dog", "a cat sleeps"], 1 / 3)],
+)
+def test_captions_that_training_had_word_for_word_are_not_new(
+    training: list[str], share: float
+) -> None:
+    found = diversity(CAPTIONS, training=training)["share not in training"]
+    assert found == pytest.approx(share)

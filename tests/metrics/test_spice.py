@@ -63,31 +63,12 @@ def test_a_spice_that_fails_is_one_line(spice_files: Path) -> None:
 
 def test_a_java_too_new_for_spice_is_named(spice_files: Path) -> None:
     stand_in(spice_files, "17.0.15")
-    with pytest.raises(InputError, match=r"SPICE needs Java 8 to 14, but .*bin/java is Java 17"):
+    with pytest.raises(InputError, match=r"SPICE needs Java 8 to 14, but .* has Java 17"):
         Spice()
 
 
-def test_a_parser_that_spice_lacks_is_named(spice_files: Path) -> None:
-    (spice_files / "spice/lib" / CORENLP[1]).unlink()
-    with pytest.raises(
-        InputError, match=r"python -m pycocoevalcap\.spice\.get_stanford_models`, or"
-    ):
-        Spice()
-
-
-@pytest.mark.parametrize(
-    ("variables", "expected"),
-    [
-        ({"PATH": "", "JAVA_HOME": ""}, "SPICE needs Java, but there is no `java` on the PATH"),
-        ({"JAVA_HOME": "/nowhere"}, r"there is no `java` in JAVA_HOME \(/nowhere\); install"),
-    ],
-)
-def test_missing_java_is_named(
-    spice_files: Path, variables: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    with pytest.raises(InputError, match=expected):
+def test_missing_java_is_named(spice_files: Path) -> None:
+    with pytest.raises(InputError, match=r"needs Java 8 to 14, but .* has no Java that runs"):
         Spice()
 
 

@@ -12,7 +12,7 @@ from timm.models import _registry as registry
 from torch import Tensor, nn
 
 from captioning.captioner import load
-from captioning.cli import main
+from captioning.commands import main
 from captioning.data.records import Record
 from captioning.errors import InputError
 from captioning.kernels import folded

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import httpx
 import pytest
 
-from captioning.cli import main
+from captioning.commands import main
 
 
 class Process(NamedTuple):
@@ -98,11 +98,11 @@ def test_a_port_that_is_taken_is_reported_before_the_model_is_loaded(
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        assert main(["serve", "--model", "none.ckpt", "--port", str(port)]) == 2
+        assert main(["serve", "--model", "none.ckpt", "--port", str(port)]) == 1
     complaint = capsys.readouterr().err
     assert complaint.startswith(f"captioning: cannot listen on 127.0.0.1, port {port} (")
 
 
 def test_an_invalid_port_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["serve", "--model", "none.ckpt", "--port", "70000"]) == 2
+    assert main(["serve", "--model", "none.ckpt", "--port", "70000"]) == 1
     assert "--port: give a whole number from 0 to 65535, not '70000'" in capsys.readouterr().err

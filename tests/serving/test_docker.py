@@ -12,7 +12,7 @@ import httpx
 import pytest
 import yaml
 
-from captioning.cli import main
+from captioning.commands import main
 from tests.serving.conftest import Serve
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +43,7 @@ def test_the_entry_point_is_a_command_with_known_options(
 ) -> None:
     program, *arguments = instruction("ENTRYPOINT")
     assert program == "captioning"
-    assert main([*arguments, "--port", "70000"]) == 2
+    assert main([*arguments, "--port", "70000"]) == 1
     assert "--port" in capsys.readouterr().err
 
 

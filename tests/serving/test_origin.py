@@ -3,7 +3,7 @@ import socket
 import pytest
 from starlette.testclient import TestClient
 
-from captioning.cli import main
+from captioning.commands import main
 from captioning.serving import AllowedHosts, allowed_hosts
 from tests.serving.conftest import Ask, assert_refused
 
@@ -73,7 +73,7 @@ def test_a_server_on_all_addresses_takes_its_name_and_numbers_but_no_other_name(
 def test_an_allowed_host_that_is_not_a_name_is_reported(
     capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    assert main(["serve", "--model", "no.ckpt", "--port", "0", f"--allow-host={name}"]) == 2
+    assert main(["serve", "--model", "no.ckpt", "--port", "0", f"--allow-host={name}"]) == 1
     assert f"--allow-host {name!r} is not a host name" in capsys.readouterr().err
 
 
@@ -88,5 +88,5 @@ def test_an_allowed_host_that_is_not_a_name_is_reported(
 def test_a_host_that_cannot_be_listened_on_is_reported(
     capsys: pytest.CaptureFixture[str], host: str, complaint: str
 ) -> None:
-    assert main(["serve", "--model", "no.ckpt", "--port", "0", "--host", host]) == 2
+    assert main(["serve", "--model", "no.ckpt", "--port", "0", "--host", host]) == 1
     assert capsys.readouterr().err.startswith(f"captioning: {complaint}")

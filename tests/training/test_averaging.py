@@ -10,7 +10,7 @@ import torch
 import yaml
 
 from captioning.captioner import load
-from captioning.cli import main
+from captioning.commands import main
 from captioning.data.feature_cache import FeatureCache
 from captioning.training.callbacks import ExponentialAverage
 from captioning.training.module import CaptioningModule

@@ -11,7 +11,7 @@ from PIL import Image
 
 from captioning import files
 from captioning.captioner import load
-from captioning.cli import main
+from captioning.commands import main
 from captioning.data.readers import Coco
 from captioning.errors import InputError
 from captioning.files import only_writer

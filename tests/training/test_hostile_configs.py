@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from captioning import integrity
-from captioning.cli import main
+from captioning.commands import main
 from captioning.errors import InputError, UsageError
 from captioning.training.configured_training import TrainCLI
 from captioning.training.train_cli import plain_messages, train
@@ -65,7 +65,7 @@ HOSTILE: dict[str, dict[str, Any] | str] = {
     "a class that starts a process": decoder("subprocess.Popen", args=["touch", "marker"]),
     "a function in place of a class path": {"model": {"decoder": "os.system"}},
     "a function through a class": decoder("captioning.models.LSTMDecoder.__init__.__globals__"),
-    "a function of ours": decoder("captioning.cli.program.main", arguments=["shapes", "marker"]),
+    "a function of ours": decoder("captioning.commands.main", arguments=["shapes", "marker"]),
     "a loader of pickles": decoder("torch.load", f="hostile.pickle", weights_only=False),
     "a method of a class of ours": decoder(LOADS, **PICKLE),
     "a method in place of a class path": {"model": {"decoder": LOADS}},

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from captioning.cli import main
+from captioning.commands import main
 from captioning.shapes import read_scenes, write_shapes
 from captioning.shapes.scene import CLEAR, Scene, Shape, relation
 

@@ -12,7 +12,7 @@ import wandb
 from PIL import Image
 
 from captioning.captioner import load
-from captioning.cli import main
+from captioning.commands import main
 from captioning.data.readers import Coco
 from captioning.errors import InputError
 from captioning.evaluation.report import Report

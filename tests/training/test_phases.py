@@ -6,7 +6,7 @@ import pytest
 import torch
 import yaml
 
-from captioning.cli import main
+from captioning.commands import main
 from captioning.errors import InputError
 from captioning.training.train_cli import train
 from tests.training.conftest import QUICK, interrupt_at

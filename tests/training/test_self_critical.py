@@ -9,7 +9,7 @@ import yaml
 from torch import Tensor
 
 from captioning.captioner import Captioner
-from captioning.cli import main
+from captioning.commands import main
 from captioning.data.dataset import Batch
 from captioning.data.records import Record
 from captioning.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from captioning.captioner import Captioner, load
-from captioning.cli import main
+from captioning.commands import main
 from captioning.data.readers import Coco
 from captioning.training.train_cli import train
 from captioning.training.validation_images import PAGE

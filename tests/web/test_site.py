@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from captioning.captioner import load
-from captioning.cli import main
+from captioning.commands import main
 from captioning.search import Sampling
 from captioning.web.compact import compact
 from captioning.web.site import GRAPHS, write_site
@@ -128,7 +128,7 @@ def test_options_that_contradict_each_other_are_refused(
     options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = [option.format(tmp_path / "site") for option in options]
-    assert main(["export", *given]) == 2
+    assert main(["export", *given]) == 1
     assert message in capsys.readouterr().err
     assert not (tmp_path / "site").exists()
 

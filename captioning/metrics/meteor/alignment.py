@@ -75,11 +75,7 @@ class Sentence(NamedTuple):
 
 
 class Matcher:
-    """Finds all possible matches, with the synonyms of METEOR's program and its paraphrases.
-
-    Raises:
-        InputError: a file is damaged.
-    """
+    """Finds all possible matches, with the synonyms of METEOR's program and its paraphrases."""
 
     def __init__(self, jar: Path, paraphrases: Path) -> None:
         self._forms = WordForms(jar)

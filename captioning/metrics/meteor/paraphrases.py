@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from captioning.errors import InputError
+from captioning.errors import reading
 from captioning.files import written_whole
 from captioning.progress_bar import stage
 
@@ -56,55 +56,41 @@ class Paraphrases:
         """The table of METEOR's file, from the copy in the cache folder once there is one.
 
         Raises:
-            InputError: the file is damaged, or the cache folder cannot be written to.
+            InputError: a file is damaged.
         """
         copy = cached(path)
-        try:
-            with copy.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-                return cls(**arrays)
-        except FileNotFoundError:
-            pass
-        except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile):
-            copy.unlink(missing_ok=True)  # damaged
-        with stage("converting METEOR's paraphrases, once per machine"):
-            table = cls.read(path)
-            with written_whole(copy) as temporary:
-                np.savez(temporary, **vars(table))
-        return table
+        if not copy.exists():
+            with stage("converting METEOR's paraphrases, once per machine"):
+                table = cls.read(path)
+                with written_whole(copy) as temporary:
+                    np.savez(temporary, **vars(table))
+        with reading(copy, zipfile.BadZipFile, TypeError), np.load(copy) as arrays:
+            return cls(**arrays)
 
     @classmethod
     def read(cls, path: Path) -> "Paraphrases":
-        """Parse METEOR's file, in which three lines are a probability and two paraphrases.
-
-        Raises:
-            InputError: the file is damaged.
-        """
+        """Parse METEOR's file, in which three lines are a probability and two paraphrases."""
         phrases: dict[str, int] = {}
         pairs = array("i")
-        try:
-            with gzip.open(path, "rt", encoding="utf-8") as file:
-                lines = map(str.rstrip, file)
-                for _, left, right in zip(lines, lines, lines, strict=True):
-                    pairs.append(phrases.setdefault(left, len(phrases)))
-                    pairs.append(phrases.setdefault(right, len(phrases)))
-            return cls.of(phrases, np.array(pairs, dtype=np.int32).reshape(-1, 2))
-        except (OSError, EOFError, ValueError):
-            raise InputError(f"{path}: damaged; reinstall pycocoevalcap") from None
+        with reading(path), gzip.open(path, "rt", encoding="utf-8") as file:
+            lines = map(str.rstrip, file)
+            for _, left, right in zip(lines, lines, lines, strict=True):
+                pairs.append(phrases.setdefault(left, len(phrases)))
+                pairs.append(phrases.setdefault(right, len(phrases)))
+        return cls.of(phrases, np.array(pairs, dtype=np.int32).reshape(-1, 2))
 
     @classmethod
     def of(cls, phrases: Iterable[str], pairs: NDArray[np.int32]) -> "Paraphrases":
         """The table of phrases, whose words are separated by spaces, and their paraphrases.
 
         Args:
-            phrases: of at most LONGEST words, otherwise ValueError is raised.
+            phrases: of at most LONGEST words.
             pairs: (pairs, 2), the indices of a phrase and of its paraphrase in each row.
         """
         words: dict[str, int] = {}  # numbered from 1
         rows = array("i")
         for phrase in phrases:
             numbers = [words.setdefault(word, len(words) + 1) for word in phrase.split(" ")]
-            if len(numbers) > LONGEST:
-                raise ValueError(phrase)
             rows.extend(numbers + [NO_WORD] * (LONGEST - len(numbers)))
         columns = np.array(rows, dtype=np.int64).reshape(-1, LONGEST).T
         keys: list[NDArray[np.int64]] = []

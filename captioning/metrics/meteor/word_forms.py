@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from captioning.errors import InputError
+from captioning.errors import reading
 
 BAR = "|||"
 """The separator of the authors' program, which removes it from captions."""
@@ -103,20 +103,13 @@ FILES = ("synonym/english.synsets", "synonym/english.exceptions", "function/engl
 
 
 class WordForms:
-    """Synonyms and function words for English from METEOR's program, an archive.
-
-    Raises:
-        InputError: the file is damaged.
-    """
+    """Synonyms and function words for English from METEOR's program, an archive."""
 
     def __init__(self, jar: Path) -> None:
-        try:
-            with zipfile.ZipFile(jar) as archive:
-                synsets, exceptions, functions = (
-                    archive.read(name).decode().splitlines() for name in FILES
-                )
-        except (OSError, KeyError, ValueError, zipfile.BadZipFile):
-            raise InputError(f"{jar}: damaged; reinstall pycocoevalcap") from None
+        with reading(jar, zipfile.BadZipFile, KeyError), zipfile.ZipFile(jar) as archive:
+            synsets, exceptions, functions = (
+                archive.read(name).decode().splitlines() for name in FILES
+            )
         self.function_words = frozenset(functions)
         self._synsets = dict(zip(synsets[::2], synsets[1::2], strict=True))
         self._irregular = defaultdict(list)

@@ -62,7 +62,7 @@ def _whole(world: World, command: Command) -> Path:
 
 def _prepare(command: Command, world: World) -> None:
     """Draw more scenes, and run the command without a kill."""
-    from captioning.cli import main
+    from captioning.commands import main
     from captioning.shapes import write_shapes
 
     data = _data(world)

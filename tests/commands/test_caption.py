@@ -1,21 +1,18 @@
+"""`captioning caption`: lines, JSON, pictures and pages of photos."""
+
 import json
+import os
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 from PIL import Image
-from pycocoevalcap.bleu.bleu import Bleu
-from pycocotools.coco import COCO
 
+import captioning
 from captioning.captioner import load
-from captioning.cli import main
-from captioning.data.readers import Coco
-from captioning.data.tokens import tokenize
-from tests.conftest import draw_photos
+from captioning.commands import main
+from captioning.data.images import PhotoSizeError
+from tests.conftest import draw_photos, refusal
 
 Capture = pytest.CaptureFixture[str]
 
@@ -25,6 +22,12 @@ def photos(tmp_path: Path) -> Path:
     """A folder of three photos, one in a folder of its own and of another's name."""
     draw_photos(tmp_path / "photos", "a.jpg", "b.png", "more/a.jpg")
     return tmp_path / "photos"
+
+
+@pytest.fixture
+def photo(tmp_path: Path) -> Path:
+    Image.effect_noise((300, 300), 50).save(tmp_path / "photo.jpg")
+    return tmp_path / "photo.jpg"
 
 
 def output(capsys: Capture) -> tuple[list[str], list[str]]:
@@ -109,21 +112,6 @@ def test_another_map_is_drawn_and_a_page_compares_several(
         assert [each["map"] for each in caption["maps"]] == both[1::2]
 
 
-@pytest.mark.parametrize(
-    ("given", "error"),
-    [
-        ([], "give --overlay, --gif or --html too"),
-        (["--out", "shards"], "--map is for printed captions"),
-    ],
-)
-def test_a_map_without_a_picture_is_refused(
-    checkpoint: Path, photos: Path, capsys: Capture, given: list[str], error: str
-) -> None:
-    command = ["caption", str(photos), "--model", str(checkpoint), "--map", "occlusion"]
-    assert main([*command, *given]) == 2
-    assert error in capsys.readouterr().err
-
-
 def test_pages_show_all_captions_of_a_photo_and_alternatives_to_each_word(
     checkpoint: Path, photos: Path, tmp_path: Path, capsys: Capture
 ) -> None:
@@ -141,26 +129,6 @@ def test_pages_show_all_captions_of_a_photo_and_alternatives_to_each_word(
         best, _ = shown["captions"]
         assert best["caption"] == line["caption"]
         assert all(len(word["runners_up"]) == 3 for word in best["words"])
-
-
-@pytest.mark.parametrize("kind", ["--html", "--overlay"])
-def test_pictures_whose_folder_is_removed_meanwhile_are_missed(
-    kind: str,
-    checkpoint: Path,
-    photos: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: Capture,
-) -> None:
-    def say(line: str, file: object = None) -> None:
-        if "b.png" in line:
-            shutil.rmtree(folder)
-
-    folder = tmp_path / "pages"
-    monkeypatch.setattr("captioning.cli.caption.say", say)
-    assert main(["caption", str(photos), "--model", str(checkpoint), kind, str(folder)]) == 1
-    error = output(capsys)[1][-1]
-    assert re.search(r"pages/a\.\w+: removed after it was written, with 1 more", error)
 
 
 def test_an_overlay_never_replaces_a_photo(checkpoint: Path, photos: Path, capsys: Capture) -> None:
@@ -182,16 +150,6 @@ def test_a_bad_photo_is_one_line_and_the_others_are_captioned(
     assert [Path(line.split("\t")[0]).name for line in lines] == ["a.jpg", "a.jpg"]
     assert len(errors) == 1
     assert "b.png: not an image" in errors[0]
-
-
-def test_photos_that_are_all_bad_are_named_one_a_line(
-    checkpoint: Path, tmp_path: Path, capsys: Capture
-) -> None:
-    missing = [str(tmp_path / "one.jpg"), str(tmp_path / "two.jpg")]
-    assert main(["caption", *missing, "--model", str(checkpoint)]) == 1
-    lines, errors = output(capsys)
-    assert not lines
-    assert all(name in error for name, error in zip(missing, errors, strict=True))
 
 
 @pytest.mark.parametrize(("size", "orientation"), [((30, 20), 6), ((1, 1), 1)], ids=str)
@@ -227,107 +185,65 @@ def test_limits_of_length_hold(checkpoint: Path, photos: Path, capsys: Capture) 
     assert {len(line.split("\t")[1].split()) for line in lines} == {3}
 
 
-@pytest.fixture
-def evaluated(checkpoint: Path, shapes_data: Path, tmp_path: Path, capsys: Capture) -> Path:
-    """What `captioning evaluate` leaves behind for the four scenes of the validation split."""
-    data = ["--data", str(shapes_data), "--out", str(tmp_path / "scores")]
-    assert main(["evaluate", "--model", str(checkpoint), *data, "--device", "cpu"]) == 0
-    return tmp_path / "scores"
-
-
-def test_evaluate_writes_captions_that_coco_tools_read(evaluated: Path, shapes_data: Path) -> None:
-    truth = COCO(shapes_data / "annotations/captions_val.json")
-    results = truth.loadRes(str(evaluated / "captions.json"))
-    assert sorted(results.getImgIds()) == sorted(truth.getImgIds())
-
-
-def test_the_scores_are_those_of_the_coco_evaluation(evaluated: Path, shapes_data: Path) -> None:
-    captions = {
-        entry["image_id"]: [" ".join(tokenize(entry["caption"]))]
-        for entry in json.loads((evaluated / "captions.json").read_text())
-    }
-    references = {
-        record.image_id: [" ".join(tokenize(caption)) for caption in record.captions]
-        for record in Coco(shapes_data).read("val")
-    }
-    theirs, _ = Bleu(4).compute_score(references, captions, verbose=0)
-    scores = json.loads((evaluated / "scores.json").read_text())
-    assert [scores[f"BLEU-{n}"] for n in range(1, 5)] == pytest.approx(theirs)
-    assert theirs[0] > 0
-
-
-def test_scenes_are_also_judged_by_what_they_state(evaluated: Path) -> None:
-    assert 0 <= json.loads((evaluated / "scores.json").read_text())["right"] <= 1
-
-
-def test_evaluate_prints_the_scores_and_where_they_are(
-    checkpoint: Path, shapes_data: Path, tmp_path: Path, capsys: Capture
+def test_an_option_says_how_many_pixels_are_read(
+    checkpoint: Path, photo: Path, capsys: Capture
 ) -> None:
-    model, folder = ["--model", str(checkpoint)], tmp_path / "scores"
-    data = ["--data", str(shapes_data), "--split", "test", "--limit", "1"]
-    assert main(["evaluate", *model, *data, "--out", str(folder)]) == 0
-    lines, errors = output(capsys)
-    assert lines[0].split() == ["score", "95", "%", "interval"]
-    assert lines[1].startswith("BLEU-1")
-    assert lines[-1] == str(folder)
-    assert len(json.loads((folder / "captions.json").read_text())) == 1
-    [note] = errors
-    assert note.startswith("captioning: CIDEr of one image is always 0")
+    arguments = ["caption", str(photo), "--model", str(checkpoint), "--max-megapixels"]
+    assert main([*arguments, "0.09"]) == 0
+    capsys.readouterr()
+    assert main([*arguments, "0.08"]) == 1
+    shown = capsys.readouterr()
+    assert shown.err == (
+        f"captioning: {photo}: 300 x 300 pixels are more than the 0.08 million that are read here; "
+        "scale the photo down, or raise max-megapixels\n"
+    )
+    assert shown.out == ""
 
 
-def test_evaluate_reports_the_vocabulary_used_and_the_novel_captions(
-    evaluated: Path, checkpoint: Path, shapes_data: Path
+def test_in_python_the_limit_is_an_argument(checkpoint: Path, photo: Path) -> None:
+    assert captioning.load(checkpoint, max_megapixels=0.09)([photo])
+    with pytest.raises(PhotoSizeError, match=r"more than the 0\.08 million"):
+        captioning.load(checkpoint, max_megapixels=0.08)([photo])
+
+
+def test_a_pipe_that_is_named_like_a_photo_is_one_line(
+    checkpoint: Path, photo: Path, tmp_path: Path, capsys: Capture
 ) -> None:
-    captions = [entry["caption"] for entry in json.loads((evaluated / "captions.json").read_text())]
-    trained = {c for record in Coco(shapes_data).read("train") for c in record.captions}
-    known = {" ".join(tokenize(caption)) for caption in trained}
-    scores = json.loads((evaluated / "scores.json").read_text())
-    assert scores["share not in training"] == np.mean([c not in known for c in captions])
-    used = {word for caption in captions for word in caption.split()}
-    words = load(checkpoint).vocabulary.words
-    assert scores["share of vocabulary"] == len(used) / len(words)
+    os.mkfifo(tmp_path / "pipe.jpg")
+    photos = [str(tmp_path / "pipe.jpg"), str(photo)]
+    assert main(["caption", *photos, "--model", str(checkpoint)]) == 1
+    shown = capsys.readouterr()
+    assert shown.err == (
+        f"captioning: {tmp_path}/pipe.jpg: a pipe or a device; give a regular file\n"
+    )
+    assert shown.out.startswith(f"{photo}\t")
 
 
-def test_evaluate_has_an_interval_for_every_score_and_every_image_by_itself(
-    evaluated: Path,
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--greedy", "--length-penalty", "1"], "Greedy has no length penalty"),
+        (["--temperature", "2"], "BeamSearch has no temperature"),
+        (["--device", "nonsense"], "no device 'nonsense'; give cpu"),
+        (["--beam", "2", "--greedy"], "give one of them"),
+        (["--map", "occlusion"], "give --overlay, --gif or --html too"),
+        (["--skip-existing"], "for text files; give --txt too"),
+        (["--confidence"], "this model is not calibrated"),
+        (["--out", "shards", "--map", "occlusion", "--overlay", "maps"], "--out writes JSON lines"),
+        (["--out", "shards", "--captions", "2"], "--out writes JSON lines"),
+        (["--ray", "auto"], "are for bulk captioning; give --out"),
+        (["--avoid", "red", "--sample"], "leave out --greedy, --sample and --diverse"),
+        (["--text", "a square", "--begin", "a"], "--text reads a caption instead"),
+        (["--diverse"], "--diverse is for several captions by beam search; give --captions N"),
+        (["--captions", "2", "--greedy"], "--greedy finds one caption"),
+        (["--overlay", __file__], "choose another"),
+        (["--model", "no.ckpt"], "no.ckpt: no such model"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_options_that_cannot_be_used_are_one_line(
+    checkpoint: Path, photos: Path, options: list[str], expected: str, capsys: Capture
 ) -> None:
-    report = json.loads((evaluated / "report.json").read_text())
-    assert set(report["scores"]) >= {"BLEU-1", "BLEU-4", "ROUGE-L", "CIDEr", "right"}
-    assert all(entry["low"] <= entry["high"] for entry in report["scores"].values())
-    right = [image["right"] for image in report["images"]]
-    assert report["scores"]["right"]["value"] == np.mean(right)
-
-
-def test_check_ends_with_0_for_a_sound_data_set_and_1_for_another(
-    shapes_data: Path, tmp_path: Path, capsys: Capture
-) -> None:
-    assert main(["check", str(shapes_data)]) == 0
-    (tmp_path / "captions.csv").write_text("file_name,caption\ngone.jpg,a dog\n")
-    assert main(["check", str(tmp_path)]) == 1
-    assert "gone.jpg" in capsys.readouterr().out
-
-
-def test_shapes_draws_a_data_set_that_check_finds_sound(tmp_path: Path, capsys: Capture) -> None:
-    few = ["--train", "2", "--val", "1", "--test", "1", "--pixels", "32"]
-    assert main(["shapes", str(tmp_path / "shapes"), *few]) == 0
-    assert main(["check", str(tmp_path / "shapes")]) == 0
-
-
-def test_train_ends_with_where_the_best_checkpoint_is(
-    tiny_config: Path, tmp_path: Path, capsys: Capture
-) -> None:
-    options = ["--trainer.default_root_dir", str(tmp_path / "run"), "--trainer.max_epochs", "1"]
-    assert main(["train", "--config", str(tiny_config), *options]) == 0
-    lines, _ = output(capsys)
-    assert lines == [str(tmp_path / "run/best.ckpt")]
-    assert Path(lines[0]).exists()
-
-
-@pytest.mark.integration
-def test_nothing_is_said_when_a_reader_has_enough(
-    shapes_data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # as on most machines
-    command = f"{sys.executable} -m captioning check {shapes_data} | true"
-    process = subprocess.run(["bash", "-c", command], capture_output=True, check=True)
-    assert not process.stderr
+    model = [] if "--model" in options else ["--model", str(checkpoint)]
+    command = ["caption", str(photos / "a.jpg"), *model, *options]
+    assert expected in refusal(command, capsys)

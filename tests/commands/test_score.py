@@ -1,3 +1,5 @@
+"""`captioning score`: scores of captions from files, CLIPScore among them."""
+
 import json
 import math
 from pathlib import Path
@@ -5,15 +7,22 @@ from typing import Any
 
 import pytest
 
-from captioning.cli import main
-from captioning.data.results import MAX_RESULTS_BYTES
+from captioning.commands import main
+from captioning.data.readers import Coco
+from captioning.data.records import Record
 from captioning.evaluation.report import Report
+from captioning.metrics.clip_score import Clip, ClipScore
+from captioning.metrics.scores import Scores
+from tests.clip import save_clip
 from tests.conftest import refusal
 
 Capture = pytest.CaptureFixture[str]
 
 CAPTIONS = {1: "a red bus", 2: "two brown dogs run"}
+
 REFERENCES = {1: ["A red bus.", "a bus drives"], 2: ["two dogs run on grass"], 3: ["a cat", " "]}
+
+SAID = ["a red circle", "a blue square above a star"]
 
 
 def written(path: Path, value: Any) -> str:
@@ -112,64 +121,22 @@ def test_saved_document_frequencies_are_those_that_cider_goes_by(
 
 
 @pytest.mark.parametrize(
-    ("content", "expected"),
+    ("file", "content", "expected"),
     [
-        ("captions", "results.json: not a readable JSON file"),
-        ({"annotations": []}, "results.json: not a list; expected COCO's results format"),
-        ([], "results.json: no captions; expected COCO's results format"),
-        (["a cat"], "results.json: 'a cat' is not an object; expected COCO's results format"),
-        ([{"image_id": 1}], "results.json: {'image_id': 1} has no 'caption'; expected"),
-        ([{"image_id": 1, "caption": 5}], "results.json: 'caption' is 5, not text; expected"),
-        (results(CAPTIONS) + results({2: "a"}), "results.json: image 2 has two captions; leave"),
-        (results({1: "a", 9: "b", 8: "c"}), "2 of 3 images have no caption in"),
+        (0, "captions", "results.json: not a readable JSON file"),
+        (0, {"annotations": []}, "results.json: not a list; expected COCO's results format"),
+        (0, [{"image_id": 1}], "results.json: {'image_id': 1} has no 'caption'; expected"),
+        (0, results({1: "a", 9: "b", 8: "c"}), "2 of 3 images have no caption in"),
+        (1, {}, "references.json: {} has no 'images'; expected COCO's annotations"),
+        (1, {"annotations": [{"image_id": 1}]}, "references.json: {'image_id': 1} has no"),
     ],
     ids=str,
 )
-def test_results_that_cannot_be_scored_are_one_line(
-    files: list[str], content: Any, expected: str, capsys: Capture
+def test_files_that_cannot_be_scored_are_one_line(
+    files: list[str], file: int, content: Any, expected: str, capsys: Capture
 ) -> None:
-    written(Path(files[0]), content)
+    written(Path(files[file]), content)
     assert expected in refusal(["score", *files], capsys)
-
-
-@pytest.mark.parametrize(
-    ("content", "expected"),
-    [
-        ("{", "references.json: not a readable JSON file"),
-        ([1], "references.json: [1] is not an object; expected COCO's annotations"),
-        ({}, "references.json: {} has no 'images'; expected COCO's annotations"),
-        ({"annotations": []}, "references.json: no captions; expected COCO's annotations"),
-        ({"annotations": [{"image_id": 1}]}, "references.json: {'image_id': 1} has no 'caption'"),
-        ({"images": [5]}, "references.json: 5 is not an object"),
-    ],
-    ids=str,
-)
-def test_references_that_are_none_are_one_line(
-    files: list[str], content: Any, expected: str, capsys: Capture
-) -> None:
-    written(Path(files[1]), content)
-    assert expected in refusal(["score", *files], capsys)
-
-
-def test_more_captions_of_an_image_than_can_be_scored_are_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    results, references = tmp_path / "results.json", tmp_path / "references.json"
-    results.write_text('[{"image_id": 1, "caption": "a dog"}]')
-    annotations = [{"image_id": 1, "caption": "a dog"}] * 10_001
-    references.write_text(json.dumps({"annotations": annotations}))
-    error = refusal(["score", str(results), str(references)], capsys)
-    assert "image 1 has more than 10,000 captions" in error
-
-
-def test_a_file_of_results_that_is_too_large_is_not_read(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    results = tmp_path / "results.json"
-    with results.open("wb") as file:
-        file.truncate(MAX_RESULTS_BYTES + 1)
-    error = refusal(["score", str(results), str(results)], capsys)
-    assert "results.json: more than 268,435,456 bytes" in error
 
 
 def test_cider_of_one_image_comes_with_a_note(files: list[str], capsys: Capture) -> None:
@@ -180,3 +147,72 @@ def test_cider_of_one_image_comes_with_a_note(files: list[str], capsys: Capture)
     capsys.readouterr()
     assert main(["score", *files, "--frequencies", f"{files[0]}.npz"]) == 0
     assert "CIDEr of one image" not in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_clip(tmp_path_factory.mktemp("clip") / "weights")
+
+
+@pytest.fixture(scope="module")
+def records(shapes_data: Path) -> list[Record]:
+    return Coco(shapes_data).read("test")
+
+
+@pytest.fixture
+def arguments(shapes_data: Path, records: list[Record], tmp_path: Path) -> list[str]:
+    """Results and references of `score`."""
+    results = [
+        {"image_id": record.image_id, "caption": caption}
+        for record, caption in zip(records, SAID, strict=True)
+    ]
+    (tmp_path / "results.json").write_text(json.dumps(results))
+    references = shapes_data / "annotations/captions_test.json"
+    return ["score", str(tmp_path / "results.json"), str(references)]
+
+
+def scores_of(captions: list[str], records: list[Record], weights: Path) -> Scores:
+    photos = {record.image_id: record.image for record in records}
+    references = [record.captions for record in records]
+    return ClipScore(Clip(weights), photos)(captions, references, [*photos])
+
+
+@pytest.mark.integration
+def test_score_finds_the_photos_by_their_names(
+    arguments: list[str], records: list[Record], weights: Path, capsys: Capture
+) -> None:
+    folder = str(records[0].image.parent)
+    options = ["--clip", "--photos", folder, "--clip-weights", str(weights), "--json", "-"]
+    assert main([*arguments, *options]) == 0
+    report = json.loads(capsys.readouterr().out)
+    expected = scores_of(SAID, records, weights)
+    assert list(report["scores"])[-2:] == ["CLIPScore", "RefCLIPScore"]
+    for name, values in expected.images.items():
+        assert [image[name] for image in report["images"]] == pytest.approx(values.tolist())
+        assert report["scores"][name]["value"] == pytest.approx(values.mean())
+
+
+@pytest.mark.integration
+def test_evaluate_knows_where_the_photos_are(
+    shapes_data: Path, records: list[Record], weights: Path, checkpoint: Path, tmp_path: Path
+) -> None:
+    command = ["evaluate", "--data", str(shapes_data), "--model", str(checkpoint)]
+    options = ["--split", "test", "--device", "cpu", "--out", str(tmp_path / "out")]
+    assert main([*command, *options, "--clip", "--clip-weights", str(weights)]) == 0
+    results = json.loads((tmp_path / "out/captions.json").read_text())
+    assert [result["image_id"] for result in results] == [record.image_id for record in records]
+    captions = [result["caption"] for result in results]
+    expected = scores_of(captions, records, weights).corpus
+    found = json.loads((tmp_path / "out/scores.json").read_text())
+    assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.integration
+def test_score_refuses_larger_photos_than_asked_for(
+    arguments: list[str], records: list[Record], weights: Path, capsys: Capture
+) -> None:
+    options = ["--clip", "--photos", str(records[0].image.parent), "--clip-weights", str(weights)]
+    assert main([*arguments, *options, "--max-megapixels", "0.001"]) == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"captioning: {records[0].image}: ")
+    assert line.endswith("scale the photo down, or raise max-megapixels")

@@ -1,3 +1,5 @@
+"""`captioning train` and `captioning features`: runs, features, and mistakes in configurations."""
+
 import csv
 import json
 import subprocess
@@ -8,8 +10,9 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from PIL import Image
 
-from captioning.cli import main
+from captioning.commands import main
 from captioning.data.feature_cache import INDEX
 from captioning.training.train_cli import train
 from tests.conftest import refusal
@@ -17,6 +20,16 @@ from tests.conftest import refusal
 SHARD = "features-00000.npy"
 
 Capture = pytest.CaptureFixture[str]
+
+
+def test_train_ends_with_where_the_best_checkpoint_is(
+    tiny_config: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    options = ["--trainer.default_root_dir", str(tmp_path / "run"), "--trainer.max_epochs", "1"]
+    assert main(["train", "--config", str(tiny_config), *options]) == 0
+    lines, _ = output(capsys)
+    assert lines == [str(tmp_path / "run/best.ckpt")]
+    assert Path(lines[0]).exists()
 
 
 @pytest.fixture(scope="session")
@@ -61,18 +74,6 @@ def test_existing_features_are_not_computed_again(
     assert written == [(folder / name).stat().st_mtime_ns for name in (SHARD, INDEX)]
 
 
-def test_no_run_is_looked_at_or_begun(
-    frozen_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    Path("run").mkdir()
-    Path("run/last.ckpt").touch()
-    run = ("--trainer.default_root_dir", "run")
-    assert main(command(frozen_config, tmp_path / "features", *run)) == 0
-    assert [str(path) for path in Path().rglob("*")] == ["run", "run/last.ckpt"]
-
-
 @pytest.mark.integration
 def test_two_processes_write_what_one_would(frozen_config: Path, tmp_path: Path) -> None:
     two = command(frozen_config, tmp_path / "two", "--trainer.devices", "2", "--data.limit", "3")
@@ -86,21 +87,6 @@ def test_two_processes_write_what_one_would(frozen_config: Path, tmp_path: Path)
         for name in ("one", "two")
     )
     assert one == two_files
-
-
-def test_a_configuration_without_a_place_for_features_is_refused(
-    frozen_config: Path, capsys: Capture
-) -> None:
-    line = refusal(["features", "--config", str(frozen_config)], capsys, code=2)
-    assert "give --data.features DIR" in line
-
-
-def test_features_of_an_encoder_that_is_trained_from_its_first_stage_on_are_refused(
-    tiny_config: Path, tmp_path: Path, capsys: Capture
-) -> None:
-    line = refusal(command(tiny_config, tmp_path / "features"), capsys)
-    assert "all of the encoder is trained" in line
-    assert not (tmp_path / "features").exists()
 
 
 def test_features_of_another_encoder_are_refused_by_name(
@@ -162,14 +148,6 @@ def test_evaluate_refuses_features_of_something_else_by_name(
     assert f"{frozen / 'features'}: {expected}" in line
 
 
-def test_evaluate_refuses_features_where_the_whole_encoder_was_trained(
-    checkpoint: Path, frozen: Path, shapes_data: Path, capsys: Capture
-) -> None:
-    given = ["--model", str(checkpoint), "--data", str(shapes_data)]
-    line = refusal(["evaluate", *given, "--features", str(frozen / "features")], capsys)
-    assert "this model trained its whole encoder, so it has no features; omit --features" in line
-
-
 def test_a_partly_trained_encoder_is_trained_and_scored_from_what_its_frozen_stages_gave(
     frozen_config: Path, shapes_data: Path, tmp_path: Path
 ) -> None:
@@ -194,3 +172,86 @@ def test_a_partly_trained_encoder_is_trained_and_scored_from_what_its_frozen_sta
         assert main(["evaluate", *given, "--out", str(tmp_path / name), *more]) == 0
         results.append((tmp_path / name / "captions.json").read_text())
     assert results[0] == results[1]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A data set of one photo per split, in COCO's layout."""
+    for split in ("train", "val"):
+        (tmp_path / "data" / split).mkdir(parents=True)
+        Image.effect_noise((64, 64), 50).save(tmp_path / "data" / split / "1.jpg")
+        content = {
+            "images": [{"id": 1, "file_name": "1.jpg"}],
+            "annotations": [{"image_id": 1, "id": 1, "caption": "a grey cat"}],
+        }
+        (tmp_path / "data/annotations").mkdir(exist_ok=True)
+        path = tmp_path / f"data/annotations/captions_{split}.json"
+        path.write_text(json.dumps(content))
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def training(tiny_config: Path, data: Path, tmp_path: Path) -> list[str]:
+    """A sound training on the data set of one photo per split."""
+    return [
+        *("train", "--config", str(tiny_config), "--data.reader.init_args.root", str(data)),
+        *("--trainer.default_root_dir", str(tmp_path / "run"), "--trainer.max_epochs", "1"),
+    ]
+
+
+@pytest.mark.parametrize(("split", "workers"), [("train", "1"), ("val", "0")])
+def test_an_unreadable_photo_met_in_training(
+    training: list[str], data: Path, split: str, workers: str, capsys: Capture
+) -> None:
+    (data / split / "1.jpg").write_bytes(b"")
+    assert main([*training, "--data.workers", workers]) == 1
+    *earlier, error = capsys.readouterr().err.splitlines()
+    expected = f"captioning: {data / split / '1.jpg'}: empty file (0 bytes); copy or download"
+    assert error.startswith(expected)
+    assert len(earlier) <= 1  # what is trained on what
+    assert not any("Traceback" in line for line in earlier)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--checkpoints.monitor", "val/BLEU"], "no score 'val/BLEU'; choose from val/BLEU-1, "),
+        (["--trainer.accelerator", "gpu", "--trainer.devices", "9"], "the trainer cannot do this"),
+        (["--model.encoder.init_args.backbone", "resnet19"], "unknown backbone 'resnet19'"),
+        (["--data.min_count", "9"], "lower data.min_count"),
+        (["--data.features", "features"], "set data.features to null"),
+        (["--data.reader.init_args.root", "nowhere"], "nowhere"),
+        (["--model.learnin_rate", "1"], "did you mean 'model.learning_rate'?"),
+        (["--model.encoder.init_args.zzz", "3"], "Option 'zzz' is not accepted"),
+        (["--data.batch_size", "many"], "data.batch_size: "),
+        (["--config", "no/such.yaml"], "no/such.yaml"),
+        (["stray"], "stray"),
+    ],
+    ids=lambda value: " ".join(value)[:50] if isinstance(value, list) else "",
+)
+def test_a_training_that_cannot_be_is_one_line(
+    training: list[str], options: list[str], expected: str, capsys: Capture
+) -> None:
+    capsys.readouterr()
+    assert main([*training, *options]) in (1, 2)
+    [line] = capsys.readouterr().err.splitlines()
+    assert expected in line
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("model: {learnin_rate: 1}", "did you mean 'model.learning_rate'?"),
+        ("model: {decoder: {init_args: {hiden_dim: 3}}}", "did you mean 'hidden_dim'?"),
+        ("model: [1", "delta.yaml: not YAML"),
+        ("just words", "delta.yaml: not a configuration"),
+    ],
+    ids=str,
+)
+def test_a_mistake_in_a_configuration_is_one_line(
+    training: list[str], tmp_path: Path, content: str, expected: str, capsys: Capture
+) -> None:
+    (tmp_path / "delta.yaml").write_text(content)
+    capsys.readouterr()
+    assert main([*training, "--config", str(tmp_path / "delta.yaml")]) in (1, 2)
+    assert expected in capsys.readouterr().err

@@ -1,7 +1,8 @@
-"""The files that `captioning caption` writes beside the lines that it prints."""
+"""The files that `captioning caption` writes, and names that are hostile to terminals."""
 
 import csv
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,17 @@ import pytest
 from PIL import Image
 
 from captioning.captioner import load
-from captioning.cli import main
-from captioning.cli.caption_outputs import Outputs, text_names
+from captioning.commands import main
+from captioning.commands.caption_outputs import TextFiles, text_names
 from captioning.data.readers import CaptionTable
-from captioning.errors import INTERRUPTED, InputError
+from captioning.terminal import UNPRINTABLE
 from tests.conftest import draw_photos, refusal
 
 Capture = pytest.CaptureFixture[str]
+
+NAMES = [b"caf\xe9.jpg", b"a\nb.jpg", b"c\x1b[31m.jpg", "d\u202e.jpg".encode(), b"e\t.jpg"]
+
+SHOWN = [r"a\nb.jpg", r"c\x1b[31m.jpg", r"caf\xe9.jpg", r"d\u202e.jpg", r"e\t.jpg"]
 
 
 @pytest.fixture
@@ -72,15 +77,15 @@ def test_words_of_the_user_are_not_replaced_unless_asked_for(
 def test_an_interrupt_says_how_many_photos_are_done_and_how_to_go_on(
     caption: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    write = Outputs.write
+    write = TextFiles.write
 
-    def interrupted(outputs: Outputs, photo: Path, captions: Any) -> None:
+    def interrupted(files: TextFiles, photo: Path, texts: Any) -> None:
         if photo.name == "index.png":
             raise KeyboardInterrupt
-        write(outputs, photo, captions)
+        write(files, photo, texts)
 
-    monkeypatch.setattr(Outputs, "write", interrupted)
-    assert main([*caption, "--txt"]) == INTERRUPTED
+    monkeypatch.setattr(TextFiles, "write", interrupted)
+    assert main([*caption, "--txt"]) == 130
     last = capsys.readouterr().err.splitlines()[-1]
     assert last == "captioning: interrupted after 1 of 2 photos; go on by --skip-existing"
     monkeypatch.undo()
@@ -90,24 +95,10 @@ def test_an_interrupt_says_how_many_photos_are_done_and_how_to_go_on(
     assert capsys.readouterr().out == ""
 
 
-def test_a_mistyped_photo_is_named_before_a_model_is_loaded(capsys: Capture) -> None:
-    given = ["caption", "nowhere.jpg", "a\n.png", "--model", "no model"]
-    assert main(given) == 1
-    assert capsys.readouterr().err.splitlines() == [
-        "captioning: nowhere.jpg: no such file; check the path",
-        r"captioning: a\n.png: no such file; check the path",
-    ]
-
-
 def test_photos_of_one_name_have_a_text_file_each() -> None:
     photos = [Path("p/a.heic"), Path("p/a.jpg"), Path("q/a.jpg"), Path("p/a.heic")]
     names = text_names(photos)
     assert {str(path) for path in names.values()} == {"p/a.txt", "p/a.jpg.txt", "q/a.txt"}
-
-
-def test_a_text_file_never_replaces_a_photo() -> None:
-    with pytest.raises(InputError, match=r"a\.txt: its text file .* would replace another"):
-        text_names([Path("a.txt"), Path("a.txt.txt")])
 
 
 def test_a_sentence_has_a_capital_and_a_full_stop_in_lines_and_json(
@@ -157,23 +148,6 @@ def test_an_animation_has_a_frame_per_word(
         )
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        (["--skip-existing"], "for text files; give --txt too"),
-        (["--overwrite"], "for text files; give --txt too"),
-        (["--out", "captions", "--txt"], "--txt is for printed captions"),
-        (["--out", "captions", "--csv", "a.csv"], "--csv is for printed captions"),
-        (["--out", "captions", "--sentence"], "--sentence is for printed captions"),
-    ],
-    ids=" ".join,
-)
-def test_options_without_an_effect_are_wrong_usage(
-    options: list[str], expected: str, capsys: Capture
-) -> None:
-    assert expected in refusal(["caption", "a.jpg", *options], capsys, code=2)
-
-
 def test_a_folder_is_reported_as_a_whole(caption: list[str], photos: Path, capsys: Capture) -> None:
     (photos / "img_1").write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic")
     (photos / "raw.cr3").write_bytes(b"nothing that is read")
@@ -182,3 +156,45 @@ def test_a_folder_is_reported_as_a_whole(caption: list[str], photos: Path, capsy
     assert len(out.splitlines()) == 2
     named = [line.split(": ")[1] for line in err.splitlines()]
     assert named == [str(photos / "img_1"), str(photos / "raw.cr3")]
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    """A folder of photos whose names move cursors."""
+    folder = tmp_path / "hostile"
+    folder.mkdir()
+    for name in NAMES:
+        with open(os.fsencode(folder) + b"/" + name, "wb") as file:  # noqa: PTH123 - bytes
+            Image.effect_noise((48, 48), 50).save(file, "JPEG")
+    return folder
+
+
+def test_every_photo_is_one_line_whatever_its_name_holds(
+    checkpoint: Path, hostile: Path, capsys: Capture
+) -> None:
+    command = ["caption", str(hostile), "--model", str(checkpoint)]
+    assert main(command) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("\t")[0] for line in lines] == [f"{hostile}/{name}" for name in SHOWN]
+    assert main([*command, "--json"]) == 0
+    printed = capsys.readouterr().out
+    assert not UNPRINTABLE.search(printed.replace("\n", ""))
+    names = sorted(os.fsencode(json.loads(line)["image"]) for line in printed.splitlines())
+    assert names == sorted(os.fsencode(hostile) + b"/" + name for name in NAMES)
+    for photo in hostile.iterdir():
+        photo.write_bytes(b"text")
+    assert main(command) == 1
+    errors = capsys.readouterr().err.splitlines()
+    expected = [f"captioning: {hostile}/{name}: not an image" for name in SHOWN]
+    assert [line.partition(" that")[0] for line in errors] == expected
+
+
+def test_pages_and_pictures_of_such_photos_are_written(
+    checkpoint: Path, hostile: Path, tmp_path: Path
+) -> None:
+    Image.effect_noise((48, 48), 50).save(hostile / "n.jpg")
+    (hostile / "n.jpg").rename(hostile / f"{'n' * 251}.jpg")
+    places = ["--overlay", str(tmp_path / "o"), "--html", str(tmp_path / "h")]
+    assert main(["caption", str(hostile), "--model", str(checkpoint), *places]) == 0
+    assert len(list((tmp_path / "o").iterdir())) == len(NAMES) + 1
+    assert len(list((tmp_path / "h").iterdir())) == len(NAMES) + 2  # with the index

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from captioning import load
-from captioning.cli import main
+from captioning.commands import main
 from captioning.data.readers import Coco
 from captioning.data.records import Record
 from captioning.maps import MAPS, head_names
@@ -121,20 +121,6 @@ def test_an_unknown_head_is_refused(
     assert "unknown map 'head 9'; choose from " in capsys.readouterr().err
     assert main([*caption, str(checkpoint), *pages, "--map", "heads"]) == 1
     assert "map heads: the attention of this model has a single head" in capsys.readouterr().err
-
-
-def test_a_chosen_head_is_on_the_page_of_a_photo(
-    model: Path, photos: list[str], tmp_path: Path, capsys: Capture
-) -> None:
-    pages = []
-    for head in head_names(load(model).model.decoder)[:2]:
-        folder = tmp_path / head
-        caption = ["caption", photos[0], "--model", str(model), "--map", head]
-        said = told([*caption, "--html", str(folder), "--overlay", str(folder)], capsys)
-        pages.append([path.read_bytes() for path in sorted(folder.iterdir())])
-        assert len(pages[-1]) == 2
-    assert all(first != second for first, second in zip(*pages, strict=True))
-    assert said
 
 
 def test_all_heads_are_on_the_page_of_a_photo(

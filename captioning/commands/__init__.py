@@ -1,0 +1,238 @@
+"""The command line: a command is a typed function, whose docstring is its help.
+
+To add a command, write the function and name it in `COMMANDS`. Slow imports stay inside functions,
+so that help is instant. What a command does, Python can call: ``captioning.evaluate(...)``.
+"""
+
+import inspect
+import logging
+import os
+import platform
+import signal
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import fields, is_dataclass
+from functools import wraps
+from importlib import import_module
+from types import FrameType
+from typing import Any, Literal
+
+from cyclopts import App, CycloptsError, Parameter
+
+from captioning import __version__
+from captioning.errors import InputError
+from captioning.progress_bar import is_first_process, say, stage
+from captioning.terminal import printable
+from captioning.user_modules import import_modules, split_imports
+
+COMMANDS = {
+    "demo": "captioning.commands.serve:demo",
+    "caption": "captioning.commands.caption:caption",
+    "serve": "captioning.commands.serve:serve",
+    "finetune": "captioning.commands.train:finetune",
+    "train": "captioning.commands.train:train",
+    "evaluate": "captioning.commands.evaluate:evaluate",
+    "calibrate": "captioning.commands.evaluate:calibrate",
+    "score": "captioning.commands.score:score",
+    "compare": "captioning.commands.score:compare",
+    "ground": "captioning.commands.evaluate:ground",
+    "features": "captioning.commands.train:features",
+    "check": "captioning.commands.data_sets:check",
+    "shapes": "captioning.commands.data_sets:shapes",
+    "models": "captioning.commands.share:models",
+    "export": "captioning.commands.share:export",
+    "push": "captioning.commands.share:push",
+}
+"""The function of each command, imported when the command is asked for."""
+
+ENDLESS = ("demo", "serve")
+"""Commands that run until they are stopped."""
+
+EXAMPLES = """\
+Every command takes --import MODULE: a module of yours to import first; repeatable.
+
+Examples:
+  captioning caption photo.jpg --overlay maps
+  captioning finetune my-photos
+  captioning evaluate --data coco --split test
+
+Start with: captioning demo
+"""
+
+
+def app(known: bool = True) -> App:
+    """The parser of the command line.
+
+    Args:
+        known: import all commands, so that its help says what they do.
+    """
+    made = App(
+        name="captioning",
+        version=f"captioning {__version__}",
+        help="Says what is in a photo, and shows where it looked for every word.",
+        help_epilogue=EXAMPLES,
+        help_format="plaintext",
+        default_parameter=Parameter(
+            negative=(),
+            allow_repeating=True,  # the last one counts
+            show_default=lambda value: value or None,
+        ),
+    )
+    for order, (name, function) in enumerate(COMMANDS.items()):
+        made.command(
+            function,
+            name=name,
+            sort_key=order,
+            help_format="markdown",
+            help_epilogue="",
+        )
+        if known:
+            made[name]  # imports it
+
+    @made.command(name="--print-completion", help_epilogue="")
+    def print_completion(shell: Literal["bash", "zsh", "fish"]) -> None:
+        """Print a script that completes commands and options in this shell."""
+        print(made.generate_completion(shell=shell))
+
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit code.
+
+    It is 1 for bad input, 2 for bad options, and 128 plus the number of a signal, as in shells.
+    What is printed as one line is what happens to users; any other exception is a bug.
+
+    Args:
+        arguments: the command and its options; defaults to those of the process.
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    signals: list[int] = []
+    try:
+        modules, given = split_imports(given)
+        import_modules(modules)
+        logging.getLogger("captioning").addHandler(LINES)  # once, however often
+        logging.getLogger("captioning").setLevel(logging.INFO)
+        warnings.filterwarnings("ignore", module=r"PIL\.")  # odd metadata of readable photos
+        with _interrupted_by_signals(signals):
+            command, bound, _ = app(given[:1] not in [[name] for name in COMMANDS]).parse_args(
+                given, print_error=False, exit_on_error=False
+            )
+            name = command.__name__
+            if name not in ENDLESS:
+                keep_freed_memory()
+            shown = stage(name, is_first_process()) if name in COMMANDS else nullcontext()
+            with shown:
+                result = command(*bound.args, **bound.kwargs)
+            sys.stdout.flush()
+            return result if isinstance(result, int) else 0
+    except CycloptsError as error:
+        return _failed(f"{error} See captioning --help.", 2)
+    except InputError as error:
+        return _failed(str(error))
+    except KeyboardInterrupt as interrupt:
+        return _failed(str(interrupt) or "interrupted", 128 + (signals or [signal.SIGINT])[0])
+    except BrokenPipeError:  # whoever reads our output, such as head, has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        parts = (error.filename2 or error.filename, error.strerror or error)
+        return _failed(": ".join(str(part) for part in parts if part))
+    except RuntimeError as error:
+        line = _failure_of_the_system(error)
+        if line is None:
+            raise
+        return _failed(line)
+
+
+def function_of(name: str) -> Callable[..., Any]:
+    """The function of a command, which takes the options of its groups as keywords, too."""
+    module, _, attribute = COMMANDS[name].partition(":")
+    function = getattr(import_module(module), attribute)
+    groups = {
+        key: parameter.annotation
+        for key, parameter in inspect.signature(function).parameters.items()
+        if is_dataclass(parameter.annotation)
+    }
+
+    @wraps(function)
+    def call(*arguments: Any, **options: Any) -> Any:
+        for key, group in groups.items():
+            names = {field.name for field in fields(group)} & options.keys()
+            options[key] = group(**{name: options.pop(name) for name in names})
+        return function(*arguments, **options)
+
+    return call
+
+
+def keep_freed_memory() -> None:
+    """Let this process keep the memory that it frees, if its allocator is glibc's.
+
+    By default glibc returns blocks of some megabytes to the system, which clears every page again:
+    up to 5 % of a training step on a CPU. Servers should return it.
+    """
+    import ctypes
+
+    if platform.libc_ver()[0] == "glibc":
+        glibc = ctypes.CDLL("libc.so.6")
+        glibc.mallopt(-1, 2**31 - 1)  # M_TRIM_THRESHOLD: never
+        glibc.mallopt(-3, 2**25)  # M_MMAP_THRESHOLD: its maximum
+
+
+def _failed(line: str, code: int = 1) -> int:
+    print(f"captioning: {printable(line)}", file=sys.stderr, flush=True)
+    return code
+
+
+def _failure_of_the_system(error: RuntimeError) -> str | None:
+    """What to do about PyTorch's errors of full memory and dead processes; None for others."""
+    text = str(error)
+    if type(error).__name__ == "OutOfMemoryError":  # torch's, without importing torch
+        return "the GPU's memory is full; give a smaller --batch-size"
+    if "shared memory" in text or "Bus error" in text or "No space left on device" in text:
+        return "shared memory (/dev/shm) is full; enlarge it, or give --data.workers 0"
+    if "DataLoader worker" in text:
+        return "a process that reads photos was killed; give fewer --data.workers or more memory"
+    if "by peer" in text:  # torch.distributed: connection closed, connection reset
+        return "another process of this training has died; see what it printed"
+    return None
+
+
+@contextmanager
+def _interrupted_by_signals(received: list[int]) -> Iterator[None]:
+    """Let SIGTERM and a closed terminal's SIGHUP interrupt as Ctrl-C does.
+
+    Args:
+        received: gets the number of the signal.
+    """
+    process = os.getpid()
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if os.getpid() != process:
+            os._exit(128 + number)  # a worker, which its parent ends
+        received.append(number)
+        raise KeyboardInterrupt
+
+    before = {}
+    for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # not under nohup
+            before[number] = signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Lines(logging.Handler):
+    """Prints what the package logs, such as classes without a kernel."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if is_first_process():
+            say(f"captioning: {printable(record.getMessage())}")
+
+
+LINES = _Lines()

@@ -1,0 +1,282 @@
+"""`captioning caption`: captions for photos, folders of photos and lists of photos."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Group, Parameter
+
+from captioning.commands.caption_outputs import (
+    PictureOptions,
+    Pictures,
+    Table,
+    TextFiles,
+    TextOptions,
+)
+from captioning.commands.options import MaxMegapixels, ModelOptions, SearchOptions
+from captioning.errors import InputError
+from captioning.terminal import printable
+
+if TYPE_CHECKING:
+    from captioning.captioner import Caption, Captioner
+    from captioning.search import Search
+
+NOT_SURE = "not sure"
+"""Printed in place of captions below --min-confidence."""
+
+RUNNERS_UP = 3
+"""How many alternatives a page shows for each word."""
+
+
+@Parameter(name="*", group="Your words")
+@dataclass(frozen=True)
+class WordOptions:
+    """Words that captions must or must not have."""
+
+    begin: str = ""
+    """Begin each caption with these words."""
+    avoid: tuple[str, ...] = ()
+    """Never say this word or phrase; only whole words match, so dog allows dogs; repeatable."""
+    must_say: tuple[str, ...] = ()
+    """Say this word or phrase in each caption; repeatable."""
+
+
+@Parameter(name="*", group=Group("Bulk captioning", help="More photos than a screen can show."))
+@dataclass(frozen=True)
+class BulkOptions:
+    """Files of JSON lines, by this machine or a cluster."""
+
+    out: Path | None = None
+    """Write JSON lines to files in this folder; photos that are captioned there are skipped."""
+    shard_size: int = 1000
+    """Photos per file."""
+    ray: str | None = None
+    """Caption on the machines of a Ray cluster: auto for the one that this machine belongs to,
+    HOST:PORT, or local for all GPUs of this machine; needs the extra ray."""
+
+
+def caption(
+    *photos: str,
+    stdin: Annotated[bool, Parameter(name="-")] = False,
+    listed: Annotated[Path | None, Parameter(name="--list")] = None,
+    captions: int | None = None,
+    diverse: bool = False,
+    text: str | None = None,
+    json: Annotated[bool, Parameter(alias="--jsonl")] = False,
+    confidence: bool = False,
+    min_confidence: float = 0.0,
+    using: ModelOptions = ModelOptions(),
+    max_megapixels: MaxMegapixels = 100.0,
+    search: SearchOptions = SearchOptions(),
+    words: WordOptions = WordOptions(),
+    texts: TextOptions = TextOptions(),
+    pictures: PictureOptions = PictureOptions(),
+    bulk: BulkOptions = BulkOptions(),
+) -> int:
+    """Caption photos and folders of photos.
+
+    A line has the photo and its caption. The exit code is 1 if a photo cannot be read; the others
+    are captioned.
+
+    Args:
+        photos: Photos, folders of photos, patterns or shards.
+        stdin: Read a list of photos from standard input, one path a line.
+        listed: A file of further photos, one path a line.
+        captions: Write the best N captions of each photo, each in a line of its own; a beam search
+            follows at least as many.
+        diverse: Captions that differ: a beam search for each, penalised for words of earlier ones.
+        text: Read this caption instead of writing one: how probable each word is, and with --json
+            or --html what the model would have said instead and where it looks.
+        json: Print one line of JSON per caption.
+        confidence: Print the chance that a caption is good before its photo; JSON and pages always
+            have it.
+        min_confidence: Print 'not sure' for captions below P.
+    """
+
+    paths = [*photos, *(["-"] if stdin else [])]
+    if not paths and listed is None:
+        raise InputError("no photos; give photos, folders or --list FILE")
+    _check_together(captions, diverse, text, search, words, texts, pictures)
+    if bulk.out is None and bulk != BulkOptions():
+        raise InputError("--shard-size and --ray are for bulk captioning; give --out")
+    if bulk.out is not None:
+        printed = (captions, diverse, text, confidence, min_confidence, texts, pictures)
+        if printed != (None, False, None, False, 0.0, TextOptions(), PictureOptions()):
+            raise InputError(
+                "--out writes JSON lines with one caption per photo; leave out either it, or "
+                "--captions, --text, --confidence and the options of texts and pictures"
+            )
+        return _write_shards(paths, listed, using, max_megapixels, search, words, bulk)
+    from captioning.data.photos import find_photos
+    from captioning.inference.batches import candidates, json_line
+    from captioning.progress_bar import ProgressBar, say
+
+    found = list(find_photos(paths, listed))
+    text_files = TextFiles(texts, found)
+    drawn = Pictures(pictures, found, max_megapixels)
+    found = [photo for photo in found if not text_files.skips(photo)]
+    table = Table(texts.csv)
+    captioner = using.load(max_megapixels)
+    if captioner.calibration is None and (confidence or min_confidence):
+        raise InputError(
+            "this model is not calibrated, so it has no confidence; see captioning calibrate --help"
+        )
+    chosen = _search(captioner, search, words, captions, diverse)
+    maps = (pictures.maps or [captioner.default_map]) if pictures.folders else ()
+    runners_up = RUNNERS_UP if pictures.html or text is not None else 0
+    stream = (
+        candidates(
+            captioner,
+            found,
+            chosen,
+            using.batch_size,
+            progress=False,
+            runners_up=runners_up,
+            maps=maps,
+            most=None if pictures.html else captions or 1,  # pages show all
+        )
+        if text is None
+        else _readings(captioner, found, text, runners_up, maps)
+    )
+    failed, done = False, 0
+    try:
+        with ProgressBar("captioning", "photos", len(found), shown=len(found) > 1) as bar:
+            for photo, result in stream:
+                bar.update()
+                if isinstance(result, InputError):
+                    say(f"captioning: {result}")
+                    failed = True
+                    continue
+                asked = result[: captions or 1]
+                written = [texts.written(each, min_confidence) for each in asked]
+                text_files.write(photo, written)
+                table.add(photo, asked, written)
+                drawn.write(photo, result)
+                for each, line in zip(asked, written, strict=True):
+                    if json:
+                        shown = json_line(photo, each, texts.written(each))
+                    elif text is not None:
+                        scored = zip(each.words, each.probabilities, strict=True)
+                        shown = printable(photo, " ".join(f"{word} {p:.2f}" for word, p in scored))
+                    else:
+                        sure = [f"{each.confidence:.2f}"] if confidence else []
+                        shown = printable(*sure, photo, line or NOT_SURE)
+                    say(shown, file=sys.stdout)
+                done += 1
+    except KeyboardInterrupt:
+        remedy = "; go on by --skip-existing" if texts.are_written and not texts.overwrite else ""
+        line = f"interrupted after {done:,} of {len(found):,} photos{remedy}"
+        raise KeyboardInterrupt(line) from None
+    table.save()
+    drawn.save_index()
+    return int(failed)
+
+
+def _check_together(
+    captions: int | None,
+    diverse: bool,
+    text: str | None,
+    search: SearchOptions,
+    words: WordOptions,
+    texts: TextOptions,
+    pictures: PictureOptions,
+) -> None:
+    """Raise InputError for options that have no effect together."""
+    has_words = words != WordOptions()
+    if text is not None and (has_words or captions):
+        raise InputError(
+            "--text reads a caption instead of writing one; leave out --captions, --begin, --avoid "
+            "and --must-say"
+        )
+    if has_words and (search.greedy or search.sample or diverse):
+        raise InputError(
+            "--begin, --avoid and --must-say are for beam search; leave out --greedy, --sample and "
+            "--diverse"
+        )
+    if diverse and (search.greedy or search.sample or not captions):
+        raise InputError(
+            "--diverse is for several captions by beam search; give --captions N, and leave out "
+            "--greedy and --sample"
+        )
+    if captions and search.greedy:
+        raise InputError("--greedy finds one caption; leave out either it or --captions")
+    if pictures.maps and not pictures.folders:
+        raise InputError("--map is for pictures; give --overlay, --gif or --html too")
+    if (texts.skip_existing or texts.overwrite) and not texts.are_written:
+        raise InputError("--skip-existing and --overwrite are for text files; give --txt too")
+
+
+def _search(
+    captioner: "Captioner",
+    options: SearchOptions,
+    words: WordOptions,
+    captions: int | None = None,
+    diverse: bool = False,
+) -> "Search":
+    """The search for as many captions, and for such words, as the options ask for."""
+    from captioning.search import BeamSearch, DiverseBeamSearch, Sampling
+
+    search = options.of(captioner)
+    if words != WordOptions():
+        search = captioner.constrained(
+            words.begin, words.avoid, words.must_say, search, width=options.beam
+        )
+    if not captions:
+        return search
+    if diverse:
+        return search.replace(DiverseBeamSearch, groups=captions)
+    if isinstance(search, Sampling):
+        return search.replace(captions=captions)
+    if not isinstance(search, BeamSearch):
+        search = search.replace(BeamSearch, width=1)
+    return search.replace(width=max(captions, search.config["width"]))
+
+
+def _readings(
+    captioner: "Captioner", photos: Sequence[Path], text: str, runners_up: int, maps: Sequence[str]
+) -> Iterator[tuple[Path, "list[Caption] | InputError"]]:
+    """Each photo with the model's reading of a caption of it, or why it cannot be read."""
+    captioner.vocabulary.known_words(text)  # unknown words are told before any photo
+    for photo in photos:
+        try:
+            yield photo, [captioner.read(photo, text, runners_up, maps)]
+        except InputError as error:
+            yield photo, error
+
+
+def _write_shards(
+    paths: Sequence[str],
+    listed: Path | None,
+    using: ModelOptions,
+    max_megapixels: float,
+    search: SearchOptions,
+    words: WordOptions,
+    bulk: BulkOptions,
+) -> int:
+    """Write files of JSON lines, resuming where an earlier call ended."""
+    from captioning.files import made_folder
+    from captioning.inference.bulk import PhotoStream, caption_into_shards, settings
+    from captioning.inference.ray_cluster import RayCluster
+    from captioning.inference.shards import Shards
+
+    assert bulk.out is not None
+    if bulk.ray is not None and find_spec("ray") is None:
+        raise InputError("--ray needs the extra ray; run pip install 'captioning[ray]'")
+    cluster = None if bulk.ray is None else RayCluster(bulk.ray, using.device)
+    photos = PhotoStream(paths, listed)
+    captioner = using.load(max_megapixels, device=None if cluster is None else "cpu")
+    chosen = _search(captioner, search, words)
+    folder = made_folder(bulk.out)
+    made_with = settings(using.paths, using.bf16, chosen, search.seed, bulk.shard_size, photos)
+    shards = Shards(folder, bulk.shard_size, made_with)
+    try:
+        found = caption_into_shards(
+            captioner, chosen, photos, shards, using.batch_size, search.seed, cluster=cluster
+        )
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("interrupted; go on by the same command") from None
+    print(printable(folder))
+    return int(bool(found and found.unreadable))

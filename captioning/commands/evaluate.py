@@ -1,0 +1,279 @@
+"""`captioning evaluate`, `calibrate` and `ground`: a model against a data set."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from captioning.commands.options import (
+    MAPS,
+    DataOptions,
+    MetricOptions,
+    ModelOptions,
+    SearchOptions,
+)
+from captioning.errors import InputError
+from captioning.terminal import printable
+
+if TYPE_CHECKING:
+    from captioning.evaluation.grounding import GroundingReport
+
+ALL = "all"
+
+Features = Annotated[
+    Path | None,
+    Parameter(help="Use the cached annotations of `train` or `features` in this folder."),
+]
+
+
+def evaluate(
+    *,
+    data: DataOptions,
+    using: ModelOptions = ModelOptions(),
+    search: SearchOptions = SearchOptions(),
+    metrics: MetricOptions = MetricOptions(),
+    out: Path | None = None,
+    features: Features = None,
+) -> dict[str, float]:
+    """Score a model on a split of a data set.
+
+    Args:
+        out: The folder of the results; by default beside the model.
+
+    Returns:
+        The scores.
+    """
+    from captioning.evaluation import grounding
+    from captioning.evaluation.calibration import CalibrationReport, assess
+    from captioning.evaluation.captions import features_of, split_captions, training_captions
+    from captioning.evaluation.report import Report, aligned
+    from captioning.files import made_folder, write_json
+    from captioning.metrics.scores import Scores
+
+    scorers = metrics.scorers()
+    reader = data.reader()
+    records = reader.read(data.split)[: data.limit]
+    photos = {record.image_id: record.image for record in records}
+    by_photos = metrics.photo_scorers(photos, data.max_megapixels, using.device)
+    captioner = using.load(data.max_megapixels)
+    chosen = search.of(captioner)
+    annotations = features_of(features, captioner, records)
+    right = _scenes_right(data)
+    kind = "evaluation" if len(using.model) == 1 else "ensemble"
+    folder = made_folder(out or _beside(using, f"{kind}-{data.split}"))
+    # What is good is decided by drawn scenes, or by people's captions of the same photo.
+    is_decided = right is not None or any(len(record.captions) > 1 for record in records)
+    assessed = None
+    if captioner.calibration is not None and is_decided:
+        assessed = assess(
+            captioner, records, chosen, right, using.batch_size, search.seed, annotations
+        )
+        captions = assessed.captions
+    else:
+        captions = split_captions(
+            captioner,
+            records,
+            chosen,
+            batch_size=using.batch_size,
+            seed=search.seed,
+            features=annotations,
+        )
+    report = Report.of(
+        captions,
+        {record.image_id: record.captions for record in records},
+        scorers,
+        training_captions(reader),
+        captioner.vocabulary.words,
+        () if right is None else (Scores.of("right", right(captions).astype(float)),),
+        by_photos,
+        captioner.vocabulary.tokenizer,
+    )
+    report.write(folder, {"name": data.name, "split": data.split})
+    metrics.note_on_cider(len(captions))
+    print(report.table())
+    if assessed is not None and captioner.calibration is not None:
+        from captioning.evaluation.pictures import save_calibration
+
+        calibration = CalibrationReport.of(assessed, captioner.calibration)
+        write_json(folder / "calibration.json", calibration.as_json())
+        save_calibration(calibration, folder / "calibration.png")
+        print("", aligned(calibration.table()), sep="\n")
+    if features is None:  # with them, the photos may be missing
+        objects = data.reader(objects=True).read(data.split)
+        known = grounding.categories(objects)
+        if known and not any(record.phrases for record in objects):  # those are of references
+            grounded = grounding.ground(
+                captioner,
+                objects[: data.limit],
+                captions,
+                grounding.Lexicon.of(known),
+                using.batch_size,
+                search.seed,
+            )
+            grounded.write(folder / "grounding.json")
+            print("", grounding.table(grounded), sep="\n")
+    print(printable(folder))
+    return report.summary
+
+
+def calibrate(
+    file: Annotated[Path, Parameter(name="FILE", help="Where to write the model (safetensors).")],
+    /,
+    *,
+    data: DataOptions,
+    using: ModelOptions = ModelOptions(),
+    search: SearchOptions = SearchOptions(),
+    features: Features = None,
+) -> Path:
+    """Write a model with calibrated probabilities, and a confidence of each caption.
+
+    The split should be one that the model was neither trained on nor chosen by.
+
+    Returns:
+        The file.
+    """
+    from captioning.captioner import export
+    from captioning.evaluation.calibration import CalibrationReport, assess, calibrated
+    from captioning.evaluation.captions import features_of
+    from captioning.evaluation.pictures import save_calibration
+    from captioning.evaluation.report import aligned
+    from captioning.files import made_folder
+
+    if len(using.model) > 1:
+        raise InputError("calibrate takes one model; an ensemble has no file")
+    records = data.reader().read(data.split)[: data.limit]
+    captioner = using.load(data.max_megapixels)
+    assessed = assess(
+        captioner,
+        records,
+        search.of(captioner),
+        _scenes_right(data),
+        using.batch_size,
+        search.seed,
+        features_of(features, captioner, records),
+    )
+    calibration = calibrated(assessed)
+    report = CalibrationReport.across_halves(assessed)
+    picture = made_folder(file.parent) / f"{file.stem}-calibration.png"
+    export(using.paths[0], file, calibration=calibration)
+    save_calibration(report, picture)
+    print("Calibrated on each half of the photos, on the other half:")
+    print(aligned([*report.table(), ("temperature", f"{calibration.temperature:.4f}")]))
+    print(printable(file))
+    print(printable(picture))
+    return file
+
+
+def ground(
+    *,
+    data: DataOptions,
+    using: ModelOptions = ModelOptions(),
+    search: SearchOptions = SearchOptions(),
+    maps: Annotated[
+        tuple[str, ...],
+        Parameter(
+            name="--map",
+            help=f"The map to test; repeatable, to compare several in one table: {MAPS}, of a "
+            f"model with several heads also a head, such as 'head 3', or {ALL} of the model. By "
+            "default the model's default map.",
+        ),
+    ] = (),
+    words: Path | None = None,
+    references: bool = False,
+    out: Path | None = None,
+    wandb: bool = False,
+) -> dict[str, dict[str, float]]:
+    """Test maps of words against the boxes and masks of the objects that the words name.
+
+    Args:
+        words: JSON: the words that name each category; by default everyday words for COCO's
+            categories, and for others their own names.
+        references: Test the words of all reference captions, not of the model's own: more words,
+            and the same for every model.
+        out: The folder of the results; by default beside the model.
+        wandb: Log the report to W&B too.
+
+    Returns:
+        The scores of each map.
+    """
+    from captioning.data.images import pixels_of
+    from captioning.evaluation.captions import split_captions
+    from captioning.evaluation.grounding import Lexicon, categories, ground_maps, map_table, table
+    from captioning.evaluation.pictures import save_grounding
+    from captioning.files import made_folder, write_json
+    from captioning.maps import available_maps, known_maps
+
+    records = data.reader(objects=True).read(data.split)
+    known = categories(records)
+    if not known:
+        raise InputError(
+            f"{data.name}: split {data.split!r} has no boxes; "
+            "give a data set with instances_*.json in COCO's format"
+        )
+    if any(record.phrases for record in records) and not references:
+        raise InputError(
+            f"{data.name}: only the words of its references have boxes; give --references"
+        )
+    # Categories are those of the whole split, so that a limit does not change them.
+    lexicon = Lexicon.load(words) if words else Lexicon.of(known)
+    records = records[: data.limit]
+    captioner = using.load(data.max_megapixels)
+    chosen = available_maps(captioner.model) if ALL in maps else maps
+    tested = known_maps(chosen, captioner.model, captioner.default_map)
+    folder = made_folder(out or _beside(using, f"grounding-{data.split}"))
+    captions = None
+    if not references:
+        captions = split_captions(
+            captioner,
+            records,
+            search.of(captioner),
+            batch_size=using.batch_size,
+            seed=search.seed,
+        )
+    several = len(tested) > 1
+    reports = ground_maps(
+        captioner,
+        records,
+        captions,
+        lexicon,
+        batch_size=using.batch_size,
+        seed=search.seed,
+        maps=tested,
+        curves=several,
+    )
+    report = next(iter(reports.values()))
+    report.write(folder / "grounding.json")
+    if several:
+        write_json(folder / "maps.json", _without_mentions(reports))
+    pictures = save_grounding(report, folder, pixels_of(data.max_megapixels))
+    if wandb:
+        from captioning.training.loggers import log_grounding
+
+        log_grounding(report, pictures, folder, {"data": data.name, "split": data.split})
+    print(map_table(reports, captioner.default_map) if several else table(report))
+    print(printable(folder))
+    return {name: report.summary for name, report in reports.items()}
+
+
+def _without_mentions(reports: "Mapping[str, GroundingReport]") -> dict[str, object]:
+    """The scores and times of several maps, without the scores of each mention."""
+    return {
+        name: {"milliseconds": report.milliseconds}
+        | {key: value for key, value in report.as_json().items() if key != "mentions"}
+        for name, report in reports.items()
+    }
+
+
+def _scenes_right(data: DataOptions) -> "Callable[[Mapping[int | str, str]], Any] | None":
+    """What judges captions of drawn scenes; None for other data sets."""
+    from captioning.evaluation.report import scenes_right
+
+    return scenes_right(data.data[0], data.split) if len(data.data) == 1 else None
+
+
+def _beside(using: ModelOptions, name: str) -> Path:
+    """The folder of results beside the first model."""
+    from captioning.shelf import folder_beside
+
+    return folder_beside(using.model[0]) / name

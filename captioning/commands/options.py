@@ -1,0 +1,261 @@
+"""Options that several commands share, written once: of data, models, searches and metrics."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Group, Parameter
+
+from captioning.errors import InputError
+from captioning.shelf import DEFAULT
+
+if TYPE_CHECKING:
+    from captioning.captioner import Captioner
+    from captioning.data.readers import Reader
+    from captioning.evaluation.report import Report
+    from captioning.metrics.scores import PhotoScorer, Scorer
+    from captioning.search import Search
+
+Images = Annotated[
+    Path | None, Parameter(help="The folder of the data set's photos, if not one of the usual.")
+]
+CaptionColumn = Annotated[
+    str | None,
+    Parameter(help="The column of the captions, if the data set is a table that leaves doubt."),
+]
+MaxMegapixels = Annotated[
+    float, Parameter(help="Refuse photos of more million pixels unread; at most 178.")
+]
+Json = Annotated[str | None, Parameter(allow_leading_hyphen=True)]
+"""The file of a report; ``-`` is standard output."""
+
+Tokenizer = Literal["ptb", "characters", "japanese", "chinese", "thai"]
+
+MAPS = "attention, evidence, attention-evidence, gradient, grad-cam or occlusion"
+"""For help texts: the names in `captioning.maps`, which takes seconds to import."""
+
+RESULTS = (
+    "COCO's results format (a list of objects with image_id and caption), a table of image and "
+    "caption, a folder or lines of `captioning caption`, or a folder of `captioning evaluate`"
+)
+"""For help texts: where captions may be."""
+
+
+@Parameter(name="*", group="Data")
+@dataclass(frozen=True)
+class DataOptions:
+    """A split of one or several data sets."""
+
+    data: tuple[Path, ...]
+    """The data set; repeatable, to join several."""
+    split: str = "val"
+    """The split."""
+    images: Images = None
+    caption_column: CaptionColumn = None
+    limit: int | None = None
+    """Use only the first N images."""
+    max_megapixels: MaxMegapixels = 100.0
+
+    def reader(self, objects: bool = False) -> "Reader":
+        """What reads the data sets, with boxes and masks or without."""
+        from captioning.data.readers import Joined, reader_for
+
+        readers = [
+            reader_for(folder, objects, self.images, self.caption_column) for folder in self.data
+        ]
+        return Joined(readers) if len(readers) > 1 else readers[0]
+
+    @property
+    def name(self) -> str:
+        """The names of the folders, not their places on this machine."""
+        return " + ".join(Path(folder).resolve().name for folder in self.data)
+
+
+SETTINGS = (
+    *("temperature", "top_k", "top_p"),
+    *("length_penalty", "max_length", "min_length", "no_repeat_ngram"),
+)
+"""Options that are arguments of a `Search` under the same name."""
+
+SEARCH = Group("Search", help="How words are chosen; by default as the model's file says.")
+METRICS = Group("Metrics", help="In addition to BLEU, ROUGE-L and CIDEr of the COCO evaluation.")
+
+
+@Parameter(name="*", group="Model")
+@dataclass(frozen=True)
+class ModelOptions:
+    """Which model captions, and how it computes."""
+
+    model: tuple[str, ...] = (DEFAULT,)
+    """A file, a folder, hf://OWNER/NAME, or the name of a model that comes with the package;
+    repeatable, for an ensemble that averages probabilities."""
+    batch_size: int = 16
+    """Photos at a time."""
+    device: str | None = None
+    """cpu, cuda or mps; by default the fastest that there is."""
+
+    bf16: bool = False
+    """Compute in bfloat16: faster on recent GPUs, CPUs with AMX, and AMD's with AVX-512 BF16,
+    slower elsewhere; near-ties may resolve differently."""
+    kernels: Literal["on", "off"] | None = None
+    """off: use the plain model, which is slower on CPUs and gives the same results."""
+
+    def load(self, max_megapixels: float = 100.0, device: str | None = None) -> "Captioner":
+        """The captioner, on `device` or the device of these options."""
+        from captioning.captioner import load
+        from captioning.captioner.device import usable_device
+        from captioning.progress_bar import stage
+
+        kernels = None if self.kernels is None else self.kernels == "on"
+        with stage("loading the model"):
+            place = device or usable_device(self.device)
+            return load(self.paths, place, self.bf16, max_megapixels, kernels)
+
+    @property
+    def paths(self) -> list[Path]:
+        """The files of the models."""
+        from captioning.shelf import path_of
+
+        return [path_of(model) for model in self.model]
+
+
+@Parameter(name="*", group=SEARCH)
+@dataclass(frozen=True)
+class SearchOptions:
+    """How words are chosen."""
+
+    beam: int | None = None
+    """Beam search of this width."""
+    greedy: bool = False
+    """Always the most probable word."""
+    sample: bool = False
+    """Draw words by their probability."""
+    temperature: float | None = None
+    """Of sampling."""
+    top_k: int | None = None
+    """Sample from the N best words."""
+    top_p: float | None = None
+    """Sample from the best words of this total probability."""
+    length_penalty: float | None = None
+    """0 favours short captions, 1 does not."""
+    max_length: int | None = None
+    """Largest number of words."""
+    min_length: int | None = None
+    """Smallest number of words."""
+    no_repeat_ngram: int | None = None
+    """Never repeat N words in a row."""
+    seed: int = 0
+    """Of sampling."""
+
+    def of(self, captioner: "Captioner") -> "Search":
+        """The captioner's search with these options applied.
+
+        Raises:
+            InputError: the options do not go together.
+        """
+        import torch
+
+        from captioning.search import BeamSearch, Greedy, Sampling
+
+        if (self.beam is not None) + self.greedy + self.sample > 1:
+            raise InputError("--beam, --greedy and --sample are three searches; give one of them")
+        torch.manual_seed(self.seed)
+        kind = type(captioner.search)
+        given: dict[str, Any] = {}
+        if self.beam is not None:
+            kind, given["width"] = BeamSearch, self.beam
+        elif self.greedy or self.sample:
+            kind = Greedy if self.greedy else Sampling
+        if kind is Sampling:
+            given["seed"] = self.seed
+        for name in SETTINGS:
+            if (value := getattr(self, name)) is not None:
+                given[name] = value
+        return captioner.search.replace(kind, **given)
+
+
+@Parameter(name="*", group=METRICS)
+@dataclass(frozen=True)
+class MetricOptions:
+    """Metrics to compute in addition to the usual ones."""
+
+    metric: tuple[str, ...] = ()
+    """A metric of captioning.metrics.registry; repeatable."""
+    meteor: bool = False
+    """METEOR; needs the extra meteor."""
+    spice: bool = False
+    """SPICE; needs the extra java and Java 8 to 14."""
+    frequencies: Path | None = None
+    """CIDEr's document frequencies, a file of `score --save-frequencies`; by default those of the
+    scored images' references."""
+    clip: bool = False
+    """CLIPScore and RefCLIPScore, from the photos; needs the extra clip."""
+    clip_weights: Path | None = None
+    """CLIP's weights, a folder in open_clip's layout; by default OpenAI's ViT-B/32, downloaded."""
+
+    def scorers(self) -> "tuple[Scorer, ...]":
+        """The scorers that need no photos."""
+        from functools import partial
+
+        from captioning.metrics.cider import DocumentFrequencies, cider_scores
+        from captioning.metrics.registry import scorers
+
+        named = {"METEOR": self.meteor, "SPICE": self.spice}
+        found = scorers([*self.metric, *(name for name, is_asked in named.items() if is_asked)])
+        if self.frequencies is not None:
+            frequencies = DocumentFrequencies.load(self.frequencies)
+            found["CIDEr"] = partial(cider_scores, frequencies=frequencies)
+        return tuple(found.values())
+
+    def photo_scorers(
+        self,
+        photos: "Mapping[Any, Path] | None",
+        max_megapixels: float,
+        device: str | None = None,
+    ) -> "tuple[PhotoScorer, ...]":
+        """The scorers that need photos.
+
+        Args:
+            photos: the path of each photo by image id; None if they are not known.
+            max_megapixels: the largest photo that is read.
+            device: where CLIP computes.
+
+        Raises:
+            InputError: a photo, the extra, or the weights are missing.
+        """
+        if not self.clip:
+            return ()
+        if photos is None:
+            raise InputError("--clip needs the photos; give their folder by --photos")
+        from captioning.captioner.device import usable_device
+        from captioning.data.images import pixels_of
+        from captioning.data.results import check_photos
+        from captioning.metrics.clip_score import Clip, ClipScore
+
+        check_photos(photos)
+        clip = Clip(self.clip_weights, usable_device(device), pixels_of(max_megapixels))
+        return (ClipScore(clip, photos),)
+
+    def note_on_cider(self, images: int) -> None:
+        """Say that CIDEr of one image means nothing, on stderr, if the scores are of one."""
+        if images == 1 and self.frequencies is None:
+            print(
+                "captioning: CIDEr of one image is always 0, since it weights words by how few of "
+                "the images have them; score more images, or give --frequencies",
+                file=sys.stderr,
+            )
+
+
+def show_report(report: "Report", path: str | None) -> None:
+    """Print the table of a report, and write its JSON to a file; ``-`` prints it instead."""
+    from captioning.files import write_json
+    from captioning.terminal import printable_json
+
+    if path == "-":
+        print(printable_json(report.as_json()))
+        return
+    if path is not None:
+        write_json(path, report.as_json())
+    print(report.table())

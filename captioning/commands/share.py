@@ -1,0 +1,123 @@
+"""`captioning models`, `export` and `push`: models that one has, and models for others."""
+
+import shlex
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from captioning.errors import InputError
+from captioning.terminal import printable
+
+
+def models() -> None:
+    """List the models that come with the package, with their data, scores and terms."""
+    from captioning.shelf import DEFAULT, shipped_models
+
+    for model in shipped_models():
+        megabytes = model.file.stat().st_size / 1e6
+        is_default = ", the default" if model.name == DEFAULT else ""
+        print(f"{model.name} ({megabytes:.0f} MB{is_default})")
+        for title in ("data", "scores", "licence", "card"):
+            print(f"  {title + ':':9}{getattr(model, title)}")
+
+
+def export(
+    *paths: Annotated[str, Parameter(name="MODEL TARGET")],
+    model: str | None = None,
+    half: bool = False,
+    onnx: bool = False,
+    web: bool = False,
+    runtime: Path | None = None,
+    evaluation: Path | None = None,
+    license: str | None = None,
+) -> None:
+    """Write a model to share: a folder with a model card, a file, ONNX graphs or a web page.
+
+    Args:
+        paths: A trained model or the name of one that comes with the package, and a folder to
+            write or a file named *.safetensors.
+        model: The model, instead of the first argument.
+        half: Half precision: half the size, nearly the same captions.
+        onnx: Write ONNX graphs, which run without PyTorch.
+        web: Write a web page that captions photos within the browser, for any web server.
+        runtime: With --web: ONNX Runtime for browsers, as `npm pack onnxruntime-web` writes it;
+            by default it is downloaded.
+        evaluation: What `captioning evaluate` wrote of this model, for the model card.
+        license: Of the data that the model was trained on, for the model card, such as cc-by-4.0.
+    """
+    from captioning.captioner import export as write_model
+
+    if len(given := [*([] if model is None else [model]), *paths]) != 2:
+        raise InputError("give one model and where to write it: captioning export MODEL TARGET")
+    source, target = given
+    if half + onnx + web > 1:
+        raise InputError("--half, --onnx and --web are different files; give one of them")
+    is_folder = not (onnx or web or target.endswith(".safetensors"))
+    if not is_folder and (evaluation is not None or license is not None):
+        raise InputError("--evaluation and --license are for a folder's model card")
+    if runtime is not None and not web:
+        raise InputError("--runtime is for --web")
+    if web:
+        _write_site(source, target, runtime)
+    else:
+        write_model(source, target, half, evaluation=evaluation, license=license, onnx=onnx)
+        print(printable(target))
+
+
+def push(
+    model: str,
+    address: str,
+    /,
+    *,
+    private: bool | None = None,
+    revision: str | None = None,
+) -> None:
+    """Upload a model to the Hugging Face Hub.
+
+    Args:
+        model: A folder that `captioning export` wrote, or a model.
+        address: hf://OWNER/NAME
+        private: Make the repository private, if it is new.
+        revision: The branch, which is made if missing; by default main.
+    """
+    from captioning import hub
+    from captioning.captioner import export as write_model
+    from captioning.captioner import load
+    from captioning.captioner.model_card import CARD
+    from captioning.shelf import path_of
+
+    place = hub.address_in(address)
+    if place is None:
+        raise InputError(f"{address}: not an address; give hf://OWNER/NAME")
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(model)
+        if folder.is_dir() and path_of(model) == folder:
+            load(folder)  # refuses what cannot be loaded again
+        else:
+            folder = Path(made) / "model"
+            write_model(model, folder)
+        files = [folder / name for name in (CARD, *hub.DOWNLOADED)]
+        if missing := [file for file in files if not file.exists()]:
+            raise InputError(f"{missing[0]}: no such file; export the model to a folder again")
+        # Only now is it known where the model can be loaded from.
+        card = files[0].read_text(encoding="utf-8")
+        files[0] = Path(made) / CARD
+        named = card.replace("hf://OWNER/NAME", str(replace(place, revision=None)))
+        files[0].write_text(named, encoding="utf-8")
+        to = replace(place, revision=revision or place.revision)
+        print(printable(hub.push(to, files, "Upload a model of captioning", private)))
+
+
+def _write_site(model: str, folder: str, runtime: Path | None) -> None:
+    """Write the page of a model, with the free photos if it is the one of the package."""
+    from captioning.captioner import load
+    from captioning.shelf import DEFAULT
+    from captioning.web.site import write_site
+
+    name = "/".join(Path(model).parts[-2:]) or "model"  # no whole paths
+    write_site(load(model), folder, name, runtime, examples=model == DEFAULT)
+    print(printable(folder))
+    print(printable(f"python -m http.server -b 127.0.0.1 -d {shlex.quote(folder)}"))

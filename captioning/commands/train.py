@@ -1,0 +1,109 @@
+"""`captioning train`, `features` and `finetune`: captioners of one's own."""
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from captioning.commands.options import CaptionColumn, Images, Tokenizer
+from captioning.shelf import DEFAULT
+from captioning.terminal import printable
+
+Keys = Annotated[
+    str,
+    Parameter(allow_leading_hyphen=True, help="Keys of a configuration, such as --data.size 320."),
+]
+
+
+def train(*options: Keys) -> None:
+    """Train a model from a configuration: captioning train --config shapes.
+
+    Every key of a configuration is an option. The most usual ones, and those of the command:
+
+    - `--config FILE`: a YAML file, or one of coco, coco_paper, coco_transformer, flickr8k,
+      flickr8k_transformer, overfit, photos, self_critical, shapes, shapes_hard,
+      shapes_hard_scenes and shapes_transformer; repeatable, and later ones change earlier ones
+    - `--data.reader.init_args.root DIR`: folder of the data set
+    - `--data.batch_size N`: images at a time
+    - `--data.workers N`: processes that read photos
+    - `--data.features DIR`: keep the features of frozen stages in this folder
+    - `--model.initial FILE`: start with the parameters of this model
+    - `--model.learning_rate RATE`: of the decoder
+    - `--trainer.default_root_dir DIR`: folder of the run, with best.ckpt
+    - `--trainer.max_epochs N`: the most epochs; early stopping may end before
+    - `--trainer.devices N`: GPUs or processes
+    - `--trainer.precision PRECISION`: such as 32-true or bf16-mixed
+    - `--seed_everything SEED`: of all random numbers; 0 by default
+    - `--resume`: continue from last.ckpt in the run's folder
+    - `--overwrite`: start again in the folder of an earlier run
+    - `--kernels on|off`: off: the plain model, which is slower on CPUs
+    - `--import MODULE`: a module of yours to import first; repeatable
+    - `--print_config`: print the configuration with all defaults
+    - `--help-all`: show every key
+    """
+    from captioning.training import train_cli
+
+    best = train_cli.train(_for_lightning(options))
+    if best is not None:
+        print(printable(best))
+
+
+def features(*options: Keys) -> None:
+    """Encode the photos of a training: captioning features --config flickr8k.
+
+    It takes the options of `captioning train`, and uses those of data, encoder and devices.
+    """
+    from captioning.training import train_cli
+
+    folder = train_cli.features(_for_lightning(options))
+    if folder is not None:
+        print(printable(folder))
+
+
+def _for_lightning(options: tuple[str, ...]) -> list[str]:
+    return ["--help" if option == "--help-all" else option for option in options]
+
+
+def finetune(
+    data: Path,
+    /,
+    *,
+    model: str = DEFAULT,
+    out: Path | None = None,
+    epochs: int | None = None,
+    seed: int = 0,
+    val_share: float | None = None,
+    skip_bad: bool = False,
+    tokenizer: Tokenizer | None = None,
+    images: Images = None,
+    caption_column: CaptionColumn = None,
+) -> Path:
+    """Train on a folder of captioned photos, from the model that comes with the package.
+
+    The same command goes on after an interrupt.
+
+    Args:
+        data: Captioned photos, in any layout of `captioning check`.
+        model: The model to start from: a file, or the name of one that comes with the package.
+        out: Folder of the training; by default runs/ and the name of the photos' folder.
+        epochs: Passes over the photos; by default by their number.
+        seed: Of the training.
+        val_share: Share of the photos to validate on, where the data set names none; by default a
+            quarter of fewer than 100 photos, else a tenth.
+        skip_bad: Leave out faulty photos and rows, naming them.
+        tokenizer: What splits captions into words; by default as for the model. For scripts
+            without spaces, characters or the words of a language (extras ja, zh and th).
+
+    Returns:
+        The model.
+    """
+    from captioning.training import finetune as training
+
+    made = training.finetune(
+        data, model, out, epochs, seed, skip_bad, images, caption_column, val_share, tokenizer
+    )
+    print(printable(made))
+    print(printable(f"captioning caption PHOTOS --model {shlex.quote(str(made))}"))
+    print(printable(f"how it learnt: {made.with_name('validation.html')}"))
+    return made
