@@ -2,7 +2,7 @@
 
 from captioning.training.callbacks import ExponentialAverage
 from captioning.training.guided_attention import GuidedAttention
-from captioning.training.module import InverseSquareRoot, OneCycle, Phase, Schedule
+from captioning.training.module import InverseSquareRoot, OneCycle, Schedule
 from captioning.training.objectives import CrossEntropy, Objective
 from captioning.training.sampled_bound import SampledBound
 from captioning.training.self_critical import SelfCritical
@@ -15,7 +15,6 @@ __all__ = [
     "InverseSquareRoot",
     "Objective",
     "OneCycle",
-    "Phase",
     "SampledBound",
     "Schedule",
     "SelfCritical",

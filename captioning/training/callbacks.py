@@ -12,7 +12,6 @@ from torch import Tensor
 
 from captioning.kernels import compile_from_now
 from captioning.metrics.scores import COUNTS
-from captioning.numbers import Checked, Share
 from captioning.progress_bar import ProgressBar, duration, say
 
 LOGGED_ONLY = ("images", "shortest", "longest", "distinct words")
@@ -55,14 +54,12 @@ class NumberedSteps(pl.Callback):
         compile_from_now(False)
 
 
-class ExponentialAverage(Checked, WeightAveraging):
+class ExponentialAverage(WeightAveraging):
     """Validates and keeps an exponential moving average of the weights.
 
     Two differences from Lightning's `EMAWeightAveraging`: the average soon forgets a random start,
     and parameters that are not trained keep their exact bits, so that features of a frozen encoder
     stay valid.
-
-    In the phase `then` of a training, which starts from the average, its own `decay` holds.
 
     When fine-tuning a good model, keeping a share of its weights helps on images that neither model
     has seen (Wortsman et al. 2022, "Robust fine-tuning of zero-shot models").
@@ -73,24 +70,15 @@ class ExponentialAverage(Checked, WeightAveraging):
             have the share decay^n. Otherwise the decay is lower at first: (1 + step) / (10 + step).
     """
 
-    def __init__(self, decay: Share = 0.999, keeps_start: bool = False) -> None:
+    def __init__(self, decay: float = 0.999, keeps_start: bool = False) -> None:
         super().__init__(use_buffers=False, multi_avg_fn=self._average)
         self.decay = decay
         self.keeps_start = keeps_start
-        self._phase: Any = None
-
-    def on_train_batch_start(
-        self, trainer: pl.Trainer, pl_module: Any, batch: Any, batch_idx: int
-    ) -> None:
-        """Start the phase `then` from the averaged weights."""
-        self._phase = pl_module.phase
-        if batch_idx == 0 and trainer.current_epoch == pl_module.first_epochs:
-            self._copy_average_to_current(pl_module)
 
     @torch.no_grad()
     def _average(self, averages: Sequence[Tensor], weights: Sequence[Tensor], step: Tensor) -> None:
-        decay = self.decay if self._phase is None else self._phase.decay
-        if not self.keeps_start and self._phase is None:
+        decay = self.decay
+        if not self.keeps_start:
             decay = min(decay, (1 + step.item()) / (10 + step.item()))
         for average, weight in zip(averages, weights, strict=True):
             average.lerp_(weight, 1 - decay)
@@ -170,9 +158,6 @@ class Progress(pl.Callback):
             last = trainer.max_epochs
             of = f"/{last}" if last is not None and last > 0 else ""
             self._epoch = f"epoch {trainer.current_epoch + 1}{of}"
-            if trainer.is_global_zero and trainer.current_epoch == pl_module.first_epochs:
-                objective = type(pl_module.then.objective).__name__
-                say(f"the last {pl_module.then.epochs} epochs: {objective}")
             self._epoch_bar = ProgressBar(
                 self._epoch,
                 "batches",

@@ -3,9 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
@@ -24,14 +22,13 @@ from captioning.errors import InputError
 from captioning.kernels import accelerate, fast_encoding, keep_depthwise_precise, on_by_default
 from captioning.metrics.caption_metric import validation_metrics
 from captioning.models import Adapter, Decoder, Encoder, Model
-from captioning.numbers import Checked, LearningRate, PositiveCount, Share, WeightDecay
 from captioning.progress_bar import stage
 from captioning.search import Search
 from captioning.training.initial import start_from
 from captioning.training.objectives import CrossEntropy, Objective
 
 
-class Schedule(Checked, ABC):
+class Schedule(ABC):
     """How the learning rate changes, as a share of its highest value."""
 
     @abstractmethod
@@ -48,7 +45,7 @@ class OneCycle(Schedule):
         warmup: share of the training in which the learning rate rises.
     """
 
-    def __init__(self, warmup: Share = 0.1) -> None:
+    def __init__(self, warmup: float = 0.1) -> None:
         self.warmup = warmup
 
     def __call__(self, step: int, steps: int) -> float:
@@ -71,7 +68,7 @@ class InverseSquareRoot(Schedule):
         warmup_steps: number of steps in which the rate rises.
     """
 
-    def __init__(self, warmup_steps: PositiveCount = 10_000) -> None:
+    def __init__(self, warmup_steps: int = 10_000) -> None:
         self.warmup_steps = warmup_steps
 
     def __call__(self, step: int, steps: int) -> float:
@@ -80,30 +77,7 @@ class InverseSquareRoot(Schedule):
         return min(done / self.warmup_steps, (self.warmup_steps / done) ** 0.5)
 
 
-@dataclass
-class Phase(Checked):
-    """The last epochs of a training, with an objective and learning rates of their own.
-
-    It starts from the averaged weights, if `ExponentialAverage` keeps some, with a new optimizer
-    and a new course of the learning rate.
-
-    Args:
-        objective: the loss of a step.
-        epochs: number of epochs, of the trainer's `max_epochs`.
-        learning_rate: highest learning rate of adapter and decoder.
-        encoder_learning_rate: highest learning rate of the encoder's trained stages.
-        decay: share of the averaged weights that each step keeps, from the first step on; see
-            `ExponentialAverage`.
-    """
-
-    objective: Objective
-    epochs: PositiveCount
-    learning_rate: LearningRate = 2e-4
-    encoder_learning_rate: LearningRate = 2e-5
-    decay: Share = 0.9995
-
-
-class CaptioningModule(Checked, pl.LightningModule):
+class CaptioningModule(pl.LightningModule):
     """Trains a model.
 
     Args:
@@ -126,8 +100,6 @@ class CaptioningModule(Checked, pl.LightningModule):
         weight_decay: of AdamW.
         warmup: share of the training in which the learning rate rises, before its cosine decay.
         schedule: how the learning rate changes, in place of `warmup` and the cosine.
-        then: the last epochs of the training, if they have another objective, such as self-critical
-            training after cross-entropy.
 
     Raises:
         InputError: the decoder has no such map, or `initial` is a checkpoint of another model.
@@ -148,12 +120,11 @@ class CaptioningModule(Checked, pl.LightningModule):
         default_map: str | None = None,
         objective: Objective | None = None,
         initial: str | None = None,
-        learning_rate: LearningRate = 8e-4,
-        encoder_learning_rate: LearningRate = 1e-4,
-        weight_decay: WeightDecay = 0.01,
-        warmup: Share = 0.1,
+        learning_rate: float = 8e-4,
+        encoder_learning_rate: float = 1e-4,
+        weight_decay: float = 0.01,
+        warmup: float = 0.1,
         schedule: Schedule | None = None,
-        then: Phase | None = None,
     ) -> None:
         super().__init__()
         encoder.grid(preprocessing.size, preprocessing.size)  # an error if the size is too small
@@ -170,27 +141,12 @@ class CaptioningModule(Checked, pl.LightningModule):
         self.encoder_learning_rate = encoder_learning_rate
         self.weight_decay = weight_decay
         self.schedule = schedule or OneCycle(warmup)
-        self.then = then
         self.scores = validation_metrics(vocabulary.tokenizer)
-
-    @property
-    def first_epochs(self) -> int | None:
-        """The number of epochs before the phase `then`; None if all have one objective."""
-        if self.then is None or self.trainer.fast_dev_run:  # type: ignore[attr-defined]
-            return None
-        return (self.trainer.max_epochs or 0) - self.then.epochs
-
-    @property
-    def phase(self) -> Phase | None:
-        """`then`, once its epochs have begun."""
-        begun = self.first_epochs is not None and self.current_epoch >= self.first_epochs
-        return self.then if begun else None
 
     def setup(self, stage: str) -> None:
         """Accelerate the model, and let the data module cache the frozen stages' output."""
         data: CaptionData = self.trainer.datamodule  # type: ignore[attr-defined]
-        objectives = [self.objective, *([self.then.objective] if self.then else [])]
-        data.tells_seen = any(objective.needs_seen for objective in objectives)
+        data.tells_seen = self.objective.needs_seen
         # Lightning moves the model only later, but extracting features is work for the device.
         encoder = self.model.encoder.to(self.trainer.strategy.root_device)
         data.keep_features(encoder.constant, fast_encoding if self.kernels else None)
@@ -201,22 +157,14 @@ class CaptioningModule(Checked, pl.LightningModule):
 
     @stage("preparing the objective")
     def on_fit_start(self) -> None:
-        """Give the objectives the training captions."""
+        """Give the objective the training captions."""
         data: CaptionData = self.trainer.datamodule  # type: ignore[attr-defined]
         self.objective.prepare(data.train_records)
-        if self.then is not None:
-            self.then.objective.prepare(data.train_records)
-
-    def on_train_batch_start(self, batch: Batch, index: int) -> None:
-        """Forget the gradients of the first objective where `then` begins."""
-        if index == 0 and self.current_epoch == self.first_epochs:
-            cast("torch.optim.Optimizer", self.optimizers(use_pl_optimizer=False)).state.clear()
 
     def training_step(self, batch: Batch, index: int) -> Float[Tensor, ""]:
         """The loss of a batch of images with all their captions."""
         annotations = self.model.encode(batch.images)
-        objective = self.objective if self.phase is None else self.phase.objective
-        total, divisor, figures = objective(self.captioner, annotations, batch)
+        total, divisor, figures = self.objective(self.captioner, annotations, batch)
         # Gradients are averaged over processes. With losses per mean number of words, that average
         # is the gradient that one process would have had with all images.
         divisors: Any = self.all_gather(divisor)
@@ -251,45 +199,20 @@ class CaptioningModule(Checked, pl.LightningModule):
                 "trainer.max_steps"
             )
         writing = nn.ModuleList([self.model.decoder, self.model.adapter])
-        groups: list[tuple[nn.Module, float, float]] = [
-            (writing, self.learning_rate, getattr(self.then, "learning_rate", 0.0)),
-            (
-                self.model.encoder,
-                self.encoder_learning_rate,
-                getattr(self.then, "encoder_learning_rate", 0.0),
-            ),
+        rates = ((writing, self.learning_rate), (self.model.encoder, self.encoder_learning_rate))
+        groups = [
+            {"params": parameters, "lr": rate}
+            for part, rate in rates
+            if (parameters := [p for p in part.parameters() if p.requires_grad])
         ]
-        trained: list[dict[str, Any]] = []
-        shares: list[Callable[[int], float]] = []
-        first = self._first_steps(int(steps))
-        for part, rate, later in groups:
-            if parameters := [p for p in part.parameters() if p.requires_grad]:
-                trained.append({"params": parameters, "lr": rate})
-                shares.append(partial(self._share, first, int(steps), later / rate))
         # In one pass over the parameters, unless gradients are scaled, which clipping must undo.
         fused = self.trainer.precision != "16-mixed"
-        optimizer = torch.optim.AdamW(trained, weight_decay=self.weight_decay, fused=fused)
+        optimizer = torch.optim.AdamW(groups, weight_decay=self.weight_decay, fused=fused)
         # Not torch's OneCycleLR: it breaks off where a training resumes with more epochs.
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, shares)
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda step: self.schedule(step, int(steps))
+        )
         return [optimizer], [{"scheduler": schedule, "interval": "step"}]
-
-    def _first_steps(self, steps: int) -> int:
-        """The number of steps before the phase `then`."""
-        if self.then is None or self.first_epochs is None:
-            return steps
-        epochs = self.trainer.max_epochs or 0
-        if self.first_epochs < 1:
-            raise InputError(
-                f"trainer.max_epochs: give more than the {self.then.epochs} epochs of model.then, "
-                f"not {epochs}"
-            )
-        return steps * self.first_epochs // epochs
-
-    def _share(self, first: int, steps: int, ratio: float, step: int) -> float:
-        """The learning rate at a step, as a share of the highest one before `then`."""
-        if step < first or first == steps:
-            return self.schedule(step, first)
-        return ratio * self.schedule(step - first, steps - first)
 
     def configure_gradient_clipping(
         self,

@@ -18,13 +18,14 @@ from captioning.training.train_cli import train
 from captioning.training.validation_images import ValidationTable
 from tests.training.conftest import QUICK, interrupt_at
 
+AVERAGE = "captioning.training.ExponentialAverage"
 AVERAGED = "output.weight"
 
 
 @pytest.fixture(scope="module")
 def averaging(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The tiny training with averaged weights and a frozen encoder."""
-    average = {"class_path": "captioning.training.ExponentialAverage", "init_args": {"decay": 0.7}}
+    average = {"class_path": AVERAGE, "init_args": {"decay": 0.7}}
     delta = tmp_path_factory.mktemp("averaging") / "averaging.yaml"
     delta.write_text(yaml.safe_dump({"trainer": {"callbacks": [average]}}))
     frozen = ["--model.encoder.init_args.trainable_stages", "0"]
@@ -95,15 +96,36 @@ def test_the_scores_of_a_validation_are_those_of_the_averaged_weights(
     assert float(shown.split()[1]) == pytest.approx(float(logged[best]["val/BLEU-2"]), abs=1e-4)
 
 
-@pytest.mark.integration
-def test_resuming_an_averaged_training_equals_never_stopping(
-    averaging: list[str], tmp_path: Path
+@pytest.fixture
+def second_stage(checkpoint: Path, tmp_path: Path) -> list[str]:
+    """Self-critical training from a checkpoint, whose weights the average keeps a share of."""
+    average = {"class_path": AVERAGE, "init_args": {"decay": 0.9, "keeps_start": True}}
+    delta = tmp_path / "delta.yaml"
+    delta.write_text(yaml.safe_dump({"trainer": {"callbacks": [average]}}))
+    objective = "--model.objective=captioning.training.SelfCritical"
+    return ["--config", str(delta), "--model.initial", str(checkpoint), objective]
+
+
+def test_the_average_of_a_second_stage_starts_from_its_start(
+    averaging: list[str], second_stage: list[str], checkpoint: Path, tmp_path: Path
 ) -> None:
-    whole = run(averaging, tmp_path / "whole")
+    still = "--model.learning_rate=1e-9"
+    after = run(averaging, tmp_path / "run", *second_stage, still)["state_dict"]
+    start = torch.load(checkpoint, weights_only=True)["state_dict"]
+    torch.testing.assert_close(after, start, atol=1e-7, rtol=0)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("stage", ["first", "second"])
+def test_resuming_an_averaged_stage_equals_never_stopping(
+    averaging: list[str], second_stage: list[str], tmp_path: Path, stage: str
+) -> None:
+    options = second_stage if stage == "second" else []
+    whole = run(averaging, tmp_path / "whole", *options)
     with pytest.MonkeyPatch.context() as patch:
         interrupt_at(4, patch)
         with pytest.raises(KeyboardInterrupt):
-            run(averaging, tmp_path / "parts")
-    resumed = run(averaging, tmp_path / "parts", "--resume")
+            run(averaging, tmp_path / "parts", *options)
+    resumed = run(averaging, tmp_path / "parts", *options, "--resume")
     for part in ("state_dict", "current_model_state"):
         torch.testing.assert_close(resumed[part], whole[part], rtol=0, atol=0)
