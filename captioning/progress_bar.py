@@ -11,7 +11,6 @@ such as ``features: 31 % (2,170 of 7,000 images, 24.10 images/s, 03:21 left)``.
 import os
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -26,18 +25,23 @@ INTERVAL = 30.0
 RANKS = ("RANK", "NODE_RANK", "LOCAL_RANK", "SLURM_PROCID")
 """Environment variables in which torchrun, Lightning and SLURM number processes."""
 
-COUNTED = "{desc}: {percentage:.0f} % ({n:,} of {total:,} {unit}, {rate_fmt}, {remaining} left)"
-UNCOUNTED = "{desc}: {n:,} {unit} ({rate_fmt}, {elapsed} so far)"
-
-_open: list[str] = []
-"""Names of the stages and bars in progress, the innermost last."""
-
-_hidden: list[str] = []
-"""Names of the hidden stages in progress."""
+COUNTED = "{desc}: {percentage:.0f} % ({n:,} of {total:,} UNITS, {rate_fmt}, {remaining} left)"
+UNCOUNTED = "{desc}: {n:,} UNITS ({rate_fmt}, {elapsed} so far)"
 
 
-class ProgressBar:
-    """Work whose parts are counted.
+class _Lines:
+    """A stream that gets each state of a bar as a line."""
+
+    def write(self, text: str) -> None:
+        if line := text.strip("\r\n "):
+            print(line, file=sys.stderr, flush=True)
+
+    def flush(self) -> None:
+        return
+
+
+class ProgressBar(tqdm):
+    """Work whose parts are counted; only the first of several processes shows it.
 
     Args:
         name: of the work.
@@ -57,87 +61,41 @@ class ProgressBar:
         leave: bool = False,
         shown: bool = True,
     ) -> None:
-        self.name, self.units, self.total = printable(name), units, total
-        self.done = self._initial = initial
-        self._began = time.monotonic()
-        self._due = self._began + INTERVAL
-        is_shown = shown and not _hidden and sys.stderr is not None and not sys.stderr.closed
-        self._prints = is_shown and not sys.stderr.isatty()
-        self._bar = tqdm(
-            desc=self.name,
+        self.is_moving = shown and sys.stderr is not None and sys.stderr.isatty()
+        lines: dict[str, Any] = {
+            "file": _Lines(),
+            "bar_format": (COUNTED if total else UNCOUNTED).replace("UNITS", units),
+            "delay": INTERVAL,
+            "mininterval": INTERVAL,
+            "maxinterval": 2 * INTERVAL,
+            "miniters": 1,
+        }
+        super().__init__(
+            desc=printable(name),
             unit=f" {units}",
             total=total,
             initial=initial,
-            leave=leave,
-            disable=not is_shown or self._prints,
+            leave=leave and self.is_moving,
+            disable=not (shown and is_first_process() and sys.stderr is not None),
+            **{} if self.is_moving else lines,
         )
-        _open.append(name)
-
-    def __enter__(self) -> "ProgressBar":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    @property
-    def is_moving(self) -> bool:
-        """Whether there is a bar on a terminal."""
-        return not self._bar.disable
-
-    def update(self, count: int = 1) -> None:
-        """Count `count` more parts as done."""
-        self.done += count
-        self._bar.update(count)
-        if self._prints and time.monotonic() >= self._due:
-            self._due = time.monotonic() + INTERVAL
-            _print(self._line())
 
     def show(self, text: str) -> None:
         """Show a text at the end of a moving bar, with the next update."""
-        self._bar.set_postfix_str(text, refresh=False)
-
-    def close(self) -> None:
-        """End the bar; further calls do nothing."""
-        self._bar.close()
-        if self.name in _open:
-            _open.remove(self.name)
-
-    def _line(self) -> str:
-        line: str = tqdm.format_meter(
-            self.done,
-            self.total,
-            time.monotonic() - self._began,
-            prefix=self.name,
-            unit=f" {self.units}",
-            initial=self._initial,
-            bar_format=(COUNTED if self.total else UNCOUNTED).replace("{unit}", self.units),
-        )
-        return line
+        self.set_postfix_str(text, refresh=False)
 
 
 @contextmanager
 def stage(name: str, shown: bool = True) -> Iterator[None]:
-    """Work of unknown length; if it takes long, one line says that it is still in progress.
-
-    Args:
-        name: of the work.
-        shown: if false, hides this stage and everything inside it.
-    """
-    names = _open if shown else _hidden
-    names.append(name)
-    timer = threading.Timer(INTERVAL, _still_in, [name])
+    """Work of unknown length; if it takes long, one line says that it is still in progress."""
+    timer = threading.Timer(INTERVAL, say, [f"{printable(name)}: {duration(INTERVAL)} so far"])
     timer.daemon = True
-    timer.start()
+    if shown and is_first_process():
+        timer.start()
     try:
         yield
     finally:
         timer.cancel()
-        names.remove(name)
-
-
-def _still_in(name: str) -> None:
-    if _open[-1:] == [name] and not _hidden:
-        _print(f"{printable(name)}: {duration(INTERVAL)} so far")
 
 
 def say(line: str, file: Any = None) -> None:
@@ -148,13 +106,6 @@ def say(line: str, file: Any = None) -> None:
         file: an open text file; stderr by default.
     """
     tqdm.write(line, file=file or sys.stderr)
-
-
-def _print(line: str) -> None:
-    try:
-        say(line)
-    except (OSError, ValueError):  # full or closed, which is no reason to stop the work
-        return
 
 
 def is_first_process() -> bool:

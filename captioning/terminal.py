@@ -1,24 +1,16 @@
 """Safe text for terminals: escapes control characters in file names and vocabularies.
 
 All output goes through `printable` or `printable_json`; error messages do so when they are made.
-Names may contain escape sequences, line breaks, marks that reverse the direction of writing, and
-bytes that are not UTF-8.
 """
 
-import codecs
 import json
 import re
-import sys
 from typing import Any
 
 # Controls, direction marks, line separators, and surrogates (file names that are not UTF-8).
 UNPRINTABLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufff9-\ufffb]"
 )
-NAMED = {"\t": r"\t", "\n": r"\n", "\r": r"\r"}
-
-HANDLER = "captioning.escapes"
-"""The registered name of the streams' error handler."""
 
 
 def printable(*cells: object) -> str:
@@ -36,29 +28,8 @@ def printable_json(value: Any) -> str:
     return UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
 
 
-def escape_what_cannot_be_encoded() -> None:
-    r"""Let stdout and stderr print escapes such as `\u00e9` for characters outside their encoding.
-
-    The escapes are JSON's, so that JSON stays valid. Streams without `reconfigure` are unchanged.
-    """
-    codecs.register_error(HANDLER, _encodable)
-    for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None and not stream.closed:
-            reconfigure(errors=HANDLER)
-
-
 def _escaped(found: re.Match[str]) -> str:
-    character = found[0]
-    code = ord(character)
+    code = ord(found[0])
     if 0xDC80 <= code <= 0xDCFF:
         return f"\\x{code - 0xDC00:02x}"
-    return NAMED.get(character) or (f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}")
-
-
-def _encodable(error: UnicodeError) -> tuple[str, int]:
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass").hex()
-    escapes = (f"\\u{units[place : place + 4]}" for place in range(0, len(units), 4))
-    return "".join(escapes), error.end
+    return found[0].encode("unicode_escape").decode() if code < 0x80 else f"\\u{code:04x}"

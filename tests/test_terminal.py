@@ -1,19 +1,9 @@
-import io
 import json
 import sys
 import unicodedata
 
-import pytest
-from torch.utils.data import DataLoader, Dataset
-
-from captioning.data.images import PhotoSizeError
 from captioning.errors import InputError
-from captioning.terminal import (
-    UNPRINTABLE,
-    escape_what_cannot_be_encoded,
-    printable,
-    printable_json,
-)
+from captioning.terminal import UNPRINTABLE, printable, printable_json
 
 HOSTILE = "caf\udce9 \x1b[31m a\nb\tc \x9b \u202egpj \ud83d \x7f \u2028"
 
@@ -29,10 +19,7 @@ def test_words_of_all_scripts_stay_as_they_are() -> None:
 
 def test_escaping_again_changes_nothing() -> None:
     assert printable(printable(HOSTILE)) == printable(HOSTILE)
-
-
-def test_cells_stand_between_tabs_that_no_cell_can_have() -> None:
-    assert printable("a\tb", 1) == "a\\tb\t1"
+    assert printable("a\tb", 1) == "a\\tb\t1"  # no cell has a tab
 
 
 def test_every_control_character_and_direction_of_unicode_is_known() -> None:
@@ -53,39 +40,3 @@ def test_json_escapes_such_characters_and_keeps_its_value() -> None:
 
 def test_the_message_of_an_error_is_one_printable_line() -> None:
     assert str(InputError("a\nb\x1b.jpg: no such file")) == r"a\nb\x1b.jpg: no such file"
-
-
-class _Bad(Dataset[int]):
-    def __len__(self) -> int:
-        return 1
-
-    def __getitem__(self, index: int) -> int:
-        raise PhotoSizeError("a\nb: c.jpg: too large; scale it down")
-
-
-def test_an_error_from_a_worker_is_the_error_that_the_worker_raised() -> None:
-    with pytest.raises(PhotoSizeError) as caught:
-        list(DataLoader(_Bad(), num_workers=1))
-    assert str(caught.value) == r"a\nb: c.jpg: too large; scale it down"
-
-
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
-def test_what_an_encoding_lacks_is_printed_as_json_escapes_it(
-    encoding: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="strict")
-    monkeypatch.setattr(sys, "stdout", stream)
-    escape_what_cannot_be_encoded()
-    print('"é 😀 \udce9"', flush=True)
-    assert isinstance(stream.buffer, io.BytesIO)
-    printed = stream.buffer.getvalue().decode(encoding)
-    assert json.loads(printed) == "é 😀 \udce9"
-
-
-@pytest.mark.parametrize("stream", [None, io.StringIO()], ids=["closed", "of a notebook"])
-def test_streams_that_cannot_change_stay_as_they_are(
-    stream: io.StringIO | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "stdout", stream)
-    escape_what_cannot_be_encoded()
-    assert sys.stdout is stream

@@ -12,7 +12,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from importlib import import_module
@@ -23,7 +23,6 @@ from cyclopts import App, CycloptsError, Parameter
 
 from captioning import __version__
 from captioning.errors import InputError
-from captioning.progress_bar import is_first_process, say, stage
 from captioning.terminal import printable
 from captioning.user_modules import import_modules, split_imports
 
@@ -120,12 +119,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             command, bound, _ = app(given[:1] not in [[name] for name in COMMANDS]).parse_args(
                 given, print_error=False, exit_on_error=False
             )
-            name = command.__name__
-            if name not in ENDLESS:
+            if command.__name__ not in ENDLESS:
                 keep_freed_memory()
-            shown = stage(name, is_first_process()) if name in COMMANDS else nullcontext()
-            with shown:
-                result = command(*bound.args, **bound.kwargs)
+            result = command(*bound.args, **bound.kwargs)
             sys.stdout.flush()
             return result if isinstance(result, int) else 0
     except CycloptsError as error:
@@ -231,6 +227,8 @@ class _Lines(logging.Handler):
     """Prints what the package logs, such as classes without a kernel."""
 
     def emit(self, record: logging.LogRecord) -> None:
+        from captioning.progress_bar import is_first_process, say
+
         if is_first_process():
             say(f"captioning: {printable(record.getMessage())}")
 
