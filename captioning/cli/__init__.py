@@ -1,5 +1,3 @@
 """The former place of `captioning.commands`."""
 
-from captioning.commands import main
-
-__all__ = ["main"]
+from captioning.commands import main as main

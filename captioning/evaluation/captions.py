@@ -1,6 +1,7 @@
 """A model's captions of the images of a split, computed by one process or several."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import torch
 from torch.utils.data import DataLoader
@@ -118,7 +119,7 @@ def training_captions(reader: Reader) -> list[str] | None:
 
 
 def features_of(
-    folder: str | None, captioner: Captioner, records: Sequence[Record]
+    folder: str | Path | None, captioner: Captioner, records: Sequence[Record]
 ) -> FeatureCache | None:
     """The cached annotations of the records' images, if given; they must be of this encoder."""
     if folder is None:

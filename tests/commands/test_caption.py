@@ -236,7 +236,7 @@ def test_a_pipe_that_is_named_like_a_photo_is_one_line(
         (["--text", "a square", "--begin", "a"], "--text reads a caption instead"),
         (["--diverse"], "--diverse is for several captions by beam search; give --captions N"),
         (["--captions", "2", "--greedy"], "--greedy finds one caption"),
-        (["--overlay", __file__], "choose another"),
+        (["--overlay", __file__], "cannot be written"),
         (["--model", "no.ckpt"], "no.ckpt: no such model"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

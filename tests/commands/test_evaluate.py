@@ -64,7 +64,8 @@ def test_evaluate_prints_the_scores_and_where_they_are(
     model, folder = ["--model", str(checkpoint)], tmp_path / "scores"
     data = ["--data", str(shapes_data), "--split", "test", "--limit", "1"]
     assert main(["evaluate", *model, *data, "--out", str(folder)]) == 0
-    lines, errors = output(capsys)
+    printed = capsys.readouterr()
+    lines, errors = printed.out.splitlines(), printed.err.splitlines()
     assert lines[0].split() == ["score", "95", "%", "interval"]
     assert lines[1].startswith("BLEU-1")
     assert lines[-1] == str(folder)

@@ -27,7 +27,7 @@ def test_train_ends_with_where_the_best_checkpoint_is(
 ) -> None:
     options = ["--trainer.default_root_dir", str(tmp_path / "run"), "--trainer.max_epochs", "1"]
     assert main(["train", "--config", str(tiny_config), *options]) == 0
-    lines, _ = output(capsys)
+    lines = capsys.readouterr().out.splitlines()
     assert lines == [str(tmp_path / "run/best.ckpt")]
     assert Path(lines[0]).exists()
 
