@@ -8,7 +8,7 @@ import pytest
 from tests.notebooks import FOLDER, code, committed, complaints, pictures
 
 LARGEST = {"attention.ipynb": 1_200_000, "translation.ipynb": 500_000}  # bytes
-FIGURE = re.compile(r"plt\.subplots\(|\.figure\(|draw_looks\(")
+FIGURE = re.compile(r"plt\.subplots\(|\.figure\(|draw_mentions\(")
 
 each_notebook = pytest.mark.parametrize("name", LARGEST)
 

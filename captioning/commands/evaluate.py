@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -15,9 +15,6 @@ from captioning.commands.options import (
 )
 from captioning.errors import InputError
 from captioning.terminal import printable
-
-if TYPE_CHECKING:
-    from captioning.evaluation.grounding import GroundingReport
 
 ALL = "all"
 
@@ -47,7 +44,7 @@ def evaluate(
     from captioning.evaluation import grounding
     from captioning.evaluation.calibration import CalibrationReport, assess
     from captioning.evaluation.captions import features_of, split_captions, training_captions
-    from captioning.evaluation.report import Report, aligned
+    from captioning.evaluation.report import Report
     from captioning.files import made_folder, write_json
     from captioning.metrics.scores import Scores
 
@@ -98,21 +95,21 @@ def evaluate(
         calibration = CalibrationReport.of(assessed, captioner.calibration)
         write_json(folder / "calibration.json", calibration.as_json())
         save_calibration(calibration, folder / "calibration.png")
-        print("", aligned(calibration.table()), sep="\n")
+        print(calibration.line())
     if features is None:  # with them, the photos may be missing
         objects = data.reader(objects=True).read(data.split)
         known = grounding.categories(objects)
         if known and not any(record.phrases for record in objects):  # those are of references
-            grounded = grounding.ground(
+            [grounded] = grounding.ground(
                 captioner,
                 objects[: data.limit],
                 captions,
                 grounding.Lexicon.of(known),
                 using.batch_size,
                 search.seed,
-            )
+            ).values()
             grounded.write(folder / "grounding.json")
-            print("", grounding.table(grounded), sep="\n")
+            print(grounded.line())
     print(printable(folder))
     return report.summary
 
@@ -137,7 +134,6 @@ def calibrate(
     from captioning.evaluation.calibration import CalibrationReport, assess, calibrated
     from captioning.evaluation.captions import features_of
     from captioning.evaluation.pictures import save_calibration
-    from captioning.evaluation.report import aligned
     from captioning.files import made_folder
 
     if len(using.model) > 1:
@@ -159,7 +155,7 @@ def calibrate(
     export(using.paths[0], file, calibration=calibration)
     save_calibration(report, picture)
     print("Calibrated on each half of the photos, on the other half:")
-    print(aligned([*report.table(), ("temperature", f"{calibration.temperature:.4f}")]))
+    print(f"{report.line()}; temperature {calibration.temperature:.4f}")
     print(printable(file))
     print(printable(picture))
     return file
@@ -198,14 +194,14 @@ def ground(
         The scores of each map.
     """
     from captioning.data.images import pixels_of
+    from captioning.evaluation import grounding
     from captioning.evaluation.captions import split_captions
-    from captioning.evaluation.grounding import Lexicon, categories, ground_maps, map_table, table
     from captioning.evaluation.pictures import save_grounding
     from captioning.files import made_folder, write_json
     from captioning.maps import available_maps, known_maps
 
     records = data.reader(objects=True).read(data.split)
-    known = categories(records)
+    known = grounding.categories(records)
     if not known:
         raise InputError(
             f"{data.name}: split {data.split!r} has no boxes; "
@@ -216,7 +212,7 @@ def ground(
             f"{data.name}: only the words of its references have boxes; give --references"
         )
     # Categories are those of the whole split, so that a limit does not change them.
-    lexicon = Lexicon.load(words) if words else Lexicon.of(known)
+    lexicon = grounding.Lexicon.load(words) if words else grounding.Lexicon.of(known)
     records = records[: data.limit]
     captioner = using.load(data.max_megapixels)
     chosen = available_maps(captioner.model) if ALL in maps else maps
@@ -232,7 +228,7 @@ def ground(
             seed=search.seed,
         )
     several = len(tested) > 1
-    reports = ground_maps(
+    reports = grounding.ground(
         captioner,
         records,
         captions,
@@ -245,24 +241,15 @@ def ground(
     report = next(iter(reports.values()))
     report.write(folder / "grounding.json")
     if several:
-        write_json(folder / "maps.json", _without_mentions(reports))
+        write_json(folder / "maps.json", grounding.maps_json(reports, captioner.default_map))
     pictures = save_grounding(report, folder, pixels_of(data.max_megapixels))
     if wandb:
         from captioning.training.loggers import log_grounding
 
         log_grounding(report, pictures, folder, {"data": data.name, "split": data.split})
-    print(map_table(reports, captioner.default_map) if several else table(report))
+    print(grounding.grounding_table(reports))
     print(printable(folder))
     return {name: report.summary for name, report in reports.items()}
-
-
-def _without_mentions(reports: "Mapping[str, GroundingReport]") -> dict[str, object]:
-    """The scores and times of several maps, without the scores of each mention."""
-    return {
-        name: {"milliseconds": report.milliseconds}
-        | {key: value for key, value in report.as_json().items() if key != "mentions"}
-        for name, report in reports.items()
-    }
 
 
 def _scenes_right(data: DataOptions) -> "Callable[[Mapping[int | str, str]], Any] | None":

@@ -341,10 +341,10 @@ class CalibrationReport:
             "bins of words": self.words.bins,
         }
 
-    def table(self) -> list[tuple[str, str]]:
-        """Names and values, without the bins."""
-        return [
-            (name, f"{value:.4f}")
-            for name, value in self.as_json().items()
-            if isinstance(value, float)
-        ]
+    def line(self) -> str:
+        """The report in a line."""
+        return (
+            f"confidence {self.captions.probabilities.mean():.3f} for "
+            f"{self.captions.outcomes.mean():.3f} good captions; calibration error "
+            f"{self.captions.error:.3f} of captions, {self.words.error:.3f} of words"
+        )

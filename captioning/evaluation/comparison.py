@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from captioning.evaluation.report import aligned
 from captioning.metrics.scores import (
     BLOCK,
     LEVEL,
@@ -38,13 +39,6 @@ CSV_COLUMNS = (
     *("p bootstrap", "p randomisation"),
 )
 COLUMNS = ("", "A", "B", "B - A", f"{LEVEL * 100:.0f} % interval", *CSV_COLUMNS[-2:])
-
-LATEX = str.maketrans(
-    {
-        **{character: f"\\{character}" for character in "&%$#_{}"},
-        **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
-    }
-)
 
 
 class Compared(NamedTuple):
@@ -168,13 +162,7 @@ class Comparison:
 
     def as_text(self) -> str:
         """The table for a terminal."""
-        rows = [COLUMNS, *self.rows()]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip()
-            for row in rows
-        ]
-        return "\n".join([*lines, self.note])
+        return "\n".join([aligned([COLUMNS, *self.rows()]), self.note])
 
     def as_csv(self) -> str:
         """The table with full precision, by `CSV_COLUMNS`."""
@@ -191,33 +179,11 @@ class Comparison:
         lines = [f"| {' | '.join(row)} |" for row in rows]
         return "\n".join([*lines, "", self.note])
 
-    def as_latex(self) -> str:
-        """The table in LaTeX, without packages."""
-        header, *rows = (
-            " & ".join(_math(cell) for cell in row) + r" \\" for row in [COLUMNS, *self.rows()]
-        )
-        return "\n".join(
-            [
-                r"\begin{table}",
-                r"\centering",
-                rf"\begin{{tabular}}{{l{'r' * (len(COLUMNS) - 1)}}}",
-                r"\hline",
-                header,
-                r"\hline",
-                *rows,
-                r"\hline",
-                r"\end{tabular}",
-                rf"\caption{{{self.note.translate(LATEX)}}}",
-                r"\end{table}",
-            ]
-        )
-
 
 FORMATS: dict[str, Callable[[Comparison], str]] = {
     "text": Comparison.as_text,
     "csv": Comparison.as_csv,
     "markdown": Comparison.as_markdown,
-    "latex": Comparison.as_latex,
 }
 """The table in each format."""
 
@@ -261,10 +227,3 @@ def _swaps(images: int, trials: int, seed: int, block: int) -> Iterator[NDArray[
     rows = max(1, block // images)
     for start in range(0, trials, rows):
         yield (rng.random((min(rows, trials - start), images)) < 0.5).astype(float)
-
-
-def _math(cell: str) -> str:
-    """A cell in LaTeX, where a minus sign is one only in a formula."""
-    if cell[:1] in ("+", "-"):
-        return " to ".join(f"${part}$" for part in cell.split(" to "))
-    return cell.translate(LATEX).replace(" - ", " $-$ ")

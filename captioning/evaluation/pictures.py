@@ -11,9 +11,8 @@ from matplotlib.patches import Rectangle
 
 from captioning.data.images import MAX_PIXELS, read_image
 from captioning.evaluation.calibration import CalibrationReport, Reliability
-from captioning.evaluation.grounding import GroundingReport, Look
-from captioning.evaluation.grounding.estimates import Group
-from captioning.evaluation.grounding.looks import (
+from captioning.evaluation.grounding import GroundedMention, GroundingReport
+from captioning.evaluation.grounding.mentions import (
     GAUSSIAN,
     IN_BOX,
     MEASURES,
@@ -21,6 +20,7 @@ from captioning.evaluation.grounding.looks import (
     SOURCES,
     UNIFORM,
 )
+from captioning.evaluation.grounding.report import Group
 from captioning.files import written_whole
 from captioning.viewing.overlay import DOTS_PER_INCH, drawable, word_pictures
 
@@ -46,12 +46,12 @@ def save_grounding(
     Raises:
         InputError: a photo cannot be read, or the folder cannot be written to.
     """
-    if not report.looks:
+    if not report.mentions:
         return []
     figures = {
         Path(folder) / "scores.png": draw_scores(report),
-        Path(folder) / "best.png": draw_looks(report.ranked()[:SHOWN], max_pixels),
-        Path(folder) / "worst.png": draw_looks(report.ranked(worst=True)[:SHOWN], max_pixels),
+        Path(folder) / "best.png": draw_mentions(report.ranked()[:SHOWN], max_pixels),
+        Path(folder) / "worst.png": draw_mentions(report.ranked(worst=True)[:SHOWN], max_pixels),
     }
     for path, figure in figures.items():
         _save(figure, path)
@@ -89,7 +89,7 @@ def draw_scores(report: GroundingReport) -> Figure:
     figure = Figure(figsize=(10, 1.2 + 0.32 * len(groups)), layout="constrained")
     for axes, measure in zip(figure.subplots(1, len(MEASURES), sharey=True), MEASURES, strict=True):
         _draw_measure(axes, groups, measure)
-    names, families = drawable([f"{group.name} ({group.looks})" for group in groups])
+    names, families = drawable([f"{group.name} ({group.count})" for group in groups])
     figure.axes[0].set_yticks(range(len(groups)), names, fontfamily=families, parse_math=False)
     figure.axes[0].invert_yaxis()
     handles, labels = figure.axes[0].get_legend_handles_labels()
@@ -99,20 +99,20 @@ def draw_scores(report: GroundingReport) -> Figure:
     return figure
 
 
-def draw_looks(looks: Sequence[Look], max_pixels: int = MAX_PIXELS) -> Figure:
+def draw_mentions(mentions: Sequence[GroundedMention], max_pixels: int = MAX_PIXELS) -> Figure:
     """A panel per mention: the map on the photo, the boxes, the word, and the mass in the boxes.
 
     Raises:
         InputError: a photo cannot be read.
     """
-    columns = min(COLUMNS, len(looks))
-    rows = math.ceil(len(looks) / columns)
+    columns = min(COLUMNS, len(mentions))
+    rows = math.ceil(len(mentions) / columns)
     figure = Figure(figsize=(3 * columns, 3.2 * rows), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False).flatten()
     for axes in panels:
         axes.set_axis_off()
-    for axes, look in zip(panels, looks, strict=False):
-        _draw_look(axes, look, max_pixels)
+    for axes, mention in zip(panels, mentions, strict=False):
+        _draw_mention(axes, mention, max_pixels)
     return figure
 
 
@@ -125,7 +125,7 @@ def _draw_measure(axes: Axes, groups: Sequence[Group], measure: str) -> None:
             axes.plot(group.scores[measure].interval, (place, place), color="black", linewidth=1)
     for source, marker in MARKERS.items():
         axes.scatter(
-            [group.value(f"{measure}, {source}") for group in groups],
+            [group.value(measure, source) for group in groups],
             places,
             marker=marker,
             color=COLOURS[source],
@@ -138,15 +138,17 @@ def _draw_measure(axes: Axes, groups: Sequence[Group], measure: str) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _draw_look(axes: Axes, look: Look, max_pixels: int) -> None:
-    width, height = look.size
-    [picture] = word_pictures(read_image(look.image, max_pixels), look.weights[None], look.crop)
+def _draw_mention(axes: Axes, mention: GroundedMention, max_pixels: int) -> None:
+    width, height = mention.size
+    [picture] = word_pictures(
+        read_image(mention.image, max_pixels), mention.weights[None], mention.crop
+    )
     axes.imshow(picture, extent=(0, width, height, 0))
-    for left, top, across, down in look.place.boxes:
+    for left, top, across, down in mention.place.boxes:
         box = Rectangle((left, top), across, down, fill=False, edgecolor=BOX_COLOUR, linewidth=1.5)
         axes.add_patch(box)
-    [name], families = drawable([look.mention.name])
-    inside, area = look.scores[MODEL][IN_BOX], look.scores[UNIFORM][IN_BOX]
+    [name], families = drawable([mention.mention.name])
+    inside, area = mention.scores[MODEL][IN_BOX], mention.scores[UNIFORM][IN_BOX]
     axes.set_title(
         f"{name}: {inside:.2f} of the map\nin {area:.2f} of the view",
         fontsize=9,

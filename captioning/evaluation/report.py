@@ -16,7 +16,6 @@ from captioning.errors import InputError
 from captioning.files import write_json
 from captioning.metrics import registry
 from captioning.metrics.scores import (
-    COUNTS,
     LEVEL,
     Interval,
     PhotoScorer,
@@ -150,27 +149,25 @@ class Report:
         write_json(Path(folder) / "report.json", source | self.as_json())
 
     def table(self) -> str:
-        """Scores with their intervals, and statistics, one per line."""
+        """The scores with their intervals, and a line about the captions."""
         header = ("", "score", f"{LEVEL * 100:.0f} % interval")
         rows = [
             (name, f"{value:.4f}", "{:.4f} to {:.4f}".format(*self.intervals[name]))
             for name, value in self.corpus.items()
         ]
-        rows += [
-            (name, f"{value:.0f}" if name in COUNTS else f"{value:.4f}", "")
-            for name, value in self.statistics.items()
-        ]
-        return aligned([header, *rows])
+        counts = self.statistics
+        note = (
+            f"{counts['images']:.0f} images, {counts['distinct captions']:.0f} distinct captions, "
+            f"{counts['distinct words']:.0f} distinct words, {counts['mean length']:.1f} a caption"
+        )
+        return "\n".join([aligned([header, *rows]), note])
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Rows of cells as lines of text; every second column is aligned right."""
+    """Rows of cells as lines of text; all columns but the first are aligned right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
-        "  ".join(
-            f"{cell:>{width}}" if column % 2 else f"{cell:<{width}}"
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip()
         for row in rows
     )
 

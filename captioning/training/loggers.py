@@ -326,7 +326,7 @@ def log_grounding(
             stage_within(run)
         names = list(report.all.scores)
         rows = [
-            [group.name, group.looks, *(group.value(name) for name in names)]
+            [group.name, group.count, *(group.value(name) for name in names)]
             for group in (report.all, *report.words)
         ]
         run.log(

@@ -6,9 +6,9 @@ import pytorch_lightning as pl
 import torch
 
 from captioning.errors import InputError
-from captioning.evaluation.grounding import Lexicon, categories, ground_maps
-from captioning.evaluation.grounding.estimates import GAINS
-from captioning.evaluation.grounding.looks import IN_BOX, POINTING
+from captioning.evaluation.grounding import Lexicon, categories, ground
+from captioning.evaluation.grounding.mentions import IN_BOX, POINTING
+from captioning.evaluation.grounding.report import GAINS
 from captioning.inference.batches import candidates
 from captioning.numbers import TableImages
 from captioning.progress_bar import stage
@@ -63,7 +63,7 @@ class ValidationGrounding(ValidationImages):
                 if isinstance(captions, InputError):
                     raise captions
                 texts[record.image_id] = captions[0].text
-            [report] = ground_maps(
+            [report] = ground(
                 captioner,
                 records,
                 texts,
@@ -71,7 +71,7 @@ class ValidationGrounding(ValidationImages):
                 batch_size=16,
                 seed=0,
                 maps=self.maps,
-                hides_regions=False,
+                drops=False,
             ).values()
         for name, logged in GROUNDING_SCORES.items():
             key = f"val/{logged}"

@@ -7,8 +7,7 @@ import pytest
 from captioning.captioner import load
 from captioning.data.readers import Coco
 from captioning.errors import InputError
-from captioning.evaluation.grounding import Lexicon, ground
-from captioning.evaluation.grounding.measure import categories
+from captioning.evaluation.grounding import Lexicon, categories, ground
 from captioning.training.train_cli import train
 from captioning.training.validation_grounding import GROUNDING_SCORES
 from captioning.training.validation_images import PAGE
@@ -41,7 +40,8 @@ def test_each_validation_logs_what_ground_finds_of_the_same_images(
     captions = captioner([record.image for record in records])
     texts = {record.image_id: each.text for record, each in zip(records, captions, strict=True)}
     lexicon = Lexicon.of(categories(split))  # which a limit does not change
-    expected = ground(captioner, records, texts, lexicon, map_name="gradient").summary
+    [report] = ground(captioner, records, texts, lexicon, maps=["gradient"]).values()
+    expected = report.summary
     found = last_row(folder)
     assert {"pointing", "CHAIR-i", "CHAIR-s"} <= expected.keys()  # it has learnt to name things
     for name, logged in GROUNDING_SCORES.items():

@@ -1,20 +1,18 @@
 """Grounding: maps of words compared with the boxes and masks of the objects that the words name."""
 
-from captioning.evaluation.grounding.grounding_report import GroundingReport
 from captioning.evaluation.grounding.lexicon import Lexicon, Mention, categories, named_by_people
-from captioning.evaluation.grounding.looks import Look
-from captioning.evaluation.grounding.measure import ground, ground_maps
-from captioning.evaluation.grounding.tables import map_table, table
+from captioning.evaluation.grounding.measure import ground
+from captioning.evaluation.grounding.mentions import GroundedMention
+from captioning.evaluation.grounding.report import GroundingReport, grounding_table, maps_json
 
 __all__ = [
+    "GroundedMention",
     "GroundingReport",
     "Lexicon",
-    "Look",
     "Mention",
     "categories",
     "ground",
-    "ground_maps",
-    "map_table",
+    "grounding_table",
+    "maps_json",
     "named_by_people",
-    "table",
 ]

@@ -8,22 +8,13 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from captioning.data.records import ImageObject
-from captioning.errors import InputError
+from captioning.errors import InputError, shown
 
 Box = tuple[float, float, float, float]
 """Left, top, width and height in pixels of the photo."""
 
-MAX_OBJECTS = 1_000
-"""Limit on a category's objects in a photo; n boxes divide it into up to 4 n^2 rectangles."""
-
-MAX_RUNS = 4_000_000
-"""Limit on run lengths, or on characters of compressed ones. COCO's longest have some thousand."""
-
-MAX_OUTLINE = 2_000_000
-"""Limit on the pixels along an object's polygons; pycocotools needs 80 bytes for each."""
-
-MAX_CHARACTERS = 7
-"""Limit on the characters of a compressed run length: 35 bits."""
+MOST_BITS = 30
+"""Bits of a compressed run length before its last character."""
 
 REMEDY = "omit it, or write it as COCO does"
 
@@ -117,14 +108,8 @@ class Place:
         width and height of the photo in pixels; the cells of the grid cover the crop.
 
         Raises:
-            InputError: a mask cannot be decoded or is of a photo of another size, or there are too
-                many objects.
+            InputError: a mask cannot be decoded, or is of a photo of another size.
         """
-        if len(objects) > MAX_OBJECTS:
-            raise InputError(
-                f"{len(objects)} objects of one category, {objects[0].name}; "
-                f"annotate at most {MAX_OBJECTS}"
-            )
         seen: list[Box] = []
         masks, union = 0, None
         for found in objects:
@@ -156,25 +141,21 @@ def decoded_mask(mask: Any, size: tuple[int, int]) -> Bool[np.ndarray, "H W"]:
     try:
         if isinstance(mask, list):
             return _filled(mask, width, height)
-        rows, columns = mask["size"]
-        counts = mask["counts"]
-        if [rows, columns] != [height, width]:
+        if mask["size"] != [height, width]:
             raise InputError(
-                f"a mask of {int(columns)} x {int(rows)} pixels but a photo of "
-                f"{width} x {height}; use the photos that were annotated"
+                f"a mask of {shown(mask['size'])} (height, width) but a photo of "
+                f"{width} x {height} pixels; use the photos that were annotated"
             )
-        runs = counts if isinstance(counts, list) else _runs(counts)
-        if len(runs) > MAX_RUNS or not all(type(run) is int and run >= 0 for run in runs):
+        counts = mask["counts"]
+        runs = counts if isinstance(counts, list) else _decompressed(counts)
+        if not all(type(run) is int and run >= 0 for run in runs) or sum(runs) != width * height:
             raise ValueError
-        if sum(runs) != width * height:
-            raise InputError(f"run lengths whose sum is not {width * height} pixels; {REMEDY}")
-        lengths = np.array(runs, dtype=np.int64)
     except (ArithmeticError, LookupError, TypeError, ValueError):
         raise InputError(
             f"a segmentation that is neither polygons nor run lengths; {REMEDY}"
         ) from None
-    inside = np.arange(len(lengths)) % 2 == 1
-    return np.repeat(inside, lengths).reshape((height, width), order="F")
+    inside = np.arange(len(runs)) % 2 == 1
+    return np.repeat(inside, runs).reshape((height, width), order="F")
 
 
 def _filled(polygons: list[Any], width: int, height: int) -> Bool[np.ndarray, "H W"]:
@@ -182,7 +163,7 @@ def _filled(polygons: list[Any], width: int, height: int) -> Bool[np.ndarray, "H
     from pycocotools import mask as run_length
 
     side = max(width, height)
-    outline, numbers = 0.0, []
+    numbers = []
     for polygon in polygons:
         places = np.array(polygon, dtype=np.float64)
         if places.ndim != 1 or len(places) < 4 or len(places) % 2:
@@ -192,29 +173,25 @@ def _filled(polygons: list[Any], width: int, height: int) -> Bool[np.ndarray, "H
                 f"a polygon that leaves a photo of {width} x {height} pixels; {REMEDY}"
             )
         numbers.append(places.tolist())
-        corners = places.reshape(-1, 2)
-        outline += np.abs(corners - np.roll(corners, 1, axis=0)).max(axis=1).sum()
-    if not polygons or outline > MAX_OUTLINE:
-        raise InputError(f"polygons of {outline:.0f} pixels' outline; {REMEDY}")
+    if not numbers:
+        raise ValueError
     lengths = run_length.merge(run_length.frPyObjects(numbers, height, width))
     return run_length.decode(lengths).astype(bool)
 
 
-def _runs(characters: str | bytes) -> list[int]:
+def _decompressed(characters: str | bytes) -> list[int]:
     """Decompress COCO's run lengths; raises ValueError if they are malformed.
 
     A length is encoded with five bits per character, lowest first. From the fourth length on, the
     difference from the last but one is encoded.
     """
-    if len(characters) > MAX_RUNS:
-        raise ValueError
     if not isinstance(characters, bytes):
         characters = characters.encode("ascii")
     runs: list[int] = []
     value, bits = 0, 0
     for character in characters:
         code = character - 48
-        if not 0 <= code < 64 or bits >= 5 * MAX_CHARACTERS:
+        if not 0 <= code < 64 or bits > MOST_BITS:
             raise ValueError
         value |= (code & 31) << bits
         bits += 5

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from captioning.data.vocabulary import PAD
-from captioning.evaluation.grounding.looks import Areas, OcclusionDrops, gaussian
+from captioning.evaluation.grounding.mentions import CurveAreas, OcclusionDrops, gaussian
 from captioning.search.search import NEVER
 
 HIDDEN = 0.5
@@ -87,7 +87,7 @@ def curve_areas(
     tokens: Int[Tensor, "C S"],
     phrases: Sequence[Phrase],
     maps: Float[Tensor, "P M L"],
-) -> list[list[Areas]]:
+) -> list[list[CurveAreas]]:
     """The areas under the deletion and insertion curves of each phrase's maps.
 
     The maps order the regions; of equal ones, the first in reading order counts as more relevant.
@@ -107,7 +107,7 @@ def curve_areas(
     insertion = torch.cat([found[..., LEVELS:], found[..., :1]], dim=2)
     both = torch.stack([deletion, insertion], dim=2)
     under = torch.trapezoid(both, dim=3) / (LEVELS - 1)  # (P, M, 2)
-    return [[Areas(*areas) for areas in of_phrase] for of_phrase in under.tolist()]
+    return [[CurveAreas(*areas) for areas in of_phrase] for of_phrase in under.tolist()]
 
 
 def probabilities(

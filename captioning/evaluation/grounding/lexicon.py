@@ -1,19 +1,16 @@
 """The words of captions that name objects."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from captioning.data.records import Record
 from captioning.data.tokens import plurals, tokenize
-from captioning.untrusted import field, read_json
+from captioning.errors import InputError
+from captioning.untrusted import read_json
 
 COCO = Path(__file__).with_name("coco_words.json")
-REMEDY = (
-    'expected {"categories": {"dog": ["dog", "puppy"]}, "others": ["dog house"]}; "others" is '
-    "optional"
-)
+FORMAT = '{"categories": {"dog": ["dog", "puppy"]}, "others": ["dog house"]}'
 
 
 class Mention(NamedTuple):
@@ -32,22 +29,20 @@ class Mention(NamedTuple):
     stop: int
 
 
-class Named(NamedTuple):
-    """The objects that the captions of an image name.
+class ImageMentions(NamedTuple):
+    """How many mentions the captions of an image have.
 
     Attributes:
         image_id: the id of the record.
-        mentions: the number of mentions.
+        count: the number of mentions.
         absent: the mentions of objects that are neither in the crop nor named by any reference.
         unknown: the number of mentions with a word that the model does not know.
-        wanted: the categories that the references name and the crop shows.
     """
 
     image_id: int | str
-    mentions: int
+    count: int
     absent: tuple[Mention, ...] = ()
     unknown: int = 0
-    wanted: frozenset[str] = frozenset()
 
 
 class Lexicon:
@@ -87,13 +82,15 @@ class Lexicon:
         Raises:
             InputError: the file is missing or malformed.
         """
-        check = partial(field, source=path, remedy=REMEDY)
         content = read_json(path)
-        categories = check(content, "categories", dict)
-        others = check({"others": [], **content}, "others", list)
-        for names in (*(check(categories, category, list) for category in categories), others):
-            for name in names:
-                check({"name": name}, "name", str)
+        try:
+            categories, others = content["categories"], content.get("others", [])
+            lists = [*categories.values(), others]
+            is_valid = all(isinstance(name, str) for names in lists for name in [*names])
+            if not is_valid or not all(isinstance(names, list) for names in lists):
+                raise TypeError
+        except (AttributeError, LookupError, TypeError):
+            raise InputError(f'{path}: expected {FORMAT}; "others" is optional') from None
         return cls(categories, others)
 
     @classmethod

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from captioning.captioner import Captioner
@@ -20,51 +19,39 @@ from captioning.data.tokens import tokenize
 from captioning.data.vocabulary import PAD
 from captioning.errors import InputError
 from captioning.evaluation.grounding.areas import Place
-from captioning.evaluation.grounding.faithfulness import Phrase, curve_areas, occlusion_drops
-from captioning.evaluation.grounding.grounding_report import GroundingReport
+from captioning.evaluation.grounding.faithfulness import curve_areas, occlusion_drops
 from captioning.evaluation.grounding.lexicon import (
+    ImageMentions,
     Lexicon,
     Mention,
-    Named,
     categories,
     named_by_people,
 )
-from captioning.evaluation.grounding.looks import GAUSSIAN, MODEL, RANDOM, Areas, Look, gaussian
+from captioning.evaluation.grounding.mentions import (
+    GAUSSIAN,
+    MODEL,
+    RANDOM,
+    CurveAreas,
+    GroundedMention,
+    gaussian,
+)
+from captioning.evaluation.grounding.report import GroundingReport
 from captioning.inference.batches import read_ahead
 from captioning.maps import Captioned, word_maps
-from captioning.models import Model
 from captioning.progress_bar import ProgressBar
 from captioning.threads import cut
-
-Captions = Mapping[int | str, str]
-"""One caption per image, by image id."""
 
 
 def ground(
     captioner: Captioner,
     records: Sequence[Record],
-    captions: Captions | None = None,
-    lexicon: Lexicon | None = None,
-    batch_size: int = 16,
-    seed: int = 0,
-    map_name: str | None = None,
-) -> GroundingReport:
-    """The report of one map, without deletion and insertion curves; see `ground_maps`."""
-    map_name = map_name or captioner.default_map
-    settings = (lexicon, batch_size, seed, [map_name], False)
-    return ground_maps(captioner, records, captions, *settings)[map_name]
-
-
-def ground_maps(
-    captioner: Captioner,
-    records: Sequence[Record],
-    captions: Captions | None = None,
+    captions: Mapping[int | str, str] | None = None,
     lexicon: Lexicon | None = None,
     batch_size: int = 16,
     seed: int = 0,
     maps: Sequence[str] = (),
-    curves: bool = True,
-    hides_regions: bool = True,
+    drops: bool = True,
+    curves: bool = False,
 ) -> dict[str, GroundingReport]:
     """Test each word that names a category against the objects of that category.
 
@@ -77,13 +64,13 @@ def ground_maps(
     Args:
         captioner: the model.
         records: images with their objects.
-        captions: the model's caption of each image; None to read all references.
+        captions: the model's caption of each image, by image id; None to read all references.
         lexicon: maps words to categories; default: that of the records' categories.
         batch_size: captions per batch.
         seed: of the random regions that are hidden.
         maps: names in `captioning.maps`, or of attention heads; default: the model's default map.
+        drops: compute how much the words' probability drops when regions are hidden.
         curves: also compute deletion and insertion curves, of the baselines too.
-        hides_regions: compute what needs hidden regions: occlusion drops, and the curves.
 
     Returns:
         The report of each map by its name, for the same words.
@@ -93,41 +80,35 @@ def ground_maps(
             model does not have a map.
     """
     lexicon = lexicon or Lexicon.of(categories(records))
-    maps = maps or [captioner.default_map]
-    generators = {name: torch.Generator().manual_seed(seed) for name in maps}
+    names = maps or [captioner.default_map]
+    hidden = {name: torch.Generator().manual_seed(seed) for name in names}
     orders = torch.Generator().manual_seed(seed)
-    looks: dict[str, list[Look]] = {name: [] for name in maps}
-    seconds = dict.fromkeys(maps, 0.0)
-    named: list[Named] = []
+    mentions: dict[str, list[GroundedMention]] = {name: [] for name in names}
+    seconds = dict.fromkeys(names, 0.0)
+    counts: list[ImageMentions] = []
     words = 0
     most = max((len(record.captions) for record in records), default=1) if captions is None else 1
     parts = cut(records, max(1, batch_size // max(most, 1)))
     with_photos = ((part, [record.image for record in part]) for part in parts)
-    units = "photos" if len(maps) == 1 else "maps of photos"
-    with ProgressBar("ground", units, total=len(records) * len(maps)) as bar:
+    with ProgressBar("ground", "photos", total=len(records)) as bar:
         for part, _, views in read_ahead(captioner, with_photos):
             batch = _Batch.of(captioner, part, views, captions, lexicon)
-            named += [image.named for image in batch.images]
+            counts += [image.counts for image in batch.images]
             words += int((batch.captioned.tokens[..., 1:] != PAD).sum())  # including EOS
-            baselines: list[dict[str, Areas]] | None = None
-            for name in maps:
+            baselines = batch.baselines(orders) if drops and curves else None
+            for name in names:
                 began = time.perf_counter()
                 weights = word_maps(name, batch.captioned)
                 seconds[name] += time.perf_counter() - began
-                found = batch.looks(weights)
-                is_over_regions = batch.captioned.annotations.shape[1] == weights[0, 0, 0].numel()
-                if found and hides_regions and is_over_regions:
-                    if curves and baselines is None:
-                        baselines = batch.baselines([each for each, _ in found], orders)
-                    looks[name] += batch.faithful(found, generators[name], baselines)
-                else:
-                    looks[name] += [look for _, look in found]
-                bar.update(len(part))
+                mentions[name] += batch.mentions(
+                    weights, hidden[name] if drops else None, baselines
+                )
+            bar.update(len(part))
     return {
         name: GroundingReport(
-            of_map, named, name, captions is None, 1000 * seconds[name] / max(words, 1)
+            of_map, counts, name, captions is None, 1000 * seconds[name] / max(words, 1)
         )
-        for name, of_map in looks.items()
+        for name, of_map in mentions.items()
     }
 
 
@@ -138,10 +119,12 @@ class _Batch:
     Attributes:
         captioned: the images with their captions, padded to the same number for every image.
         images: the mentions of each image.
+        phrases: of each tested mention the caption, among C, and start and stop in its words.
     """
 
     captioned: Captioned
-    images: Sequence["_ImageMentions"]
+    images: Sequence["_Image"]
+    phrases: Sequence[tuple[int, int, int]]
 
     @classmethod
     @torch.no_grad()
@@ -150,14 +133,15 @@ class _Batch:
         captioner: Captioner,
         records: Sequence[Record],
         views: Sequence[View | InputError],
-        given: Captions | None,
+        given: Mapping[int | str, str] | None,
         lexicon: Lexicon,
     ) -> "_Batch":
         """The batch of some images, with the given captions or with all references."""
+        seen = []
         for view in views:
             if isinstance(view, InputError):
                 raise view
-        seen = [view for view in views if isinstance(view, View)]
+            seen.append(view)
         images = torch.stack([view.pixels for view in seen]).to(captioner.device)
         # Tokenized as for the lexicon, whatever tokenizer the model was trained with.
         captions = [
@@ -175,82 +159,87 @@ class _Batch:
             captioner.model, images, captioner.encode(images), tokens.to(captioner.device)
         )
         known = frozenset(captioner.vocabulary.words)
-        mentions = [
-            _ImageMentions.of(record, view, None if given is None else words, lexicon, known)
+        mentioned = [
+            _Image.of(record, view, None if given is None else words, lexicon, known)
             for record, view, [words, *_] in zip(records, seen, padded, strict=True)
         ]
-        return cls(captioned, mentions)
+        phrases = [
+            (number * most + caption, mention.start, mention.stop)
+            for number, image in enumerate(mentioned)
+            for caption, mention in image.tested
+        ]
+        return cls(captioned, mentioned, phrases)
+
+    @torch.no_grad()
+    def mentions(
+        self,
+        weights: Float[torch.Tensor, "B N T rows columns"],
+        generator: torch.Generator | None,
+        baselines: Sequence[dict[str, CurveAreas]] | None,
+    ) -> list[GroundedMention]:
+        """The tested mentions with a map.
+
+        Args:
+            weights: the map of every word.
+            generator: draws the regions that are hidden at random; None to hide none.
+            baselines: the areas under the curves of `baselines`; None for no curves.
+        """
+        maps = weights.double().cpu().numpy()
+        found = [
+            image.grounded(caption, mention, maps[number, caption])
+            for number, image in enumerate(self.images)
+            for caption, mention in image.tested
+        ]
+        regions = self.captioned.annotations.shape[1]
+        if not found or generator is None or regions != weights[0, 0, 0].numel():
+            return found
+        stacked = np.stack([each.weights for each in found])
+        flat = torch.from_numpy(stacked).flatten(1).to(self.captioned.annotations)
+        drops = occlusion_drops(*self._read, self.phrases, flat, self.captioned.grid, generator)
+        found = [replace(each, drops=its) for each, its in zip(found, drops, strict=True)]
+        if baselines is None:
+            return found
+        areas = curve_areas(*self._read, self.phrases, flat[:, None])
+        return [
+            replace(each, areas={MODEL: own, **others})
+            for each, [own], others in zip(found, areas, baselines, strict=True)
+        ]
+
+    @torch.no_grad()
+    def baselines(self, generator: torch.Generator) -> list[dict[str, CurveAreas]]:
+        """The areas under the curves of the Gaussian, and of regions in random order."""
+        middle = torch.from_numpy(gaussian(self.captioned.grid)).flatten()
+        if not self.phrases or self.captioned.annotations.shape[1] != len(middle):
+            return []
+        noise = torch.rand(len(self.phrases), len(middle), generator=generator, dtype=middle.dtype)
+        maps = torch.stack([middle.expand_as(noise), noise], dim=1)
+        found = curve_areas(*self._read, self.phrases, maps.to(self.captioned.annotations.device))
+        return [{GAUSSIAN: centred, RANDOM: at_random} for centred, at_random in found]
 
     @property
-    def read(self) -> tuple[Model, Float[Tensor, "C L D"], Tensor]:
-        """The model, and the annotations and tokens of each caption that it reads."""
+    def _read(self) -> tuple[torch.nn.Module, torch.Tensor, torch.Tensor]:
+        """The model, and the annotations and tokens of each of the C captions."""
         read = self.captioned
         repeated = read.annotations.repeat_interleave(read.tokens.shape[1], dim=0)
         return read.model, repeated, read.tokens.flatten(0, 1)
 
-    def looks(self, weights: Float[Tensor, "B N T rows columns"]) -> list[tuple[Phrase, Look]]:
-        """A look for each tested mention, with its position among the C captions."""
-        maps = weights.double().cpu().numpy()
-        captions = maps.shape[1]
-        return [
-            (
-                (number * captions + caption, mention.start, mention.stop),
-                image.look(caption, mention, maps[number, caption]),
-            )
-            for number, image in enumerate(self.images)
-            for caption, mention in image.tested
-        ]
-
-    @torch.no_grad()
-    def faithful(
-        self,
-        found: Sequence[tuple[Phrase, Look]],
-        generator: torch.Generator,
-        baselines: Sequence[dict[str, Areas]] | None,
-    ) -> list[Look]:
-        """The looks with occlusion drops and, given the baselines, with the areas under curves."""
-        phrases = [phrase for phrase, _ in found]
-        weights = np.stack([look.weights for _, look in found])
-        maps = torch.from_numpy(weights).flatten(1).to(self.captioned.annotations)
-        drops = occlusion_drops(*self.read, phrases, maps, self.captioned.grid, generator)
-        looks = [replace(look, drops=each) for (_, look), each in zip(found, drops, strict=True)]
-        if baselines is None:
-            return looks
-        areas = curve_areas(*self.read, phrases, maps[:, None])
-        return [
-            replace(look, areas={MODEL: own, **others})
-            for look, [own], others in zip(looks, areas, baselines, strict=True)
-        ]
-
-    @torch.no_grad()
-    def baselines(
-        self, phrases: Sequence[Phrase], generator: torch.Generator
-    ) -> list[dict[str, Areas]]:
-        """The areas under the curves of the Gaussian, and of regions in random order."""
-        middle = torch.from_numpy(gaussian(self.captioned.grid)).flatten()
-        noise = torch.rand(len(phrases), len(middle), generator=generator, dtype=middle.dtype)
-        maps = torch.stack([middle.expand_as(noise), noise], dim=1)
-        maps = maps.to(self.captioned.annotations.device)
-        found = curve_areas(*self.read, phrases, maps)
-        return [{GAUSSIAN: centred, RANDOM: at_random} for centred, at_random in found]
-
 
 @dataclass(frozen=True)
-class _ImageMentions:
+class _Image:
     """The objects that the captions of an image name.
 
     Attributes:
         record: the image with its objects.
         view: the part of it that the model sees.
         tested: index of the caption and mention of objects in the crop, by words the model knows.
-        named: counts of all mentions.
+        counts: of all mentions.
         places: of the categories on grids, as far as they have been needed.
     """
 
     record: Record
     view: View
     tested: Sequence[tuple[int, Mention]]
-    named: Named
+    counts: ImageMentions
     places: dict[tuple[str, tuple[int, int]], Place | None]
 
     @classmethod
@@ -261,7 +250,7 @@ class _ImageMentions:
         generated: Sequence[str] | None,
         lexicon: Lexicon,
         known: frozenset[str],
-    ) -> "_ImageMentions":
+    ) -> "_Image":
         """The mentions in a generated caption, or in all references if that is None."""
         by_people = named_by_people(record, lexicon)
         people_named = {mention.category for _, mention in by_people}
@@ -276,22 +265,20 @@ class _ImageMentions:
             mention for _, mention in mentions if mention.category not in shown | people_named
         )
         unknown = len(there) - len(tested)
-        named = Named(
-            record.image_id, len(mentions), absent, unknown, frozenset(people_named & shown)
-        )
-        return cls(record, view, tested, named, {})
+        counts = ImageMentions(record.image_id, len(mentions), absent, unknown)
+        return cls(record, view, tested, counts, {})
 
-    def look(
+    def grounded(
         self, caption: int, mention: Mention, maps: Float[np.ndarray, "T rows columns"]
-    ) -> Look:
-        """The look of a mention, from the maps of its caption's words."""
+    ) -> GroundedMention:
+        """A mention with the mean map of its words."""
         key = mention.category, (maps.shape[1], maps.shape[2])
         if key not in self.places:
             self.places[key] = _place(self.record, key[0], self.view, key[1])
         place = self.places[key]
         assert place is not None  # a tested object is inside the crop on any grid
         weights = maps[mention.start : mention.stop].mean(axis=0)
-        return Look(
+        return GroundedMention(
             *(self.record.image_id, self.record.image, mention, weights, place),
             *(self.view.crop, self.view.size),
             caption=caption,

@@ -6,7 +6,7 @@ from pycocotools import mask as run_length
 
 from captioning.data.records import ImageObject
 from captioning.errors import InputError
-from captioning.evaluation.grounding.areas import MAX_OBJECTS, Area, Place, decoded_mask
+from captioning.evaluation.grounding.areas import Area, Place, decoded_mask
 
 CROP = (20.0, 0.0, 80.0, 80.0)  # the middle of a photo of 120 x 80
 SIZE = (120, 80)
@@ -40,16 +40,6 @@ def test_shares_of_cells_are_what_the_box_covers_of_them() -> None:
     expected = np.zeros((4, 4))
     expected[:2, :2] = [[0.25, 0.25], [0.5, 0.5]]
     np.testing.assert_allclose(shares, expected, atol=1e-12)
-
-
-def test_cells_over_bars_hold_nothing() -> None:
-    padded = (0.0, -20.0, 120.0, 120.0)  # the whole photo between bars of 20 pixels
-    found = Place.of([dog(0, 0, 120, 80)], SIZE, padded, (6, 6))
-    assert found is not None
-    expected = np.zeros((6, 6))
-    expected[1:5] = 1
-    np.testing.assert_allclose(found.in_box, expected, atol=1e-12)
-    assert (found.box_holds == (expected == 1)).all()
 
 
 def test_where_boxes_overlap_their_area_counts_once() -> None:
@@ -93,14 +83,8 @@ def test_all_of_cocos_ways_to_write_a_mask_agree(segmentation: Any) -> None:
 
 
 def test_a_mask_of_another_photo_is_refused() -> None:
-    with pytest.raises(InputError, match="a mask of 120 x 80 pixels but a photo of 60 x 40; use"):
+    with pytest.raises(InputError, match="but a photo of 60 x 40 pixels; use"):
         decoded_mask(run_length.encode(rectangle_mask()), (60, 40))
-
-
-@pytest.mark.parametrize("segmentation", [{"counts": 3}, [["a"]], 7])
-def test_a_mask_that_cannot_be_decoded_is_refused(segmentation: Any) -> None:
-    with pytest.raises(InputError, match="neither polygons nor run lengths"):
-        decoded_mask(segmentation, SIZE)
 
 
 def test_an_object_outside_the_crop_is_not_there() -> None:
@@ -108,19 +92,12 @@ def test_an_object_outside_the_crop_is_not_there() -> None:
     assert place(dog(0, 0, 21, 80)) is not None
 
 
-def test_an_object_is_there_by_its_mask_and_not_by_its_box_alone() -> None:
+def test_an_object_is_there_by_its_mask_not_its_box_alone() -> None:
     triangle = [0, 0, 15, 0, 0, 60]
     assert place(dog(0, 0, 40, 60, mask=[triangle])) is None
 
 
-def test_only_boxes_of_which_the_crop_shows_something_count() -> None:
-    inside, outside = (30.0, 10.0, 20.0, 30.0), (105.0, 0.0, 10.0, 10.0)
-    found = place(dog(*inside), dog(*outside))
-    assert found is not None
-    assert found.boxes == (inside,)
-
-
-def test_without_masks_of_all_objects_there_is_no_mass_in_masks() -> None:
+def test_mass_in_masks_needs_a_mask_of_every_object() -> None:
     masked, other = (
         dog(30, 10, 20, 30, mask=[RECTANGLE]),
         dog(60, 10, 20, 30),
@@ -143,7 +120,7 @@ def test_run_lengths_are_read_as_pycocotools_reads_them(seed: int) -> None:
     np.testing.assert_array_equal(decoded_mask(as_text, SIZE), mask)
 
 
-HOSTILE: dict[str, Any] = {
+MALFORMED: dict[str, Any] = {
     "a size of terabytes": {"size": [1_000_000, 1_000_000], "counts": [10**12]},
     "compressed lengths of terabytes": {"size": [80, 120], "counts": "oooooO1"},
     "lengths beyond the size": {"size": [80, 120], "counts": [0, 10**12]},
@@ -152,51 +129,22 @@ HOSTILE: dict[str, Any] = {
     "compressed lengths below zero": {"size": [80, 120], "counts": "N" * 50},
     "a length that does not end": {"size": [80, 120], "counts": "ooo"},
     "characters that are none": {"size": [80, 120], "counts": "\x00\xff é"},
-    "a length of 100 digits": {"size": [80, 120], "counts": [10**99]},
     "lengths that are no numbers": {"size": [80, 120], "counts": [[1], None, "2"]},
-    "true for a length": {"size": [80, 120], "counts": [True, PIXELS - 1]},
-    "too many lengths": {"size": [80, 120], "counts": [0] * 4_000_001},
-    "no lengths": {"size": [80, 120], "counts": []},
-    "a size that is none": {"size": "ab", "counts": [PIXELS]},
-    "a size of text": {"size": ["a", "b"], "counts": [PIXELS]},
     "no size": {"counts": [PIXELS]},
     "not a number in a polygon": [[float("nan"), 1, 2, 3, 4, 5]],
-    "infinity in a polygon": [[float("inf"), 1, 2, 3, 4, 5]],
     "a corner far away": [[10**9, 1, 2, 3, 4, 5]],
-    "a corner beyond all floats": [[10**400, 1, 2, 3, 4, 5]],
     "half a corner": [[1, 2, 3, 4, 5, 6, 7]],
-    "a point": [[1, 2]],
-    "an empty polygon": [[]],
+    "no polygon": [],
     "text in a polygon": [["a", "b", "c", "d", "e", "f"]],
-    "lists in a polygon": [[[1, 2], [3, 4], [5, 6]]],
-    "lengths among polygons": [{"size": [80, 120], "counts": [PIXELS]}],
-    "an endless outline": [[0, 0, 119, 79] * 10_000],
     "text": "segmentation",
 }
 
 
-@pytest.mark.parametrize("mask", HOSTILE.values(), ids=HOSTILE.keys())
-def test_a_hostile_mask_is_one_line(mask: Any) -> None:
+@pytest.mark.parametrize("mask", MALFORMED.values(), ids=MALFORMED.keys())
+def test_a_malformed_mask_is_an_input_error(mask: Any) -> None:
     with pytest.raises(InputError):
         decoded_mask(mask, SIZE)
 
 
 def test_a_polygon_may_leave_the_photo_a_little() -> None:
     assert decoded_mask([[-3.0, -3.0, 130.5, -3.0, 130.5, 90.0, -3.0, 90.0]], SIZE).all()
-
-
-def test_more_objects_of_one_category_than_can_be_measured_are_refused() -> None:
-    objects = [ImageObject("dog", (1.0, 1.0, 2.0, 2.0))] * (MAX_OBJECTS + 1)
-    with pytest.raises(InputError, match="1001 objects of one category, dog; annotate at most"):
-        Place.of(objects, SIZE, (0.0, 0.0, 120.0, 80.0), (4, 4))
-
-
-def test_as_many_objects_as_are_allowed_are_measured() -> None:
-    generator = np.random.default_rng(0)
-    objects = [
-        ImageObject("dog", tuple(map(float, box)))
-        for box in generator.random((MAX_OBJECTS, 4)) * 40
-    ]
-    place = Place.of(objects, SIZE, (0.0, 0.0, 120.0, 80.0), (4, 4))
-    assert place is not None
-    assert (place.in_box <= 1 + 1e-9).all()

@@ -13,44 +13,6 @@ def named(sentence: str, lexicon: Lexicon | None = None) -> list[tuple[str, str]
     return [(mention.name, mention.category) for mention in mentions]
 
 
-@pytest.mark.parametrize(
-    ("sentence", "expected"),
-    [
-        (
-            "two puppies and a motorbike beside three women with knives",
-            {"puppies": "dog", "motorbike": "motorcycle", "women": "person", "knives": "knife"},
-        ),
-        # Snowball's and Porter's stems are those of skis, an orange, officer and performer.
-        ("skiing orange office performs bearing skateboarding", {}),
-        # Of overlapping names the longest counts.
-        (
-            "a hot dog by two fire hydrants and a dog",
-            {"hot dog": "hot dog", "fire hydrants": "fire hydrant", "dog": "dog"},
-        ),
-        # Names within names of other things do not count.
-        ("a couple of birds by a train station in orange", {"birds": "bird"}),
-        ("a couple kisses", {"couple": "person"}),
-        ("a couple of dogs", {"dogs": "dog"}),
-    ],
-)
-def test_everyday_words_name_categories(sentence: str, expected: dict[str, str]) -> None:
-    assert named(sentence) == list(expected.items())
-
-
-def test_regular_plurals_of_every_kind_need_no_entry() -> None:
-    names = ("bus", "box", "puppy", "toy", "wolf", "roof", "snowman", "potato", "fire truck")
-    lexicon = Lexicon({"thing": names})
-    plurals = ["buses", "boxes", "puppies", "toys", "wolves", "roofs", "snowmen", "potatoes"]
-    assert [name for name, _ in named(" ".join(plurals), lexicon)] == plurals
-    assert named("fire trucks", lexicon) == [("fire trucks", "thing")]
-
-
-def test_every_mention_counts_where_it_stands() -> None:
-    sentence = "a dog chases a traffic light and a dog"
-    mentions = Lexicon.coco().mentions(sentence.split())
-    assert [(mention.start, mention.stop) for mention in mentions] == [(1, 2), (4, 6), (8, 9)]
-
-
 def test_the_words_are_of_cocos_own_80_categories(shared_data: Path) -> None:
     file = shared_data / "coco-mini/annotations/instances_val2017.json"
     categories = {entry["name"] for entry in json.loads(file.read_text())["categories"]}
@@ -79,10 +41,8 @@ def test_a_file_of_words_is_read_as_it_stands(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", ["[]", "{}", '{"categories": {"tool": "hammer"}}', '{"categories": {"tool": [1]}}']
 )
-def test_a_malformed_file_of_words_is_named_with_what_was_expected(
-    content: str, tmp_path: Path
-) -> None:
+def test_a_malformed_file_of_words_is_named(content: str, tmp_path: Path) -> None:
     path = tmp_path / "words.json"
     path.write_text(content)
-    with pytest.raises(InputError, match=r"words\.json: .*; expected \{\"categories\""):
+    with pytest.raises(InputError, match=r"words\.json: expected \{\"categories\""):
         Lexicon.load(path)

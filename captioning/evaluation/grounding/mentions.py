@@ -1,4 +1,4 @@
-"""Looks: the map of a word that names an object, measured against the object's place.
+"""The map of a word that names an object, measured against the object's place.
 
 The pointing game is from Zhang et al. 2016 ("Top-down Neural Attention by Excitation Backprop"),
 without its tolerance of 15 pixels. The mass in a box or mask is the attention correctness of Liu
@@ -6,7 +6,7 @@ et al. 2017 ("Attention Correctness in Neural Image Captioning"). Two baselines 
 on the photo are measured too: a uniform map, and a Gaussian around the middle.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,19 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.ndimage import label
 
 from captioning.evaluation.grounding.areas import Box, Place
 from captioning.evaluation.grounding.lexicon import Mention
 
 SIGMA = 0.25
 """Standard deviation of the Gaussian baseline along each axis, in sides of the crop."""
-
-BOX_THRESHOLD = 0.5
-"""Cells with at least this share of a map's maximum can belong to the box around the maximum."""
-
-OVERLAP = 0.5
-"""A box is localised if its intersection over union with an object's box is above this."""
 
 POINTING, IN_BOX, IN_MASK = MEASURES = ("pointing", "mass in box", "mass in mask")
 MODEL, UNIFORM, GAUSSIAN = SOURCES = ("model", "uniform", "Gaussian")
@@ -35,8 +28,8 @@ RANDOM = "random"
 Weights = Float[np.ndarray, "rows columns"]
 
 
-class Areas(NamedTuple):
-    """Areas under the curves of a mention's probability, over a width of one.
+class CurveAreas(NamedTuple):
+    """CurveAreas under the curves of a mention's probability, over a width of one.
 
     Attributes:
         deletion: while regions are hidden, the most relevant first; low is good.
@@ -69,7 +62,7 @@ class OcclusionDrops(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Look:
+class GroundedMention:
     """The map of the words that name an object in the photo.
 
     Attributes:
@@ -94,7 +87,7 @@ class Look:
     size: tuple[int, int]
     drops: OcclusionDrops | None = None
     caption: int = 0
-    areas: Mapping[str, Areas] = field(default_factory=dict)
+    areas: Mapping[str, CurveAreas] = field(default_factory=dict)
 
     @cached_property
     def maps(self) -> Mapping[str, Weights]:
@@ -112,15 +105,6 @@ class Look:
                 IN_MASK: mass(weights, self.place.in_mask),
             }
             for source, weights in self.maps.items()
-        }
-
-    @cached_property
-    def localised(self) -> Mapping[str, float]:
-        """For each source, 1 if the box around its maximum fits an object's box, otherwise 0."""
-        boxes = {source: box_of(weights, self.crop) for source, weights in self.maps.items()}
-        return {
-            source: float(largest_overlap(box, self.place.boxes, self.crop) > OVERLAP)
-            for source, box in boxes.items()
         }
 
     @property
@@ -143,11 +127,11 @@ class Look:
         return self.scores[MODEL][IN_BOX] - self.scores[UNIFORM][IN_BOX]
 
 
-KINDS: dict[str, Callable[[Look], bool]] = {
-    "not in the middle": lambda look: not look.covers_middle,
-    "small, below 1/16": lambda look: look.size_share < 1 / 16,
-    "medium": lambda look: 1 / 16 <= look.size_share < 1 / 4,
-    "large, from 1/4": lambda look: look.size_share >= 1 / 4,
+KINDS: dict[str, Callable[[GroundedMention], bool]] = {
+    "not in the middle": lambda mention: not mention.covers_middle,
+    "small, below 1/16": lambda mention: mention.size_share < 1 / 16,
+    "medium": lambda mention: 1 / 16 <= mention.size_share < 1 / 4,
+    "large, from 1/4": lambda mention: mention.size_share >= 1 / 4,
 }
 """Kinds of objects by position, and by size as a share of the crop."""
 
@@ -179,48 +163,3 @@ def gaussian(grid: tuple[int, ...]) -> Weights:
     )
     weights: Weights = np.outer(vertical, horizontal)
     return weights / weights.sum()
-
-
-def box_of(weights: Weights, crop: Box) -> Box:
-    """The box around the connected component of the maximum, in pixels of the photo.
-
-    Zhou et al. 2016 ("Learning Deep Features for Discriminative Localization") threshold at a fifth
-    of the maximum; half of it suits coarse maps that are not smoothed.
-
-    Args:
-        weights: a map; of equal maxima, the first counts.
-        crop: the part of the photo that the cells cover.
-    """
-    parts, _ = label(weights >= BOX_THRESHOLD * weights.max())
-    rows, columns = np.nonzero(parts == parts.flat[weights.argmax()])
-    left, top, across, down = crop
-    high, wide = down / weights.shape[0], across / weights.shape[1]
-    return (
-        float(left + columns.min() * wide),
-        float(top + rows.min() * high),
-        float((columns.max() + 1 - columns.min()) * wide),
-        float((rows.max() + 1 - rows.min()) * high),
-    )
-
-
-def largest_overlap(box: Box, others: Sequence[Box], crop: Box) -> float:
-    """The largest intersection over union of a box within the crop with any of the others.
-
-    The others are clipped to the crop, the part of the photo that the model saw.
-    """
-    largest = 0.0
-    for other in others:
-        seen = _intersection(other, crop)
-        _, _, width, height = _intersection(box, seen)
-        both = width * height
-        if both > 0:
-            largest = max(largest, both / (box[2] * box[3] + seen[2] * seen[3] - both))
-    return largest
-
-
-def _intersection(one: Box, other: Box) -> Box:
-    """The intersection; its width or height is 0 if there is none."""
-    left, top = max(one[0], other[0]), max(one[1], other[1])
-    right = min(one[0] + one[2], other[0] + other[2])
-    bottom = min(one[1] + one[3], other[1] + other[3])
-    return left, top, max(right - left, 0.0), max(bottom - top, 0.0)

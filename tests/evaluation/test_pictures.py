@@ -1,0 +1,67 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.patches import Rectangle
+from PIL import Image
+
+from captioning.data.records import ImageObject
+from captioning.errors import InputError
+from captioning.evaluation.grounding import GroundedMention, GroundingReport, Mention
+from captioning.evaluation.grounding.areas import Place
+from captioning.evaluation.grounding.lexicon import ImageMentions
+from captioning.evaluation.pictures import draw_mentions, draw_scores, save_grounding
+
+
+@pytest.fixture
+def mentions(tmp_path: Path) -> list[GroundedMention]:
+    """Three mentions of a dog in two photos, from the best to the worst."""
+    found = []
+    for number, cell in enumerate([(1, 1), (1, 0), (0, 0)]):
+        path = tmp_path / f"{min(number, 1)}.png"
+        Image.effect_noise((120, 80), 50).save(path)
+        weights = np.full((2, 2), 0.1)
+        weights[cell] = 0.7
+        crop = (20.0, 0.0, 80.0, 80.0)
+        dog = ImageObject("dog", (55.0, 40.0, 45.0, 40.0))
+        place = Place.of([dog], (120, 80), crop, (2, 2))
+        assert place is not None
+        given = (min(number, 1), path, Mention("dog", "dog", 1, 2), weights, place)
+        found.append(GroundedMention(*given, crop, (120, 80)))
+    return found
+
+
+@pytest.fixture
+def report(mentions: list[GroundedMention]) -> GroundingReport:
+    return GroundingReport(mentions, [ImageMentions(0, 1), ImageMentions(1, 2)])
+
+
+def test_bars_are_as_long_as_the_models_scores(report: GroundingReport) -> None:
+    pointing, in_box, in_mask = draw_scores(report).axes
+    widths = [[bar.get_width() for bar in axes.patches] for axes in (pointing, in_box, in_mask)]
+    value = report.all.value("mass in box")
+    assert widths == [pytest.approx([1 / 3] * 2), pytest.approx([value] * 2), [0, 0]]
+    assert [label.get_text() for label in pointing.get_yticklabels()] == ["all (3)", "dog (3)"]
+
+
+def test_boxes_are_where_they_are_in_the_photo(mentions: list[GroundedMention]) -> None:
+    figure = draw_mentions(mentions)
+    for axes in figure.axes[:3]:
+        [box] = [patch for patch in axes.patches if isinstance(patch, Rectangle)]
+        assert box.get_bbox().bounds == (55, 40, 45, 40)
+        assert (axes.get_xlim(), axes.get_ylim()) == ((0, 120), (80, 0))
+    # The box holds the last cell and an eighth of the one before it.
+    assert figure.axes[0].get_title() == "dog: 0.71 of the map\nin 0.28 of the view"
+
+
+def test_the_best_and_worst_mentions_show_each_photo_once(report: GroundingReport) -> None:
+    assert report.ranked() == [report.mentions[0], report.mentions[1]]
+    assert report.ranked(worst=True) == [report.mentions[2], report.mentions[0]]
+
+
+def test_pictures_need_mentions_and_photos(report: GroundingReport, tmp_path: Path) -> None:
+    assert save_grounding(GroundingReport([], [ImageMentions(0, 0)]), tmp_path / "out") == []
+    assert len(save_grounding(report, tmp_path / "out")) == 3
+    (tmp_path / "0.png").unlink()
+    with pytest.raises(InputError, match=r"0\.png"):
+        save_grounding(report, tmp_path / "out")
