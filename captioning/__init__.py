@@ -2,7 +2,7 @@
 
 `captioning.load(checkpoint)` gives a `Captioner`, which makes a `Caption` of each photo; a notebook
 shows captions as interactive views. Commands are functions too, with their options as keywords:
-``captioning.finetune("photos", epochs=5)``, ``captioning.evaluate(data=["coco"])``. Importing this
+``captioning.finetune("photos", epochs=5)``, ``captioning.evaluate(data="coco")``. Importing this
 package is cheap: torch is imported with the first use of a name in it.
 """
 

@@ -4,7 +4,6 @@ To add a command, write the function and name it in `COMMANDS`. Slow imports sta
 so that help is instant. What a command does, Python can call: ``captioning.evaluate(...)``.
 """
 
-import inspect
 import logging
 import os
 import platform
@@ -13,7 +12,6 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
 from functools import wraps
 from importlib import import_module
 from types import FrameType
@@ -61,11 +59,11 @@ Start with: captioning demo
 """
 
 
-def app(known: bool = True) -> App:
+def app(imports_all: bool = False) -> App:
     """The parser of the command line.
 
     Args:
-        known: import all commands, so that its help says what they do.
+        imports_all: import all commands, so that the help says what they do.
     """
     made = App(
         name="captioning",
@@ -80,15 +78,9 @@ def app(known: bool = True) -> App:
         ),
     )
     for order, (name, function) in enumerate(COMMANDS.items()):
-        made.command(
-            function,
-            name=name,
-            sort_key=order,
-            help_format="markdown",
-            help_epilogue="",
-        )
-        if known:
-            made[name]  # imports it
+        made.command(function, name=name, sort_key=order, help_format="markdown", help_epilogue="")
+        if imports_all:
+            made[name]
 
     @made.command(name="--print-completion", help_epilogue="")
     def print_completion(shell: Literal["bash", "zsh", "fish"]) -> None:
@@ -116,9 +108,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logging.getLogger("captioning").setLevel(logging.INFO)
         warnings.filterwarnings("ignore", module=r"PIL\.")  # odd metadata of readable photos
         with _interrupted_by_signals(signals):
-            command, bound, _ = app(given[:1] not in [[name] for name in COMMANDS]).parse_args(
-                given, print_error=False, exit_on_error=False
-            )
+            parser = app(imports_all=not given or given[0] not in COMMANDS)
+            command, bound, _ = parser.parse_args(given, print_error=False, exit_on_error=False)
             if command.__name__ not in ENDLESS:
                 keep_freed_memory()
             result = command(*bound.args, **bound.kwargs)
@@ -144,21 +135,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def function_of(name: str) -> Callable[..., Any]:
-    """The function of a command, which takes the options of its groups as keywords, too."""
+    """The function of a command, whose keywords are the options of the command line."""
     module, _, attribute = COMMANDS[name].partition(":")
-    function = getattr(import_module(module), attribute)
-    groups = {
-        key: parameter.annotation
-        for key, parameter in inspect.signature(function).parameters.items()
-        if is_dataclass(parameter.annotation)
-    }
 
-    @wraps(function)
+    @wraps(getattr(import_module(module), attribute))
     def call(*arguments: Any, **options: Any) -> Any:
-        for key, group in groups.items():
-            names = {field.name for field in fields(group)} & options.keys()
-            options[key] = group(**{name: options.pop(name) for name in names})
-        return function(*arguments, **options)
+        given = [name, *map(str, arguments)]
+        for key, value in options.items():
+            option = f"--{key.replace('_', '-')}"
+            for each in value if isinstance(value, list | tuple) else [value]:
+                if each is not None and each is not False:
+                    given.append(option if each is True else f"{option}={each}")
+        command, bound, _ = app().parse_args(given, print_error=False, exit_on_error=False)
+        return command(*bound.args, **bound.kwargs)
 
     return call
 

@@ -186,27 +186,25 @@ def _check_together(
 ) -> None:
     """Raise InputError for options that have no effect together."""
     has_words = words != WordOptions()
-    if text is not None and (has_words or captions):
-        raise InputError(
-            "--text reads a caption instead of writing one; leave out --captions, --begin, --avoid "
-            "and --must-say"
-        )
-    if has_words and (search.greedy or search.sample or diverse):
-        raise InputError(
-            "--begin, --avoid and --must-say are for beam search; leave out --greedy, --sample and "
-            "--diverse"
-        )
-    if diverse and (search.greedy or search.sample or not captions):
-        raise InputError(
-            "--diverse is for several captions by beam search; give --captions N, and leave out "
-            "--greedy and --sample"
-        )
-    if captions and search.greedy:
-        raise InputError("--greedy finds one caption; leave out either it or --captions")
-    if pictures.maps and not pictures.folders:
-        raise InputError("--map is for pictures; give --overlay, --gif or --html too")
-    if (texts.skip_existing or texts.overwrite) and not texts.are_written:
-        raise InputError("--skip-existing and --overwrite are for text files; give --txt too")
+    has_other_search = search.greedy or search.sample
+    conflicts = {
+        "--text reads a caption instead of writing one; leave out --captions, --begin, --avoid and "
+        "--must-say": text is not None and (has_words or captions),
+        "--begin, --avoid and --must-say are for beam search; leave out --greedy, --sample and "
+        "--diverse": has_words and (has_other_search or diverse),
+        "--diverse is for several captions by beam search; give --captions N, and leave out "
+        "--greedy and --sample": diverse and (has_other_search or not captions),
+        "--greedy finds one caption; leave out either it or --captions": captions and search.greedy,
+        "--map is for pictures; give --overlay, --gif or --html too": (
+            pictures.maps and not pictures.folders
+        ),
+        "--skip-existing and --overwrite are for text files; give --txt too": (
+            (texts.skip_existing or texts.overwrite) and not texts.are_written
+        ),
+    }
+    for message, is_met in conflicts.items():
+        if is_met:
+            raise InputError(message)
 
 
 def _search(

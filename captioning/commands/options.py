@@ -14,7 +14,6 @@ from captioning.shelf import DEFAULT
 if TYPE_CHECKING:
     from captioning.captioner import Captioner
     from captioning.data.readers import Reader
-    from captioning.evaluation.report import Report
     from captioning.metrics.scores import PhotoScorer, Scorer
     from captioning.search import Search
 
@@ -35,12 +34,6 @@ Tokenizer = Literal["ptb", "characters", "japanese", "chinese", "thai"]
 
 MAPS = "attention, evidence, attention-evidence, gradient, grad-cam or occlusion"
 """For help texts: the names in `captioning.maps`, which takes seconds to import."""
-
-RESULTS = (
-    "COCO's results format (a list of objects with image_id and caption), a table of image and "
-    "caption, a folder or lines of `captioning caption`, or a folder of `captioning evaluate`"
-)
-"""For help texts: where captions may be."""
 
 
 @Parameter(name="*", group="Data")
@@ -246,16 +239,3 @@ class MetricOptions:
                 "the images have them; score more images, or give --frequencies",
                 file=sys.stderr,
             )
-
-
-def show_report(report: "Report", path: str | None) -> None:
-    """Print the table of a report, and write its JSON to a file; ``-`` prints it instead."""
-    from captioning.files import write_json
-    from captioning.terminal import printable_json
-
-    if path == "-":
-        print(printable_json(report.as_json()))
-        return
-    if path is not None:
-        write_json(path, report.as_json())
-    print(report.table())

@@ -1,41 +1,57 @@
 """`captioning score` and `captioning compare`: captions from files, of any model."""
 
 import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from captioning.commands.options import (
-    RESULTS,
-    Json,
-    MaxMegapixels,
-    MetricOptions,
-    Tokenizer,
-    show_report,
-)
+from captioning.commands.options import Json, MaxMegapixels, MetricOptions, Tokenizer
 from captioning.errors import InputError
+
+if TYPE_CHECKING:
+    from captioning.metrics.scores import PhotoScorer
+
+RESULTS = (
+    "COCO's results format (a list of objects with image_id and caption), a table of image and "
+    "caption, a folder or lines of `captioning caption`, or a folder of `captioning evaluate`"
+)
+"""For help texts: where captions may be."""
 
 References = Annotated[
     Path,
     Parameter(
-        help="The reference captions: COCO's captions_*.json, Karpathy's dataset_*.json, "
-        "Flickr8k.token.txt, a table such as captions.csv, or a data set's folder."
+        help="The reference captions: COCO's `captions_*.json`, Karpathy's "
+        "`dataset_*.json`, Flickr8k.token.txt, a table such as captions.csv, or a data set's "
+        "folder."
     ),
 ]
-Split = Annotated[
-    str | None, Parameter(help="Use the references of this split of the data set only.")
-]
-Words = Annotated[
-    Tokenizer,
-    Parameter(
-        help="What splits captions into words: the COCO evaluation's or, for scripts without "
-        "spaces, characters or the words of a language (extras ja, zh and th)."
-    ),
-]
-Photos = Annotated[
-    Path | None, Parameter(help="The folder of the photos that the references name, for --clip.")
-]
+
+
+@Parameter(name="*", group="References")
+@dataclass(frozen=True)
+class ReferenceOptions:
+    """How references are read."""
+
+    split: str | None = None
+    """Use the references of this split of the data set only."""
+    tokenizer: Tokenizer = "ptb"
+    """What splits captions into words: the COCO evaluation's or, for scripts without spaces,
+    characters or the words of a language (extras ja, zh and th)."""
+    photos: Path | None = None
+    """The folder of the photos that the references name, for --clip."""
+    max_megapixels: MaxMegapixels = 100.0
+
+    def photo_scorers(
+        self, metrics: MetricOptions, references: Path, images: Iterable[int | str]
+    ) -> "tuple[PhotoScorer, ...]":
+        """The scorers that need the photos of these images."""
+        from captioning.data.results import named_photos
+
+        photos = named_photos(references, self.photos, images) if self.photos else None
+        return metrics.photo_scorers(photos, self.max_megapixels)
 
 
 def score(
@@ -43,14 +59,11 @@ def score(
     references: References,
     /,
     *,
-    split: Split = None,
     json: Json = None,
     training: Path | None = None,
     save_frequencies: Path | None = None,
-    tokenizer: Words = "ptb",
+    reading: ReferenceOptions = ReferenceOptions(),
     metrics: MetricOptions = MetricOptions(),
-    photos: Photos = None,
-    max_megapixels: MaxMegapixels = 100.0,
 ) -> dict[str, float]:
     """Score captions from files, of any model.
 
@@ -65,12 +78,14 @@ def score(
         The scores.
     """
     from captioning.data.references import read_references
-    from captioning.data.results import named_photos, read_results, scored_captions
-    from captioning.data.tokenizers import tokenizer as split_by
+    from captioning.data.results import read_results, scored_captions
+    from captioning.data.tokenizers import tokenizer
     from captioning.evaluation.report import Report
+    from captioning.files import write_json
     from captioning.metrics.cider import DocumentFrequencies
+    from captioning.terminal import printable_json
 
-    found = read_references(references, split)
+    found = read_references(references, reading.split)
     captions = scored_captions(read_results(results), found, results, references)
     known = None
     if training is not None:
@@ -80,13 +95,11 @@ def score(
         found.captions,
         metrics.scorers(),
         known,
-        photo_scorers=metrics.photo_scorers(
-            named_photos(references, photos, captions) if photos else None, max_megapixels
-        ),
-        tokenizer=tokenizer,
+        photo_scorers=reading.photo_scorers(metrics, references, captions),
+        tokenizer=reading.tokenizer,
     )
     if save_frequencies is not None:
-        words = split_by(tokenizer)
+        words = tokenizer(reading.tokenizer)
         written = [list(map(words, texts)) for texts in found.captions.values()]
         DocumentFrequencies.of(written).save(save_frequencies)
     if missing := len(found.captions) - len(captions):
@@ -96,7 +109,12 @@ def score(
             file=sys.stderr,
         )
     metrics.note_on_cider(len(captions))
-    show_report(report, json)
+    if json == "-":
+        print(printable_json(report.as_json()))
+        return report.summary
+    if json is not None:
+        write_json(json, report.as_json())
+    print(report.table())
     return report.summary
 
 
@@ -106,16 +124,13 @@ def compare(
     references: References,
     /,
     *,
-    split: Split = None,
     samples: int = 1000,
     trials: int = 10_000,
     seed: int = 0,
     format: Literal["text", "csv", "markdown"] = "text",
     out: Path | None = None,
-    tokenizer: Words = "ptb",
+    reading: ReferenceOptions = ReferenceOptions(),
     metrics: MetricOptions = MetricOptions(),
-    photos: Photos = None,
-    max_megapixels: MaxMegapixels = 100.0,
 ) -> None:
     """Test whether one system's captions are better than another's.
 
@@ -127,13 +142,13 @@ def compare(
         out: Write the table to this file, not to the screen.
     """
     from captioning.data.references import read_references
-    from captioning.data.results import named_photos, read_results, scored_captions
+    from captioning.data.results import read_results, scored_captions
     from captioning.evaluation import comparison
     from captioning.evaluation.report import Report
     from captioning.files import written_whole
 
     paths = (first, second)
-    found = read_references(references, split)
+    found = read_references(references, reading.split)
     systems = [scored_captions(read_results(path), found, path, references) for path in paths]
     if alone := sorted(systems[0].keys() ^ systems[1].keys(), key=str):
         path = paths[alone[0] in systems[0]]
@@ -142,16 +157,14 @@ def compare(
             "compare captions of the same images"
         )
     scorers = metrics.scorers()
-    by_photos = metrics.photo_scorers(
-        named_photos(references, photos, systems[0]) if photos else None, max_megapixels
-    )
+    by_photos = reading.photo_scorers(metrics, references, systems[0])
     scores = [
         Report.of(
             {image: captions[image] for image in systems[0]},
             found.captions,
             scorers,
             photo_scorers=by_photos,
-            tokenizer=tokenizer,
+            tokenizer=reading.tokenizer,
         ).scores
         for captions in systems
     ]

@@ -15,7 +15,7 @@ def commands_text() -> str:
     """A section for every command with its options, as Markdown."""
     from captioning.commands import COMMANDS, app
 
-    text = app().generate_docs()
+    text = app(imports_all=True).generate_docs()
     return text[text.index(f"## captioning {next(iter(COMMANDS))}") :]
 
 

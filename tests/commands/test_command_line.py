@@ -70,7 +70,7 @@ def test_every_published_spelling_is_parsed(command: str) -> None:
             ("export", "--model"),
         ):
             given += [name, "another"]
-    function, bound, _ = app(False).parse_args(given, exit_on_error=False, print_error=False)
+    function, bound, _ = app().parse_args(given, exit_on_error=False, print_error=False)
     assert function.__name__ == command
     if command == "caption":
         assert bound.args == ("PHOTO", "PHOTO", "PHOTO")
@@ -214,7 +214,7 @@ def test_output_that_cannot_be_written(redirection: str, code: int, error: str) 
 def test_python_calls_the_commands(shapes_data: Path, checkpoint: Path, tmp_path: Path) -> None:
     assert captioning.check(shapes_data) == 0
     scores = captioning.evaluate(
-        data=(shapes_data,), model=(str(checkpoint),), limit=2, greedy=True, out=tmp_path
+        data=shapes_data, model=[str(checkpoint)], limit=2, greedy=True, out=str(tmp_path)
     )
     assert 0 <= scores["BLEU-4"] <= 1
     references = shapes_data / "annotations" / "captions_val.json"
