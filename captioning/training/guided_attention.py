@@ -11,7 +11,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from captioning.captioner import Captioner
 from captioning.data.dataset import Batch
 from captioning.data.vocabulary import SPECIAL
 from captioning.errors import InputError
@@ -21,8 +20,7 @@ from captioning.maps.evidence_map import (
     evidence_shares,
     with_evidence,
 )
-from captioning.models import LSTMDecoder
-from captioning.numbers import Importance, Share, ShareBelowOne
+from captioning.models import Encoder, LSTMDecoder, Model
 from captioning.training.class_words import ClassWords, classes_of
 from captioning.training.objectives import CrossEntropy, Loss, grid_of
 
@@ -49,17 +47,16 @@ class GuidedAttention(CrossEntropy):
         classes: weight of the encoder's classes. If positive, the encoder must start from weights
             with a classifier on the mean of its feature map.
         consensus: see `CrossEntropy`.
-
     """
 
     def __init__(
         self,
-        label_smoothing: ShareBelowOne = 0.1,
-        attention_penalty: Importance = 0.0,
-        contrast: Importance = 0.1,
-        guide: Importance = 0.1,
-        classes: Importance = 0.0,
-        consensus: Share = 0.0,
+        label_smoothing: float = 0.1,
+        attention_penalty: float = 0.0,
+        contrast: float = 0.1,
+        guide: float = 0.1,
+        classes: float = 0.0,
+        consensus: float = 0.0,
     ) -> None:
         super().__init__(label_smoothing, attention_penalty, consensus)
         self.contrast = contrast
@@ -67,17 +64,15 @@ class GuidedAttention(CrossEntropy):
         self.classes = classes
         self._class_words: ClassWords | None = None
 
-    def __call__(
-        self, captioner: Captioner, annotations: Float[Tensor, "B L D"], batch: Batch
-    ) -> Loss:
+    def __call__(self, model: Model, annotations: Float[Tensor, "B L D"], batch: Batch) -> Loss:
         """See `Objective`.
 
         Raises:
             InputError: the decoder has no evidence, or the encoder no classes.
         """
-        adapter, decoder = captioner.model.adapter, with_evidence(captioner.model.decoder)
-        memory = captioner.fast.remember(annotations)
-        loss, weights = self.of_words(captioner, memory, batch.tokens)
+        adapter, decoder = model.adapter, with_evidence(model.decoder)
+        memory = model.remember(annotations)
+        loss, weights = self.of_words(decoder, memory, batch.tokens)
         targets = batch.tokens[..., 1:]
         words, places = targets.unique(return_inverse=True)
         named = words >= len(SPECIAL)
@@ -85,7 +80,8 @@ class GuidedAttention(CrossEntropy):
         adapter.eval()  # as when maps are shown
         regions = decoder.output_context(adapter(annotations))
         adapter.train(training)
-        maps = _maps(decoder, regions, words, places, grid_of(captioner, annotations))
+        grid = grid_of(model.encoder, self.preprocessing.size, annotations)
+        maps = _maps(decoder, regions, words, places, grid)
         terms = {"guide": guide_loss(weights, maps, named[places])}
         if self.contrast:
             spoken = torch.zeros(len(targets), len(words), dtype=torch.bool, device=targets.device)
@@ -93,22 +89,22 @@ class GuidedAttention(CrossEntropy):
             of_words = _evidence(decoder, decoder.output_context(memory.annotations), words)
             terms["contrast"] = contrast_loss(of_words[:, named], spoken[:, named])
         if self.classes:
-            class_words = self._words_of_classes(captioner, annotations.device)
+            class_words = self._words_of_classes(model.encoder, annotations.device)
             of_classes = _evidence(decoder, regions, class_words.words)
             terms["classes"] = class_loss(of_classes, class_words.shown(annotations))
         guided = sum(getattr(self, name) * term for name, term in terms.items())
         figures: dict[str, float | Tensor] = {name: term.detach() for name, term in terms.items()}
         return Loss(loss.total + loss.divisor * guided, loss.divisor, figures)
 
-    def _words_of_classes(self, captioner: Captioner, device: torch.device) -> ClassWords:
+    def _words_of_classes(self, encoder: Encoder, device: torch.device) -> ClassWords:
         if self._class_words is None:
-            classes = classes_of(captioner.model.encoder)
+            classes = classes_of(encoder)
             if classes is None:
                 raise InputError(
                     "the encoder has no classes: it needs weights with a classifier on the mean of "
                     "its feature map; or set the objective's classes to 0"
                 )
-            self._class_words = ClassWords(classes, captioner.vocabulary, device)
+            self._class_words = ClassWords(classes, self.vocabulary, device)
         return self._class_words
 
 

@@ -19,13 +19,20 @@ from captioning.data.dataset import Batch
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
-from captioning.kernels import accelerate, fast_encoding, keep_depthwise_precise, on_by_default
+from captioning.kernels import (
+    accelerate,
+    accelerate_search,
+    fast_encoding,
+    keep_depthwise_precise,
+    on_by_default,
+)
 from captioning.metrics.caption_metric import validation_metrics
 from captioning.models import Adapter, Decoder, Encoder, Model
 from captioning.progress_bar import stage
 from captioning.search import Search
 from captioning.training.initial import start_from
 from captioning.training.objectives import CrossEntropy, Objective
+from captioning.training.self_critical import SelfCritical
 
 
 class Schedule(ABC):
@@ -148,23 +155,26 @@ class CaptioningModule(pl.LightningModule):
         data: CaptionData = self.trainer.datamodule  # type: ignore[attr-defined]
         data.tells_seen = self.objective.needs_seen
         # Lightning moves the model only later, but extracting features is work for the device.
-        encoder = self.model.encoder.to(self.trainer.strategy.root_device)
+        device = self.trainer.strategy.root_device
+        encoder = self.model.encoder.to(device)
         data.keep_features(encoder.constant, fast_encoding if self.kernels else None)
-        if self.kernels:
+        if self.kernels and device.type == "cpu":  # a GPU computes the plain model as fast
             self.captioner.kernels = True
             self.captioner.fast = accelerate(self.model)
             keep_depthwise_precise(encoder)
+            if isinstance(self.objective, SelfCritical):
+                self.objective.sampling = accelerate_search(self.objective.sampling)
 
     @stage("preparing the objective")
     def on_fit_start(self) -> None:
         """Give the objective the training captions."""
         data: CaptionData = self.trainer.datamodule  # type: ignore[attr-defined]
-        self.objective.prepare(data.train_records)
+        self.objective.prepare(data.train_records, data.vocabulary, data.preprocessing)
 
     def training_step(self, batch: Batch, index: int) -> Float[Tensor, ""]:
         """The loss of a batch of images with all their captions."""
         annotations = self.model.encode(batch.images)
-        total, divisor, figures = self.objective(self.captioner, annotations, batch)
+        total, divisor, figures = self.objective(self.captioner.fast, annotations, batch)
         # Gradients are averaged over processes. With losses per mean number of words, that average
         # is the gradient that one process would have had with all images.
         divisors: Any = self.all_gather(divisor)

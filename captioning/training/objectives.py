@@ -13,17 +13,17 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from captioning.captioner import Captioner
 from captioning.data.dataset import Batch
+from captioning.data.preprocessing import Preprocessing
 from captioning.data.records import Record
 from captioning.data.vocabulary import EOS, PAD, SPECIAL, Vocabulary
 from captioning.kernels import caption_cross_entropy
 from captioning.metrics.cider import DocumentFrequencies
 from captioning.metrics.reward import Reward
 from captioning.metrics.scores import Words
+from captioning.models import Decoder, Encoder, Model
 from captioning.models.decoder import Memory
 from captioning.models.losses import doubly_stochastic_penalty
-from captioning.numbers import Checked, Importance, Share, ShareBelowOne
 
 
 class Loss(NamedTuple):
@@ -40,31 +40,41 @@ class Loss(NamedTuple):
     figures: dict[str, float | Tensor]
 
 
-class Objective(Checked, ABC):
+class Objective(ABC):
     """Computes the loss of a batch.
 
     Attributes:
         needs_seen: whether batches must say which part of its photo each image shows.
+        vocabulary: the words; set by `prepare`.
+        preprocessing: how a photo becomes an image; set by `prepare`.
     """
 
     needs_seen = False
+    vocabulary: Vocabulary
+    preprocessing: Preprocessing
 
-    def prepare(self, records: Sequence[Record]) -> None:
+    def prepare(
+        self, records: Sequence[Record], vocabulary: Vocabulary, preprocessing: Preprocessing
+    ) -> None:
         """Called with the training captions before the first step."""
+        self.vocabulary, self.preprocessing = vocabulary, preprocessing
 
     @abstractmethod
-    def __call__(
-        self, captioner: Captioner, annotations: Float[Tensor, "B L D"], batch: Batch
-    ) -> Loss:
-        """The loss of a batch, whose images have these annotations."""
+    def __call__(self, model: Model, annotations: Float[Tensor, "B L D"], batch: Batch) -> Loss:
+        """The loss of a batch.
+
+        Args:
+            model: the model, with fast kernels unless they are off.
+            annotations: the encoder's annotation vectors of the batch's images.
+            batch: its captions are teacher-forced, or scored.
+        """
 
 
-def grid_of(captioner: Captioner, annotations: Float[Tensor, "B L D"]) -> tuple[int, int]:
+def grid_of(encoder: Encoder, size: int, annotations: Float[Tensor, "B L D"]) -> tuple[int, int]:
     """Rows and columns of a batch's regions, which may be random squares of cached features."""
-    size, regions = captioner.preprocessing.size, annotations.shape[1]
-    whole = captioner.model.encoder.grid(size, size)
-    side = math.isqrt(regions)
-    return whole if whole[0] * whole[1] == regions else (side, side)
+    rows, columns = encoder.grid(size, size)
+    regions = annotations.shape[1]
+    return (rows, columns) if rows * columns == regions else (math.isqrt(regions),) * 2
 
 
 class Consensus:
@@ -120,39 +130,33 @@ class CrossEntropy(Objective):
     """
 
     def __init__(
-        self,
-        label_smoothing: ShareBelowOne = 0.1,
-        attention_penalty: Importance = 1.0,
-        consensus: Share = 0.0,
+        self, label_smoothing: float = 0.1, attention_penalty: float = 1.0, consensus: float = 0.0
     ) -> None:
         self.label_smoothing = label_smoothing
         self.attention_penalty = attention_penalty
         self.consensus = consensus
-        self._records: Sequence[Record] = ()
         self._consensus: Consensus | None = None
 
-    def prepare(self, records: Sequence[Record]) -> None:
+    def prepare(
+        self, records: Sequence[Record], vocabulary: Vocabulary, preprocessing: Preprocessing
+    ) -> None:
         """See `Objective`."""
-        self._records = records
+        super().prepare(records, vocabulary, preprocessing)
+        self._consensus = Consensus(records, vocabulary) if self.consensus else None
 
-    def __call__(
-        self, captioner: Captioner, annotations: Float[Tensor, "B L D"], batch: Batch
-    ) -> Loss:
+    def __call__(self, model: Model, annotations: Float[Tensor, "B L D"], batch: Batch) -> Loss:
         """See `Objective`."""
-        memory = captioner.fast.remember(annotations)
-        return self.of_words(captioner, memory, batch.tokens)[0]
+        return self.of_words(model.decoder, model.remember(annotations), batch.tokens)[0]
 
     def of_words(
-        self, captioner: Captioner, memory: Memory, tokens: Int[Tensor, "B N S"]
+        self, decoder: Decoder, memory: Memory, tokens: Int[Tensor, "B N S"]
     ) -> tuple[Loss, Float[Tensor, "B N T L"]]:
         """The loss of the words after BOS, and the attention before each of them."""
         caption_weights = None
-        if self.consensus:
-            if self._consensus is None:
-                self._consensus = Consensus(self._records, captioner.vocabulary)
+        if self._consensus is not None:
             caption_weights = 1 + self.consensus * (self._consensus(tokens) - 1)
         total, weights = caption_cross_entropy(
-            captioner.fast.decoder, memory, tokens, self.label_smoothing, caption_weights
+            decoder, memory, tokens, self.label_smoothing, caption_weights
         )
         real = tokens[..., 1:] != PAD
         if self.attention_penalty:

@@ -8,14 +8,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from captioning.captioner import Captioner
 from captioning.data.dataset import Batch
 from captioning.data.ranks import sum_over_ranks
 from captioning.data.vocabulary import PAD
 from captioning.errors import InputError
-from captioning.models import Decoder, HardAttention, LSTMDecoder
+from captioning.models import Decoder, HardAttention, LSTMDecoder, Model
 from captioning.models.decoder import Memory, Step
-from captioning.numbers import Importance, Share, ShareBelowOne
 from captioning.training.objectives import Loss, Objective
 
 
@@ -42,10 +40,10 @@ class SampledBound(Objective, nn.Module):
 
     def __init__(
         self,
-        reward: Importance = 1.0,
-        entropy: Importance = 0.002,
-        expected: Share = 0.5,
-        decay: ShareBelowOne = 0.9,
+        reward: float = 1.0,
+        entropy: float = 0.002,
+        expected: float = 0.5,
+        decay: float = 0.9,
     ) -> None:
         super().__init__()
         self.reward = reward
@@ -54,9 +52,7 @@ class SampledBound(Objective, nn.Module):
         self.decay = decay
         self.register_buffer("baseline", torch.zeros(()))
 
-    def __call__(
-        self, captioner: Captioner, annotations: Float[Tensor, "B L D"], batch: Batch
-    ) -> Loss:
+    def __call__(self, model: Model, annotations: Float[Tensor, "B L D"], batch: Batch) -> Loss:
         """See `Objective`.
 
         Raises:
@@ -64,9 +60,9 @@ class SampledBound(Objective, nn.Module):
         """
         targets = batch.tokens[..., 1:]
         expected = torch.rand(len(annotations), device=annotations.device) < self.expected
-        memory = captioner.fast.remember(annotations)
+        memory = model.remember(annotations)
         draws = ~expected[:, None].expand(targets.shape[:2])
-        steps = drawn_steps(captioner.fast.decoder, memory, batch.tokens[..., :-1], draws)
+        steps = drawn_steps(model.decoder, memory, batch.tokens[..., :-1], draws)
         logits = torch.stack([step.logits for step in steps], dim=2)
         weights = torch.stack([step.weights for step in steps], dim=2)
         log_probs = torch.stack([step.state["log_probs"] for step in steps], dim=2)

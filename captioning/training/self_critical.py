@@ -9,19 +9,18 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from captioning.captioner import Captioner
 from captioning.data.dataset import Batch
+from captioning.data.preprocessing import Preprocessing
 from captioning.data.records import Record
-from captioning.data.tokenizers import NLTK, TokenizerName, tokenizer_of_scores
+from captioning.data.tokenizers import NLTK, tokenizer_of_scores
 from captioning.data.tokens import words_of
-from captioning.data.vocabulary import BOS, EOS, PAD, SPECIAL
+from captioning.data.vocabulary import BOS, EOS, PAD, SPECIAL, Vocabulary
 from captioning.metrics.cider import DocumentFrequencies
 from captioning.metrics.reward import Reward
 from captioning.metrics.scores import Words, generated_words
-from captioning.models import Decoder
+from captioning.models import Decoder, Model
 from captioning.models.decoder import Memory
-from captioning.numbers import ComparedSamples, Importance, MaxLength
-from captioning.search import Decoded, Sampling
+from captioning.search import Decoded, Sampling, Search
 from captioning.search.search import generable_log_probs
 from captioning.training.objectives import Loss, Objective
 
@@ -43,52 +42,36 @@ class SelfCritical(Objective):
         max_length: the most words of a sample.
     """
 
-    def __init__(
-        self, samples: ComparedSamples = 5, bleu: Importance = 0.0, max_length: MaxLength = 20
-    ) -> None:
-        self.sampling = Sampling(captions=samples, max_length=max_length, min_length=0)
+    def __init__(self, samples: int = 5, bleu: float = 0.0, max_length: int = 20) -> None:
+        self.sampling: Search = Sampling(captions=samples, max_length=max_length, min_length=0)
         self.bleu = bleu
-        self._captions: dict[int | str, tuple[str, ...]] = {}
-        self._references: dict[int | str, list[Words]] = {}
-        self._reward: Reward | None = None
 
-    def prepare(self, records: Sequence[Record]) -> None:
+    def prepare(
+        self, records: Sequence[Record], vocabulary: Vocabulary, preprocessing: Preprocessing
+    ) -> None:
         """See `Objective`."""
-        self._captions = {record.image_id: record.captions for record in records}
-        self._reward = None
+        super().prepare(records, vocabulary, preprocessing)
+        cut, end = tokenizer_of_scores(vocabulary.tokenizer), SPECIAL[EOS]
+        self._references: dict[int | str, list[Words]] = {
+            record.image_id: [(*words_of(cut(caption)), end) for caption in record.captions]
+            for record in records
+        }
+        self._reward = Reward(DocumentFrequencies.of(list(self._references.values())), self.bleu)
 
-    def _prepared(self, name: TokenizerName) -> Reward:
-        """The reward by the references; only a step knows the tokenizer of the vocabulary."""
-        if self._reward is None:
-            assert self._captions, "prepare was not called"
-            cut, end = tokenizer_of_scores(name), SPECIAL[EOS]
-            self._references = {
-                image: [(*words_of(cut(caption)), end) for caption in captions]
-                for image, captions in self._captions.items()
-            }
-            written = list(self._references.values())
-            self._reward = Reward(DocumentFrequencies.of(written), self.bleu)
-        return self._reward
-
-    def __call__(
-        self, captioner: Captioner, annotations: Float[Tensor, "B L D"], batch: Batch
-    ) -> Loss:
+    def __call__(self, model: Model, annotations: Float[Tensor, "B L D"], batch: Batch) -> Loss:
         """See `Objective`."""
-        reward = self._prepared(captioner.vocabulary.tokenizer)
-        model = captioner.fast
-        searched, sampling = captioner.for_searching(annotations.device, self.sampling)
-        writing = nn.ModuleList([captioner.model.adapter, captioner.model.decoder])
-        training = captioner.model.decoder.training
+        writing = nn.ModuleList([model.adapter, model.decoder])
+        training = model.decoder.training
         writing.eval()
         try:
             memory = model.remember(annotations)
             with torch.no_grad():
-                read = memory if searched is model else searched.remember(annotations)
-                decoded = sampling(searched.decoder, read)
-            samples = words(captioner, decoded)
+                decoded = self.sampling(model.decoder, memory)
+            samples = words(decoded, self.vocabulary)
             references = [self._references[record.image_id] for record in batch.records]
             # Single precision, also under autocast, where annotations are in half precision.
-            rewards = torch.from_numpy(reward(samples, references)).float().to(annotations.device)
+            rewards = torch.from_numpy(self._reward(samples, references)).float()
+            rewards = rewards.to(annotations.device)
             total = self_critical_loss(model.decoder, memory, decoded.tokens, rewards)
         finally:
             writing.train(training)
@@ -118,14 +101,14 @@ def self_critical_loss(
     return -(advantages(rewards) * likelihoods).sum()
 
 
-def words(captioner: Captioner, decoded: Decoded) -> list[list[Words]]:
+def words(decoded: Decoded, vocabulary: Vocabulary) -> list[list[Words]]:
     """The samples of each image as words of the scores, with the end mark where they have one."""
     samples: list[list[Words]] = []
     for rows in decoded.tokens.tolist():
         samples.append([])
         for row in rows:
-            known = captioner.vocabulary.decode(row)
-            if captioner.vocabulary.tokenizer in NLTK:
+            known = vocabulary.decode(row)
+            if vocabulary.tokenizer in NLTK:
                 known = tuple(generated_words(" ".join(known)))
             samples[-1].append((*known, SPECIAL[EOS]) if EOS in row else known)
     return samples

@@ -10,14 +10,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from captioning.captioner import Captioner
 from captioning.data.dataset import Batch, Seen
+from captioning.data.preprocessing import Preprocessing
 from captioning.data.records import ImageObject, Record
 from captioning.data.vocabulary import PAD, Vocabulary
 from captioning.errors import InputError
 from captioning.evaluation.grounding import Lexicon, Mention, categories, named_by_people
 from captioning.evaluation.grounding.areas import Area
-from captioning.numbers import Importance, ShareBelowOne
+from captioning.models import Model
 from captioning.training.objectives import CrossEntropy, Loss, grid_of
 
 
@@ -35,30 +35,26 @@ class SupervisedAttention(CrossEntropy):
         label_smoothing: share of a word's probability spread over the vocabulary.
         attention_penalty: lambda of eq. 14 of Xu et al. 2015, in the paper's proportion.
         boxes: factor of the added loss; 0.1 as published.
-
-    Raises:
-        InputError: no training photo has objects with boxes, or captions are not split into words
-            by the ptb tokenizer.
     """
 
     needs_seen = True
 
     def __init__(
-        self,
-        label_smoothing: ShareBelowOne = 0.1,
-        attention_penalty: Importance = 0.0,
-        boxes: Importance = 0.1,
+        self, label_smoothing: float = 0.1, attention_penalty: float = 0.0, boxes: float = 0.1
     ) -> None:
         super().__init__(label_smoothing, attention_penalty)
         self.boxes = boxes
-        self._lexicon: Lexicon | None = None
 
-    def prepare(self, records: Sequence[Record]) -> None:
+    def prepare(
+        self, records: Sequence[Record], vocabulary: Vocabulary, preprocessing: Preprocessing
+    ) -> None:
         """See `Objective`.
 
         Raises:
-            InputError: no photo has objects with boxes.
+            InputError: no photo has objects with boxes, or captions are not split into words by the
+                ptb tokenizer.
         """
+        super().prepare(records, vocabulary, preprocessing)
         names = categories(records)
         if not names:
             raise InputError(
@@ -66,21 +62,17 @@ class SupervisedAttention(CrossEntropy):
                 "data with boxes, and set the objects of data.reader to true, or take another "
                 "objective"
             )
+        if vocabulary.tokenizer != "ptb":
+            raise InputError(
+                "boxes are found for the words of the ptb tokenizer; set data.tokenizer to ptb"
+            )
         self._lexicon = Lexicon.of(names)
 
-    def __call__(
-        self, captioner: Captioner, annotations: Float[Tensor, "B L D"], batch: Batch
-    ) -> Loss:
-        """See `Objective`.
-
-        Raises:
-            InputError: captions are not split into words by the ptb tokenizer.
-        """
-        assert self._lexicon is not None  # prepared
-        memory = captioner.fast.remember(annotations)
-        loss, weights = self.of_words(captioner, memory, batch.tokens)
-        grid = grid_of(captioner, annotations)
-        places, shares = wanted_attention(batch, captioner.vocabulary, self._lexicon, grid)
+    def __call__(self, model: Model, annotations: Float[Tensor, "B L D"], batch: Batch) -> Loss:
+        """See `Objective`."""
+        loss, weights = self.of_words(model.decoder, model.remember(annotations), batch.tokens)
+        grid = grid_of(model.encoder, self.preprocessing.size, annotations)
+        places, shares = wanted_attention(batch, self.vocabulary, self._lexicon, grid)
         lost = box_loss(weights, places, shares)
         mean = lost.detach() / max(len(places), 1)
         return Loss(loss.total + self.boxes * lost, loss.divisor, {"boxes": mean})
@@ -101,14 +93,7 @@ def wanted_attention(
     """The words of a batch that name visible objects, and the target attention before them.
 
     A word's place is its image, its caption and its position.
-
-    Raises:
-        InputError: another tokenizer than ptb splits captions into words.
     """
-    if vocabulary.tokenizer != "ptb":
-        raise InputError(
-            "boxes are found for the words of the ptb tokenizer; set data.tokenizer to ptb"
-        )
     places, shares = [], []
     rows = batch.tokens.tolist()
     for image, (record, seen) in enumerate(zip(batch.records, batch.seen, strict=True)):

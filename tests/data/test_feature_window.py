@@ -3,10 +3,8 @@
 from pathlib import Path
 
 import pytest
-import torch
 import yaml
 
-from captioning.captioner import Captioner
 from captioning.commands import main
 from captioning.data.data_module import CaptionData
 from captioning.data.dataset import CaptionDataset
@@ -15,7 +13,6 @@ from captioning.data.readers import Coco
 from captioning.data.records import Record
 from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
-from captioning.training.objectives import grid_of
 from tests.data.conftest import Caches, encoder
 
 SEEDS = range(40)
@@ -90,10 +87,3 @@ def test_a_window_is_no_larger_than_the_map(shapes_data: Path, tmp_path: Path) -
 def test_windows_need_features(shapes_data: Path) -> None:
     with pytest.raises(InputError, match=r"give data\.features"):
         CaptionData(Coco(shapes_data), crop=3)
-
-
-def test_the_regions_of_a_window_are_a_square(captioner: Captioner) -> None:
-    width = captioner.model.encoder.annotation_dim
-    rows, columns = captioner.model.encoder.grid(32, 32)
-    assert grid_of(captioner, torch.empty(1, rows * columns, width)) == (rows, columns)
-    assert grid_of(captioner, torch.empty(1, 1, width)) == (1, 1)

@@ -1,6 +1,6 @@
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from signal import Signals
 from typing import Any
@@ -8,16 +8,32 @@ from typing import Any
 import pytest
 import torch
 
+from captioning.captioner import Captioner
+from captioning.data.dataset import Batch
+from captioning.data.records import Record
 from captioning.metrics import registry
 from captioning.metrics.registry import Metric
 from captioning.metrics.scores import Scores
 from captioning.training.module import CaptioningModule
+from captioning.training.objectives import Loss, Objective
 from captioning.training.train_cli import train
 
 Train = Callable[..., Path]
 
 QUICK = ("--validation_page.images=0", "--validation_grounding.images=0")
 """Without what shows a validation, which takes longer than the rest of a tiny training."""
+
+
+def loss_of(
+    objective: Objective,
+    captioner: Captioner,
+    annotations: torch.Tensor,
+    batch: Batch,
+    records: Sequence[Record] = (),
+) -> Loss:
+    """The loss of a batch by an objective that is prepared first."""
+    objective.prepare(records, captioner.vocabulary, captioner.preprocessing)
+    return objective(captioner.fast, annotations, batch)
 
 
 @pytest.fixture
@@ -64,6 +80,7 @@ import os, sys, torch
 torch.set_num_threads(1)  # as in the process of tests: another number adds up in another order
 from captioning.__main__ import main
 from captioning.training.module import CaptioningModule
+from captioning.training.objectives import Loss, Objective
 from captioning.training.train_cli import train
 
 whole = CaptioningModule.training_step

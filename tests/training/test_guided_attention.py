@@ -19,6 +19,7 @@ from captioning.models.decoder import Memory
 from captioning.training import CrossEntropy, GuidedAttention, guided_attention
 from captioning.training.class_words import Classes, ClassWords
 from captioning.training.guided_attention import class_loss, contrast_loss, guide_loss
+from tests.training.conftest import loss_of
 
 TOKENS = torch.tensor(
     [
@@ -37,14 +38,14 @@ def seen(captioner: Captioner) -> Tensor:
 
 
 def test_without_its_terms_it_is_the_cross_entropy(captioner: Captioner, seen: Tensor) -> None:
-    total, divisor, _ = GuidedAttention(0.1, 0.5, 0.0, 0.0)(captioner, seen, BATCH)
-    expected = CrossEntropy(0.1, 0.5)(captioner, seen, BATCH)
+    total, divisor, _ = loss_of(GuidedAttention(0.1, 0.5, 0.0, 0.0), captioner, seen, BATCH)
+    expected = loss_of(CrossEntropy(0.1, 0.5), captioner, seen, BATCH)
     torch.testing.assert_close((total, divisor), (expected.total, expected.divisor))
 
 
 def test_both_terms_count_as_often_as_words(captioner: Captioner, seen: Tensor) -> None:
-    plain = CrossEntropy(0.1, 0.0)(captioner, seen, BATCH)
-    total, divisor, figures = GuidedAttention(0.1, 0.0, 2.0, 3.0)(captioner, seen, BATCH)
+    plain = loss_of(CrossEntropy(0.1, 0.0), captioner, seen, BATCH)
+    total, divisor, figures = loss_of(GuidedAttention(0.1, 0.0, 2.0, 3.0), captioner, seen, BATCH)
     added = 2.0 * figures["contrast"] + 3.0 * figures["guide"]
     assert figures["contrast"] > 0
     assert figures["guide"] > 0
@@ -90,8 +91,8 @@ def test_the_guide_moves_the_attention_and_not_the_evidence(
 ) -> None:
     decoder = captioner.model.decoder
     assert isinstance(decoder, LSTMDecoder)
-    total, _, _ = GuidedAttention(0.1, 0.0, 0.0, 1.0)(captioner, seen, BATCH)
-    plain = CrossEntropy(0.1, 0.0)(captioner, seen, BATCH).total
+    total, _, _ = loss_of(GuidedAttention(0.1, 0.0, 0.0, 1.0), captioner, seen, BATCH)
+    plain = loss_of(CrossEntropy(0.1, 0.0), captioner, seen, BATCH).total
     parameters = [decoder.output_context.weight, *decoder.attention.parameters()]
     moved = torch.autograd.grad(total - plain, parameters)
     assert moved[0].abs().max() < 1e-6  # no word reads its own guide through the deep output
@@ -108,7 +109,9 @@ def test_with_the_guide_attention_comes_to_agree_with_evidence(
     batch = Batch(torch.empty(0), tokens, [])
     for _ in range(60):
         optimizer.zero_grad()
-        total, divisor, figures = GuidedAttention(0.0, 0.0, 0.5, guide)(captioner, seen, batch)
+        total, divisor, figures = loss_of(
+            GuidedAttention(0.0, 0.0, 0.5, guide), captioner, seen, batch
+        )
         (total / divisor).backward()
         optimizer.step()
     assert figures["contrast"] < 0.01  # either way regions have learnt their words
@@ -122,12 +125,10 @@ def test_captions_can_count_by_consensus(captioner: Captioner, seen: Tensor) -> 
     records = [Record(Path(f"{n}.jpg"), n, its) for n, its in enumerate(written)]
     batch = Batch(torch.empty(0), tokens, records)
     plain, guided = CrossEntropy(0.1, 0.0, 1.0), GuidedAttention(0.1, 0.0, 0.0, 0.0, 0.0, 1.0)
-    plain.prepare(records)
-    guided.prepare(records)
-    total, divisor, _ = guided(captioner, seen, batch)
-    expected = plain(captioner, seen, batch)
+    total, divisor, _ = loss_of(guided, captioner, seen, batch, records)
+    expected = loss_of(plain, captioner, seen, batch, records)
     torch.testing.assert_close((total, divisor), (expected.total, expected.divisor))
-    assert total != CrossEntropy(0.1, 0.0)(captioner, seen, batch).total
+    assert total != loss_of(CrossEntropy(0.1, 0.0), captioner, seen, batch).total
 
 
 def test_a_decoder_without_evidence_is_refused(captioner: Captioner, seen: Tensor) -> None:
@@ -135,7 +136,7 @@ def test_a_decoder_without_evidence_is_refused(captioner: Captioner, seen: Tenso
     captioner.model.decoder = LSTMDecoder(width, 8, 6, 7, 4, deep_output=False)
     captioner.fast = captioner.model
     with pytest.raises(InputError, match="deep output"):
-        GuidedAttention()(captioner, seen, BATCH)
+        loss_of(GuidedAttention(), captioner, seen, BATCH)
 
 
 def test_evidence_of_the_same_shares_as_what_the_classes_show_costs_nothing() -> None:
@@ -171,8 +172,10 @@ def knowing(captioner: Captioner, monkeypatch: pytest.MonkeyPatch) -> Captioner:
 
 
 def test_the_classes_count_as_often_as_words(knowing: Captioner, seen: Tensor) -> None:
-    plain = CrossEntropy(0.1, 0.0)(knowing, seen, BATCH)
-    total, divisor, figures = GuidedAttention(0.1, 0.0, 0.0, 0.0, 2.0)(knowing, seen, BATCH)
+    plain = loss_of(CrossEntropy(0.1, 0.0), knowing, seen, BATCH)
+    total, divisor, figures = loss_of(
+        GuidedAttention(0.1, 0.0, 0.0, 0.0, 2.0), knowing, seen, BATCH
+    )
     assert figures["classes"] > 0.1
     torch.testing.assert_close(total, plain.total + divisor * 2.0 * figures["classes"])
 
@@ -182,7 +185,7 @@ def test_evidence_learns_where_the_encoders_classes_are(knowing: Captioner, seen
     optimizer = torch.optim.Adam(knowing.model.decoder.parameters(), lr=0.02)
     for _ in range(120):
         optimizer.zero_grad()
-        total, divisor, figures = objective(knowing, seen, BATCH)
+        total, divisor, figures = loss_of(objective, knowing, seen, BATCH)
         (total / divisor).backward()
         optimizer.step()
     assert figures["classes"] < 0.1  # nats
@@ -239,7 +242,7 @@ def test_its_loss_is_composed_of_two_passes_of_the_adapter(
     expected = expected + (targets != PAD).sum() * (0.2 * contrast + 0.3 * guide + 0.4 * classes)
 
     torch.manual_seed(1)
-    total, _, _ = GuidedAttention(0.1, 0.0, 0.2, 0.3, 0.4)(captioner, annotations, BATCH)
+    total, _, _ = loss_of(GuidedAttention(0.1, 0.0, 0.2, 0.3, 0.4), captioner, annotations, BATCH)
     assert_close(total, expected)
     trained = [annotations, *adapter.parameters(), *decoder.parameters()]
     assert_close(*(torch.autograd.grad(loss, trained) for loss in (total, expected)))
@@ -247,4 +250,4 @@ def test_its_loss_is_composed_of_two_passes_of_the_adapter(
 
 def test_an_encoder_without_classes_is_refused(captioner: Captioner, seen: Tensor) -> None:
     with pytest.raises(InputError, match="the encoder has no classes: it needs weights"):
-        GuidedAttention(classes=0.5)(captioner, seen, BATCH)
+        loss_of(GuidedAttention(classes=0.5), captioner, seen, BATCH)

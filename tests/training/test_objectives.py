@@ -1,3 +1,6 @@
+"""Cross-entropy with the paper's penalty, smoothed labels, and captions weighted by consensus."""
+
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -6,9 +9,13 @@ from torch import Tensor
 
 from captioning.captioner import Captioner
 from captioning.data.dataset import Batch
-from captioning.data.vocabulary import BOS, EOS, PAD
+from captioning.data.records import Record
+from captioning.data.vocabulary import BOS, EOS, PAD, Vocabulary
+from captioning.metrics.cider import DocumentFrequencies, cider_scores
 from captioning.models.losses import cross_entropy
 from captioning.training import CrossEntropy
+from captioning.training.objectives import Consensus, grid_of
+from tests.training.conftest import loss_of
 
 TOKENS = torch.tensor(
     [
@@ -39,13 +46,13 @@ def test_the_loss_is_equation_14_per_word(
         uneven = (fair - weights[b, n, : len(targets)].sum(0)).square().sum().item()
         expected += penalty * uneven - likelihood
         words += len(targets)
-    total, divisor, _ = CrossEntropy(0.0, penalty)(captioner, seen, BATCH)
+    total, divisor, _ = loss_of(CrossEntropy(0.0, penalty), captioner, seen, BATCH)
     assert divisor == words == 9
     assert total.item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_label_smoothing_is_the_decoders(captioner: Captioner, seen: Tensor) -> None:
-    total, _, _ = CrossEntropy(0.2, 0.0)(captioner, seen, BATCH)
+    total, _, _ = loss_of(CrossEntropy(0.2, 0.0), captioner, seen, BATCH)
     memory = captioner.model.remember(seen)
     logits, _ = captioner.model.decoder.teacher_forcing(memory, TOKENS[..., :-1])
     torch.testing.assert_close(total, cross_entropy(logits, TOKENS[..., 1:], 0.2))
@@ -53,6 +60,76 @@ def test_label_smoothing_is_the_decoders(captioner: Captioner, seen: Tensor) -> 
 
 def test_the_loss_has_no_nan_where_a_caption_is_padding(captioner: Captioner, seen: Tensor) -> None:
     options: dict[str, Any] = {"label_smoothing": 0.1, "attention_penalty": 1.0}
-    CrossEntropy(**options)(captioner, seen.requires_grad_(), BATCH).total.backward()
+    loss_of(CrossEntropy(**options), captioner, seen.requires_grad_(), BATCH).total.backward()
     assert seen.grad is not None
     assert seen.grad.isfinite().all()
+
+
+PHOTOS = [
+    ["a dog runs on grass", "a dog runs on the grass", "two men sit in a boat"],
+    ["a red car", "a red car on a road", "a car on a road"],
+    ["a cat sleeps"],
+    ["one two three", "four five six", "seven eight nine"],
+]
+RECORDS = [
+    Record(image_id=n, image=Path(f"{n}.jpg"), captions=tuple(captions))
+    for n, captions in enumerate(PHOTOS)
+]
+WORDS = Vocabulary.build([caption for captions in PHOTOS for caption in captions], 1)
+
+
+def tokens_of(photos: list[list[str]], vocabulary: Vocabulary = WORDS) -> Tensor:
+    rows = [[vocabulary.encode(caption) for caption in captions] for captions in photos]
+    tokens = torch.full((len(rows), max(map(len, rows)), 12), PAD)
+    for b, captions in enumerate(rows):
+        for n, ids in enumerate(captions):
+            tokens[b, n, : len(ids)] = torch.tensor(ids)
+    return tokens
+
+
+def test_a_caption_counts_as_much_as_it_agrees_with_the_others() -> None:
+    weights = Consensus(RECORDS, WORDS)(tokens_of(PHOTOS))
+    ended = [[(*caption.split(), "<eos>") for caption in captions] for captions in PHOTOS]
+    first = ended[0]
+    scores = cider_scores(
+        first, [first[1:], first[::2], first[:2]], DocumentFrequencies.of(ended)
+    ).images["CIDEr"]
+    torch.testing.assert_close(weights[0], torch.from_numpy(scores / scores.mean()).float())
+    assert weights[0, 2] < weights[0, 0] / 4, "what nobody else says counts least"
+
+
+def test_photos_count_alike_and_padding_counts_nothing() -> None:
+    weights = Consensus(RECORDS, WORDS)(tokens_of(PHOTOS))
+    torch.testing.assert_close(weights.sum(dim=1), torch.tensor([3.0, 3.0, 1.0, 3.0]))
+    assert weights[2].tolist() == [1, 0, 0]
+    assert weights[3].tolist() == [1, 1, 1], "they have nothing in common but that they end"
+
+
+def test_unknown_words_agree_with_none() -> None:
+    few = Vocabulary.build(["a dog runs on the grass"], 1)
+    weights = Consensus(RECORDS, few)(tokens_of([["a dog zyx", "a dog", "abc zyx"]], few))
+    assert weights[0, 2] == 0
+
+
+@pytest.mark.parametrize("consensus", [0.0, 0.5, 1.0])
+def test_the_loss_weighs_captions(captioner: Captioner, consensus: float) -> None:
+    tokens = tokens_of(PHOTOS, captioner.vocabulary)
+    seen = torch.randn(len(PHOTOS), 4, captioner.model.encoder.annotation_dim)
+    batch = Batch(torch.empty(0), tokens, RECORDS)
+    objective = CrossEntropy(0.1, 0.0, consensus)
+    total, divisor, _ = loss_of(objective, captioner, seen, batch, RECORDS)
+    logits, _ = captioner.model.decoder(seen, tokens[..., :-1])
+    importance = 1 + consensus * (Consensus(RECORDS, captioner.vocabulary)(tokens) - 1)
+    expected = cross_entropy(logits, tokens[..., 1:], 0.1, importance)
+    torch.testing.assert_close(total, expected)
+    torch.testing.assert_close(
+        divisor.float(), ((tokens[..., 1:] != PAD).sum(2) * importance).sum()
+    )
+
+
+def test_the_regions_of_a_window_are_a_square(captioner: Captioner) -> None:
+    encoder = captioner.model.encoder
+    rows, columns = encoder.grid(32, 32)
+    width = encoder.annotation_dim
+    assert grid_of(encoder, 32, torch.empty(1, rows * columns, width)) == (rows, columns)
+    assert grid_of(encoder, 32, torch.empty(1, 1, width)) == (1, 1)

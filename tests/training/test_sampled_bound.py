@@ -99,7 +99,7 @@ def estimate(
     """The objective's loss of a path, and its gradient; the baseline stays."""
     captioner.model.decoder.attention.path = iter(path)
     before = learnt.baseline.clone()
-    loss = learnt(captioner, seen, BATCH)
+    loss = learnt(captioner.fast, seen, BATCH)
     learnt.baseline.copy_(before)
     return loss, gradient(loss.total, captioner)
 
@@ -137,7 +137,7 @@ def test_the_mean_gradient_of_many_draws_is_that_of_the_bound(
     count = 20_000
     many = Batch(torch.empty(0), TOKENS.expand(1, count, -1), [])
     torch.manual_seed(0)
-    mean = gradient(objective()(captioner, seen, many).total / count, captioner)
+    mean = gradient(objective()(captioner.fast, seen, many).total / count, captioner)
     assert (mean - exact).norm() < 0.03 * exact.norm()
 
 
@@ -174,7 +174,7 @@ def test_with_expected_contexts_alone_it_is_soft_attentions_likelihood(
     logits, _ = hard.model(seen, TOKENS[..., :-1])
     soft = cross_entropy(logits, TOKENS[..., 1:])
     learnt = objective(expected=1.0)
-    total = learnt(hard, seen, BATCH).total
+    total = learnt(hard.fast, seen, BATCH).total
     torch.testing.assert_close(total, soft)
     torch.testing.assert_close(gradient(total, hard), gradient(soft, hard))
     assert learnt.baseline == 0  # it is of captions with drawn regions
@@ -188,7 +188,7 @@ def test_the_baseline_is_a_moving_average_of_captions_log_likelihoods(
     learnt = objective()
     expected = 0.0
     for _ in range(3):
-        total = learnt(hard, seen.expand(3, -1, -1), batch).total.item()
+        total = learnt(hard.fast, seen.expand(3, -1, -1), batch).total.item()
         expected = 0.9 * expected + 0.1 * (-total / 2)  # an image without a caption counts nothing
         assert learnt.baseline.item() == pytest.approx(expected)
 
@@ -198,21 +198,21 @@ def test_padding_neither_counts_nor_spoils_the_gradient(hard: Captioner, seen: T
     results = []
     for tokens in (TOKENS, padded):
         torch.manual_seed(0)
-        loss = objective(entropy=0.3)(hard, seen, Batch(torch.empty(0), tokens, []))
+        loss = objective(entropy=0.3)(hard.fast, seen, Batch(torch.empty(0), tokens, []))
         results.append((loss.total, gradient(loss.total, hard)))
     torch.testing.assert_close(results[1], results[0])
 
 
 def test_a_region_without_weight_spoils_no_gradient(hard: Captioner, seen: Tensor) -> None:
     hard.model.decoder.attention.energy.weight.data *= 1e4
-    loss = objective(entropy=0.3)(hard, seen, BATCH)
+    loss = objective(entropy=0.3)(hard.fast, seen, BATCH)
     assert gradient(loss.total, hard).isfinite().all()
 
 
 def test_a_decoder_without_hard_attention_is_refused(captioner: Captioner) -> None:
     seen = torch.randn(1, 4, captioner.model.encoder.annotation_dim)
     with pytest.raises(InputError, match=r"attention captioning\.models\.HardAttention"):
-        SampledBound()(captioner, seen, BATCH)
+        SampledBound()(captioner.fast, seen, BATCH)
 
 
 OPTIONS = (

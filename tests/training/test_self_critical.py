@@ -13,7 +13,7 @@ from captioning.commands import main
 from captioning.data.dataset import Batch
 from captioning.data.records import Record
 from captioning.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
-from captioning.kernels import accelerate, accelerate_search
+from captioning.kernels import accelerate
 from captioning.metrics.cider import DocumentFrequencies, cider_scores
 from captioning.models import LSTMDecoder
 from captioning.models.decoder import Decoder, Memory, State, Step
@@ -22,6 +22,7 @@ from captioning.shelf import CONFIGS
 from captioning.training import SelfCritical
 from captioning.training.self_critical import advantages, self_critical_loss, words
 from tests.conftest import DECODERS, decided
+from tests.training.conftest import loss_of
 
 A, B = 4, 5
 """The two words of the vocabulary."""
@@ -137,16 +138,15 @@ def test_rewards_are_cider_of_the_training_references_with_ends_as_words(
         [["a", "red", "square", "<eos>"], ["red", "square", "<eos>"]],
     ]
     objective = SelfCritical(samples=3, max_length=4)
-    objective.prepare(records)
     annotations = torch.randn(2, 4, captioner.model.encoder.annotation_dim)
     batch = Batch(torch.empty(0), torch.empty(2, 0, 0, dtype=torch.long), [records[2], records[0]])
     torch.manual_seed(5)
-    loss = objective(captioner, annotations, batch)
+    loss = loss_of(objective, captioner, annotations, batch, records)
 
     torch.manual_seed(5)
     with torch.no_grad():
         memory = captioner.fast.remember(annotations)
-        decoded = accelerate_search(objective.sampling)(captioner.fast.decoder, memory)
+        decoded = objective.sampling(captioner.fast.decoder, memory)
     said = [
         [*captioner.vocabulary.decode(row), *(["<eos>"] if EOS in row else [])]
         for row in decoded.tokens.flatten(0, 1).tolist()
@@ -165,12 +165,11 @@ def test_rewards_are_not_rounded_under_autocast(captioner: Captioner) -> None:
         Record(Path("2.jpg"), 2, ("a square",)),
     ]
     objective = SelfCritical(samples=4, max_length=4)
-    objective.prepare(records)
     width = captioner.model.encoder.annotation_dim
     annotations = torch.randn(2, 4, width, dtype=torch.bfloat16)
     batch = Batch(torch.empty(0), torch.empty(2, 0, 0, dtype=torch.long), records)
     with torch.autocast("cpu", torch.bfloat16):
-        loss = objective(captioner, annotations, batch)
+        loss = loss_of(objective, captioner, annotations, batch, records)
     reward = loss.figures["reward"]
     assert isinstance(reward, Tensor)
     assert loss.total.dtype == reward.dtype == torch.float32
@@ -182,13 +181,13 @@ def test_dropout_rests_in_a_step_and_is_back_afterwards(captioner: Captioner) ->
     captioner.model.decoder.dropout.p = 0.9
     objective = SelfCritical(samples=2, max_length=4)
     record = Record(Path("1.jpg"), 1, ("a red circle", "a circle"))
-    objective.prepare([record, Record(Path("2.jpg"), 2, ("a square",))])
+    records = [record, Record(Path("2.jpg"), 2, ("a square",))]
     annotations = torch.randn(1, 4, captioner.model.encoder.annotation_dim)
     batch = Batch(torch.empty(0), torch.empty(1, 0, 0, dtype=torch.long), [record])
     losses = []
     for _ in range(2):
         torch.manual_seed(0)
-        losses.append(objective(captioner, annotations, batch).total.item())
+        losses.append(loss_of(objective, captioner, annotations, batch, records).total.item())
     assert losses[0] == losses[1]
     assert captioner.model.decoder.training
 
@@ -201,13 +200,12 @@ def test_steps_raise_the_reward_of_samples(captioner: Captioner) -> None:
     captioner.model.decoder = LSTMDecoder(width, len(captioner.vocabulary), 16, 16, 16)
     captioner.fast = accelerate(captioner.model)
     objective = SelfCritical(samples=8, max_length=5)
-    objective.prepare(records)
     annotations = torch.randn(3, 4, width)
     batch = Batch(torch.empty(0), torch.empty(3, 0, 0, dtype=torch.long), records)
     optimizer = torch.optim.AdamW(captioner.model.decoder.parameters(), lr=0.01)
     rewards = []
     for _ in range(60):
-        loss = objective(captioner, annotations, batch)
+        loss = loss_of(objective, captioner, annotations, batch, records)
         rewards.append(float(loss.figures["reward"]))
         optimizer.zero_grad()
         loss.total.backward()
@@ -257,6 +255,6 @@ def test_samples_are_scored_by_the_words_of_the_scores_whatever_the_model_learns
     captioner.vocabulary = Vocabulary(["doesn't", "x-ray"], "tweet")
     tokens = torch.tensor([[[5, 4, EOS], [4, 5, UNK]]])
     decoded = Decoded(tokens, torch.zeros(1, 2, 3), torch.zeros(1, 2, 3, 1), torch.zeros(1, 2))
-    assert words(captioner, decoded) == [
+    assert words(decoded, captioner.vocabulary) == [
         [("x-ray", "does", "n't", "<eos>"), ("does", "n't", "x-ray", "<unk>")]
     ]

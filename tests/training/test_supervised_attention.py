@@ -18,7 +18,7 @@ from captioning.training.supervised_attention import (
     box_shares,
     wanted_attention,
 )
-from tests.training.conftest import Train
+from tests.training.conftest import Train, loss_of
 
 WHOLE = Seen((0.0, 0.0, 40.0, 40.0), is_mirrored=False)
 LEXICON = Lexicon({"cat": ["cat"], "dog": ["dog", "big dog"]})
@@ -146,9 +146,8 @@ def test_it_is_added_to_the_cross_entropy_of_captions(
 ) -> None:
     captioner, seen, batch, its_record = named
     objective = SupervisedAttention(0.1, 0.5, boxes=0.3)
-    objective.prepare([its_record])
-    total, divisor, figures = objective(captioner, seen, batch)
-    plain = CrossEntropy(0.1, 0.5)(captioner, seen, batch)
+    total, divisor, figures = loss_of(objective, captioner, seen, batch, [its_record])
+    plain = loss_of(CrossEntropy(0.1, 0.5), captioner, seen, batch)
     assert figures["boxes"] > 0.1
     torch.testing.assert_close(divisor, plain.divisor)
     torch.testing.assert_close(total, plain.total + 0.3 * 2 * figures["boxes"])  # two words
@@ -160,11 +159,10 @@ def test_attention_comes_to_lie_in_the_boxes(
 ) -> None:
     captioner, seen, batch, its_record = named
     objective = SupervisedAttention(0.0, 0.0, boxes)
-    objective.prepare([its_record])
     optimizer = torch.optim.Adam(captioner.model.decoder.parameters(), lr=0.05)
     for _ in range(200):
         optimizer.zero_grad()
-        total, divisor, _ = objective(captioner, seen, batch)
+        total, divisor, _ = loss_of(objective, captioner, seen, batch, [its_record])
         (total / divisor).backward()
         optimizer.step()
     with torch.no_grad():
@@ -180,17 +178,12 @@ def test_attention_comes_to_lie_in_the_boxes(
     assert (mass.min() > 0.7) == bool(boxes)  # even attention: 0.06 and 0.25
 
 
-def test_data_without_boxes_are_refused() -> None:
+def test_data_without_boxes_or_of_another_tokenizer_are_refused(captioner: Captioner) -> None:
+    objective, size = SupervisedAttention(), captioner.preprocessing
     with pytest.raises(InputError, match="no training photo has objects with boxes, from which"):
-        SupervisedAttention().prepare([record("a cat", objects=())])
-
-
-def test_another_tokenizer_is_refused() -> None:
-    vocabulary = Vocabulary(["a", "cat"], "tweet")
+        objective.prepare([record("a cat", objects=())], captioner.vocabulary, size)
     with pytest.raises(InputError, match=r"set data\.tokenizer to ptb"):
-        wanted_attention(
-            batch_of(vocabulary, record("a cat"), "a cat"), vocabulary, LEXICON, (2, 2)
-        )
+        objective.prepare([record("a cat")], Vocabulary(["a", "cat"], "tweet"), size)
 
 
 @pytest.mark.parametrize("augment", ["true", "false"])
