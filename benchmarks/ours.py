@@ -105,7 +105,9 @@ class Ours:
             width: of the beam search; greedy search if one.
             max_length: the most words of a caption, EOS included.
         """
-        search = Greedy(max_length) if width == 1 else BeamSearch(width, max_length=max_length)
+        search = BeamSearch(width, max_length=max_length)
+        if width == 1:
+            search = Greedy(max_length=max_length)
         for part in self.parts:
             part.eval()
         vocabulary = Vocabulary([f"word{id}" for id in range(len(SPECIAL), size.vocab_size)])

@@ -25,7 +25,7 @@ from captioning.search import BeamSearch, Greedy, Search
 
 
 def test_a_config_holds_what_was_given_and_the_defaults() -> None:
-    assert Greedy(7, no_repeat_ngram=3).config == {
+    assert Greedy(max_length=7, no_repeat_ngram=3).config == {
         "class": "captioning.search.independent.Greedy",
         "max_length": 7,
         "min_length": 1,

@@ -38,13 +38,15 @@ from tests.conftest import DECODERS
 LENGTH = 6
 
 SEARCHES: dict[str, Search] = {
-    "greedy": Greedy(LENGTH),
+    "greedy": Greedy(max_length=LENGTH),
     "beam": BeamSearch(3, max_length=LENGTH),
     "beam with limits": BeamSearch(3, max_length=LENGTH, min_length=2, no_repeat_ngram=2),
     "sampling": Sampling(3, max_length=LENGTH, seed=1).for_images([b"a", b"b", b"c"]),
     "nucleus": Sampling(3, top_p=0.9, max_length=LENGTH, seed=1).for_images([b"a", b"b", b"c"]),
     "diverse": DiverseBeamSearch(groups=2, max_length=LENGTH),
-    "constrained": ConstrainedBeamSearch((4,), [(5,)], [(6, 7)], max_length=LENGTH),
+    "constrained": ConstrainedBeamSearch(
+        begin=(4,), avoid=[(5,)], must_say=[(6, 7)], max_length=LENGTH
+    ),
 }
 
 GRADIENTS = ("gradient", "grad-cam")

@@ -32,9 +32,8 @@ from captioning.maps import ATTENTION, Captioned, default_map, known_maps, word_
 from captioning.models import Model
 from captioning.models.decoder import Memory
 from captioning.search import Decoded, Search
-from captioning.search.alternatives import Alternatives, find_alternatives
 from captioning.search.constrained import constrained
-from captioning.search.search import generable_log_probs
+from captioning.search.search import Alternatives, find_alternatives, generable_log_probs
 from captioning.threads import cut, even_size, in_threads, thread_count
 
 AT_ONCE = 16

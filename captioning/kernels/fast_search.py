@@ -47,8 +47,7 @@ class _FastSearch(Search):
     @torch.no_grad()
     def __call__(self, decoder: Decoder, memory: Memory) -> Decoded:
         """The captions of every image in memory."""
-        self.check_memory(decoder, memory)
-        hypotheses = self.begin(memory)
+        hypotheses = self.start(memory)
         images = torch.arange(memory.images, device=hypotheses.tokens.device)
         left: list[tuple[Tensor, Decoded]] = []
         with packed(_layers_of_a_step(decoder, hypotheses.finished.numel())):

@@ -3,6 +3,7 @@
 Shapes: B images, N captions per image, T words, V vocabulary, k next words of an image.
 """
 
+from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
@@ -13,7 +14,6 @@ from torch.nn import functional as F
 
 from captioning.data.vocabulary import EOS, PAD
 from captioning.models.decoder import Memory, State, Step
-from captioning.numbers import BeamWidth, LengthPenalty, MaxLength, MinLength, NgramLength
 from captioning.search.hypotheses import Hypotheses, take_along_captions
 from captioning.search.search import Search, generable_log_probs
 
@@ -37,6 +37,7 @@ class Continuations(NamedTuple):
         return cls(best, own, places // vocabulary, places % vocabulary)
 
 
+@dataclass(eq=False)
 class BeamSearch(Search):
     """Keeps the `width` best captions of each image at every word.
 
@@ -47,23 +48,12 @@ class BeamSearch(Search):
         width: N, number of captions to follow, and to return, per image.
         length_penalty: 0 ranks captions by their probability, which favours short ones, 1 by the
             mean log probability of their words.
-        max_length: maximum number of words of a caption.
-        min_length: minimum number of words of a caption.
-        no_repeat_ngram: n of the n-grams that may not occur twice in a caption; 0 allows all.
     """
 
-    def __init__(
-        self,
-        width: BeamWidth = 3,
-        length_penalty: LengthPenalty = 1.0,
-        max_length: MaxLength = 20,
-        min_length: MinLength = 1,
-        no_repeat_ngram: NgramLength = 0,
-    ) -> None:
-        super().__init__(max_length, min_length, no_repeat_ngram, length_penalty)
-        self.width = width
+    width: int = 3
+    length_penalty: float = 1.0
 
-    def begin(self, memory: Memory) -> Hypotheses:
+    def start(self, memory: Memory) -> Hypotheses:
         """One empty caption per image, and empty beams for the others."""
         hypotheses = Hypotheses.empty(memory, self.width)
         hypotheses.totals[:, 1:] = -inf  # beams start equal, so only the first may branch

@@ -4,7 +4,7 @@ Shapes: B images, G groups, N captions per group, T words, V vocabulary.
 """
 
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf
 
 import torch
@@ -13,27 +13,15 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from captioning.data.vocabulary import PAD
-from captioning.errors import InputError
 from captioning.models.decoder import Decoder, Memory, State, Step
-from captioning.numbers import (
-    BeamWidth,
-    CaptionsPerImage,
-    Diversity,
-    LengthPenalty,
-    MaxLength,
-    MinLength,
-    NgramLength,
-)
 from captioning.search.beam import BeamSearch, Continuations
 from captioning.search.hypotheses import Hypotheses, take_along_captions
 from captioning.search.search import Decoded, generable_log_probs
 
-MOST_STEPS = 2**12
-"""The most words of an image's groups, which are found one after another: half a minute's work."""
 
-
+@dataclass(eq=False, kw_only=True)
 class DiverseBeamSearch(BeamSearch):
-    """One beam search after another, each away from the words of those before it.
+    """One beam search after another, each penalised for words of earlier groups.
 
     Vijayakumar et al. 2018, "Diverse Beam Search for Improved Description of Complex Scenes", with
     Hamming diversity: a word costs `diversity` for each earlier group that has it in this place,
@@ -44,36 +32,21 @@ class DiverseBeamSearch(BeamSearch):
     Args:
         groups: G, number of captions to return per image.
         diversity: what a word costs, in nats; 0 is plain beam search.
-        width: N, number of captions that each group follows.
-        length_penalty: 0 ranks captions by their probability, which favours short ones, 1 by the
-            mean log probability of their words.
-        max_length: maximum number of words of a caption.
-        min_length: minimum number of words of a caption.
-        no_repeat_ngram: n of the n-grams that may not occur twice in a caption; 0 allows all.
     """
 
-    def __init__(
-        self,
-        groups: CaptionsPerImage = 3,
-        diversity: Diversity = 0.5,
-        width: BeamWidth = 3,
-        length_penalty: LengthPenalty = 1.0,
-        max_length: MaxLength = 20,
-        min_length: MinLength = 1,
-        no_repeat_ngram: NgramLength = 0,
-    ) -> None:
-        super().__init__(width, length_penalty, max_length, min_length, no_repeat_ngram)
-        self.groups = groups
-        self.diversity = diversity
-        self.captions = groups * width
-        # By the groups so far, the words in each place of their captions.
-        self.said: list[Int[Tensor, "B k"]] = []
+    groups: int = 3
+    diversity: float = 0.5
+
+    def __post_init__(self) -> None:
+        """No group has said anything yet."""
+        super().__post_init__()
+        self._said: list[Int[Tensor, "B k"]] = []  # the words of earlier groups, by their place
 
     @torch.no_grad()
     def __call__(self, decoder: Decoder, memory: Memory) -> Decoded:
         """The best caption of each group for every image in memory, in the order of their score."""
         group = copy(self)  # which other calls do not share
-        group.said = []
+        group._said = []
         found = [
             super(DiverseBeamSearch, group).__call__(decoder, memory) for _ in range(self.groups)
         ]
@@ -93,15 +66,6 @@ class DiverseBeamSearch(BeamSearch):
         own = own.masked_fill(together.scores.isneginf(), -inf)
         return _sorted(together._replace(scores=own))
 
-    def check_memory(self, decoder: Decoder, memory: Memory) -> None:
-        """Raise InputError as every search does, or if the groups would take too long."""
-        super().check_memory(decoder, memory)
-        if self.groups * self.max_length > MOST_STEPS:
-            raise InputError(
-                f"{self.groups:,} groups of captions of up to {self.max_length} words take too "
-                f"long, one after another; ask for at most {MOST_STEPS // self.max_length}"
-            )
-
     def continuations(self, step: Step, hypotheses: Hypotheses) -> Continuations:
         """The best next words of a group's captions, their totals less what the words cost."""
         log_probs = generable_log_probs(step.logits)
@@ -116,18 +80,18 @@ class DiverseBeamSearch(BeamSearch):
         longer, state = super().extend(hypotheses, step)
         words, place = longer.tokens[:, :, -1], hypotheses.tokens.shape[2]
         costs = self._costs(hypotheses, step.logits.shape[2]).gather(1, words)
-        if place == len(self.said):
-            self.said.append(words)
+        if place == len(self._said):
+            self._said.append(words)
         else:
-            self.said[place] = torch.cat([self.said[place], words], dim=1)
+            self._said[place] = torch.cat([self._said[place], words], dim=1)
         return replace(longer, totals=longer.totals - costs), state
 
     def _costs(self, hypotheses: Hypotheses, vocabulary: int) -> Float[Tensor, "B V"]:
         """What each next word costs; nothing for PAD after ended captions."""
         totals, place = hypotheses.totals, hypotheses.tokens.shape[2]
         costs = totals.new_zeros(len(totals), vocabulary)
-        if place < len(self.said):
-            said = self.said[place]
+        if place < len(self._said):
+            said = self._said[place]
             each = torch.full_like(said, self.diversity / self.width, dtype=costs.dtype)
             costs.scatter_add_(1, said, each)
             costs[:, PAD] = 0.0

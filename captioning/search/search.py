@@ -1,11 +1,12 @@
 """The base class of searches: the loop over words, the limits on captions, the result.
 
-Shapes: B images, N captions per image, L regions, T words, V vocabulary.
+Shapes: B images, N captions per image, L regions, T words, k alternatives, V vocabulary.
 """
 
 import inspect
 from abc import abstractmethod
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -16,14 +17,7 @@ from captioning.configurable import Configurable
 from captioning.data.vocabulary import BOS, EOS, PAD, UNK
 from captioning.errors import InputError
 from captioning.models.decoder import Decoder, Memory, State, Step
-from captioning.numbers import LengthPenalty, MaxLength, MinLength, NgramLength
 from captioning.search.hypotheses import Hypotheses, take_along_captions
-
-MOST_NUMBERS = 2**27
-"""The most probabilities, or attention weights, of a batch's captions: half a gigabyte."""
-
-MOST_WORDS = 2**18
-"""The most words of a batch's captions: a minute's work for a small model."""
 
 NEVER = (PAD, BOS, UNK)
 """Tokens that no search generates."""
@@ -46,6 +40,7 @@ class Decoded(NamedTuple):
     scores: Float[Tensor, "B N"]
 
 
+@dataclass(eq=False, kw_only=True)
 class Search(Configurable):
     """Chooses the words of captions, within limits that hold for every kind of search.
 
@@ -55,35 +50,31 @@ class Search(Configurable):
         max_length: maximum number of words of a caption.
         min_length: minimum number of words of a caption.
         no_repeat_ngram: n of the n-grams that may not occur twice in a caption; 0 allows all.
+
+    Attributes:
         length_penalty: 0 ranks captions by their probability, which favours short ones, 1 by the
             mean log probability of their words.
-
-    Raises:
-        InputError: a limit is out of its range.
+        draws: whether it draws from PyTorch's generator, so that the order of batches matters.
     """
 
-    def __init__(
-        self,
-        max_length: MaxLength,
-        min_length: MinLength,
-        no_repeat_ngram: NgramLength,
-        length_penalty: LengthPenalty,
-    ) -> None:
-        if min_length > max_length:
+    max_length: int = 20
+    min_length: int = 1
+    no_repeat_ngram: int = 0
+
+    length_penalty = 1.0
+    draws = False
+
+    def __post_init__(self) -> None:
+        """Check the limits."""
+        if self.min_length > self.max_length:
             raise InputError(
-                f"min_length {min_length} is greater than max_length {max_length}; "
-                "set 0 <= min_length <= max_length"
+                f"min_length {self.min_length} is greater than max_length {self.max_length}"
             )
-        self.max_length = max_length
-        self.min_length = min_length
-        self.no_repeat_ngram = no_repeat_ngram
-        self.length_penalty = length_penalty
 
     @torch.no_grad()
     def __call__(self, decoder: Decoder, memory: Memory) -> Decoded:
         """The captions of every image in memory."""
-        self.check_memory(decoder, memory)
-        hypotheses = self.begin(memory)
+        hypotheses = self.start(memory)
         state = decoder.start(memory, hypotheses.tokens.shape[1])
         for _ in range(self.max_length):
             step = decoder.step(hypotheses.last, state, memory)
@@ -92,33 +83,16 @@ class Search(Configurable):
                 break
         return self.rank(hypotheses)
 
-    @property
-    def draws(self) -> bool:
-        """Whether it draws from PyTorch's generator, so that the order of batches matters."""
-        return self.config.get("seed", 0) is None
-
-    def check_memory(self, decoder: Decoder, memory: Memory) -> None:
-        """Raise InputError if a batch's captions would fill a computer's memory, or never end."""
-        images, regions = memory.annotations.shape[:2]
-        captions = getattr(self, "captions", 0) or getattr(self, "width", 1)
-        numbers = images * captions * max(decoder.vocab_size, self.max_length * regions)
-        if numbers > MOST_NUMBERS or images * captions * self.max_length > MOST_WORDS:
-            raise InputError(
-                f"{captions:,} captions for each of {images} images need too much memory or time "
-                f"with {decoder.vocab_size:,} words and up to {self.max_length} words each; ask "
-                "for fewer captions, shorter ones, or smaller batches"
-            )
-
     def for_images(self, images: Iterable[bytes]) -> "Search":
         """The search for a batch of these images, for searches that draw by them.
 
         Args:
-            images: what tells each image of the batch from others, such as its pixels.
+            images: a stable id of each image of the batch, such as its pixels.
         """
         return self
 
     @abstractmethod
-    def begin(self, memory: Memory) -> Hypotheses:
+    def start(self, memory: Memory) -> Hypotheses:
         """The captions before their first word."""
 
     @abstractmethod
@@ -154,16 +128,14 @@ class Search(Configurable):
         Settings that the other kind does not have are dropped.
 
         Raises:
-            InputError: that kind of search has no such setting, or its value is out of range.
+            InputError: that kind of search has no such setting.
         """
         chosen = kind or type(self)
         known = inspect.signature(chosen).parameters
-        unknown = [name for name in changes if name not in known]
-        if unknown:
-            raise InputError(
-                f"{chosen.__name__} has no {unknown[0].replace('_', ' ')}; it has "
-                + ", ".join(name.replace("_", " ") for name in known)
-            )
+        for name in changes:
+            if name not in known:
+                has = ", ".join(known).replace("_", " ")
+                raise InputError(f"{chosen.__name__} has no {name.replace('_', ' ')}; it has {has}")
         kept = {name: value for name, value in self.config.items() if name in known}
         return chosen(**(kept | changes))
 
@@ -177,6 +149,28 @@ def generable_log_probs(logits: Float[Tensor, "*B V"]) -> Float[Tensor, "*B V"]:
     return scores.log_softmax(dim=-1)
 
 
+class Alternatives(NamedTuple):
+    """The most probable other tokens in place of each token, best first; undefined at PAD."""
+
+    tokens: Int[Tensor, "B N T k"]
+    probabilities: Float[Tensor, "B N T k"]
+
+
+def find_alternatives(
+    logits: Float[Tensor, "B N T V"], tokens: Int[Tensor, "B N T"], k: int
+) -> Alternatives:
+    """Runners-up: the k most probable other tokens in the place of each token of captions.
+
+    Args:
+        logits: before each token.
+        tokens: the captions as a search returns them.
+        k: number of alternatives; fewer if the vocabulary is smaller.
+    """
+    others = generable_log_probs(logits).scatter_(-1, tokens[..., None], float("-inf"))
+    log_probs, words = others.topk(min(k, others.shape[-1] - len(NEVER) - 1), dim=-1)
+    return Alternatives(words, log_probs.exp())
+
+
 def _forbid_repeats(log_probs: Float[Tensor, "*B V"], tokens: Int[Tensor, "*B t"], n: int) -> None:
     """Forbid, in place, the words that would complete an n-gram for the second time."""
     length = tokens.shape[-1]
@@ -184,7 +178,7 @@ def _forbid_repeats(log_probs: Float[Tensor, "*B V"], tokens: Int[Tensor, "*B t"
         return
     grams, begun = length - n + 1, tokens[..., length - n + 1 :]
     repeats = torch.ones_like(tokens[..., :grams], dtype=torch.bool)
-    for place in range(n - 1):  # one at a time, as all would take n times the memory
+    for place in range(n - 1):
         repeats &= tokens[..., place : place + grams] == begun[..., place : place + 1]
     penalties = torch.zeros_like(repeats, dtype=log_probs.dtype)
     log_probs.scatter_add_(-1, tokens[..., n - 1 :], penalties.masked_fill(repeats, float("-inf")))

@@ -8,7 +8,7 @@ from captioning.captioner import Captioner
 from captioning.data.vocabulary import BOS, PAD, UNK
 from captioning.models import Decoder
 from captioning.search import BeamSearch, Greedy
-from captioning.search.alternatives import find_alternatives
+from captioning.search.search import find_alternatives
 
 PHOTOS = [Image.linear_gradient("L").convert("RGB"), Image.new("RGB", (30, 50), "red")]
 
@@ -65,23 +65,3 @@ def test_a_caption_has_runners_up_for_each_word_on_request(captioner: Captioner)
                 assert first.probability >= second.probability
                 assert word not in (first.word, second.word)
                 assert own + first.probability + second.probability <= 1 + 1e-5
-
-
-def test_captions_are_the_same_whether_they_are_asked_for_or_not(captioner: Captioner) -> None:
-    plain, asked = captioner(PHOTOS), captioner(PHOTOS, runners_up=3)
-    assert [caption.words for caption in plain] == [caption.words for caption in asked]
-    assert all(not caption.runners_up for caption in plain)
-
-
-def test_the_end_of_a_caption_may_be_a_runner_up(captioner: Captioner) -> None:
-    [caption] = captioner(PHOTOS[:1], Greedy(max_length=4), runners_up=4)
-    words = {"a", "red", "circle", "square", None}
-    for word, others in zip(caption.words, caption.runners_up, strict=True):
-        assert {word, *(other.word for other in others)} == words
-
-
-def test_runners_up_are_part_of_the_json(captioner: Captioner) -> None:
-    [caption] = captioner(PHOTOS[:1], runners_up=1)
-    entry = caption.as_json()["words"][0]
-    [[word, probability], *_] = caption.runners_up[0]
-    assert entry["runners_up"] == [{"word": word, "probability": probability}]

@@ -73,7 +73,7 @@ def test_a_wide_beam_is_brute_force(
 @every_constraint
 @pytest.mark.parametrize("width", [1, 3])
 @pytest.mark.parametrize("favoured", [EOS, 6], ids=["that ends at once", "that loves one word"])
-def test_a_narrow_beam_meets_the_constraints_however_unlikely(
+def test_a_narrow_beam_meets_unlikely_constraints(
     decoder: Decoder, annotations: Tensor, constraints: dict[str, Any], width: int, favoured: int
 ) -> None:
     search = ConstrainedBeamSearch(**constraints, width=width, max_length=LENGTH)
@@ -129,18 +129,16 @@ def test_words_that_must_be_said_may_repeat(decoder: Decoder, annotations: Tenso
         ({"must_say": [[4, 4], [5, 5]], "begin": [6]}, "takes 5 words, but .* at most 4; allow"),
         ({"begin": [4, 4, 4, 4, 4]}, "takes 5 words, but .* at most 4; allow"),
         ({"must_say": [[word] for word in range(4, 40)]}, "too many words to say"),
-        ({"avoid": [[4, EOS]]}, "not a word"),
-        ({"must_say": [[]]}, "no words"),
     ],
 )
-def test_constraints_that_no_caption_meets_are_refused_before_the_search(
+def test_constraints_that_no_caption_meets_are_refused(
     constraints: dict[str, Any], error: str
 ) -> None:
     with pytest.raises(InputError, match=error):
         ConstrainedBeamSearch(**constraints, max_length=4)
 
 
-def test_phrases_that_overlap_need_no_more_words_than_they_take_together() -> None:
+def test_phrases_that_overlap_need_fewer_words() -> None:
     for order in itertools.permutations([[4, 5], [5, 6], [6, 4]]):
         ConstrainedBeamSearch(must_say=order, max_length=4)  # 4 5 6 4
     with pytest.raises(InputError, match="takes 4 words"):

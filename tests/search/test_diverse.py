@@ -27,20 +27,11 @@ def test_one_group_or_groups_without_a_cost_are_beam_search(
     decoder: Decoder, annotations: Tensor, groups: int, diversity: float, width: int
 ) -> None:
     plain = searched(BeamSearch(width, **LIMITS), decoder, annotations)
-    diverse = DiverseBeamSearch(groups, diversity, width, **LIMITS)
+    diverse = DiverseBeamSearch(groups=groups, diversity=diversity, width=width, **LIMITS)
     found = searched(diverse, decoder, annotations)
     assert found.tokens.equal(plain.tokens[:, :groups])
     for part, wanted in zip(found, plain, strict=True):
         torch.testing.assert_close(part, wanted[:, :groups])
-
-
-def test_the_best_caption_of_one_beam_is_among_the_captions(
-    decoder: Decoder, annotations: Tensor
-) -> None:
-    plain = searched(BeamSearch(2, **LIMITS), decoder, annotations)
-    found = searched(DiverseBeamSearch(4, 2.0, width=2, **LIMITS), decoder, annotations)
-    for b in range(3):
-        assert captions(plain, b)[0] in captions(found, b)
 
 
 def greedy_in_groups(decoder: Decoder, annotations: Tensor, groups: int, cost: float) -> Tensor:
@@ -65,7 +56,7 @@ def greedy_in_groups(decoder: Decoder, annotations: Tensor, groups: int, cost: f
 def test_groups_of_one_are_greedy_searches_written_out(
     decoder: Decoder, annotations: Tensor, cost: float
 ) -> None:
-    search = DiverseBeamSearch(3, cost, width=1, max_length=6)
+    search = DiverseBeamSearch(groups=3, diversity=cost, width=1, max_length=6)
     for b in range(3):
         found = searched(search, decoder, annotations[b : b + 1])
         wanted = greedy_in_groups(decoder, annotations[b : b + 1], 3, cost)
@@ -88,12 +79,16 @@ def test_captions_differ_more_than_those_of_one_beam(decoder: Decoder, annotatio
         return sum(pairs) / len(pairs)
 
     plain = searched(BeamSearch(4, **LIMITS), decoder, annotations)
-    found = searched(DiverseBeamSearch(4, 2.0, width=3, **LIMITS), decoder, annotations)
+    found = searched(
+        DiverseBeamSearch(groups=4, diversity=2.0, width=3, **LIMITS), decoder, annotations
+    )
     assert alike(found) < alike(plain)
 
 
 def test_the_cost_is_no_part_of_scores(decoder: Decoder, annotations: Tensor) -> None:
-    found = searched(DiverseBeamSearch(4, 2.0, width=2, **LIMITS), decoder, annotations)
+    found = searched(
+        DiverseBeamSearch(groups=4, diversity=2.0, width=2, **LIMITS), decoder, annotations
+    )
     log_probs, weights, real = forced(decoder, annotations, found.tokens)
     torch.testing.assert_close(found.log_probs, log_probs)
     torch.testing.assert_close(found.weights[real], weights[real])
