@@ -130,7 +130,7 @@ def search(captioner: Any, annotations: Float[Tensor, "B L D"], precision: str =
 
 def caption(captioner: Any, photos: Sequence[Path]) -> list[str]:
     """The captions of files."""
-    return [best.text for best, *_ in captioner.candidates(photos)]
+    return [caption.text for caption in captioner(photos)]
 
 
 def random_encoder(size: Size) -> CNNEncoder:

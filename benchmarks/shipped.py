@@ -8,12 +8,9 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from importlib import import_module
-from importlib.util import find_spec
-from inspect import signature
 from pathlib import Path
 from time import perf_counter
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -21,8 +18,6 @@ import torch
 
 from captioning.captioner import load
 from captioning.commands import keep_freed_memory
-from captioning.data.preprocessing import View
-from captioning.inference.batches import candidates, read_ahead
 
 CLIENTS = 32
 """How many wait for the server at a time."""
@@ -30,9 +25,11 @@ CLIENTS = 32
 
 def photos(captioner: Any, paths: Sequence[Path]) -> object:
     """The captions of all photos, in batches, as `captioning caption` prints them."""
-    # Earlier versions compute all captions.
-    most: Any = {"most": 1} if "most" in signature(candidates).parameters else {}
-    return list(candidates(captioner, paths, progress=False, **most))
+    if hasattr(captioner, "stream"):
+        return list(captioner.stream(paths))
+    from captioning.inference.batches import candidates  # of versions before 0.4
+
+    return list(candidates(captioner, paths, progress=False, most=1))
 
 
 def latency(captioner: Any, paths: Sequence[Path]) -> object:
@@ -45,15 +42,18 @@ def features(captioner: Any, paths: Sequence[Path]) -> object:
 
     @torch.no_grad()
     def encoded(batch: Any) -> torch.Tensor:
-        views = [view.pixels for view in batch[2] if isinstance(view, View)]
-        return captioner.encode(torch.stack(views))
+        return captioner.encode(torch.stack([each.view.pixels for each in batch]))
+
+    if hasattr(captioner, "batches"):
+        return list(captioner.batches(paths, encoded))
+    from captioning.inference.batches import read_ahead  # of versions before 0.4
+
+    from captioning.threads import in_threads
 
     parts = [paths[first : first + 16] for first in range(0, len(paths), 16)]
-    batches = read_ahead(captioner, enumerate(parts))
-    in_turn: Any = map  # in earlier versions
-    if find_spec("captioning.threads"):
-        in_turn = partial(import_module("captioning.threads").in_threads, device=captioner.device)
-    return list(in_turn(encoded, batches))
+    read = read_ahead(captioner, enumerate(parts))
+    views = ([SimpleNamespace(view=view) for view in part[2]] for part in read)
+    return list(in_threads(encoded, views, captioner.device))
 
 
 def server(job: Any) -> Callable[[Sequence[Path]], object]:

@@ -7,11 +7,10 @@ are not.
 import math
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
 from threading import Barrier, Lock
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 
@@ -53,6 +52,16 @@ def even_size(count: int, most: int, device: torch.device) -> int:
     return min(most, max(LEAST, math.ceil(count / max(rounds * threads, 1))))
 
 
+def read_ahead(
+    work: Callable[[Item], Result], items: Iterable[Item], ahead: int
+) -> Iterator[Result]:
+    """The result of `work` for each item, in order; threads are at most `ahead` items ahead.
+
+    For what releases Python's lock, as decoding and resizing of photos do.
+    """
+    yield from _in_order(ThreadPoolExecutor(), work, items, ahead)
+
+
 def in_threads(
     work: Callable[[Item], Result],
     items: Iterable[Item],
@@ -79,27 +88,28 @@ def in_threads(
         with torch.set_grad_enabled(gradients), precision:
             return work(item)
 
-    def jobs() -> Iterator[Callable[[], Result]]:
-        try:
-            for item in items:
-                yield partial(done, item)
-        except Exception as error:  # in reading an item: raised after the results before it
-            yield partial(_raised, error)
-
-    waiting = jobs()
-    first = list(islice(waiting, 1 if in_turn else thread_count(device)))
+    items = iter(items)
+    first = list(islice(items, 1 if in_turn else thread_count(device)))
     if len(first) < 2:
-        yield from (job() for job in chain(first, waiting))
+        yield from map(done, chain(first, items))
         return
     pool = ThreadPoolExecutor(len(first))
+    _share_out(pool, len(first))
+    yield from _in_order(pool, done, chain(first, items), len(first) + WAITING)
+
+
+def _in_order(
+    pool: ThreadPoolExecutor, work: Callable[[Item], Result], items: Iterable[Item], ahead: int
+) -> Iterator[Result]:
+    """The results in order, with at most `ahead` begun before they are asked for; ends the pool."""
+    begun: deque[Future[Result]] = deque()
     try:
-        _share_out(pool, len(first))
-        futures = map(pool.submit, chain(first, waiting))
-        begun = deque(islice(futures, len(first) + WAITING))
+        for item in items:
+            begun.append(pool.submit(work, item))
+            if len(begun) > ahead:
+                yield begun.popleft().result()
         while begun:
-            result = begun.popleft().result()
-            begun.extend(islice(futures, 1))
-            yield result
+            yield begun.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -120,7 +130,3 @@ def _share_out(pool: ThreadPoolExecutor, count: int) -> None:
         finally:
             all_started.abort()  # nobody waits, unless a thread could not start
             torch.set_num_threads(threads)  # of threads that start from now on
-
-
-def _raised(error: Exception) -> Any:
-    raise error

@@ -2,8 +2,6 @@
 
 import io
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -68,12 +66,3 @@ def test_shards_are_checked_trained_on_scored_and_captioned(
     assert len(list((tmp_path / "pages").glob("*.html"))) == 9
     assert main(["caption", str(folder), "--model", model, "--txt"]) == 1
     assert "in a shard, so no text file goes beside it; give --txt-dir" in capsys.readouterr().err
-
-
-def test_processes_share_the_photos_of_shards(folder: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "captioning", "caption", str(folder), "--model", "shapes"]
-    several = ["--devices", "2", "--device", "cpu", "--shard-size", "3", "--out"]
-    subprocess.run([*command, *several, str(tmp_path / "out")], check=True)
-    files = (tmp_path / "out").glob("*.jsonl")
-    lines = [line for file in files for line in file.read_text().splitlines()]
-    assert len({json.loads(line)["image"] for line in lines}) == len(lines) == 8

@@ -51,6 +51,7 @@ class Caption:
         confidence: the chance that the caption is good; None if the model is not calibrated.
         tokenizer: of the model's vocabulary, which decides where spaces are between words.
         photo: the photo as it was given, so that a notebook can show it; None if it was a view.
+        others: further captions that the search found for the photo, the best first.
     """
 
     words: tuple[str, ...]
@@ -64,6 +65,7 @@ class Caption:
     confidence: float | None = None
     tokenizer: TokenizerName = "ptb"
     photo: str | Path | Image | None = field(default=None, compare=False, repr=False)
+    others: tuple["Caption", ...] = field(default=(), compare=False, repr=False)
     _compute: Callable[[str], Float[Tensor, "T _ _"]] | None = field(
         default=None, compare=False, repr=False
     )

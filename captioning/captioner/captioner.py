@@ -1,10 +1,13 @@
-"""Photos in, captions out."""
+"""Photos in, captions out.
 
-from collections.abc import Iterable, Mapping, Sequence, Sized
+Shapes: B images, N captions per image, T words, L regions, D annotation width, V vocabulary.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from itertools import chain
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, NamedTuple, TypeVar, overload
 
 import torch
 from jaxtyping import Float, Int
@@ -14,7 +17,6 @@ from torch.nn import functional as F
 
 from captioning.captioner.calibration import Calibration, margins, signs_of
 from captioning.captioner.caption import Caption, RunnerUp
-from captioning.captioner.engine import Engine
 from captioning.configurable import build
 from captioning.data.images import Upload
 from captioning.data.preprocessing import (
@@ -27,20 +29,48 @@ from captioning.data.preprocessing import (
     several_photos,
 )
 from captioning.data.vocabulary import BOS, EOS, PAD, Vocabulary
-from captioning.errors import InputError
+from captioning.errors import InputError, PhotoError
+from captioning.kernels import (
+    accelerate,
+    accelerate_search,
+    folded,
+    in_parts,
+    multiplies_bfloat16_fast,
+    on_by_default,
+)
 from captioning.maps import ATTENTION, Captioned, default_map, known_maps, word_maps
 from captioning.models import Model
 from captioning.models.decoder import Memory
-from captioning.search import Decoded, Search
+from captioning.search import BeamSearch, Decoded, Search
 from captioning.search.constrained import constrained
 from captioning.search.search import Alternatives, find_alternatives, generable_log_probs
-from captioning.threads import cut, even_size, in_threads, thread_count
+from captioning.terminal import printable
+from captioning.threads import cut, even_size, in_threads, read_ahead, thread_count
 
-AT_ONCE = 16
-"""The most photos of a batch."""
+BATCH_SIZE = 16
+"""The most photos per batch, by default."""
+
+AHEAD = 2
+"""Batches whose photos are read ahead."""
+
+Result = TypeVar("Result")
 
 
-class Captioner(Engine):
+class Viewed(NamedTuple):
+    """A photo of a stream.
+
+    Attributes:
+        number: its place in the stream, from 0.
+        photo: as it was given; pixels and the bytes of a file have become an image.
+        view: what the model sees of it.
+    """
+
+    number: int
+    photo: Readable
+    view: View
+
+
+class Captioner:
     """A model with its vocabulary, preprocessing and search: photos in, captions out.
 
     Args:
@@ -57,8 +87,12 @@ class Captioner(Engine):
         InputError: the vocabulary does not fit the decoder, or the model has no such map.
 
     Attributes:
-        calibration: makes probabilities of words mean what they say, and gives captions a
-            confidence; None for a model that has not been calibrated (`captioning calibrate`).
+        calibration: makes the probabilities of words calibrated, and gives captions a confidence;
+            None for a model that has not been calibrated (`captioning calibrate`).
+        fast: the accelerated model, which shares the parameters of `model`; `model` itself without
+            kernels.
+        bfloat16: whether to compute in bfloat16, which is faster on some processors. On others,
+            and on a GPU, annotation vectors are computed in single precision.
     """
 
     def __init__(
@@ -76,10 +110,14 @@ class Captioner(Engine):
                 f"{len(vocabulary)}"
             )
         [self.default_map] = known_maps([map_name] if map_name else (), model, default_map(model))
-        super().__init__(model, search, kernels)
+        self.model = model
         self.vocabulary = vocabulary
         self.preprocessing = preprocessing
+        self.search = search or BeamSearch()
         self.calibration: Calibration | None = None
+        self.kernels = on_by_default() if kernels is None else kernels
+        self.fast = accelerate(model) if self.kernels else model
+        self.bfloat16 = False
 
     def __repr__(self) -> str:
         """The classes of its parts, and the number of its words."""
@@ -124,13 +162,38 @@ class Captioner(Engine):
             captioner.calibration = Calibration.from_config(config["calibration"])
         return captioner
 
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return next(self.model.parameters()).device
+
+    def to(self, device: str | torch.device) -> "Captioner":
+        """Move the model to a device; returns this object.
+
+        On a GPU, TF32 is off from now on, whose annotation vectors differ by 1 % from a CPU's.
+        """
+        if torch.device(device).type == "cuda":
+            torch.backends.cudnn.allow_tf32 = False
+        self.model.to(device)
+        self.fast.to(device)
+        return self
+
+    def freeze(self) -> "Captioner":
+        """Prepare a model that will not be trained any more: evaluation mode, faster encoding."""
+        self.model.eval().requires_grad_(False)
+        if self.kernels:
+            encoder = folded(self.model.encoder)
+            self.fast = accelerate(Model(encoder, self.model.adapter, self.model.decoder)).eval()
+        return self
+
     @overload
     def __call__(  # type: ignore[overload-overlap]  # a path is a sequence of paths, too
         self,
         photos: Photo,
         search: Search | None = None,
-        runners_up: int = 0,
         maps: Sequence[str] = (),
+        runners_up: int = 0,
+        most: int | None = 1,
     ) -> Caption: ...
 
     @overload
@@ -138,73 +201,133 @@ class Captioner(Engine):
         self,
         photos: Iterable[Photo],
         search: Search | None = None,
-        runners_up: int = 0,
         maps: Sequence[str] = (),
+        runners_up: int = 0,
+        most: int | None = 1,
     ) -> list[Caption]: ...
 
     def __call__(
         self,
         photos: Any,
         search: Search | None = None,
-        runners_up: int = 0,
         maps: Sequence[str] = (),
+        runners_up: int = 0,
+        most: int | None = 1,
     ) -> Caption | list[Caption]:
-        """The best caption of a photo, or a list with that of each of several; see `candidates`.
+        """The caption of a photo, or a list with that of each of several; see `stream`.
 
-        Several photos are any iterable, also a generator, an array (N, H, W, 3) or a tensor
-        (N, 3, H, W). They are captioned in batches of at most 16; on a CPU several batches at once.
+        Raises:
+            PhotoError: a photo cannot be read.
         """
-        given = several_photos(photos)
-        count = len(given) if isinstance(given, Sized) else AT_ONCE * thread_count(self.device)
-        size = even_size(count, AT_ONCE, self.device)
-        # Images of Pillow are loaded by this thread, since the same one may be given twice.
-        read = (readable(photo, self.preprocessing.max_pixels) for photo in given)
-
-        def captions(batch: Sequence[Photo]) -> list[Caption]:
-            return [best for [best] in self.candidates(batch, search, runners_up, maps, most=1)]
-
-        in_turn = (search or self.search).draws
-        batches = in_threads(captions, cut(read, size), self.device, in_turn)
-        found = list(chain.from_iterable(batches))
+        found = list(raise_errors(self.stream(photos, search, maps, runners_up, most)))
         return found[0] if is_one_photo(photos) else found
 
     def __getattr__(self, name: str) -> Any:
         """Say how photos are captioned, to those who try ``caption`` or ``predict``."""
         raise AttributeError(f"a Captioner has no {name!r}; call it: captioner(photo)")
 
-    @torch.no_grad()  # in inference mode, autocast would cast all weights again at every word
-    def candidates(
+    def stream(
         self,
         photos: Photo | Iterable[Photo],
         search: Search | None = None,
-        runners_up: int = 0,
         maps: Sequence[str] = (),
-        most: int | None = None,
-    ) -> list[list[Caption]]:
-        """All captions that the search found for each photo, the best first.
+        runners_up: int = 0,
+        most: int | None = 1,
+        batch_size: int = BATCH_SIZE,
+    ) -> Iterator[Caption | PhotoError]:
+        """One result for each photo, in order: its caption, or why it cannot be read.
 
         Args:
-            photos: any of `Photo`, or several of them, which are captioned at once.
+            photos: any iterable of `Photo`, which may be endless; an array (N, H, W, 3) or a tensor
+                (N, 3, H, W).
             search: how words are chosen; defaults to the captioner's search.
-            runners_up: number of alternatives to report for each word. They, or a confidence, cost
-                one more pass over the captions.
             maps: names of maps to compute now, for the whole batch at once; ``heads`` stands for
                 those of every layer and head. Other maps are computed when `Caption.map` is called.
-            most: number of captions per photo to keep; None for all.
+            runners_up: number of alternatives to report for each word. They, or a confidence, cost
+                one more pass over the captions.
+            most: number of captions per photo to keep, None for all that the search finds. Those
+                after the best one are its `Caption.others`.
+            batch_size: the most photos per batch.
 
         Raises:
-            InputError: a photo cannot be read, the model's numbers overflow, or it has no such map.
+            InputError: the model's numbers overflow, or it has no such map.
         """
-        if isinstance(maps, str):
-            raise InputError(f"maps: give a list of names, such as [{maps!r}]")
-        read = [readable(photo, self.preprocessing.max_pixels) for photo in several_photos(photos)]
-        views = [photo if isinstance(photo, View) else self.view(photo) for photo in read]
-        if not views:
-            return []
+        search = search or self.search
         names = known_maps(maps, self.model, self.default_map) if maps else ()
-        images = torch.stack([view.pixels for view in views]).to(self.device)
+
+        def captions(batch: Sequence[Viewed | PhotoError]) -> list[Caption | PhotoError]:
+            good = [each for each in batch if isinstance(each, Viewed)]
+            found = iter(self._captions(good, search, names, runners_up, most) if good else ())
+            return [each if isinstance(each, PhotoError) else next(found) for each in batch]
+
+        for results in self.batches(photos, captions, batch_size, in_turn=search.draws):
+            yield from results
+
+    def batches(
+        self,
+        photos: Photo | Iterable[Photo],
+        work: Callable[[Sequence[Viewed | PhotoError]], Result],
+        batch_size: int = BATCH_SIZE,
+        in_turn: bool = False,
+    ) -> Iterator[Result]:
+        """The result of `work` for each batch of photos, in order; `stream` is made of it.
+
+        Threads read the photos of the next batches. On a CPU several batches are worked on at once.
+
+        Args:
+            photos: as for `stream`.
+            work: gets what the model sees of each photo of a batch, or why it cannot be read.
+            batch_size: the most photos per batch.
+            in_turn: one batch after another on a CPU, too.
+        """
+        given = several_photos(photos)
+        count = len(given) if isinstance(given, Sized) else batch_size * thread_count(self.device)
+        size = batch_size if in_turn else even_size(count, batch_size, self.device)
+        # This thread loads images of Pillow, of which the same one may come twice.
+        loaded = (self._loaded(number, photo) for number, photo in enumerate(given))
+        viewed = read_ahead(self._viewed, loaded, AHEAD * size)
+        yield from in_threads(work, cut(viewed, size), self.device, in_turn)
+
+    def _loaded(self, number: int, photo: Photo) -> tuple[int, Readable | PhotoError]:
+        try:
+            return number, readable(photo, self.preprocessing.max_pixels)
+        except InputError as error:
+            return number, PhotoError(f"photo {number + 1}", str(error))
+
+    def _viewed(self, loaded: tuple[int, Readable | PhotoError]) -> Viewed | PhotoError:
+        number, photo = loaded
+        if isinstance(photo, PhotoError):
+            return photo
+        try:
+            return Viewed(number, photo, photo if isinstance(photo, View) else self.view(photo))
+        except InputError as error:
+            name = photo if isinstance(photo, Path) else str(photo)
+            return PhotoError(name, str(error).removeprefix(f"{printable(str(photo))}: "))
+
+    def view(self, photo: str | Path | Upload | Image) -> View:
+        """What the model sees of a photo; safe to call from several threads.
+
+        Args:
+            photo: a path, an upload, or an image as `read_image` returns it.
+
+        Raises:
+            InputError: the photo cannot be read.
+        """
+        return self.preprocessing(photo)
+
+    @torch.no_grad()  # in inference mode, autocast would cast all weights again at every word
+    def _captions(
+        self,
+        batch: Sequence[Viewed],
+        search: Search,
+        maps: Sequence[str],
+        runners_up: int,
+        most: int | None,
+    ) -> list[Caption]:
+        """The caption of each photo of a batch."""
+        images = torch.stack([each.view.pixels for each in batch]).to(self.device)
         annotations = self.encode(images)
-        search = (search or self.search).for_images(v.pixels.numpy().tobytes() for v in views)
+        search = search.for_images(each.view.pixels.numpy().tobytes() for each in batch)
         memory = self.remember(annotations)
         decoded = self.decode(memory, search)
         if decoded.scores.isnan().any():
@@ -219,23 +342,14 @@ class Captioner(Engine):
             confidences = self.calibration.confidence(signs_of(decoded, margin, logits))
             log_probs = self.calibration.log_probs(logits, decoded.tokens)
             decoded = decoded._replace(log_probs=log_probs)
-        of_words = {}
-        if names:
-            captioned = Captioned(
-                self.model, images, annotations, F.pad(decoded.tokens, (1, 0), value=BOS)
-            )
-            of_words = {
-                name: word_maps(name, captioned).float().cpu()
-                for name in names
-                if name != ATTENTION  # the search has computed it
-            }
-        return self._captions(read, views, decoded, of_words, names, others, confidences)
-
-    def signs(self, memory: Memory, decoded: Decoded) -> Float[Tensor, "B S"]:
-        """What the confidence in the best caption of each image follows from."""
-        best = Decoded(*(part[:, :1] for part in decoded))
-        logits = self.logits(memory, best.tokens)
-        return signs_of(best, margins(decoded.scores)[:, :1], logits)[:, 0]
+        tokens = F.pad(decoded.tokens, (1, 0), value=BOS)
+        captioned = Captioned(self.model, images, annotations, tokens)
+        of_words = {
+            name: word_maps(name, captioned).float().cpu()
+            for name in maps
+            if name != ATTENTION  # the search has computed it
+        }
+        return self._assembled(batch, decoded, of_words, maps, others, confidences)
 
     @torch.no_grad()
     def read(
@@ -244,29 +358,28 @@ class Captioner(Engine):
         """The caption with these words, with the probabilities that the model gives them.
 
         Args:
-            photo: as in `candidates`.
+            photo: as for `stream`.
             text: words of the vocabulary.
-            runners_up: as in `candidates`: what the model would have said instead of each word.
+            runners_up: as for `stream`: what the model would have said instead of each word.
             maps: names of the maps that pictures and pages show.
 
         Raises:
-            InputError: the photo cannot be read, a word is unknown, or there is no such map.
+            PhotoError: the photo cannot be read.
+            InputError: a word is unknown, or there is no such map.
         """
         names = known_maps(maps, self.model, self.default_map) if maps else ()
-        read = readable(photo, self.preprocessing.max_pixels)
-        view = read if isinstance(read, View) else self.view(read)
-        words = self.vocabulary.known_words(text)
-        tokens = torch.tensor([[self.vocabulary.ids(words)]], device=self.device)
-        annotations = self.encode(view.pixels[None].to(self.device))
-        logits, weights = self.fast(annotations, tokens[..., :-1])
-        written = tokens[..., 1:]
+        tokens = torch.tensor([[self.vocabulary.ids(self.vocabulary.known_words(text))]])
+        [seen] = raise_errors([self._viewed(self._loaded(0, photo))])
+        annotations = self.encode(seen.view.pixels[None].to(self.device))
+        logits, weights = self.fast(annotations, tokens[..., :-1].to(self.device))
+        written = tokens[..., 1:].to(self.device)
         log_probs = generable_log_probs(logits).gather(3, written[..., None]).squeeze(3)
         others = self._others(logits, written, runners_up)
         scores = log_probs.sum(dim=2) / written.shape[2] ** self.search.length_penalty
         if self.calibration is not None:
             log_probs = self.calibration.log_probs(logits, written)
         decoded = Decoded(written, log_probs, weights, scores)
-        return self._captions([read], [view], decoded, shown_maps=names, others=others)[0][0]
+        return self._assembled([seen], decoded, {}, names, others)[0]
 
     def constrained(
         self,
@@ -293,6 +406,69 @@ class Captioner(Engine):
         asked = search or self.search
         return constrained(asked, self.vocabulary, begin, avoid, must_say, width)
 
+    def encode(self, images: Tensor) -> Float[Tensor, "B L D"]:
+        """Annotation vectors of images or of cached features, as `Model.encode` takes them."""
+        if self.bfloat16 and images.device.type == "cpu" and multiplies_bfloat16_fast():
+            with self._precision(images.device):
+                return in_parts(self.fast.encode, images).float()
+        return in_parts(self.fast.encode, images)
+
+    def remember(self, annotations: Float[Tensor, "B L D"]) -> Memory:
+        """Everything that the decoder computes once per image."""
+        model, _ = self.for_searching(annotations.device)
+        with self._precision(annotations.device):
+            return model.remember(annotations)
+
+    def decode(
+        self, memory: Memory | Float[Tensor, "B L D"], search: Search | None = None
+    ) -> Decoded:
+        """Captions as tokens, by `search` or the default search.
+
+        Args:
+            memory: by `remember`, or the annotation vectors.
+            search: how words are chosen.
+        """
+        if isinstance(memory, Tensor):
+            memory = self.remember(memory)
+        device = memory.annotations.device
+        model, search = self.for_searching(device, search)
+        with self._precision(device):
+            return search(model.decoder, memory)
+
+    def logits(self, memory: Memory, tokens: Int[Tensor, "B N T"]) -> Float[Tensor, "B N T V"]:
+        """The logits before each token of finished captions, read again by teacher forcing."""
+        model, _ = self.for_searching(tokens.device)
+        with self._precision(tokens.device):
+            return model.decoder.teacher_forcing(memory, F.pad(tokens, (1, -1), value=BOS))[0]
+
+    def for_searching(
+        self, device: torch.device, search: Search | None = None
+    ) -> tuple[Model, Search]:
+        """The model and a search, both accelerated on a CPU.
+
+        On a GPU the plain ones are faster: a kernel saves arithmetic by decisions that the GPU
+        would have to wait for.
+        """
+        search = search or self.search
+        if self.kernels and device.type == "cpu":
+            return self.fast, accelerate_search(search)
+        return self.model, search
+
+    def _precision(self, device: torch.device) -> AbstractContextManager[object]:
+        if self.bfloat16:
+            return torch.autocast(device.type, torch.bfloat16)
+        return nullcontext()
+
+    def sentences(self, decoded: Decoded) -> list[str]:
+        """The best caption of every image as one line of text."""
+        return [self.vocabulary.text(row) for row in decoded.tokens[:, 0].tolist()]
+
+    def signs(self, memory: Memory, decoded: Decoded) -> Float[Tensor, "B S"]:
+        """What the confidence in the best caption of each image follows from."""
+        best = Decoded(*(part[:, :1] for part in decoded))
+        logits = self.logits(memory, best.tokens)
+        return signs_of(best, margins(decoded.scores)[:, :1], logits)[:, 0]
+
     def _others(
         self, logits: Float[Tensor, "B N T V"], tokens: Int[Tensor, "B N T"], k: int
     ) -> Alternatives | None:
@@ -302,72 +478,45 @@ class Captioner(Engine):
         temperature = 1.0 if self.calibration is None else self.calibration.temperature
         return find_alternatives(logits / temperature, tokens, k)
 
-    def _captions(
+    def _assembled(
         self,
-        photos: Sequence[Readable],
-        views: Sequence[View],
+        batch: Sequence[Viewed],
         decoded: Decoded,
-        of_words: Mapping[str, Float[Tensor, "B N T rows columns"]] | None = None,
-        shown_maps: tuple[str, ...] = (),
-        others: Alternatives | None = None,
+        of_words: Mapping[str, Float[Tensor, "B N T rows columns"]],
+        shown_maps: Sequence[str],
+        others: Alternatives | None,
         confidences: Float[Tensor, "B N"] | None = None,
-    ) -> list[list[Caption]]:
-        """The captions of each photo, with attention and further maps of their words."""
-        grid = self.model.encoder.grid(*views[0].pixels.shape[1:])
-        attention = decoded.weights.float().unflatten(3, grid).cpu()
-        of_words = {ATTENTION: attention, **(of_words or {})}
+    ) -> list[Caption]:
+        """The caption of each photo, with attention and further maps of their words."""
+        side = self.preprocessing.size
+        attention = decoded.weights.float().unflatten(3, self.model.encoder.grid(side, side)).cpu()
+        of_words = {ATTENTION: attention, **of_words}
         decoded = Decoded(*(part.cpu() for part in decoded))
-        found: list[list[Caption]] = []
-        for b, (photo, view) in enumerate(zip(photos, views, strict=True)):
-            found.append([])
-            for n in range(decoded.tokens.shape[1]):
-                if decoded.scores[b, n].isneginf():  # a beam that could not be filled
-                    continue
-                tokens = decoded.tokens[b, n]
-                length = int(((tokens != PAD) & (tokens != EOS)).sum())
-                found[-1].append(
-                    Caption(
-                        words=self.vocabulary.decode(tokens.tolist()),
-                        probabilities=tuple(decoded.log_probs[b, n, :length].exp().tolist()),
-                        score=decoded.scores[b, n].item(),
-                        crop=view.crop,
-                        size=view.size,
-                        maps={name: each[b, n, :length] for name, each in of_words.items()},
-                        shown_maps=shown_maps or (self.default_map,),
-                        tokenizer=self.vocabulary.tokenizer,
-                        confidence=None if confidences is None else confidences[b, n].item(),
-                        runners_up=() if others is None else self._runners_up(others, b, n, length),
-                        photo=None if isinstance(photo, View | Upload) else photo,
-                        _compute=partial(self._map, view, tokens, length),
-                    )
-                )
-        return found
 
-    def view(self, photo: str | Path | Upload | Image) -> View:
-        """What the model sees of a photo; safe to call from several threads.
+        def caption(b: int, n: int, further: tuple[Caption, ...] = ()) -> Caption:
+            photo, view, tokens = batch[b].photo, batch[b].view, decoded.tokens[b, n]
+            length = int(((tokens != PAD) & (tokens != EOS)).sum())
+            return Caption(
+                words=self.vocabulary.decode(tokens.tolist()),
+                probabilities=tuple(decoded.log_probs[b, n, :length].exp().tolist()),
+                score=decoded.scores[b, n].item(),
+                crop=view.crop,
+                size=view.size,
+                maps={name: each[b, n, :length] for name, each in of_words.items()},
+                shown_maps=tuple(shown_maps) or (self.default_map,),
+                tokenizer=self.vocabulary.tokenizer,
+                confidence=None if confidences is None else confidences[b, n].item(),
+                runners_up=() if others is None else self._runners_up(others, b, n, length),
+                photo=None if isinstance(photo, View | Upload) else photo,
+                others=further,
+                _compute=partial(self._map, view, tokens, length),
+            )
 
-        Args:
-            photo: a path, an upload, or an image as `read_image` returns it.
-
-        Raises:
-            InputError: the photo cannot be read.
-        """
-        return self.preprocessing(photo)
-
-    def sentences(self, decoded: Decoded) -> list[str]:
-        """The best caption of every image as one line of text."""
-        return [self.vocabulary.text(row) for row in decoded.tokens[:, 0].tolist()]
-
-    def _map(
-        self, view: View, tokens: Int[Tensor, "S"], length: int, name: str
-    ) -> Float[Tensor, "T rows columns"]:
-        """The map of the words of one caption."""
-        images = view.pixels[None].to(self.device)
-        read = F.pad(tokens.to(self.device), (1, 0), value=BOS)[None, None]
-        with torch.no_grad():
-            annotations = self.encode(images)
-        found = word_maps(name, Captioned(self.model, images, annotations, read))
-        return found[0, 0, :length].float().cpu()
+        filled = (~decoded.scores.isneginf()).sum(dim=1).tolist()  # some beams cannot be
+        return [
+            caption(b, 0, tuple(caption(b, n) for n in range(1, count)))
+            for b, count in enumerate(filled)
+        ]
 
     def _runners_up(
         self, others: Alternatives, b: int, n: int, length: int
@@ -381,3 +530,22 @@ class Captioner(Engine):
             )
             for of_word in zip(tokens, probabilities, strict=True)
         )
+
+    def _map(
+        self, view: View, tokens: Int[Tensor, "S"], length: int, name: str
+    ) -> Float[Tensor, "T rows columns"]:
+        """The map of the words of one caption."""
+        images = view.pixels[None].to(self.device)
+        read = F.pad(tokens.to(self.device), (1, 0), value=BOS)[None, None]
+        with torch.no_grad():
+            annotations = self.encode(images)
+        found = word_maps(name, Captioned(self.model, images, annotations, read))
+        return found[0, 0, :length].float().cpu()
+
+
+def raise_errors(results: Iterable[Result | PhotoError]) -> Iterator[Result]:
+    """The results of a stream; raises the first PhotoError."""
+    for result in results:
+        if isinstance(result, PhotoError):
+            raise result
+        yield result

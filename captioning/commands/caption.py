@@ -17,7 +17,7 @@ from captioning.commands.caption_outputs import (
     TextOptions,
 )
 from captioning.commands.options import MaxMegapixels, ModelOptions, SearchOptions
-from captioning.errors import InputError
+from captioning.errors import InputError, PhotoError
 from captioning.terminal import printable
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def caption(
             )
         return _write_shards(paths, listed, using, max_megapixels, search, words, bulk)
     from captioning.data.photos import find_photos
-    from captioning.inference.batches import candidates, json_line
+    from captioning.inference.shards import json_line
     from captioning.progress_bar import ProgressBar, say
 
     found = list(find_photos(paths, listed))
@@ -128,15 +128,13 @@ def caption(
     maps = (pictures.maps or [captioner.default_map]) if pictures.folders else ()
     runners_up = RUNNERS_UP if pictures.html or text is not None else 0
     stream = (
-        candidates(
-            captioner,
+        captioner.stream(
             found,
             chosen,
-            using.batch_size,
-            progress=False,
-            runners_up=runners_up,
-            maps=maps,
+            maps,
+            runners_up,
             most=None if pictures.html else captions or 1,  # pages show all
+            batch_size=using.batch_size,
         )
         if text is None
         else _readings(captioner, found, text, runners_up, maps)
@@ -144,12 +142,13 @@ def caption(
     failed, done = False, 0
     try:
         with ProgressBar("captioning", "photos", len(found), shown=len(found) > 1) as bar:
-            for photo, result in stream:
+            for photo, best in zip(found, stream, strict=True):
                 bar.update()
-                if isinstance(result, InputError):
-                    say(f"captioning: {result}")
+                if isinstance(best, PhotoError):
+                    say(f"captioning: {best}")
                     failed = True
                     continue
+                result = [best, *best.others]
                 asked = result[: captions or 1]
                 written = [texts.written(each, min_confidence) for each in asked]
                 text_files.write(photo, written)
@@ -235,14 +234,14 @@ def _search(
 
 def _readings(
     captioner: "Captioner", photos: Sequence[Path], text: str, runners_up: int, maps: Sequence[str]
-) -> Iterator[tuple[Path, "list[Caption] | InputError"]]:
-    """Each photo with the model's reading of a caption of it, or why it cannot be read."""
+) -> "Iterator[Caption | PhotoError]":
+    """The model's reading of a caption of each photo, or why the photo cannot be read."""
     captioner.vocabulary.known_words(text)  # unknown words are told before any photo
     for photo in photos:
         try:
-            yield photo, [captioner.read(photo, text, runners_up, maps)]
-        except InputError as error:
-            yield photo, error
+            yield captioner.read(photo, text, runners_up, maps)
+        except PhotoError as error:
+            yield error
 
 
 def _write_shards(
@@ -256,7 +255,7 @@ def _write_shards(
 ) -> int:
     """Write files of JSON lines, resuming where an earlier call ended."""
     from captioning.files import made_folder
-    from captioning.inference.bulk import PhotoStream, caption_into_shards, settings
+    from captioning.inference.bulk import PhotoList, caption_into_shards, settings
     from captioning.inference.ray_cluster import RayCluster
     from captioning.inference.shards import Shards
 
@@ -264,17 +263,17 @@ def _write_shards(
     if bulk.ray is not None and find_spec("ray") is None:
         raise InputError("--ray needs the extra ray; run pip install 'captioning[ray]'")
     cluster = None if bulk.ray is None else RayCluster(bulk.ray, using.device)
-    photos = PhotoStream(paths, listed)
+    photos = PhotoList(paths, listed)
     captioner = using.load(max_megapixels, device=None if cluster is None else "cpu")
     chosen = _search(captioner, search, words)
     folder = made_folder(bulk.out)
     made_with = settings(using.paths, using.bf16, chosen, search.seed, bulk.shard_size, photos)
     shards = Shards(folder, bulk.shard_size, made_with)
     try:
-        found = caption_into_shards(
-            captioner, chosen, photos, shards, using.batch_size, search.seed, cluster=cluster
+        unreadable = caption_into_shards(
+            captioner, chosen, photos, shards, using.batch_size, cluster
         )
     except KeyboardInterrupt:
         raise KeyboardInterrupt("interrupted; go on by the same command") from None
     print(printable(folder))
-    return int(bool(found and found.unreadable))
+    return int(unreadable > 0)

@@ -63,19 +63,10 @@ def evaluate(
     is_decided = right is not None or any(len(record.captions) > 1 for record in records)
     assessed = None
     if captioner.calibration is not None and is_decided:
-        assessed = assess(
-            captioner, records, chosen, right, using.batch_size, search.seed, annotations
-        )
+        assessed = assess(captioner, records, chosen, right, using.batch_size, annotations)
         captions = assessed.captions
     else:
-        captions = split_captions(
-            captioner,
-            records,
-            chosen,
-            batch_size=using.batch_size,
-            seed=search.seed,
-            features=annotations,
-        )
+        captions = split_captions(captioner, records, chosen, using.batch_size, annotations)
     report = Report.of(
         captions,
         {record.image_id: record.captions for record in records},
@@ -146,7 +137,6 @@ def calibrate(
         search.of(captioner),
         _scenes_right(data),
         using.batch_size,
-        search.seed,
         features_of(features, captioner, records),
     )
     calibration = calibrated(assessed)
@@ -220,13 +210,7 @@ def ground(
     folder = made_folder(out or _beside(using, f"grounding-{data.split}"))
     captions = None
     if not references:
-        captions = split_captions(
-            captioner,
-            records,
-            search.of(captioner),
-            batch_size=using.batch_size,
-            seed=search.seed,
-        )
+        captions = split_captions(captioner, records, search.of(captioner), using.batch_size)
     several = len(tested) > 1
     reports = grounding.ground(
         captioner,

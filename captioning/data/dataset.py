@@ -133,12 +133,9 @@ class CaptionDataset(Dataset[Example]):
                 view = self.preprocessing(record.image)
             image = view.pixels
             seen = Seen(view.crop, view.is_mirrored) if self.tells_seen else None
-        chosen = torch.arange(len(record.captions))
-        if len(chosen) > self.captions_per_image:
-            order = torch.randperm(len(chosen), generator=generator)
-            chosen = order[: self.captions_per_image].sort().values
-        ids = (self.vocabulary.encode(record.captions[i]) for i in chosen.tolist())
-        captions = [torch.tensor(row[: self.max_tokens + 1]) for row in ids]
+        captions = caption_ids(
+            record, self.vocabulary, generator, self.captions_per_image, self.max_tokens
+        )
         return Example(image, captions, record, seen)
 
     def _feature(
@@ -167,6 +164,17 @@ class CaptionDataset(Dataset[Example]):
             column = whole - side - column if is_mirrored else column
             place = left + column * wide, top + row * tall, side * wide, side * tall
         return image, Seen(place, is_mirrored)
+
+
+def caption_ids(
+    record: Record, vocabulary: Vocabulary, generator: torch.Generator, most: int, max_tokens: int
+) -> list[Int[Tensor, "T"]]:
+    """A random choice of at most so many of a record's captions, as word ids."""
+    chosen = torch.arange(len(record.captions))
+    if len(chosen) > most:
+        chosen = torch.randperm(len(chosen), generator=generator)[:most].sort().values
+    ids = (vocabulary.encode(record.captions[i]) for i in chosen.tolist())
+    return [torch.tensor(row[: max_tokens + 1]) for row in ids]
 
 
 class SeededSampler(DistributedSampler):

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import UInt8
+from jaxtyping import Float16, UInt8
 from PIL.Image import Image, Resampling, fromarray, new
 from torch import Tensor
 
@@ -32,14 +32,14 @@ class View(NamedTuple):
     """What the model sees of a photo.
 
     Attributes:
-        pixels: the image at the encoder's size.
+        pixels: the image at the encoder's size; or its cached features (P, C).
         crop: the part of the photo: left, top, width and height in its pixels. It reaches beyond
             the photo where there are bars.
         size: width and height of the photo in pixels.
         is_mirrored: whether left and right are exchanged.
     """
 
-    pixels: UInt8[Tensor, "3 S S"]
+    pixels: UInt8[Tensor, "3 S S"] | Float16[Tensor, "P C"]
     crop: Place
     size: tuple[int, int]
     is_mirrored: bool = False

@@ -16,21 +16,21 @@ from torch import Tensor
 
 from captioning.captioner import Captioner
 from captioning.captioner.calibration import SIGNS, Calibration
-from captioning.data.dataset import Batch
+from captioning.captioner.captioner import Viewed, raise_errors
+from captioning.data.dataset import Example, caption_ids, collate
 from captioning.data.feature_cache import FeatureCache
+from captioning.data.preprocessing import View
 from captioning.data.records import Record
 from captioning.data.tokenizers import TokenizerName, tokenizer_of_scores
 from captioning.data.tokens import words_of
 from captioning.data.vocabulary import PAD, UNK
-from captioning.errors import InputError
-from captioning.evaluation.captions import batches
-from captioning.inference.batches import seeded
+from captioning.errors import InputError, PhotoError
+from captioning.evaluation.captions import photos_of
 from captioning.metrics.cider import DocumentFrequencies, cider_scores
 from captioning.metrics.scores import Words, generated_words
-from captioning.progress_bar import stage
+from captioning.progress_bar import ProgressBar, stage
 from captioning.search import Search
 from captioning.search.search import generable_log_probs
-from captioning.threads import in_threads
 
 TEMPERATURES = np.exp(np.linspace(-1.2, 1.2, 49))
 """The grid that the temperature is chosen from, in steps of 5 %."""
@@ -44,6 +44,9 @@ PENALTY = 1e-3
 BOUNDS = ((0, None), (0, None), (None, 0), (0, None), (None, None))
 """Of the weights of `SIGNS`: likelier words and a larger margin never make a caption less sure, nor
 does more entropy make it surer, so that odd pictures do not profit from chance in few photos."""
+
+REFERENCES, MAX_TOKENS = 5, 50
+"""The most references of a photo whose words are read, and tokens of each, EOS included."""
 
 FEWEST = 5
 """Good captions, and others, that a regression needs at least."""
@@ -92,7 +95,6 @@ def assess(
     search: Search | None = None,
     good: Callable[[Mapping[int | str, str]], Bool[np.ndarray, " I"]] | None = None,
     batch_size: int = 32,
-    seed: int = 0,
     features: FeatureCache | None = None,
 ) -> Assessed:
     """Caption the images of a split, and say which captions are good by the references.
@@ -106,36 +108,47 @@ def assess(
         search: default: the captioner's own.
         good: says of captions by image id which are good, if the references do not decide it.
         batch_size: images per batch.
-        seed: of a search that samples.
         features: cached annotations of the images, instead of the photos.
 
     Raises:
         InputError: a photo cannot be read, or no photo has two references and `good` is not given.
     """
-    search = seeded(search or captioner.search, seed)
+    search = search or captioner.search
 
     @torch.no_grad()
-    def assessed(batch: Batch) -> tuple[dict[int | str, str], np.ndarray, tuple[np.ndarray, ...]]:
+    def assessed(
+        photos: Sequence[Viewed | PhotoError],
+    ) -> tuple[dict[int | str, str], np.ndarray, tuple[np.ndarray, ...]]:
         """The captions, their signs, and `_of_words` of a batch."""
+        viewed = list(raise_errors(photos))
+        batch = collate([example(records[each.number], each.view) for each in viewed])
         images, references = batch.to(captioner.device)[:2]
         memory = captioner.remember(captioner.encode(images))
         ids = [record.image_id for record in batch.records]
-        chosen = search.for_images(str(image).encode() for image in ids)
+        chosen = search.for_images(each.view.pixels.numpy().tobytes() for each in viewed)
         decoded = captioner.decode(memory, chosen)
         signs = captioner.signs(memory, decoded).cpu().numpy()
         captions = dict(zip(ids, captioner.sentences(decoded), strict=True))
         logits = captioner.logits(memory, references[..., 1:])
         return captions, signs, _of_words(logits.float(), references[..., 1:])
 
+    def example(record: Record, view: View) -> Example:
+        generator = torch.Generator().manual_seed(0)
+        references = caption_ids(record, captioner.vocabulary, generator, REFERENCES, MAX_TOKENS)
+        return Example(view.pixels, references, record)
+
     captions: dict[int | str, str] = {}
     signs, likeliest, correct, owners = [], [], [], []
-    loaded = batches(captioner, records, batch_size, features=features)
-    for found, its_signs, (tops, hits, images) in in_threads(assessed, loaded, captioner.device):
-        signs.append(its_signs)
-        likeliest.append(tops)
-        correct.append(hits)
-        owners.append(len(captions) + images)
-        captions |= found
+    photos = photos_of(captioner, records, features)
+    results = captioner.batches(photos, assessed, batch_size, in_turn=search.draws)
+    with ProgressBar("evaluate", "images", total=len(records)) as progress:
+        for found, its_signs, (tops, hits, images) in results:
+            signs.append(its_signs)
+            likeliest.append(tops)
+            correct.append(hits)
+            owners.append(len(captions) + images)
+            captions |= found
+            progress.update(len(found))
     return Assessed(
         captions,
         np.concatenate(signs),

@@ -1,1 +1,1 @@
-"""Bulk captioning: processes that share the photos, shards of captions, and their manifest."""
+"""Bulk captioning: shards of captions, their manifest, and the machines that share the work."""

@@ -1,35 +1,27 @@
-"""Captions any number of photos into shards of JSON lines; a photo that has a line is done."""
+"""Captions any number of photos into shards of JSON lines; photos that have a line are skipped."""
 
 import hashlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import nullcontext
-from itertools import count as from_zero
+from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from captioning.captioner.captioner import Captioner
 from captioning.configurable import bare_name
 from captioning.data.photos import find_photos
-from captioning.data.ranks import decided_by_first_rank
-from captioning.errors import InputError, UsageError
-from captioning.files import made_folder, only_writer
-from captioning.inference.batches import Line, captioned_batches, seeded
-from captioning.inference.processes import ALONE, Processes, results
+from captioning.errors import InputError
+from captioning.files import only_writer
 from captioning.inference.ray_cluster import RayCluster, lines_by_ray
-from captioning.inference.shards import Shards
-from captioning.progress_bar import ProgressBar, is_first_process, say
-from captioning.search import Sampling
-from captioning.search.search import Search
+from captioning.inference.shards import Line, Shards, captioned_lines
+from captioning.progress_bar import ProgressBar, say
+from captioning.search import Sampling, Search
 from captioning.threads import cut
 
-Parts = Iterable[tuple[int, list[Path]]]
-"""The number and the photos of each shard."""
 
-
-class PhotoStream:
+class PhotoList:
     """The photos of paths and a list, in a fixed order and never all in memory.
 
     Args:
@@ -41,7 +33,7 @@ class PhotoStream:
         self.paths = [Path(path) for path in paths]
         self.listed = None if listed is None else Path(listed)
         if self.listed is not None and self.listed.exists() and not self.listed.is_file():
-            raise UsageError(
+            raise InputError(
                 f"{self.listed}: cannot be read more than once; write the list to a file"
             )
 
@@ -93,123 +85,70 @@ def _digest(photo: str) -> int:
     return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "big")
 
 
-class Survey(NamedTuple):
-    """What a folder of captions holds of a stream of photos.
-
-    Attributes:
-        photos: number of photos.
-        unreadable: number of lines with an error instead of a caption.
-        missing: number of photos without a line yet, by the rank of the process.
-        numbers: of the shards that were read.
-        gone: number of lines whose photos are not in the stream.
-    """
-
-    photos: int
-    unreadable: int
-    missing: list[int]
-    numbers: list[int]
-    gone: int
-
-
 def caption_into_shards(
     captioner: Captioner,
     search: Search,
-    photos: PhotoStream,
+    photos: PhotoList,
     shards: Shards,
     batch_size: int = 16,
-    seed: int = 0,
-    processes: Processes = ALONE,
     cluster: RayCluster | None = None,
-) -> Survey | None:
-    """Caption the photos of a stream that have no line yet.
+) -> int:
+    """Caption the photos that have no line yet, into shards with the first free numbers.
 
-    They are cut into shards with the first free numbers. Process p of P writes the shards p, p + P,
-    ... of these, so the files do not depend on the number of processes. With a Ray cluster, this
-    process writes the shards that the machines there caption.
+    With a Ray cluster, this process writes the shards that the machines there caption.
 
     Returns:
-        The survey of the finished folder; None in all processes but the first.
+        The number of photos that cannot be read, those of earlier calls too.
 
     Raises:
-        InputError: the folder holds captions with other settings, another process writes there,
-            there are no photos, or they or the captions have changed meanwhile.
-        UsageError: this machine has too few devices, or no cluster answers.
+        InputError: the folder holds captions with other settings or is in use, a shard is damaged,
+            there are no photos, or no cluster answers.
     """
-    search = seeded(search, seed)
-
-    def caption_parts(parts: Parts, missing: int) -> Iterator[tuple[int, Iterable[list[Line]]]]:
+    with only_writer(shards.folder):
+        shards.check_manifest()
+        numbers = shards.numbers()
+        done = Done(shards, numbers)
+        total, missing = 0, 0
+        with ProgressBar("looking for photos", "photos") as progress:
+            for photo in photos:
+                total += 1
+                missing += not done.take(photo)
+                progress.update()
+        if not total:
+            raise InputError("no photos at all; give photos, folders or a --list that names some")
+        if done.left:
+            say(f"captioning: {shards.folder}: lines of photos that have gone: {done.left:,}")
+        shards.remove_unfinished()
+        shards.write_manifest()
+        unreadable, total = done.unreadable, total - missing
+        parts = _missing(photos, shards, numbers)
+        found: Iterable[tuple[int, Iterable[Line]]] = (
+            (number, captioned_lines(captioner, search, part, batch_size)) for number, part in parts
+        )
         if cluster is not None and missing:
             size = math.ceil(missing / shards.size)
-            return lines_by_ray(cluster, captioner, search, parts, size, batch_size)
-        return (
-            (number, captioned_batches(captioner, search, part, batch_size))
-            for number, part in parts
-        )
-
-    def caption_share(process: int, count: int) -> None:
-        found = decided_by_first_rank(lambda: _begin(photos, shards, count))
-        with ProgressBar(
-            "captioning" if count == 1 else f"process 1 of {count}",
-            "photos",
-            total=found.missing[process],
-            shown=process == 0,
-        ) as progress:
-            parts = enumerate(_missing(photos, shards, found.numbers))
-            mine = (each for place, each in parts if place % count == process)
-            for number, batches in caption_parts(mine, found.missing[process]):
-                lines: list[str] = []
-                for batch in batches:
-                    for line in batch:
-                        if line.error is not None:
-                            say(f"captioning: {line.error}")
-                        lines.append(line.text)
-                    progress.update(len(batch))
-                shards.write(number, lines)
-
-    # The first process holds the folder for all.
-    with only_writer(shards.folder) if is_first_process() else nullcontext():
-        if results(captioner, caption_share, processes) is None:
-            return None
-        made_folder(shards.folder)  # unless it was removed
-        found = survey(photos, shards, 1)
-        if any(found.missing):
-            shards.write_manifest()  # the settings of what is there, for the next call
-            raise InputError(
-                f"{shards.folder}: {sum(found.missing):,} of {found.photos:,} captions are not "
-                "there: photos came, or files were removed, while others were captioned; run the "
-                "command again to write them"
-            )
-        if found.gone:
-            say(f"captioning: {shards.folder}: lines of photos that have gone: {found.gone:,}")
-        shards.write_manifest(photos=found.photos, unreadable=found.unreadable)
-        return found
-
-
-def survey(photos: PhotoStream, shards: Shards, processes: int) -> Survey:
-    """Compare the shards with the photos.
-
-    Raises:
-        InputError: a shard is damaged.
-    """
-    numbers = shards.numbers()
-    done = Done(shards, numbers)
-    total, new, missing = 0, 0, [0] * processes
-    with ProgressBar("looking for photos", "photos") as progress:
-        for photo in photos:
-            total += 1
-            if not done.take(photo):
-                missing[new // shards.size % processes] += 1
-                new += 1
-            progress.update(1)
-    return Survey(total, done.unreadable, missing, numbers, done.left)
+            found = lines_by_ray(cluster, captioner, search, parts, size, batch_size)
+        with ProgressBar("captioning", "photos", total=missing) as progress:
+            for number, lines in found:
+                texts = []
+                for line in lines:
+                    if line.error is not None:
+                        say(f"captioning: {line.error}")
+                        unreadable += 1
+                    texts.append(line.text)
+                    progress.update()
+                shards.write(number, texts)
+                total += len(texts)
+        shards.write_manifest(photos=total, unreadable=unreadable)
+        return unreadable
 
 
 def _missing(
-    photos: PhotoStream, shards: Shards, numbers: Sequence[int]
+    photos: PhotoList, shards: Shards, numbers: Sequence[int]
 ) -> Iterator[tuple[int, list[Path]]]:
     """The photos without a line in the shards of these numbers, cut into shards of others."""
     done, taken = Done(shards, numbers), set(numbers)
-    free = (number for number in from_zero() if number not in taken)
+    free = (number for number in count() if number not in taken)
     return zip(free, cut((p for p in photos if not done.take(p)), shards.size), strict=False)
 
 
@@ -219,7 +158,7 @@ def settings(
     search: Search,
     seed: int,
     shard_size: int,
-    photos: PhotoStream,
+    photos: PhotoList,
 ) -> dict[str, Any]:
     """The settings that captions depend on, for the manifest."""
     models = [_fingerprint(checkpoint) for checkpoint in checkpoints]
@@ -235,20 +174,6 @@ def settings(
     }
 
 
-def _begin(photos: PhotoStream, shards: Shards, processes: int) -> Survey:
-    """Check that the folder fits, and write the manifest."""
-    shards.check_manifest()
-    found = survey(photos, shards, processes)
-    if not found.photos:
-        raise InputError("no photos at all; give photos, folders or a --list that names some")
-    shards.remove_unfinished()
-    shards.write_manifest()
-    return found
-
-
 def _fingerprint(checkpoint: Path) -> str:
-    digest = hashlib.sha256()
     with checkpoint.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return f"sha256:{digest.hexdigest()}"
+        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"

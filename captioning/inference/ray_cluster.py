@@ -17,8 +17,8 @@ import torch
 
 from captioning.captioner.captioner import Captioner
 from captioning.data.photo_shards import photo_size
-from captioning.errors import InputError, UsageError, ending_signals
-from captioning.inference.batches import Line, captioned_batches
+from captioning.errors import InputError
+from captioning.inference.shards import Line, captioned_lines
 from captioning.search.search import Search
 from captioning.threads import cut
 
@@ -59,8 +59,8 @@ def lines_by_ray(
     parts: Iterable[tuple[int, Sequence[Path]]],
     count: int,
     batch_size: int,
-) -> Iterator[tuple[int, list[list[Line]]]]:
-    """The lines of each shard, in one batch, as the cluster finishes it, in any order.
+) -> Iterator[tuple[int, list[Line]]]:
+    """The lines of each shard as the cluster finishes it, in any order.
 
     Only this process holds results: a shard on a machine that dies is captioned again on another.
 
@@ -73,8 +73,8 @@ def lines_by_ray(
         batch_size: photos per batch.
 
     Raises:
-        InputError: the model fails, the cluster stops, or a machine lacks the photos.
-        UsageError: no cluster answers, or it lacks the device.
+        InputError: no cluster answers or it stops, it lacks the device, the model fails, or a
+            machine lacks the photos.
     """
     ray = _connected(cluster.address)
     from ray.data import ActorPoolStrategy, DataContext, from_arrow_refs
@@ -99,7 +99,7 @@ def lines_by_ray(
                     raise InputError(row["failure"])
                 lines = [Line(*line) for line in json.loads(row["lines"])]
                 _check_seen(lines, row["blind"])
-                yield int(row["number"]), [lines]
+                yield int(row["number"]), lines
         except ray.exceptions.RayError as error:
             reason = str(error).strip().rpartition("\n")[2] or type(error).__name__
             raise InputError(
@@ -134,8 +134,7 @@ class Worker:
             if not all(photo.is_absolute() for photo in photos):
                 self._enter_folder()
             captioner, search, batch_size = self.job[:3]
-            for batch in captioned_batches(captioner, search, photos, batch_size):
-                lines += batch
+            lines += captioned_lines(captioner, search, photos, batch_size)
             if all(photo_size(photo) is None for photo in photos):
                 blind = socket.gethostname()
         except InputError as error:
@@ -162,12 +161,12 @@ def _connected(address: str) -> Any:
     """The module `ray`, connected to a cluster.
 
     Raises:
-        UsageError: no cluster answers.
+        InputError: no cluster answers.
     """
     import ray
 
     host, _, port = address.rpartition(":")
-    handlers = {number: signal.getsignal(number) for number in ending_signals()}
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     try:
@@ -180,7 +179,7 @@ def _connected(address: str) -> Any:
             ray.init(address, log_to_driver=False, configure_logging=False)
     except (OSError, OverflowError, RuntimeError, ValueError) as error:
         ray.shutdown()
-        raise UsageError(
+        raise InputError(
             f"--ray {address}: no Ray cluster answers ({str(error).splitlines()[0]}); start one by "
             "ray start --head on this machine and give auto, or give local"
         ) from None
@@ -207,16 +206,16 @@ def _devices(ray: Any, device: str | None) -> tuple[bool, int]:
     """Whether workers have a GPU each, instead of a core, and for how many there is room.
 
     Raises:
-        UsageError: the cluster lacks the device.
+        InputError: the cluster lacks the device.
     """
     machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     gpus, cores = (sum(int(each.get(name, 0)) for each in machines) for name in ("GPU", "CPU"))
     if device == "cuda" and not gpus:
-        raise UsageError("--device cuda: the Ray cluster has no GPUs; leave it out")
+        raise InputError("--device cuda: the Ray cluster has no GPUs; leave it out")
     if gpus and device != "cpu":
         return True, gpus
     if not cores:
-        raise UsageError("the Ray cluster has no CPU cores to work on; add machines by ray start")
+        raise InputError("the Ray cluster has no CPU cores to work on; add machines by ray start")
     return False, cores
 
 

@@ -3,14 +3,49 @@
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from captioning.errors import InputError
+from captioning.captioner.caption import Caption
+from captioning.captioner.captioner import Captioner
+from captioning.errors import InputError, PhotoError
 from captioning.files import write_json, written_whole
+from captioning.search import Search
+from captioning.terminal import printable_json
 from captioning.untrusted import json_of, read_json
 
 NAME = re.compile(r"captions-(\d{5,})\.jsonl")
 MANIFEST = "manifest.json"
+
+
+class Line(NamedTuple):
+    """A photo's line of JSON, and why it has no caption, if so."""
+
+    text: str
+    error: str | None
+
+
+def captioned_lines(
+    captioner: Captioner, search: Search, photos: Sequence[Path], batch_size: int
+) -> Iterator[Line]:
+    """The line of each photo, in order."""
+    captions = captioner.stream(photos, search, batch_size=batch_size)
+    for photo, caption in zip(photos, captions, strict=True):
+        error = str(caption) if isinstance(caption, PhotoError) else None
+        yield Line(json_line(photo, caption), error)
+
+
+def json_line(photo: Path, caption: Caption | PhotoError, text: str | None = None) -> str:
+    """A photo with its caption or its error, as one line of JSON.
+
+    Args:
+        photo: the path.
+        caption: or why there is none.
+        text: the caption as it is written, unless it is the words.
+    """
+    if isinstance(caption, PhotoError):
+        return printable_json({"image": str(photo), "error": str(caption)})
+    entry = caption.as_json()
+    return printable_json({"image": str(photo), **entry, "caption": text or entry["caption"]})
 
 
 class Shards:

@@ -3,8 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
-from itertools import chain
 from typing import Annotated, Any, TypeVar
 
 from fastapi import FastAPI, File, Request
@@ -14,6 +12,7 @@ from starlette.routing import Mount
 from starlette.types import ASGIApp
 
 from captioning.captioner import Caption, Captioner
+from captioning.captioner.captioner import raise_errors
 from captioning.data.images import Upload, read_image
 from captioning.data.preprocessing import View
 from captioning.maps import available_maps
@@ -24,7 +23,7 @@ from captioning.serving.demo import DRAWN, Examples
 from captioning.serving.form import Answer, CaptionForm, Health, Settings
 from captioning.serving.origin import AllowedHosts, with_origin_check, with_security_headers
 from captioning.serving.refusals import MEANINGS, Limits, Refusal, RequestLimits, add_errors
-from captioning.threads import cut, even_size, in_threads, thread_count
+from captioning.threads import thread_count
 from captioning.viewing import viewer
 from captioning.web.page import page
 
@@ -82,15 +81,15 @@ def service(
 
     def caption_batch(views: Sequence[View], settings: Sequence[Settings]) -> list[list[Caption]]:
         first = settings[0]
-        captions = partial(
-            captioner.candidates,
-            search=first.search,
-            runners_up=RUNNERS_UP if first.view else 0,
-            maps=first.maps,
-            most=max(each.captions for each in settings),
+        found = captioner.stream(
+            views,
+            first.search,
+            first.maps,
+            RUNNERS_UP if first.view else 0,
+            max(each.captions for each in settings),
+            batch_size,
         )
-        parts = cut(views, even_size(len(views), batch_size, captioner.device))
-        return list(chain.from_iterable(in_threads(captions, parts, captioner.device)))
+        return [[best, *best.others] for best in raise_errors(found)]
 
     at_once = batch_size * thread_count(captioner.device)
     batcher = Batcher(captioner.view, caption_batch, at_once, limits.requests)

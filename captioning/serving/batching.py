@@ -104,7 +104,6 @@ class Batcher:
 
     async def _work(self) -> None:
         """Caption the photo queued first, with others of the same settings, for ever."""
-        loop = asyncio.get_running_loop()
         while True:
             self._queue = [photo for photo in self._queue if not photo.captions.done()]
             if not self._queue:
@@ -116,16 +115,23 @@ class Batcher:
             same = [one for one in self._queue if one.settings.batch_key == first.batch_key]
             batch = same[:size]
             self._queue = [photo for photo in self._queue if photo not in batch]
-            views, settings = [one.view for one in batch], [one.settings for one in batch]
-            self.batches += 1
-            try:
-                found = await loop.run_in_executor(self._model, self._caption, views, settings)
-            except Exception as error:  # whatever it is, it fails these requests only
+            await self._answer(batch)
+
+    async def _answer(self, batch: Sequence[_Waiting]) -> None:
+        """Caption a batch or, if that fails, each of its photos alone, so that one fails alone."""
+        views, settings = [one.view for one in batch], [one.settings for one in batch]
+        self.batches += 1
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.run_in_executor(self._model, self._caption, views, settings)
+        except Exception as error:  # whatever it is, it fails this request only
+            if len(batch) > 1:
                 for waiting in batch:
-                    if not waiting.captions.done():
-                        waiting.captions.set_exception(error)
-                continue
-            self.photos += len(batch)
-            for waiting, captions in zip(batch, found, strict=True):
-                if not waiting.captions.done():
-                    waiting.captions.set_result(captions)
+                    await self._answer([waiting])
+            elif not batch[0].captions.done():
+                batch[0].captions.set_exception(error)
+            return
+        self.photos += len(batch)
+        for waiting, captions in zip(batch, found, strict=True):
+            if not waiting.captions.done():
+                waiting.captions.set_result(captions)

@@ -23,11 +23,10 @@ from captioning.captioner.device import fast_precision
 from captioning.data.data_module import CaptionData
 from captioning.errors import InputError, UsageError
 from captioning.files import made_folder
-from captioning.inference.processes import announce_wait
 from captioning.integrity import bounded_parameters
 from captioning.kernels import on_by_default
 from captioning.numbers import Count, PositiveCount, Seed, shown, unmet_requirement
-from captioning.progress_bar import stage
+from captioning.progress_bar import say, stage
 from captioning.training.callbacks import NumberedSteps, Progress, StopEarly
 from captioning.training.checkpoints import BestCheckpoint, LastCheckpoint, WholeCheckpoints
 from captioning.training.configuration import (
@@ -297,6 +296,20 @@ class TrainCLI(LightningCLI):
         # Without its nulls a file would fall back to the defaults, such as downloaded weights.
         settings: dict[str, Any] = yaml.safe_load(self.parser.dump(once, skip_unset=False))
         return settings
+
+
+def announce_wait(machines: int, environment: Any) -> None:
+    """Say for whom the first process of each machine waits before they start together.
+
+    Args:
+        machines: their number.
+        environment: Lightning's cluster environment.
+    """
+    if machines > 1 and environment.local_rank() == 0:
+        say(
+            f"machine {environment.node_rank() + 1} of {machines} waits for the others at "
+            f"{environment.main_address}, port {environment.main_port}"
+        )
 
 
 class FeaturesCLI(TrainCLI):

@@ -5,11 +5,9 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 
-from captioning.errors import InputError
 from captioning.evaluation.grounding import Lexicon, categories, ground
 from captioning.evaluation.grounding.mentions import IN_BOX, POINTING
 from captioning.evaluation.grounding.report import GAINS
-from captioning.inference.batches import candidates
 from captioning.numbers import TableImages
 from captioning.progress_bar import stage
 from captioning.training.validation_images import ValidationImages
@@ -57,12 +55,9 @@ class ValidationGrounding(ValidationImages):
             return
         captioner, texts = pl_module.captioner, {}
         with stage("grounding captions"), torch.autocast(pl_module.device.type, enabled=False):
-            photos = [record.image for record in records]
-            found = candidates(captioner, photos, progress=False, most=1)
-            for record, (_, captions) in zip(records, found, strict=True):
-                if isinstance(captions, InputError):
-                    raise captions
-                texts[record.image_id] = captions[0].text
+            captions = captioner([record.image for record in records])
+            for record, caption in zip(records, captions, strict=True):
+                texts[record.image_id] = caption.text
             [report] = ground(
                 captioner,
                 records,

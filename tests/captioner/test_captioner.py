@@ -196,19 +196,6 @@ def test_the_crop_is_what_the_model_saw(captioner: Captioner) -> None:
     assert captioner([seen])[0].words == wide.words
 
 
-def test_a_beam_offers_its_captions_the_best_first(captioner: Captioner) -> None:
-    (found,) = captioner.candidates([PHOTOS[0]], BeamSearch(5))
-    assert len({caption.words for caption in found}) == 5
-    scores = [caption.score for caption in found]
-    assert scores == sorted(scores, reverse=True)
-    assert_same(found[0], captioner([PHOTOS[0]], BeamSearch(5))[0])
-
-
-def test_beams_that_cannot_be_filled_are_left_out(captioner: Captioner) -> None:
-    (found,) = captioner.candidates([PHOTOS[0]], BeamSearch(50, max_length=1))
-    assert sorted(caption.text for caption in found) == sorted(captioner.vocabulary.words)
-
-
 def test_vectors_computed_before_give_the_same_as_the_image(captioner: Captioner) -> None:
     images = torch.stack([captioner.preprocessing(photo).pixels for photo in PHOTOS])
     vectors = captioner.model.encode(images)
@@ -236,7 +223,7 @@ def test_a_search_in_bfloat16_scores_nearly_the_same(checkpoint: Path) -> None:
 def test_bfloat16_encodes_photos_only_where_the_processor_is_fast_at_it(
     captioner: Captioner, monkeypatch: pytest.MonkeyPatch, fast: bool
 ) -> None:
-    name = "captioning.captioner.engine.multiplies_bfloat16_fast"
+    name = "captioning.captioner.captioner.multiplies_bfloat16_fast"
     monkeypatch.setattr(name, lambda: fast)
     images = captioner.view(PHOTOS[0]).pixels[None]
     exact = captioner.encode(images)
@@ -318,11 +305,7 @@ def test_photos_come_one_or_many_in_any_form(captioner: Captioner, tmp_path: Pat
     assert captioner([]) == []
 
 
-def test_what_is_no_photo_is_one_clear_error(captioner: Captioner) -> None:
-    with pytest.raises(InputError, match="3: not a photo; give a path, an image or pixels"):
-        captioner(3)  # type: ignore[call-overload]
-    with pytest.raises(InputError, match=r"maps: give a list of names, such as \['attention'\]"):
-        captioner(PHOTOS[0], maps="attention")
+def test_a_method_that_is_missed_is_told(captioner: Captioner) -> None:
     with pytest.raises(AttributeError, match=r"no 'caption'; call it: captioner\(photo\)"):
         captioner.caption("photo.jpg")
 

@@ -37,8 +37,8 @@ def test_a_map_is_computed_on_demand_and_equals_that_of_the_batch(
 
 def test_every_beam_has_the_maps_of_its_own_words(captioner: Captioner, photos: list[Path]) -> None:
     search = BeamSearch(width=3, max_length=5)
-    for found in captioner.candidates(photos, search, maps=["gradient"]):
-        for caption in found:
+    for best in captioner(photos, search, maps=["gradient"], most=None):
+        for caption in (best, *best.others):
             sums = caption.map().sum(dim=(1, 2))
             torch.testing.assert_close(sums, torch.ones(len(caption.words)))
 
@@ -86,9 +86,9 @@ def test_maps_that_the_model_does_not_have_are_refused(
 
 def test_captions_beyond_most_cost_no_maps(captioner: Captioner, photos: list[Path]) -> None:
     search = BeamSearch(width=3, max_length=5)
-    whole = captioner.candidates(photos, search, maps=["occlusion"])
-    found = captioner.candidates(photos, search, maps=["occlusion"], most=2)
+    whole = captioner(photos, search, maps=["occlusion"], most=None)
+    found = captioner(photos, search, maps=["occlusion"], most=2)
     for some, every in zip(found, whole, strict=True):
-        assert [each.words for each in some] == [each.words for each in every[:2]]
-        for one, same in zip(some, every, strict=False):
+        assert [each.words for each in some.others] == [each.words for each in every.others[:1]]
+        for one, same in zip((some, *some.others), (every, *every.others), strict=False):
             torch.testing.assert_close(one.map(), same.map(), atol=1e-5, rtol=1e-3)

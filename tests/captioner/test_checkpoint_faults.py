@@ -72,7 +72,7 @@ def config_changes() -> Iterator[tuple[str, Any]]:
         "model.adapter": ["class", "annotation_dim", "projection_dim", "dropout"],
         "model.decoder": [
             *("class", "annotation_dim", "vocab_size", "embedding_dim", "hidden_dim"),
-            *("attention_dim", "attention", "dropout", "tie_embeddings"),
+            *("attention_dim", "attention", "tie_embeddings"),
         ],
         "preprocessing": ["class", "size"],
         "search": ["class", "width", "length_penalty", "max_length", "min_length"],

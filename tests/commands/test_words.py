@@ -102,8 +102,9 @@ def test_several_captions_are_the_best_of_a_beam_that_is_wide_enough(
     caption: list[str], photo: Path, shapes: Captioner, capsys: Capture
 ) -> None:
     for count in (2, 5):
-        [found] = shapes.candidates(photo, shapes.search.replace(BeamSearch, width=max(count, 3)))
-        wanted = [each.text for each in found[:count]]
+        search = shapes.search.replace(BeamSearch, width=max(count, 3))
+        best = shapes(photo, search, most=count)
+        wanted = [each.text for each in (best, *best.others)]
         assert lines([*caption, "--captions", str(count)], capsys) == wanted
 
 
@@ -130,7 +131,8 @@ def test_every_output_has_all_captions_that_were_asked_for(
     caption: list[str], photo: Path, tmp_path: Path, shapes: Captioner, capsys: Capture
 ) -> None:
     search = shapes.search.replace(DiverseBeamSearch, groups=3)
-    wanted = [each.text for each in shapes.candidates(photo, search)[0]]
+    best = shapes(photo, search, most=None)
+    wanted = [each.text for each in (best, *best.others)]
     files = ["--txt-dir", str(tmp_path), "--csv", str(tmp_path / "all.csv")]
     assert main([*caption, "--captions", "3", "--diverse", "--json", *files]) == 0
     printed = capsys.readouterr().out.splitlines()

@@ -1,5 +1,4 @@
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -9,8 +8,7 @@ from captioning import files
 from captioning.captioner import Captioner
 from captioning.errors import InputError
 from captioning.files import only_writer
-from captioning.inference import bulk
-from captioning.inference.bulk import PhotoStream, caption_into_shards
+from captioning.inference.bulk import PhotoList, caption_into_shards
 from captioning.inference.shards import Shards
 from captioning.search import BeamSearch, Sampling
 
@@ -18,11 +16,12 @@ SEARCH = BeamSearch(width=2, max_length=5)
 
 
 @pytest.fixture
-def photos(tmp_path: Path) -> PhotoStream:
-    """A list of eleven photos, all the same."""
-    Image.effect_noise((40, 30), 50).save(tmp_path / "photo.png")
-    (tmp_path / "list.txt").write_text(f"{tmp_path / 'photo.png'}\n" * 11)
-    return PhotoStream([], tmp_path / "list.txt")
+def photos(tmp_path: Path) -> PhotoList:
+    """A list of eleven photos, which differ."""
+    for number in range(11):
+        Image.effect_noise((40, 30), 50 + number).save(tmp_path / f"{number}.png")
+    (tmp_path / "list.txt").write_text("".join(f"{tmp_path}/{n}.png\n" for n in range(11)))
+    return PhotoList([], tmp_path / "list.txt")
 
 
 @pytest.fixture
@@ -32,74 +31,41 @@ def shards(tmp_path: Path) -> Shards:
     return Shards(tmp_path / "captions", 3, {"list": "list.txt"})
 
 
+def lines(shards: Shards) -> list[list[dict[str, str]]]:
+    paths = [shards.path(number) for number in shards.numbers()]
+    return [[json.loads(line) for line in path.read_text().splitlines()] for path in paths]
+
+
 @pytest.mark.parametrize("batch_size", [2, 16])
 def test_the_captions_do_not_depend_on_the_batches(
-    captioner: Captioner, photos: PhotoStream, shards: Shards, batch_size: int
+    captioner: Captioner, photos: PhotoList, shards: Shards, batch_size: int
 ) -> None:
-    caption_into_shards(captioner, SEARCH, photos, shards, batch_size)
-    lines = [shards.path(number).read_text().splitlines() for number in range(4)]
-    assert [len(each) for each in lines] == [3, 3, 3, 2]
-    [photo] = {json.loads(line)["image"] for each in lines for line in each}
-    [caption] = captioner([photo], SEARCH)
-    assert {json.loads(line)["caption"] for each in lines for line in each} == {caption.text}
+    assert caption_into_shards(captioner, SEARCH, photos, shards, batch_size) == 0
+    found = lines(shards)
+    assert [len(shard) for shard in found] == [3, 3, 3, 2]
+    expected = [caption.text for caption in captioner(photos, SEARCH)]
+    assert [line["caption"] for shard in found for line in shard] == expected
+    assert json.loads((shards.folder / "manifest.json").read_text())["finished"]["photos"] == 11
 
 
-def test_sampled_captions_depend_on_the_photo_alone_also_where_an_earlier_call_ended(
-    captioner: Captioner, photos: PhotoStream, shards: Shards
+def test_only_missing_shards_are_captioned_with_the_same_draws(
+    captioner: Captioner, photos: PhotoList, shards: Shards
 ) -> None:
-    assert photos.listed is not None
-    for number in range(11):
-        path = photos.listed.with_name(f"{number}.png")
-        Image.effect_noise((40, 30), 50 + number).save(path)
-    photos.listed.write_text("".join(f"{shards.folder.parent}/{n}.png\n" for n in range(11)))
-    search = Sampling(temperature=100.0, max_length=5)
-
-    def lines(batch_size: int) -> list[str]:
-        caption_into_shards(captioner, search, photos, shards, batch_size, seed=3)
-        texts = [shards.path(number).read_text() for number in range(4)]
-        return [json.loads(line)["caption"] for text in texts for line in text.splitlines()]
-
-    whole = lines(2)
-    assert len(set(whole)) > 3
+    search = Sampling(temperature=100.0, max_length=5, seed=3)
+    caption_into_shards(captioner, search, photos, shards, 2)
+    whole, before = lines(shards), shards.path(0).stat().st_mtime_ns
+    assert len({line["caption"] for shard in whole for line in shard}) > 3
     for number in (1, 3):
         shards.path(number).unlink()
-    assert lines(16) == whole
+    caption_into_shards(captioner, search, photos, shards, 16)
+    assert [[line["caption"] for line in shard] for shard in lines(shards)] == [
+        [line["caption"] for line in shard] for shard in whole
+    ]
+    assert shards.path(0).stat().st_mtime_ns == before
 
 
-def test_only_missing_shards_are_captioned(
-    captioner: Captioner, photos: PhotoStream, shards: Shards
-) -> None:
-    found = caption_into_shards(captioner, SEARCH, photos, shards, 2)
-    assert found is not None
-    assert (found.photos, found.unreadable, found.missing) == (11, 0, [0])
-    shards.path(2).unlink()
-    before = shards.path(1).stat().st_mtime_ns
-    assert bulk.survey(photos, shards, 2).missing == [3, 0]
-    assert caption_into_shards(captioner, SEARCH, photos, shards, 2) == found
-    assert shards.path(2).exists()
-    assert shards.path(1).stat().st_mtime_ns == before
-
-
-def test_a_folder_that_is_removed_meanwhile_is_not_called_finished(
-    captioner: Captioner, photos: PhotoStream, shards: Shards, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def write(self: Shards, number: int, lines: list[str]) -> None:
-        if number == 2:
-            shutil.rmtree(self.folder)
-        whole(self, number, lines)
-
-    whole = Shards.write
-    with monkeypatch.context() as patch:
-        patch.setattr(Shards, "write", write)
-        with pytest.raises(InputError, match=r"6 of 11 captions are not there"):
-            caption_into_shards(captioner, SEARCH, photos, shards, 2)
-    found = caption_into_shards(captioner, SEARCH, photos, shards, 2)
-    assert (found.photos, found.unreadable, found.missing) == (11, 0, [0])
-    assert shards.numbers() == [0, 1, 2, 3]
-
-
-def test_another_process_that_writes_the_same_captions_is_noticed(
-    captioner: Captioner, photos: PhotoStream, shards: Shards, monkeypatch: pytest.MonkeyPatch
+def test_a_folder_in_use_is_refused(
+    captioner: Captioner, photos: PhotoList, shards: Shards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "PATIENCE", 0.1)
     with only_writer(shards.folder), pytest.raises(InputError, match="another process is writing"):
@@ -107,50 +73,23 @@ def test_another_process_that_writes_the_same_captions_is_noticed(
     assert not shards.numbers()
 
 
-def test_photos_that_come_meanwhile_are_noticed(
-    captioner: Captioner, photos: PhotoStream, shards: Shards, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def later(*arguments: object) -> list[object]:
-        found = compute(*arguments)  # type: ignore[arg-type]
-        assert photos.listed is not None
-        with photos.listed.open("a") as file:
-            file.write("late.jpg\n" * 2)
-        return found  # type: ignore[return-value]
-
-    compute = bulk.results
-    monkeypatch.setattr(bulk, "results", later)
-    with pytest.raises(InputError, match="2 of 13 captions are not there: photos came"):
-        caption_into_shards(captioner, SEARCH, photos, shards, 2)
-
-
-def test_a_folder_that_has_grown_goes_on_with_the_new_photos_wherever_they_are(
+def test_new_photos_get_further_shards_wherever_they_are(
     captioner: Captioner, tmp_path: Path, shards: Shards, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "photos"
     folder.mkdir()
     for name in ("b", "d", "f", "h"):
         Image.effect_noise((40, 30), 50).save(folder / f"{name}.png")
-    caption_into_shards(captioner, SEARCH, PhotoStream([folder]), shards)
+    caption_into_shards(captioner, SEARCH, PhotoList([folder]), shards)
     before = [shards.path(number).read_bytes() for number in (0, 1)]
     for name in ("a", "e", "g"):
         Image.effect_noise((40, 30), 50).save(folder / f"{name}.png")
     (folder / "c.png").write_text("no photo")
     (folder / "h.png").unlink()
-    found = caption_into_shards(captioner, SEARCH, PhotoStream([folder]), shards)
+    assert caption_into_shards(captioner, SEARCH, PhotoList([folder]), shards) == 1
     assert [shards.path(number).read_bytes() for number in (0, 1)] == before
-    new = [[Path(photo).stem for photo, _ in shards.lines(number)] for number in (2, 3)]
+    new = [[Path(line["image"]).stem for line in shard] for shard in lines(shards)[2:]]
     assert new == [["a", "c", "e"], ["g"]]
-    assert found is not None
-    assert (found.photos, found.unreadable, found.gone) == (7, 1, 1)
     assert "lines of photos that have gone: 1" in capsys.readouterr().err
-
-
-def test_the_missing_photos_are_shared_among_processes_as_they_are_counted(
-    captioner: Captioner, photos: PhotoStream, shards: Shards
-) -> None:
-    caption_into_shards(captioner, SEARCH, photos, shards)
-    for number in (0, 2, 3):
-        shards.path(number).unlink()
-    assert bulk.survey(photos, shards, 2).missing == [5, 3]
-    parts = list(bulk._missing(photos, shards, [1]))
-    assert [(number, len(part)) for number, part in parts] == [(0, 3), (2, 3), (3, 2)]
+    finished = json.loads((shards.folder / "manifest.json").read_text())["finished"]
+    assert finished == {"photos": 7, "unreadable": 1}

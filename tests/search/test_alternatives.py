@@ -55,8 +55,8 @@ def test_all_that_can_be_generated_sums_to_one(decoder: Decoder, annotations: Te
 
 def test_a_caption_has_runners_up_for_each_word_on_request(captioner: Captioner) -> None:
     search = BeamSearch(3, max_length=5)
-    for found in captioner.candidates(PHOTOS, search, runners_up=2):
-        for caption in found:
+    for best in captioner(PHOTOS, search, runners_up=2, most=None):
+        for caption in (best, *best.others):
             assert len(caption.runners_up) == len(caption.words)
             for word, own, others in zip(
                 caption.words, caption.probabilities, caption.runners_up, strict=True

@@ -47,10 +47,9 @@ def test_as_many_candidates_come_as_are_asked_for_the_best_first(
 ) -> None:
     chosen = {"beam": "4", "captions": "3"}
     answer = client.post("/caption", files={"photo": photo}, data=chosen).json()
-    [expected] = captioner.candidates([read(photo)], BeamSearch(width=4, max_length=5))
-    assert [found["caption"] for found in answer["captions"]] == [
-        caption.text for caption in expected[:3]
-    ]
+    best = captioner(read(photo), BeamSearch(width=4, max_length=5), most=3)
+    expected = [caption.text for caption in (best, *best.others)]
+    assert [found["caption"] for found in answer["captions"]] == expected
 
 
 def test_a_cold_sample_is_the_most_probable_caption(client: TestClient, photo: bytes) -> None:
@@ -67,8 +66,9 @@ def test_the_view_has_the_map_that_is_chosen_and_the_one_beside_it(
     chosen |= {"map": "occlusion", "compare": "grad-cam"}
     view = client.post("/caption", files={"photo": photo}, data=chosen).json()["view"]
     search, names = BeamSearch(width=3, max_length=5), ("occlusion", "grad-cam")
-    [candidates] = captioner.candidates([read(photo)], search, runners_up=3, maps=names, most=2)
-    assert view == viewer.data(read(photo), [each.view() for each in candidates], compares=True)
+    best = captioner(read(photo), search, names, runners_up=3, most=2)
+    captions = [each.view() for each in (best, *best.others)]
+    assert view == viewer.data(read(photo), captions, compares=True)
 
 
 def test_a_map_that_the_model_does_not_have_is_not_offered(

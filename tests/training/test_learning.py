@@ -29,7 +29,7 @@ def test_six_scenes_are_learnt_by_heart(train_into: Train, shapes_data: Path, ke
     )
     captioner = load(folder / "best.ckpt", kernels=kernels == "on")
     records = Coco(shapes_data).read("train")
-    captions = split_captions(captioner, records, workers=0)
+    captions = split_captions(captioner, records)
     assert captions is not None
     report = Report.of(captions, {record.image_id: record.captions for record in records})
     assert len(set(captions.values())) == 6

@@ -13,11 +13,12 @@ from jaxtyping import Float
 from torch.nn.utils.rnn import pad_sequence
 
 from captioning.captioner import Captioner
+from captioning.captioner.captioner import Viewed, raise_errors
 from captioning.data.preprocessing import View
 from captioning.data.records import Record
 from captioning.data.tokens import tokenize
 from captioning.data.vocabulary import PAD
-from captioning.errors import InputError
+from captioning.errors import InputError, PhotoError
 from captioning.evaluation.grounding.areas import Place
 from captioning.evaluation.grounding.faithfulness import curve_areas, occlusion_drops
 from captioning.evaluation.grounding.lexicon import (
@@ -36,10 +37,8 @@ from captioning.evaluation.grounding.mentions import (
     gaussian,
 )
 from captioning.evaluation.grounding.report import GroundingReport
-from captioning.inference.batches import read_ahead
 from captioning.maps import Captioned, word_maps
 from captioning.progress_bar import ProgressBar
-from captioning.threads import cut
 
 
 def ground(
@@ -88,11 +87,16 @@ def ground(
     counts: list[ImageMentions] = []
     words = 0
     most = max((len(record.captions) for record in records), default=1) if captions is None else 1
-    parts = cut(records, max(1, batch_size // max(most, 1)))
-    with_photos = ((part, [record.image for record in part]) for part in parts)
+    photos = [record.image for record in records]
+
+    def read(viewed: Sequence[Viewed | PhotoError]) -> _Batch:
+        views = [each.view for each in raise_errors(viewed)]
+        part = [records[each.number] for each in raise_errors(viewed)]
+        return _Batch.of(captioner, part, views, captions, lexicon)
+
+    size = max(1, batch_size // max(most, 1))
     with ProgressBar("ground", "photos", total=len(records)) as bar:
-        for part, _, views in read_ahead(captioner, with_photos):
-            batch = _Batch.of(captioner, part, views, captions, lexicon)
+        for batch in captioner.batches(photos, read, size, in_turn=True):
             counts += [image.counts for image in batch.images]
             words += int((batch.captioned.tokens[..., 1:] != PAD).sum())  # including EOS
             baselines = batch.baselines(orders) if drops and curves else None
@@ -103,7 +107,7 @@ def ground(
                 mentions[name] += batch.mentions(
                     weights, hidden[name] if drops else None, baselines
                 )
-            bar.update(len(part))
+            bar.update(len(batch.images))
     return {
         name: GroundingReport(
             of_map, counts, name, captions is None, 1000 * seconds[name] / max(words, 1)
@@ -132,17 +136,12 @@ class _Batch:
         cls,
         captioner: Captioner,
         records: Sequence[Record],
-        views: Sequence[View | InputError],
+        views: Sequence[View],
         given: Mapping[int | str, str] | None,
         lexicon: Lexicon,
     ) -> "_Batch":
         """The batch of some images, with the given captions or with all references."""
-        seen = []
-        for view in views:
-            if isinstance(view, InputError):
-                raise view
-            seen.append(view)
-        images = torch.stack([view.pixels for view in seen]).to(captioner.device)
+        images = torch.stack([view.pixels for view in views]).to(captioner.device)
         # Tokenized as for the lexicon, whatever tokenizer the model was trained with.
         captions = [
             [
@@ -161,7 +160,7 @@ class _Batch:
         known = frozenset(captioner.vocabulary.words)
         mentioned = [
             _Image.of(record, view, None if given is None else words, lexicon, known)
-            for record, view, [words, *_] in zip(records, seen, padded, strict=True)
+            for record, view, [words, *_] in zip(records, views, padded, strict=True)
         ]
         phrases = [
             (number * most + caption, mention.start, mention.stop)
