@@ -50,7 +50,7 @@ def page(browser: Any, path: Path) -> Iterator[Any]:
         yield page
 
 
-def test_every_image_has_its_view_and_keys_go_to_the_one_in_use(page: Any) -> None:
+def test_keys_go_to_the_view_in_use(page: Any) -> None:
     views = page.locator(".example .attention-view")
     assert views.count() == 3
     views.nth(1).locator(".words button").nth(0).focus()
@@ -66,20 +66,6 @@ def test_pointing_at_a_word_shows_its_map(page: Any) -> None:
         view.locator(".words button").nth(place).hover()
         maps.add(view.locator("canvas").evaluate("canvas => canvas.toDataURL()"))
     assert len(maps) == 2
-
-
-def test_a_photo_of_the_overview_leads_to_its_view(page: Any) -> None:
-    page.locator(".overview a").nth(1).click()
-    box = page.locator(".example").nth(1).bounding_box()
-    assert -20 < box["y"] < 100
-
-
-def test_curves_are_drawn_in_the_colours_of_the_page(page: Any) -> None:
-    assert page.locator(".curves svg").count() == 4
-    line = page.locator(".curves .line").first
-    assert line.evaluate("line => getComputedStyle(line).stroke") == "rgb(168, 58, 30)"
-    page.emulate_media(color_scheme="dark")
-    assert line.evaluate("line => getComputedStyle(line).stroke") == "rgb(255, 154, 98)"
 
 
 def test_markup_stays_text(page: Any) -> None:

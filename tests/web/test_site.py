@@ -61,12 +61,6 @@ def test_weights_are_kept_to_the_precision_of_fewer_bits(
     assert size < (tmp_path / "b.onnx").stat().st_size < size + 1500
 
 
-def test_a_tensor_beyond_the_range_of_half_precision_stays_as_it_is(tmp_path: Path) -> None:
-    weight = np.full((64, 65), 1e5, dtype=np.float32)
-    compact(graph_of(weight, tmp_path / "a.onnx"), tmp_path / "b.onnx", False)
-    assert (weight_in(tmp_path / "b.onnx", 64) == weight).all()
-
-
 def test_the_folder_has_all_that_the_page_asks_for(tmp_path: Path, small_package: Path) -> None:
     folder = tmp_path / "site"
     write_site(load("shapes"), folder, "<shapes>", small_package)
@@ -81,7 +75,7 @@ def test_the_folder_has_all_that_the_page_asks_for(tmp_path: Path, small_package
     assert "script-src 'self' 'wasm-unsafe-eval' 'sha256-" in page
 
 
-def test_another_search_becomes_a_beam_search_with_its_limits(
+def test_another_search_becomes_beam_search_with_its_limits(
     tmp_path: Path, small_package: Path
 ) -> None:
     captioner = load("shapes")
@@ -96,8 +90,6 @@ def test_another_search_becomes_a_beam_search_with_its_limits(
     "order",
     [
         ["{model}", "{folder}", "--web"],
-        ["{model}", "--web", "{folder}"],
-        ["--web", "{model}", "{folder}"],
         ["--model", "{model}", "--web", "{folder}"],
     ],
 )
@@ -117,9 +109,7 @@ def test_the_command_writes_the_page_and_says_how_to_see_it(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["shapes", "{}", "--web", "{}"], "unrecognized arguments"),
         (["shapes", "{}", "--web", "--onnx"], "different files"),
-        (["shapes", "{}", "--web", "--half"], "different files"),
         (["shapes", "{}", "--runtime", "x.tgz"], "--runtime is for --web"),
         (["shapes", "{}", "--web", "--license", "mit"], "for a folder's model card"),
     ],
@@ -137,12 +127,3 @@ def test_options_that_contradict_each_other_are_refused(
 def test_the_photo_models_files_fit_a_page(tmp_path: Path, small_package: Path) -> None:
     write_site(load(), tmp_path / "site", "photos", small_package)
     assert sum(path.stat().st_size for path in (tmp_path / "site").iterdir()) < MEGABYTES * 10**6
-
-
-def test_a_faulty_package_leaves_no_folder(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    runtime = str(tmp_path / "none.tgz")
-    assert main(["export", "shapes", str(tmp_path / "site"), "--web", "--runtime", runtime]) == 1
-    assert "none.tgz: cannot be read" in capsys.readouterr().err
-    assert not (tmp_path / "site").exists()

@@ -4,7 +4,6 @@ import base64
 import io
 import random
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -91,7 +90,7 @@ def shown(page: Any, name: str) -> str:
     return str(page.get_attribute("#view img", "alt"))
 
 
-def test_the_free_photos_get_the_words_and_the_confidence_that_python_gives_them(
+def test_free_photos_get_the_words_and_confidence_of_python(
     page: Any, captioner: Captioner
 ) -> None:
     for name, path in PHOTOS.items():
@@ -106,7 +105,7 @@ def test_the_free_photos_get_the_words_and_the_confidence_that_python_gives_them
     assert page.evaluate("document.documentElement.scrollWidth") == 360
 
 
-def test_fifty_photos_get_the_words_that_python_gives_them(
+def test_fifty_photos_get_the_words_of_python(
     page: Any, captioner: Captioner, shared_data: Path
 ) -> None:
     photos = sorted((shared_data / "coco-small" / "val2017").glob("*.jpg"))[:50]
@@ -134,16 +133,6 @@ def test_the_browser_sees_photos_as_the_model_does(
     assert found["crop"] == pytest.approx(view.crop)
 
 
-def test_a_large_photo_is_seen_nearly_as_the_model_does(page: Any, tmp_path: Path) -> None:
-    scene = Image.open(PHOTOS["temple.jpg"]).resize((3001, 2000), Image.Resampling.BICUBIC)
-    scene.save(tmp_path / "large.jpg", quality=95)
-    content = base64.b64encode((tmp_path / "large.jpg").read_bytes()).decode()
-    found = page.evaluate(SEEN, {"base64": content, "size": 320, "fit": "squeeze"})
-    expected = Preprocessing(320, "squeeze")(tmp_path / "large.jpg").pixels.numpy()
-    difference = np.abs(np.reshape(found["pixels"], (3, 320, 320)) - expected.astype(int))
-    assert difference.mean() < 1.0
-
-
 def test_hiding_a_part_of_the_photo_changes_what_is_said(page: Any, captioner: Captioner) -> None:
     whole = shown(page, "cat.jpg")
     page.locator(".stage").scroll_into_view_if_needed()
@@ -165,16 +154,6 @@ def test_hiding_a_part_of_the_photo_changes_what_is_said(page: Any, captioner: C
     assert shown(page, "cat.jpg") == whole
 
 
-def test_where_a_word_looked_can_be_hidden_without_a_pointer(page: Any) -> None:
-    shown(page, "cat.jpg")
-    assert page.locator("#hide").is_disabled()
-    page.locator(".words button").nth(1).focus()
-    page.locator("#hide").focus()
-    page.keyboard.press("Enter")
-    page.wait_for_selector("#unhide")
-    assert page.text_content("#before")
-
-
 def test_several_captions_of_one_photo_are_those_of_the_search(
     page: Any, captioner: Captioner
 ) -> None:
@@ -190,14 +169,6 @@ def test_several_captions_of_one_photo_are_those_of_the_search(
         text, score = str(entry.text_content()).split("\u2212")
         assert text == caption.text
         assert -float(score) == pytest.approx(caption.score, abs=0.02)
-
-
-def test_what_is_no_photo_is_refused_by_name(page: Any) -> None:
-    shown(page, "cat.jpg")
-    content = {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"no photo"}
-    page.set_input_files("#photo", content)
-    page.wait_for_selector("#error:not(:empty)")
-    assert str(page.text_content("#error")).startswith("notes.txt: this browser cannot read it")
 
 
 @pytest.mark.parametrize("name", DECODERS)
@@ -243,39 +214,6 @@ def test_captions_have_spaces_where_python_writes_them(page: Any) -> None:
     )
     assert found == [joined(each, "characters") for each in lists]
     assert len({text.count(" ") for text in found}) > 3
-
-
-def test_a_photo_that_is_chosen_while_a_part_is_hidden_stays(page: Any) -> None:
-    shown(page, "cat.jpg")
-    page.set_input_files("#photo", [str(PHOTOS[name]) for name in ("temple.jpg", "coffee.jpg")])
-    page.locator("#photos button").nth(1).wait_for()
-    shown(page, "temple.jpg")
-    page.locator(".words button").nth(1).focus()
-    page.evaluate(
-        """() => {
-          document.querySelector("#hide").click();
-          document.querySelectorAll("#photos button")[1].click();
-        }"""
-    )
-    page.wait_for_selector("body:not(.busy)")
-    assert shown(page, "coffee.jpg")
-    assert not page.is_visible("#unhide")
-
-
-def test_a_runtime_that_did_not_load_is_loaded_for_the_next_photo(
-    opened: Callable[[Path], Any], site: Path, tmp_path: Path
-) -> None:
-    broken = Path(shutil.copytree(site, tmp_path / "site"))
-    whole = (broken / "onnxruntime.wasm").read_bytes()
-    (broken / "onnxruntime.wasm").write_bytes(whole[: len(whole) // 2])
-    page = opened(broken)
-    page.wait_for_selector("#error:not(:empty)")
-    message = str(page.text_content("#error"))
-    assert message.startswith("The model cannot be loaded: ")
-    assert not message.endswith("..")
-    (broken / "onnxruntime.wasm").write_bytes(whole)
-    page.click("[data-photo='coffee.jpg']")
-    assert shown(page, "coffee.jpg")
 
 
 def test_a_page_that_is_opened_as_a_file_says_what_to_do(browser: Any, site: Path) -> None:
