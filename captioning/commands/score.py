@@ -171,7 +171,7 @@ def compare(
     names = (str(first), str(second))
     result = comparison.Comparison.of(*scores, names, samples, trials, seed)
     metrics.note_on_cider(len(systems[0]))
-    table = comparison.FORMATS[format](result)
+    table = result.table(format)
     if out is None:
         print(table)
     else:

@@ -9,9 +9,9 @@
 import csv
 import io
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,11 +34,9 @@ TRIALS = 10_000
 ROUNDING = 1e-12
 """Differences this close count as equal: the order of a sum changes its last bits."""
 
-CSV_COLUMNS = (
-    *("score", "A", "B", "difference", "low", "high"),
-    *("p bootstrap", "p randomisation"),
-)
-COLUMNS = ("", "A", "B", "B - A", f"{LEVEL * 100:.0f} % interval", *CSV_COLUMNS[-2:])
+P_VALUES = ("p bootstrap", "p randomisation")
+
+Format = Literal["text", "csv", "markdown"]
 
 
 class Compared(NamedTuple):
@@ -136,18 +134,17 @@ class Comparison:
                 )
         return cls(found, names, images, samples, trials, seed)
 
-    @property
-    def note(self) -> str:
-        """What was compared and how, in one line."""
-        first, second = map(printable, self.names)
-        return (
-            f"A: {first}; B: {second}; {self.images} images; {self.samples} bootstrap samples, "
-            f"{self.trials} randomisation trials, seed {self.seed}"
-        )
-
-    def rows(self) -> list[tuple[str, ...]]:
-        """The cells of the table by `COLUMNS`."""
-        return [
+    def table(self, form: Format = "text") -> str:
+        """The scores with their differences; as CSV in full precision, otherwise with a note."""
+        if form == "csv":
+            text = io.StringIO()
+            writer = csv.writer(text, lineterminator="\n")
+            writer.writerow(["score", "A", "B", "difference", "low", "high", *P_VALUES])
+            for name, (first, second, interval, *p_values) in self.scores.items():
+                writer.writerow([name, first, second, second - first, *interval, *p_values])
+            return text.getvalue().rstrip("\n")
+        columns = ("", "A", "B", "B - A", f"{LEVEL * 100:.0f} % interval", *P_VALUES)
+        rows = [
             (
                 name,
                 f"{each.first:.4f}",
@@ -159,33 +156,16 @@ class Comparison:
             )
             for name, each in self.scores.items()
         ]
-
-    def as_text(self) -> str:
-        """The table for a terminal."""
-        return "\n".join([aligned([COLUMNS, *self.rows()]), self.note])
-
-    def as_csv(self) -> str:
-        """The table with full precision, by `CSV_COLUMNS`."""
-        text = io.StringIO()
-        table = csv.writer(text, lineterminator="\n")
-        table.writerow(CSV_COLUMNS)
-        for name, (first, second, interval, *values) in self.scores.items():
-            table.writerow([name, first, second, second - first, *interval, *values])
-        return text.getvalue().rstrip("\n")
-
-    def as_markdown(self) -> str:
-        """The table in Markdown."""
-        rows = [COLUMNS, ("---", *["--:"] * (len(COLUMNS) - 1)), *self.rows()]
-        lines = [f"| {' | '.join(row)} |" for row in rows]
-        return "\n".join([*lines, "", self.note])
-
-
-FORMATS: dict[str, Callable[[Comparison], str]] = {
-    "text": Comparison.as_text,
-    "csv": Comparison.as_csv,
-    "markdown": Comparison.as_markdown,
-}
-"""The table in each format."""
+        first, second = map(printable, self.names)
+        note = (
+            f"A: {first}; B: {second}; {self.images} images; {self.samples} bootstrap samples, "
+            f"{self.trials} randomisation trials, seed {self.seed}"
+        )
+        if form == "text":
+            return f"{aligned([columns, *rows])}\n{note}"
+        rule = ("---", *["--:"] * (len(columns) - 1))
+        lines = [f"| {' | '.join(row)} |" for row in (columns, rule, *rows)]
+        return "\n".join([*lines, "", note])
 
 
 def bootstrap_p(difference: float, resampled: NDArray[np.float64]) -> float:
@@ -201,7 +181,8 @@ def bootstrap_p(difference: float, resampled: NDArray[np.float64]) -> float:
         resampled: the differences of the bootstrap samples, (samples,).
     """
     distances = np.abs(resampled)
-    return _share(distances - distances.mean() >= abs(difference) - ROUNDING)
+    extreme = distances - distances.mean() >= abs(difference) - ROUNDING
+    return float(extreme.sum() + 1) / (len(extreme) + 1)
 
 
 def randomisation_p(difference: float, swapped: NDArray[np.float64]) -> float:
@@ -214,10 +195,7 @@ def randomisation_p(difference: float, swapped: NDArray[np.float64]) -> float:
         difference: of the corpus scores.
         swapped: the differences after random swaps, (trials,).
     """
-    return _share(np.abs(swapped) >= abs(difference) - ROUNDING)
-
-
-def _share(extreme: NDArray[np.bool_]) -> float:
+    extreme = np.abs(swapped) >= abs(difference) - ROUNDING
     return float(extreme.sum() + 1) / (len(extreme) + 1)
 
 
