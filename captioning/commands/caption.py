@@ -153,7 +153,7 @@ def caption(
                 written = [texts.written(each, min_confidence) for each in asked]
                 text_files.write(photo, written)
                 table.add(photo, asked, written)
-                drawn.write(photo, result)
+                drawn.write(photo, result[:captions])
                 for each, line in zip(asked, written, strict=True):
                     if json:
                         shown = json_line(photo, each, texts.written(each))
