@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Group, Parameter
 
-from captioning.commands.options import MAPS
+from captioning.commands.options import MAPS, MAY_BEGIN_WITH_DASH
 from captioning.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,9 +25,9 @@ class TextOptions:
 
     sentence: bool = False
     """Write each caption with a capital and a full stop."""
-    prefix: str = ""
+    prefix: Annotated[str, MAY_BEGIN_WITH_DASH] = ""
     """Write this text before each caption."""
-    suffix: str = ""
+    suffix: Annotated[str, MAY_BEGIN_WITH_DASH] = ""
     """Write this text after each caption."""
     txt: bool = False
     """Write a file NAME.txt beside each photo NAME.jpg."""

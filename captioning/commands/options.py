@@ -27,8 +27,8 @@ CaptionColumn = Annotated[
 MaxMegapixels = Annotated[
     float, Parameter(help="Refuse photos of more million pixels unread; at most 178.")
 ]
-Json = Annotated[str | None, Parameter(allow_leading_hyphen=True)]
-"""The file of a report; ``-`` is standard output."""
+MAY_BEGIN_WITH_DASH = Parameter(allow_leading_hyphen=True)
+"""For options whose value may be ``-``."""
 
 Tokenizer = Literal["ptb", "characters", "japanese", "chinese", "thai"]
 

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from captioning.commands.options import Json, MaxMegapixels, MetricOptions, Tokenizer
+from captioning.commands.options import (
+    MAY_BEGIN_WITH_DASH,
+    MaxMegapixels,
+    MetricOptions,
+    Tokenizer,
+)
 from captioning.errors import InputError
 
 if TYPE_CHECKING:
@@ -59,7 +64,7 @@ def score(
     references: References,
     /,
     *,
-    json: Json = None,
+    json: Annotated[str | None, MAY_BEGIN_WITH_DASH] = None,
     training: Path | None = None,
     save_frequencies: Path | None = None,
     reading: ReferenceOptions = ReferenceOptions(),
