@@ -56,7 +56,7 @@ def feature_cache(
                 cache.check(encoder, preprocessing, images)
             else:
                 cache = FeatureCache.begin(folder, fingerprint(encoder, preprocessing), images)
-            return cache.missing_shards()
+            return cache.go_on()
 
     missing = decided_by_first_rank(begin)
     found: list[FeatureCache] = []

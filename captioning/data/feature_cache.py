@@ -28,7 +28,7 @@ from jaxtyping import Float16
 from torch import Tensor
 
 from captioning.configurable import bare_name
-from captioning.data.photo_shards import opened_photo, photo_size
+from captioning.data.photo_shards import photo_hash
 from captioning.data.preprocessing import Preprocessing
 from captioning.errors import InputError
 from captioning.files import made_folder, write_json, written_whole
@@ -111,6 +111,17 @@ class FeatureCache:
         write_json(folder / INDEX, {"fingerprint": fingerprint, "rows": rows, "images": hashes})
         return cls(folder)
 
+    def go_on(self) -> list[int]:
+        """The shards that are still to be written, after noting the photos as they are now."""
+        missing = [shard for shard, path in enumerate(self._paths) if not path.exists()]
+        if missing:
+            index = read_json(self.folder / INDEX)
+            names = list(index["images"])
+            for row in (row for shard in missing for row in self.rows(shard)):
+                index["images"][names[row]] = photo_hash(self.images[row]) or self._hashes[row]
+            write_json(self.folder / INDEX, index)
+        return missing
+
     def __contains__(self, image: Path) -> bool:
         return _place(image) in self._rows
 
@@ -130,7 +141,7 @@ class FeatureCache:
         """Check that these are the features of `images`, and perhaps of more, by this encoder.
 
         A photo has changed if its content has, whatever its size. The photos themselves may be
-        missing.
+        missing. Photos whose features are still to be computed may change.
 
         Raises:
             InputError: they are of another encoder, other weights, another preprocessing or other
@@ -146,10 +157,12 @@ class FeatureCache:
                 f"{self.folder}: has no features of {missing[0]} and {len(missing) - 1} more; "
                 f"{REMEDY}"
             )
+        written = [path.exists() for path in self._paths]
+        rows = [self._rows[_place(image)] for image in images]
         stale = [
             image
-            for image, digest in zip(images, _hashes_of(images), strict=True)
-            if digest not in (None, self._hashes[self._rows[_place(image)]])
+            for image, row, digest in zip(images, rows, _hashes_of(images), strict=True)
+            if digest not in (None, self._hashes[row]) and written[row // self._shard_rows]
         ]
         if stale:
             raise InputError(
@@ -161,10 +174,6 @@ class FeatureCache:
         first = shard * self._shard_rows
         return range(first, min(first + self._shard_rows, len(self.images)))
 
-    def missing_shards(self) -> list[int]:
-        """The shards that are still to be written."""
-        return [shard for shard, path in enumerate(self._paths) if not path.exists()]
-
     def write(self, shard: int, features: Float16[Tensor, "rows L D"]) -> None:
         """Write a shard atomically."""
         with written_whole(self._paths[shard]) as path, path.open("wb") as file:
@@ -172,9 +181,10 @@ class FeatureCache:
 
     @cached_property
     def _shards(self) -> list[np.ndarray]:
-        if missing := self.missing_shards():
+        missing = sum(not path.exists() for path in self._paths)
+        if missing:
             raise InputError(
-                f"{self.folder}: {len(missing)} files of features are missing; "
+                f"{self.folder}: {missing} files of features are missing; "
                 "`captioning features` writes them"
             )
         found = []
@@ -204,14 +214,7 @@ def fingerprint(encoder: ConstantEncoder, preprocessing: Preprocessing) -> str:
 def _hashes_of(images: Sequence[Path]) -> list[str | None]:
     """A hash of the content of each photo, None for a missing one."""
     with ThreadPoolExecutor(8) as pool:  # hashing releases the GIL, and a slow disk overlaps
-        return list(pool.map(_hash_of, images))
-
-
-def _hash_of(image: Path) -> str | None:
-    if photo_size(image) is None:
-        return None
-    with opened_photo(image) as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+        return list(pool.map(photo_hash, images))
 
 
 def _place(path: Path) -> str:

@@ -1,6 +1,5 @@
 """Checks a data set for faults before training."""
 
-import hashlib
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -8,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from captioning.data.images import MAX_PIXELS, read_image
-from captioning.data.photo_shards import opened_photo, photo_size
+from captioning.data.photo_shards import photo_hash
 from captioning.data.readers import Contents, Problem, Reader
 from captioning.errors import InputError
 from captioning.progress_bar import ProgressBar
@@ -26,11 +25,13 @@ class Check:
         source: the data set and its format.
         splits: the contents of each split, with its problems.
         faulty: the photos that are missing, cannot be read, or are in an earlier split too.
+        folders: that should hold the photos.
     """
 
     source: str
     splits: dict[str, Contents]
     faulty: frozenset[Path]
+    folders: tuple[Path, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -48,10 +49,17 @@ class Check:
             rows.append((name, *map(str, (len(split.records), sum(counts), per_image, objects))))
         return rows
 
-    def repeated(self, split: str) -> list[str]:
-        """The photos that have a caption more than once, which is no problem but may be a slip."""
+    def notes(self, split: str) -> dict[str, list[str]]:
+        """Photos of a split by what is no problem but may be a slip."""
         records = self.splits[split].records
-        return [str(r.image) for r in records if len(set(r.captions)) < len(r.captions)]
+        folders = tuple(f"{os.path.abspath(folder)}{os.sep}" for folder in self.folders)  # noqa: PTH100
+        outside = [
+            str(record.image)
+            for record in records
+            if not os.path.abspath(record.image).startswith(folders)  # noqa: PTH100 - of links, too
+        ]
+        repeated = [str(r.image) for r in records if len(set(r.captions)) < len(r.captions)]
+        return {"outside the data set's folder": outside, "with the same caption twice": repeated}
 
     def lines(self) -> list[str]:
         """The report: a table of the splits, then the problems by kind."""
@@ -69,11 +77,10 @@ class Check:
                 lines += [f"  {name}" for name in names[:NAMED]]
                 if len(names) > NAMED:
                     lines.append(f"  and {len(names) - NAMED} more")
-            if repeated := self.repeated(split):
-                lines.append(
-                    f"{split}: not a problem: {len(repeated)} with the same caption twice, such as "
-                    f"{repeated[0]}"
-                )
+            for note, photos in self.notes(split).items():
+                if photos:
+                    such = f"{len(photos)} {note}, such as {photos[0]}"
+                    lines.append(f"{split}: not a problem: {such}")
         count = sum(len(split.problems) for split in self.splits.values())
         lines.append("No problems found" if self.ok else f"Problems found: {count}")
         return [printable(line) for line in lines]
@@ -121,19 +128,17 @@ def check(reader: Reader, progress: bool = True, max_pixels: int = MAX_PIXELS) -
                 name = f"{record.image} is {image} of {first}"
                 contents.problems.append(Problem("images that are in another split too", name))
                 faulty.add(record.image)
-    return Check(f"{reader.root} ({type(reader).__name__})", splits, frozenset(faulty))
+    source = f"{reader.root} ({type(reader).__name__})"
+    return Check(source, splits, frozenset(faulty), tuple(reader.folders))
 
 
 def _identity_and_fault(image: Path, max_pixels: int) -> tuple[str, Problem | None]:
     """A text that is the same for equal files, and what is wrong with this one."""
-    if photo_size(image) is None:
-        return str(image), Problem("missing image files", str(image))
     try:
+        found = photo_hash(image)
+        if found is None:
+            return str(image), Problem("missing image files", str(image))
         read_image(image, max_pixels)
     except InputError as error:
         return str(image), Problem("unreadable images", str(error))
-    digest = hashlib.sha256()
-    with opened_photo(image) as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest(), None
+    return found, None

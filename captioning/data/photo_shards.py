@@ -1,9 +1,9 @@
 """Photos inside larger files: Parquet and Arrow shards of Hugging Face, tar shards of WebDataset.
 
 Such a photo has a path like any other, of its shard and its name there: ``00000.tar/000000007.jpg``
-in a tar file, ``train-00000-of-00002.parquet/7`` for a row. Nothing is unpacked: each process opens
-the shards of the photos that it reads. Arrow files are memory-mapped. The library `datasets` copies
-Parquet files once to such a file in its cache, since their rows cannot be read one by one.
+in a tar file, ``train-00000-of-00002.parquet/7`` for a row. Nothing is unpacked or copied: each
+process opens the shards of the photos that it reads. Arrow files are memory-mapped; of a Parquet
+file, the photo's row group is read up to the photo.
 """
 
 import hashlib
@@ -12,15 +12,16 @@ import os
 import re
 import tarfile
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Iterator
+from bisect import bisect
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from io import BufferedReader, BytesIO
+from itertools import accumulate, groupby
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from captioning.errors import InputError, as_input_error
+from captioning.errors import InputError, reading
 from captioning.untrusted import opened
 
 SUFFIXES = (".tar", ".parquet", ".arrow")
@@ -31,6 +32,11 @@ USUAL = re.compile(r"(.*[._-])?\d{5,7}\.tar|.+-\d+-of-\d+\.(parquet|arrow)|datas
 OF_PHOTOS = ("jpg", "jpeg", "png", "webp", "avif", "bmp", "gif", "jp2", "tif", "tiff")
 """Endings of the photos in a tar file."""
 
+MOST_BYTES = 200_000_000
+"""The most bytes of a photo or another value in a shard."""
+
+BLOCK_BYTES, BLOCK_ROWS = 64_000_000, 16  # of photos of Parquet that are in memory at a time
+
 MOST_OPEN = 128
 """Shards whose contents a process caches; the names in a tar file take some megabytes."""
 
@@ -39,18 +45,14 @@ class Shard(ABC):
     """The photos in a file, and what is known of each.
 
     Attributes:
-        photos: their names in the file.
+        sizes: the bytes of each photo by its name in the file; None if it has no content.
     """
 
-    photos: list[str]
+    sizes: dict[str, int | None]
 
     @abstractmethod
     def rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """The name of a photo and its other data, by column; a photo may have several rows."""
-
-    @abstractmethod
-    def size(self, name: str) -> int | None:
-        """The bytes of a photo; None if there is none of this name."""
 
     @abstractmethod
     def read(self, name: str) -> bytes:
@@ -89,7 +91,7 @@ def photos_in(file: Path) -> Iterator[Path]:
     Raises:
         InputError: as for `shard_rows`.
     """
-    return (file / name for name in _shard_of(file).photos)
+    return (file / name for name in _shard_of(file).sizes)
 
 
 def shard_rows(file: Path) -> Iterator[dict[str, Any]]:
@@ -103,7 +105,7 @@ def shard_rows(file: Path) -> Iterator[dict[str, Any]]:
             installed.
     """
     its = _shard_of(file)
-    with _errors_of(file):
+    with _reading(file):
         for name, row in its.rows():
             known = {key: "" if value is None else value for key, value in row.items()}
             yield known | {"file_name": f"{file.name}/{name}"}
@@ -112,7 +114,7 @@ def shard_rows(file: Path) -> Iterator[dict[str, Any]]:
 def photo_size(photo: Path) -> int | None:
     """The size of a photo in bytes, in a shard or not; None if it is missing."""
     if place := _place(photo):
-        return _shard_of(place[0]).size(place[1])
+        return _shard_of(place[0]).sizes.get(place[1])
     try:
         return os.stat(photo).st_size  # noqa: PTH116 - a Path raises if a name is too long
     except (OSError, ValueError):
@@ -124,17 +126,28 @@ def opened_photo(photo: str | Path) -> Iterator[BufferedReader | BytesIO]:
     """A photo's open file, in a shard or not.
 
     Raises:
-        InputError: it is missing or cannot be read.
+        InputError: it is missing, too large or cannot be read.
     """
     if not (place := _place(Path(photo))):
         with opened(photo) as file:
             yield file
         return
-    its = _shard_of(place[0])
-    if its.size(place[1]) is None:
-        raise InputError(f"{photo}: no such photo in {place[0].name}; check the name")
-    with BytesIO(its.read(place[1])) as content:
-        yield content
+    its, (file, name) = _shard_of(place[0]), place
+    if (size := its.sizes.get(name)) is None:
+        raise InputError(f"{photo}: no such photo in {file.name}; check the name")
+    if size > MOST_BYTES:
+        raise InputError(f"{photo}: more than {MOST_BYTES / 1e6:.0f} MB")
+    with _reading(file):
+        content = its.read(name)
+    yield BytesIO(content)
+
+
+def photo_hash(photo: Path) -> str | None:
+    """A hash of a photo's content, in a shard or not; None if it is missing."""
+    if photo_size(photo) is None:
+        return None
+    with opened_photo(photo) as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
 def _shard_of(file: Path) -> Shard:
@@ -145,32 +158,22 @@ def _shard_of(file: Path) -> Shard:
 @lru_cache(MOST_OPEN)
 def _shard(file: Path, *state: int) -> Shard:
     """A shard, until the state of its file changes."""
-    with _errors_of(file):
+    with _reading(file):
         found: Shard = _Tar(file) if file.suffix.lower() == ".tar" else _Rows(file)
-    if not found.photos:
+    if not found.sizes:
         raise InputError(f"{file}: no photos inside; give the files that hold them")
     return found
 
 
 @contextmanager
-def _errors_of(file: Path) -> Iterator[None]:
-    """Turn what libraries raise into errors of one line."""
+def _reading(file: Path) -> Iterator[None]:
+    """What is raised while a shard is read as errors of one line."""
     try:
-        yield
-    except InputError:
-        raise
+        with reading(f"{file}: damaged or cut short", tarfile.TarError):
+            yield
     except ImportError:
-        name = "webdataset" if file.suffix.lower() == ".tar" else "datasets"
         raise InputError(
-            f"{file}: needs the extra {name}; run pip install 'captioning[{name}]'"
-        ) from None
-    except Exception as error:  # of several libraries, which raise nearly anything
-        cause = error.__cause__ or error
-        if isinstance(cause, OSError) and cause.strerror:
-            raise as_input_error(cause, file, "cannot be read") from None
-        reason = " ".join(str(cause).split())[:200] or type(cause).__name__
-        raise InputError(
-            f"{file}: damaged or cut short ({reason}); copy or download it again"
+            f"{file}: needs the extra datasets; run pip install 'captioning[datasets]'"
         ) from None
 
 
@@ -184,8 +187,6 @@ class _Tar(Shard):
     """A tar file, in which the files of a sample have one name and different suffixes."""
 
     def __init__(self, file: Path) -> None:
-        from webdataset.tariterators import group_by_keys
-
         self._file = file
         self._places: dict[str, tuple[int, int]] = {}  # first byte and number of bytes
         with opened(file) as content, tarfile.open(fileobj=content) as archive:
@@ -193,28 +194,29 @@ class _Tar(Shard):
                 name = PurePosixPath(member.name.lstrip("/")).as_posix()
                 if member.isreg() and ".." not in name.split("/"):
                     self._places[name] = member.offset_data, member.size
-        # The library gets names in place of contents, so no photo is read here.
-        named = ({"fname": name, "data": name, "__url__": str(file)} for name in self._places)
-        self.photos, self._texts = [], []
-        for sample in group_by_keys(named):
-            photo = next((sample[suffix] for suffix in OF_PHOTOS if suffix in sample), None)
-            if photo is not None:
-                self.photos.append(photo)
-                self._texts.append((sample.get("json"), sample.get("txt")))
+        # As WebDataset has it: a sample's files follow each other, and have one name up to the
+        # first dot.
+        self.sizes, self._texts = {}, []
+        parts = (re.fullmatch(r"((?:.*/)?[^./]+)\.([^/]*)", name) for name in self._places)
+        for _, sample in groupby(filter(None, parts), key=lambda part: part[1]):
+            names = {part[2].lower(): part[0] for part in sample}
+            if photo := next((names[suffix] for suffix in OF_PHOTOS if suffix in names), None):
+                self.sizes[photo] = self._places[photo][1]
+                self._texts.append((photo, names.get("json"), names.get("txt")))
 
     def rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        for photo, (data, caption) in zip(self.photos, self._texts, strict=True):
-            row = json.loads(self.read(data)) if data else {}
-            yield photo, row | ({"caption": self.read(caption).decode()} if caption else {})
-
-    def size(self, name: str) -> int | None:
-        return self._places[name][1] if name in self._places else None
+        for photo, data, text in self._texts:
+            row = {}
+            if data:
+                with reading(self._file / data):
+                    row = dict(json.loads(self.read(data)))
+            yield photo, row | ({"caption": self.read(text).decode()} if text else {})
 
     def read(self, name: str) -> bytes:
         start, size = self._places[name]
         with opened(self._file) as file:  # of its own, since threads and processes read at once
             file.seek(start)
-            return file.read(size)
+            return file.read(min(size, MOST_BYTES))
 
 
 class _Rows(Shard):
@@ -224,54 +226,87 @@ class _Rows(Shard):
     """
 
     def __init__(self, file: Path) -> None:
-        import datasets
+        import pyarrow
+        from pyarrow import parquet
 
-        datasets.disable_progress_bars()
-        is_arrow = file.suffix.lower() == ".arrow"
-        read = datasets.Dataset.from_file if is_arrow else datasets.Dataset.from_parquet
-        table = read(str(file)).data.table
-        contents = {field.name: _bytes_of(table[field.name]) for field in table.schema}
-        columns = [name for name, content in contents.items() if content is not None]
-        self._contents = contents[columns[0]] if columns else []
-        self._others = table.drop_columns(columns)
-        self._names = _names_of(self._contents)
-        self.photos = list(dict.fromkeys(self._names))
+        self._file = file
+        if file.suffix.lower() == ".arrow":
+            table = pyarrow.ipc.open_stream(pyarrow.memory_map(str(file))).read_all()
+            self._metadata, self._batches, schema = None, table.to_batches(), table.schema
+            lengths = [len(batch) for batch in self._batches]
+            self._steps = [BLOCK_ROWS] * len(lengths)
+        else:
+            whole = parquet.ParquetFile(file)
+            self._metadata, self._batches, schema = whole.metadata, [], whole.schema_arrow
+            groups = [whole.metadata.row_group(i) for i in range(whole.num_row_groups)]
+            lengths = [group.num_rows for group in groups]
+            means = [
+                max(group.column(i).total_uncompressed_size for i in range(group.num_columns))
+                // max(1, group.num_rows)
+                for group in groups
+            ]
+            if max(means, default=0) > MOST_BYTES:
+                raise InputError(f"{file}: holds values of more than {MOST_BYTES / 1e6:.0f} MB")
+            self._steps = [max(1, min(BLOCK_ROWS, BLOCK_BYTES // (mean + 1))) for mean in means]
+        self._starts = list(accumulate(lengths, initial=0))
+        columns = [part.name for part in schema if _is_of_photos(part.type)]
+        self._texts = [name for name in schema.names if name not in columns]
+        self._photos, self.sizes, self._names = columns[:1], {}, []
+        firsts: dict[object, str] = {}
+        groups_of_photos = range(len(lengths)) if columns else ()
+        batches = (part for group in groups_of_photos for part in self._parts(group, columns[:1]))
+        for batch in batches:
+            for cell in _cells(batch):
+                size = len(cell.as_buffer()) if cell.is_valid else None
+                key: object = len(self._names)
+                if size is not None and size <= MOST_BYTES:
+                    key = hashlib.blake2b(cell.as_buffer(), digest_size=16).digest()
+                name = firsts.setdefault(key, str(len(self._names)))
+                self._names.append(name)
+                self.sizes.setdefault(name, size)
+        self._cached = lru_cache(2)(self._block)
 
     def rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        others = self._others.to_pylist() or [{} for _ in self._names]
-        return zip(self._names, others, strict=True)
-
-    def size(self, name: str) -> int | None:
-        number = int(name) if re.fullmatch(r"\d{1,18}", name) else len(self._contents)
-        content = self._contents[number] if number < len(self._contents) else None
-        return len(content.as_buffer()) if content is not None and content.is_valid else None
+        names = iter(self._names)
+        for group in range(len(self._steps)):
+            for batch in self._parts(group, self._texts):
+                yield from zip(names, batch.to_pylist(), strict=False)
 
     def read(self, name: str) -> bytes:
-        content: bytes = self._contents[int(name)].as_py()
-        return content
+        group = bisect(self._starts, int(name)) - 1
+        block, row = divmod(int(name) - self._starts[group], self._steps[group])
+        return self._cached(group, block)[row]
+
+    def _block(self, group: int, block: int) -> list[bytes]:
+        """The photos of some rows."""
+        for number, batch in enumerate(self._parts(group, self._photos)):
+            if number == block:
+                return [cell.as_py() for cell in _cells(batch)]
+        raise InputError(f"{self._file}: ends before its last row")
+
+    def _parts(self, group: int, columns: list[str]) -> Iterable[Any]:
+        """The record batches of a row group, of a few rows each."""
+        step = self._steps[group]
+        if self._metadata is None:
+            batch = self._batches[group].select(columns)
+            return (batch.slice(first, step) for first in range(0, len(batch), step))
+        from pyarrow import parquet
+
+        file = parquet.ParquetFile(self._file, metadata=self._metadata)
+        return file.iter_batches(step, [group], columns, use_threads=False)
 
 
-def _bytes_of(column: Any) -> Any:
-    """The bytes of a column of photos; None if it is another column."""
+def _is_of_photos(kind: Any) -> bool:
+    from pyarrow import types
+
+    if types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
+        kind = kind.field("bytes").type
+    return types.is_binary(kind) or types.is_large_binary(kind)
+
+
+def _cells(batch: Any) -> Any:
+    """The photos of a batch of their column."""
     from pyarrow import compute, types
 
-    if types.is_struct(column.type) and column.type.get_field_index("bytes") >= 0:
-        column = compute.struct_field(column, "bytes")
-    kind = column.type
-    return column if types.is_binary(kind) or types.is_large_binary(kind) else None
-
-
-def _names_of(contents: Any) -> list[str]:
-    """For each row the number of the first one with the same photo; only equal sizes are read."""
-    from pyarrow import compute
-
-    sizes = compute.binary_length(contents).to_pylist() if len(contents) else []
-    count = Counter(sizes)
-    firsts: dict[object, int] = {}
-    names = []
-    for number, size in enumerate(sizes):
-        key: object = number
-        if size is not None and count[size] > 1:
-            key = hashlib.sha256(contents[number].as_buffer()).digest()
-        names.append(str(firsts.setdefault(key, number)))
-    return names
+    column = batch.column(0)
+    return compute.struct_field(column, "bytes") if types.is_struct(column.type) else column

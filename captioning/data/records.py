@@ -5,12 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-MOST_CAPTIONS = 10_000
-"""The most captions of one image. Data sets have 5 or 50; scoring a million would take hours."""
-
-MOST_DIGITS = 100
-"""The most digits of an id that is compared as a number."""
-
 
 @dataclass(frozen=True)
 class ImageObject:
@@ -68,6 +62,5 @@ def id_finder(known: Iterable[int | str]) -> Callable[[int | str], int | str | N
 
 
 def _number(image_id: int | str) -> int | str:
-    if isinstance(image_id, str) and image_id.isascii() and image_id.isdecimal():
-        return int(image_id) if len(image_id) <= MOST_DIGITS else image_id
-    return image_id
+    digits = str(image_id)
+    return digits.lstrip("0") or "0" if digits.isascii() and digits.isdecimal() else image_id

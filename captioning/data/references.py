@@ -1,19 +1,21 @@
 """Reference captions from every format that readers know, without looking for photos."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from captioning.data.images import IMAGE_SUFFIXES
-from captioning.data.readers import CaptionTable, Reader, karpathy, reader_for
+from captioning.data.readers import CaptionTable, Problem, reader_for
+from captioning.data.readers.coco import captions_in
+from captioning.data.readers.dataset_files import common_end
 from captioning.data.readers.flickr8k import is_numbered, numbered_captions
+from captioning.data.readers.karpathy import entries_in
 from captioning.data.readers.rows import is_photo
-from captioning.data.records import MOST_CAPTIONS, id_finder
-from captioning.errors import InputError, UsageError
-from captioning.untrusted import field, read_json, short
+from captioning.data.records import id_finder
+from captioning.errors import InputError
+from captioning.untrusted import read_json
 
 REMEDY = (
     "expected COCO's annotations (annotations with image_id and caption), Karpathy's format "
@@ -43,32 +45,28 @@ def read_references(path: str | Path, split: str | None = None) -> References:
     their captions lie beside them or in them (`Sidecar`, `PhotoShards`).
 
     Raises:
-        InputError: the file is missing, malformed or in an unknown format, has no captions or too
-            many of one image, or an image is in two splits.
-        UsageError: a split is named, but the file has none.
+        InputError: the file is missing, malformed or in an unknown format, has no captions, has no
+            splits though one is named, or an image is in two splits.
     """
-    path = Path(path)
+    path, dataset = Path(path), None
     if not path.exists():
         raise InputError(f"{path}: no such file; check the path")
-    if is_numbered(path):
-        if split is not None:
-            raise UsageError(f"--split {split}: {path} has no splits; give its folder")
-        return _of_numbered(path)
+    is_text = is_numbered(path)
+    if split is not None and is_text:
+        raise InputError(f"--split {split}: {path} has no splits; give its folder")
     if split is None and path.suffix.lower() == ".json" and not path.is_dir():
         dataset = read_json(path)
-        if is_coco(dataset) or is_karpathys(dataset) or not CaptionTable.resembles(path):
-            return _of_json(path, dataset)
-    return _of_reader(reader_for(path, objects=False, captions_only=True), split)
-
-
-def is_coco(dataset: Any) -> bool:
-    """Whether the value of a JSON file is in COCO's format."""
-    return isinstance(dataset, dict) and "annotations" in dataset
-
-
-def is_karpathys(dataset: Any) -> bool:
-    """Whether the value of a JSON file is in Karpathy's format."""
-    return isinstance(dataset, dict) and "images" in dataset and not is_coco(dataset)
+        if not isinstance(dataset, dict) or not {"annotations", "images"} & dataset.keys():
+            dataset = {} if not CaptionTable.resembles(path) else None
+    if is_text or dataset is not None:
+        captions, photos = _of_file(path, dataset)
+    else:
+        captions, photos = _of_reader(path, split)
+    kept = {image: tuple(filter(str.strip, texts)) for image, texts in captions.items()}
+    kept = {image: texts for image, texts in kept.items() if texts}
+    if not kept:
+        raise InputError(f"{path}: no captions; {REMEDY}")
+    return References(kept, photos)
 
 
 def with_ids_of(
@@ -91,7 +89,7 @@ def with_ids_of(
         known = find(image)
         known = image if known is None else known
         if known in found:
-            raise InputError(f"{source}: image {short(image)} has two captions; leave one of them")
+            raise InputError(f"{source}: image {image!r} has two captions; leave one of them")
         found[known] = caption
     return found
 
@@ -124,12 +122,17 @@ def image_finder(
             stem = by_stem(sought)
             return None if stem is None else stems[str(stem)]
         named = by_name.get(_stem(str(sought)), ())
-        lengths = [_common(str(sought), photos[image]) for image in named]
+        parts = _parts(str(sought))
+        lengths = [common_end(parts, _parts(photos[image])) for image in named]
         longest = max(lengths, default=0)
         best = [i for i, length in zip(named, lengths, strict=True) if length == longest]
         return best[0] if len(best) == 1 else None
 
     return find
+
+
+def _parts(name: str) -> tuple[str, ...]:
+    return PurePosixPath(name.replace("\\", "/")).parts
 
 
 def _stem(name: str) -> str:
@@ -138,75 +141,44 @@ def _stem(name: str) -> str:
     return path.stem if path.suffix.lower() in IMAGE_SUFFIXES else path.name
 
 
-def _common(one: str, other: str) -> int:
-    """The number of last parts that two paths share."""
-    parts = (reversed(PurePosixPath(path.replace("\\", "/")).parts) for path in (one, other))
-    count = 0
-    for first, second in zip(*parts, strict=False):
-        if first != second:
-            break
-        count += 1
-    return count
-
-
-def _of_reader(reader: Reader, split: str | None = None) -> References:
-    captions: dict[int | str, tuple[str, ...]] = {}
+def _of_reader(
+    path: Path, split: str | None
+) -> tuple[dict[int | str, Sequence[str]], dict[int | str, str]]:
+    """The captions and the photos of a data set of any layout."""
+    reader = reader_for(path, objects=False, captions_only=True)
+    captions: dict[int | str, Sequence[str]] = {}
     photos: dict[int | str, str] = {}
     for name in reader.splits if split is None else (split,):
         for record in reader.contents(name).records if split is None else reader.read(name):
             image = record.image_id
             if image in captions:
-                raise InputError(
-                    f"{reader.root}: image {short(image)} is in two splits; name one by --split"
-                )
+                raise InputError(f"{path}: image {image!r} is in two splits; name one by --split")
             captions[image], photos[image] = record.captions, str(record.image)
-    if not captions:
-        raise InputError(f"{reader.root}: no captions; {REMEDY}")
-    return References(captions, photos)
+    return captions, photos
 
 
-def _of_numbered(path: Path) -> References:
+def _of_file(
+    path: Path, dataset: Any
+) -> tuple[dict[int | str, Sequence[str]], dict[int | str, str]]:
+    """The same of one file: numbered lines, or JSON of which images and names may be missing."""
     captions: dict[int | str, list[str]] = defaultdict(list)
     photos: dict[int | str, str] = {}
-    for numbered, caption in numbered_captions(path):
-        name = numbered.rpartition("#")[0]
-        captions[_stem(name)].append(caption)
-        photos[_stem(name)] = name
-    return References(_kept(path, captions), photos)
-
-
-def _of_json(path: Path, dataset: Any) -> References:
-    get = partial(field, source=path, remedy=REMEDY)
-    captions: dict[int | str, list[str]] = defaultdict(list)
-    photos: dict[int | str, str] = {}
-    if is_coco(dataset):
-        for entry in get(dataset, "annotations", list):
-            captions[get(entry, "image_id", int, str)].append(get(entry, "caption", str))
-        # Images and their names may be missing, since ids are enough.
+    problems: list[Problem] = []
+    if dataset is None:
+        for name, caption in numbered_captions(path, problems):
+            captions[_stem(name)].append(caption)
+            photos[_stem(name)] = name
+    elif "annotations" in dataset:
+        for image, caption in captions_in(path, dataset, problems):
+            captions[image].append(caption)
         named = dataset.get("images")
         for entry in named if isinstance(named, list) else ():
-            if isinstance(entry, dict) and isinstance(entry.get("file_name"), str):
-                photos[get(entry, "id", int, str)] = entry["file_name"]
-    else:
-        for entry in get(dataset, "images", list):
-            image = karpathy.image_id(entry, get)
-            captions[image] += karpathy.sentences(entry, get)
-            if "filename" in entry:
-                photos[image] = karpathy.photo_name(entry, get)
-    return References(_kept(path, captions), photos)
-
-
-def _kept(path: Path, captions: Mapping[int | str, list[str]]) -> dict[int | str, tuple[str, ...]]:
-    """The captions that are not empty."""
-    kept = {}
-    for image, texts in captions.items():
-        if found := tuple(filter(str.strip, texts)):
-            kept[image] = found
-        if len(found) > MOST_CAPTIONS:
-            raise InputError(
-                f"{path}: image {short(image)} has more than {MOST_CAPTIONS:,} captions; "
-                "leave some out"
-            )
-    if not kept:
-        raise InputError(f"{path}: no captions; {REMEDY}")
-    return kept
+            if isinstance(entry, dict) and isinstance(entry.get("id"), int | str):
+                photos[entry["id"]] = str(entry.get("file_name", ""))
+    elif "images" in dataset:
+        for image, photo, texts, _ in entries_in(path, dataset, problems):
+            captions[image] += texts
+            photos |= {image: photo} if photo else {}
+    if problems:  # fewer references would change scores
+        raise InputError(f"{problems[0].name}; {REMEDY}")
+    return dict(captions), photos

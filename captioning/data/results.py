@@ -1,42 +1,30 @@
 """Captions of models in files and folders, and where the photos of their images lie."""
 
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from captioning.data.readers import karpathy
 from captioning.data.readers.columns import columns_of, rows_in
-from captioning.data.readers.flickr8k import TOKENS
+from captioning.data.readers.reader import Problem, field, numbered, parsed
 from captioning.data.readers.rows import rows_of
-from captioning.data.references import (
-    References,
-    is_coco,
-    read_references,
-    with_ids_of,
-)
-from captioning.errors import InputError
-from captioning.untrusted import field, json_of, opened, read_json, short, text_of
+from captioning.data.references import References, read_references, with_ids_of
+from captioning.errors import InputError, reading
+from captioning.untrusted import text_of
 
-MAX_RESULTS_BYTES = 256 * 1024**2  # captions of all of COCO's photos take 15 MB
-
-RESULTS_REMEDY = "expected COCO's results format (a list of objects with image_id and caption)"
-LINES_REMEDY = "expected a line as of `captioning caption --json`, with image and caption"
-NAMES_REMEDY = (
-    "expected COCO's annotations (images with id and file_name), or Karpathy's format (images with "
-    "filename), to find the photos"
+REMEDY = (
+    "expected COCO's results format (a list of objects with image_id and caption), a table, or "
+    "lines as of `captioning caption --json`"
 )
 
 CAPTIONS = "captions.json"
 SHARDS = "captions-*.jsonl"
 EVALUATIONS = ("evaluation-*", "ensemble-*")
 
-TABLES = (".csv", ".tsv")
 KEYS = ("image", "image_id", "file_name")
-"""What a line of JSON may call its image."""
-
-START = 65_536  # bytes read to check whether a file has lines of JSON
+"""What an object may call its image."""
 
 
 def read_results(path: str | Path) -> dict[int | str, str]:
@@ -53,24 +41,19 @@ def read_results(path: str | Path) -> dict[int | str, str]:
             folder holds none of these, or several evaluations.
     """
     path = Path(path)
-    pairs: Iterator[tuple[int | str, str]]
-    if path.is_dir():
-        if not (files := sorted(path.glob(SHARDS))):
-            return read_results(_evaluation(path) / CAPTIONS)
-        pairs = (pair for file in files for pair in _of_lines(file))
-    elif path.suffix.lower() in TABLES:
-        pairs = _of_table(path)
-    elif path.suffix.lower() == ".jsonl" or _has_lines(path):
-        pairs = _of_lines(path)
-    else:
-        pairs = _of_list(path)
+    if path.is_dir() and not list(path.glob(SHARDS)):
+        path = _evaluation(path) / CAPTIONS
     captions: dict[int | str, str] = {}
-    for image, caption in pairs:
-        if image in captions:
-            raise InputError(f"{path}: image {short(image)} has two captions; leave one of them")
-        captions[image] = caption
+    problems: list[Problem] = []
+    for file in sorted(path.glob(SHARDS)) if path.is_dir() else [path]:
+        for image, caption in _captions_in(file, problems):
+            if image in captions:
+                raise InputError(f"{path}: image {image!r} has two captions; leave one of them")
+            captions[image] = caption
+    if problems:  # fewer captions would change scores
+        raise InputError(f"{problems[0].name}; {REMEDY}")
     if not captions:
-        raise InputError(f"{path}: no captions; {RESULTS_REMEDY}")
+        raise InputError(f"{path}: no captions; {REMEDY}")
     return captions
 
 
@@ -106,8 +89,7 @@ def named_photos(
     """The photo of each image, in a folder.
 
     Args:
-        references: a source for `read_references`, which names the photo of each image. In
-            Flickr8k's text files, an image's id is the name of its photo.
+        references: a source for `read_references` that names the photo of each image.
         folder: of the photos, or of the folders that the file names, such as val2014.
         images: their ids in the results or ratings.
 
@@ -116,28 +98,14 @@ def named_photos(
     """
     if not Path(folder).is_dir():
         raise InputError(f"{folder}: no such folder; give the folder of the photos")
-    names = {}
-    if Path(references).suffix.lower() == ".txt" or (Path(references) / TOKENS).exists():
-        names = {str(i): str(i) if "." in str(i) else f"{i}.jpg" for i in images}
-    elif Path(references).suffix.lower() == ".json" and not Path(references).is_dir():
-        dataset = read_json(references)
-        get = partial(field, source=references, remedy=NAMES_REMEDY)
-        for entry in get(dataset, "images", list):
-            if is_coco(dataset):
-                image, name = get(entry, "id", int, str), get(entry, "file_name", str)
-            else:
-                image, name = karpathy.image_id(entry, get), karpathy.photo_name(entry, get)
-            names[str(image)] = name
-    else:
-        names = {str(image): name for image, name in read_references(references).photos.items()}
+    names = {str(image): name for image, name in read_references(references).photos.items()}
     photos: dict[int | str, Path] = {}
     for image in images:
-        if str(image) not in names:
-            raise InputError(
-                f"{references}: no photo of image {short(image)} is named; {NAMES_REMEDY}"
-            )
+        name = names.get(str(image)) or names.get(Path(str(image)).stem)
+        if name is None:
+            raise InputError(f"{references}: names no photo of image {image!r}")
         # Karpathy's names include the folder of the split, in which not everybody keeps the photos.
-        inside = Path(folder) / names[str(image)]
+        inside = Path(folder) / name
         is_inside = os.path.isfile(inside)  # noqa: PTH113 - a Path raises if a name is too long
         photos[image] = inside if is_inside else Path(folder) / inside.name
     return photos
@@ -166,48 +134,39 @@ def _evaluation(folder: Path) -> Path:
     return found[0]
 
 
-def _has_lines(path: Path) -> bool:
-    """Whether a file begins with a line for a photo."""
-    with opened(path) as file:
-        start = file.read(START)
-    try:
-        entry = json_of(start.removeprefix(b"\xef\xbb\xbf").lstrip().partition(b"\n")[0])
-    except ValueError:
-        return False
-    return isinstance(entry, dict) and "image" in entry
-
-
-def _of_list(path: Path) -> Iterator[tuple[int | str, str]]:
-    """The captions of a file in COCO's results format."""
-    entries = read_json(path, MAX_RESULTS_BYTES)
-    if not isinstance(entries, list):
-        raise InputError(f"{path}: not a list; {RESULTS_REMEDY}")
-    get = partial(field, source=path, remedy=RESULTS_REMEDY)
-    for entry in entries:
-        yield get(entry, "image_id", int, str), get(entry, "caption", str)
-
-
-def _of_lines(path: Path) -> Iterator[tuple[int | str, str]]:
-    """The captions of lines of JSON; lines with an error are left out."""
-    for number, line in enumerate(text_of(path, MAX_RESULTS_BYTES).split("\n"), start=1):
-        if not line.strip():
-            continue
-        place = f"{path}: line {number}"
-        try:
-            entry = json_of(line)
-        except ValueError as error:
-            raise InputError(f"{place} is not JSON ({error}); {LINES_REMEDY}") from None
-        get = partial(field, entry, source=place, remedy=LINES_REMEDY)
-        if not isinstance(entry, dict) or "error" not in entry:
-            key = next((key for key in KEYS if isinstance(entry, dict) and key in entry), KEYS[0])
-            yield get(key, int, str), get("caption", str)
-
-
-def _of_table(path: Path) -> Iterator[tuple[int | str, str]]:
-    """The captions of a table."""
-    if not (entries := list(rows_of(path))):
+def _captions_in(file: Path, problems: list[Problem]) -> Iterator[tuple[int | str, str]]:
+    """The captions of a file; photos with an error in place of a caption are left out."""
+    if file.suffix.lower() in (".csv", ".tsv"):
+        rows = list(rows_of(file, problems))
+        columns = columns_of(file, rows)
+        for _, several in parsed(rows, partial(rows_in, columns=columns), problems):
+            yield from ((row.name, caption) for row in several for caption in row.captions)
         return
-    columns = columns_of(path, entries)
-    for place, entry in entries:
-        for row in rows_in(entry, columns, place):
-            yield from ((row.name, caption) for caption in row.captions)
+    text = text_of(file)
+    entries: Iterable[tuple[str, Any]]
+    if file.suffix.lower() == ".jsonl" or _is_object(text.lstrip().partition("\n")[0]):
+        lines = numbered(f"{file}: line", text.split("\n"))
+        entries = parsed((line for line in lines if line[1].strip()), json.loads, problems)
+    else:
+        with reading(f"{file}: not a readable JSON file"):
+            found = json.loads(text)
+        if not isinstance(found, list):
+            raise InputError(f"{file}: not a list; {REMEDY}")
+        entries = numbered(f"{file}: caption", found)
+    for _, pair in parsed(entries, _caption_in, problems):
+        if pair is not None:
+            yield pair
+
+
+def _is_object(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _caption_in(entry: Any) -> tuple[int | str, str] | None:
+    if isinstance(entry, dict) and "error" in entry:
+        return None
+    key = next((key for key in KEYS if isinstance(entry, dict) and key in entry), KEYS[0])
+    return field(entry, key, int, str), field(entry, "caption", str)

@@ -221,10 +221,10 @@ def test_no_torch_is_imported(files: list[str], command: str) -> None:
         ("good.json", results({**GOOD, "1003_d": "x"}), "1 of 4 images have no caption in"),
         ("good.json", results(GOOD)[:2], "good.json: no caption of image 1002_c, which the other"),
         ("bad.json", results(BAD)[1:], "bad.json: no caption of image 1000_a, which the other"),
-        ("bad.json", lines(BAD) + "{", "bad.json: line 4 is not JSON"),
+        ("bad.json", lines(BAD) + "{", "bad.json: line 4: Expecting"),
         ("bad.json", lines(BAD) * 2, "has two captions; leave one"),
         ("flickr8k/Flickr8k.token.txt", "", "Flickr8k.token.txt: unknown layout; expected"),
-        ("flickr8k/Flickr8k.token.txt", "a.jpg#0\ta\nb\n", "line 2 is 'b'; expected a file name"),
+        ("flickr8k/Flickr8k.token.txt", "a.jpg#0\ta\nb\n", "line 2: 'b': not a file name"),
         ("run", None, "no such file"),
     ],
 )

@@ -115,7 +115,7 @@ def test_many_photos_share_at_most_256_files(folder: Path, tmp_path: Path) -> No
     for photo in photos:
         photo.touch()
     cache = FeatureCache.begin(folder, "x", photos)
-    missing = cache.missing_shards()
+    missing = cache.go_on()
     assert len(missing) == 250
     assert [row for shard in missing for row in cache.rows(shard)] == list(range(1000))
 

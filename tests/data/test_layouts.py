@@ -2,178 +2,377 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
-from captioning.data.readers import CaptionTable, Coco, Karpathy, Reader, Sidecar, reader_for
+from captioning.data.readers import (
+    CaptionTable,
+    Coco,
+    Flickr8k,
+    Karpathy,
+    Reader,
+    Sidecar,
+    reader_for,
+)
 from captioning.data.records import Record
 from captioning.errors import InputError
 from tests.data.conftest import draw, write
 
+Captions = dict[str, tuple[str, ...]]
 
-def found(reader: Reader) -> dict[str, tuple[str, ...]]:
-    """The captions of all splits by the path of the photo below the root; all photos exist."""
-    records = [record for split in reader.splits for record in reader.read(split)]
-    assert all(record.image.is_file() for record in records)
+
+def found(reader: Reader) -> dict[str, Captions]:
+    """By split the captions by the path of the photo below the root; all photos exist."""
     root = reader.root if reader.root.is_dir() else reader.root.parent
-    return {record.image.relative_to(root).as_posix(): record.captions for record in records}
-
-
-def test_kaggle_s_flickr8k(tmp_path: Path) -> None:
-    write(
-        tmp_path / "captions.txt",
-        "image,caption\n"
-        "1000268201_693b08cb0e.jpg,A child in a pink dress is climbing up a set of stairs .\n"
-        "1000268201_693b08cb0e.jpg,A girl going into a wooden building .\n"
-        '1012212859_01547e3f17.jpg,"A dog shakes its head near the shore , a red ball by it ."\n'
-        '1012212859_01547e3f17.jpg,"A ""red"" ball ."\n',
-    )
-    draw(tmp_path, "Images/1000268201_693b08cb0e.jpg", "Images/1012212859_01547e3f17.jpg")
-    reader = reader_for(tmp_path)
-    assert isinstance(reader, CaptionTable)
-    assert reader.splits == ("train", "val")
-    assert found(reader) == {
-        "Images/1000268201_693b08cb0e.jpg": (
-            "A child in a pink dress is climbing up a set of stairs .",
-            "A girl going into a wooden building .",
-        ),
-        "Images/1012212859_01547e3f17.jpg": (
-            "A dog shakes its head near the shore , a red ball by it .",
-            'A "red" ball .',
-        ),
+    splits = {split: reader.read(split) for split in reader.splits}
+    assert all(record.image.is_file() for records in splits.values() for record in records)
+    return {
+        split: {record.image.relative_to(root).as_posix(): record.captions for record in records}
+        for split, records in splits.items()
     }
 
 
-def test_kaggle_s_flickr30k_with_its_broken_row(tmp_path: Path) -> None:
-    write(
-        tmp_path / "results.csv",
-        "image_name| comment_number| comment\n"
-        "1000092795.jpg| 0| Two young guys with shaggy hair look at their hands .\n"
-        '1000092795.jpg| 1| " Two young , White males are outside .\n'
-        "2199200615.jpg| 3| A dog is running on the grass .\n"
-        "2199200615.jpg| 4   A dog runs across the grass .\n",
-    )
-    draw(tmp_path, "flickr30k_images/1000092795.jpg", "flickr30k_images/2199200615.jpg")
-    assert found(reader_for(tmp_path)) == {
-        "flickr30k_images/1000092795.jpg": (
-            "Two young guys with shaggy hair look at their hands .",
-            '" Two young , White males are outside .',
-        ),
-        "flickr30k_images/2199200615.jpg": (
-            "A dog is running on the grass .",
-            "A dog runs across the grass .",
-        ),
+def merged(splits: dict[str, Captions]) -> Captions:
+    return {name: captions for records in splits.values() for name, captions in records.items()}
+
+
+def coco(*names: str, **marks: bool) -> dict[str, Any]:
+    images = [{"id": i, "file_name": name} for i, name in enumerate(names)]
+    captions = [{"image_id": i, "caption": f"photo {i}", **marks} for i in range(len(names))]
+    return {"info": {}, "images": images, "annotations": captions}
+
+
+def karpathy(split: str, number: int, **more: Any) -> dict[str, Any]:
+    sentences = [{"raw": f"A {split} photo.", "tokens": ["a", split, "photo"]}]
+    name = f"{number}.jpg"
+    return {"filename": name, "imgid": number, "split": split, "sentences": sentences, **more}
+
+
+def textcaps(split: str) -> dict[str, Any]:
+    entry = {
+        "image_id": f"{split}_24f6",
+        "flickr_original_url": "https://farm.example/1_o.jpg",
+        "image_width": 8,
+        "set_name": split,
+        "image_name": f"{split}_24f6",
+        "image_path": f"{split}/{split}_24f6.jpg",
+        "caption_id": 1,
+        "caption_str": "A book is open.",
+        "caption_tokens": ["a", "book", "is", "open"],
+        "reference_strs": ["A book is open.", "Pages of a book."],
     }
+    return {"dataset_type": split, "data": [entry]}
 
 
-def test_flickr30k_s_token_file(tmp_path: Path) -> None:
-    write(
-        tmp_path / "results_20130124.token",
-        "1000092795.jpg#0\tTwo young guys , with shaggy hair .\n"
-        '1000092795.jpg#1\t" Two young males .\n'
-        "10002456.jpg#0\tSeveral men in hard hats .\n",
-    )
-    draw(tmp_path, "flickr30k-images/1000092795.jpg", "flickr30k-images/10002456.jpg")
-    assert found(reader_for(tmp_path)) == {
-        "flickr30k-images/1000092795.jpg": (
-            "Two young guys , with shaggy hair .",
-            '" Two young males .',
-        ),
-        "flickr30k-images/10002456.jpg": ("Several men in hard hats .",),
-    }
+def lines(*rows: dict[str, Any]) -> str:
+    return "\n".join(map(json.dumps, rows))
 
 
-def test_flickr30k_s_annotations_of_the_hugging_face_hub(tmp_path: Path) -> None:
-    write(
-        tmp_path / "flickr_annotations_30k.csv",
-        "raw,sentids,split,filename,img_id\n"
-        '"[""Two young guys ."", ""Two men, outside .""]","[0, 1]",train,1000092795.jpg,0\n'
-        '"[""Several men .""]",[2],val,10002456.jpg,1\n',
-    )
-    draw(tmp_path, "flickr30k-images/1000092795.jpg", "flickr30k-images/10002456.jpg")
+class Layout(NamedTuple):
+    """The files of a data set, and what a reader finds there; None for a hash's choice of split."""
+
+    files: dict[str, Any]
+    photos: tuple[str, ...]
+    expected: dict[str | None, Captions]
+    reader: type[Reader] = CaptionTable
+
+
+REPORT = "The cardiomediastinal silhouette is normal. No pneumothorax."
+SCANS = ("CXR2384/0.png", "CXR2384/1.png")
+
+LAYOUTS = {
+    "Kaggle's Flickr8k": Layout(
+        {
+            "captions.txt": "image,caption\n1_a.jpg,A child in a pink dress .\n"
+            '1_a.jpg,A girl .\n2_b.jpg,"A dog near the shore , a ball ."\n'
+            '2_b.jpg,"A ""red"" ball ."\n'
+        },
+        ("Images/1_a.jpg", "Images/2_b.jpg"),
+        {
+            None: {
+                "Images/1_a.jpg": ("A child in a pink dress .", "A girl ."),
+                "Images/2_b.jpg": ("A dog near the shore , a ball .", 'A "red" ball .'),
+            }
+        },
+    ),
+    "Kaggle's Flickr30k with its broken row": Layout(
+        {
+            "results.csv": "image_name| comment_number| comment\n1.jpg| 0| Two guys , outside .\n"
+            '1.jpg| 1| " Two young , White males .\n2.jpg| 3| A dog .\n2.jpg| 4   A dog runs .\n'
+        },
+        ("flickr30k_images/1.jpg", "flickr30k_images/2.jpg"),
+        {
+            None: {
+                "flickr30k_images/1.jpg": ("Two guys , outside .", '" Two young , White males .'),
+                "flickr30k_images/2.jpg": ("A dog .", "A dog runs ."),
+            }
+        },
+    ),
+    "Flickr30k's token file": Layout(
+        {"results_20130124.token": '1.jpg#0\tTwo guys , .\n1.jpg#1\t" Two .\n2.jpg#0\tMen .\n'},
+        ("flickr30k-images/1.jpg", "flickr30k-images/2.jpg"),
+        {
+            None: {
+                "flickr30k-images/1.jpg": ("Two guys , .", '" Two .'),
+                "flickr30k-images/2.jpg": ("Men .",),
+            }
+        },
+    ),
+    "Flickr30k of the Hub": Layout(
+        {
+            "flickr_annotations_30k.csv": "raw,sentids,split,filename,img_id\n"
+            '"[""Two guys ."", ""Two men, outside .""]","[0, 1]",train,1.jpg,0\n'
+            '"[""Several men .""]",[2],val,2.jpg,1\n'
+        },
+        ("flickr30k-images/1.jpg", "flickr30k-images/2.jpg"),
+        {
+            "train": {"flickr30k-images/1.jpg": ("Two guys .", "Two men, outside .")},
+            "val": {"flickr30k-images/2.jpg": ("Several men .",)},
+        },
+    ),
+    "Flickr8k": Layout(
+        {
+            "Flickr8k.token.txt": "a.jpg#0\tA dog .\na.jpg#1\tOne dog .\nb.jpg#0\tA cat .\n"
+            "b.jpg.1#0\tBroken .\n",
+            "Flickr_8k.trainImages.txt": "a.jpg\n",
+            "Flickr_8k.devImages.txt": "b.jpg\n",
+        },
+        ("Flicker8k_Dataset/a.jpg", "Flicker8k_Dataset/b.jpg"),
+        {
+            "train": {"Flicker8k_Dataset/a.jpg": ("A dog .", "One dog .")},
+            "val": {"Flicker8k_Dataset/b.jpg": ("A cat .",)},
+        },
+        Flickr8k,
+    ),
+    "Flickr8k without the lists of its splits": Layout(
+        {
+            "Flickr8k_text/Flickr8k.token.txt": "a.jpg#0\tA dog .\nb.jpg#0\tA cat .\n"
+            "c.jpg.1#0\tBroken .\n"
+        },
+        ("Flicker8k_Dataset/a.jpg", "Flicker8k_Dataset/b.jpg"),
+        {
+            None: {
+                "Flicker8k_Dataset/a.jpg": ("A dog .",),
+                "Flicker8k_Dataset/b.jpg": ("A cat .",),
+            }
+        },
+        Flickr8k,
+    ),
+    "imagefolder, CSV": Layout(
+        {"metadata.csv": "file_name,additional_feature\ntrain/1.png,a dog\ntest/2.png,a cat\n"},
+        ("train/1.png", "test/2.png"),
+        {"train": {"train/1.png": ("a dog",)}, "test": {"test/2.png": ("a cat",)}},
+    ),
+    "imagefolder, JSON lines": Layout(
+        {
+            "metadata.jsonl": lines(
+                {"file_name": "train/1.png", "additional_feature": "a dog"},
+                {"file_name": "test/2.png", "additional_feature": "a cat"},
+            )
+        },
+        ("train/1.png", "test/2.png"),
+        {"train": {"train/1.png": ("a dog",)}, "test": {"test/2.png": ("a cat",)}},
+    ),
+    "imagefolder, in folders of splits": Layout(
+        {
+            f"{split}/metadata.jsonl": {"file_name": "0.jpg", "text": f"of {split}"}
+            for split in ("train", "validation", "test")
+        },
+        ("train/0.jpg", "validation/0.jpg", "test/0.jpg"),
+        {
+            "train": {"train/0.jpg": ("of train",)},
+            "val": {"validation/0.jpg": ("of validation",)},
+            "test": {"test/0.jpg": ("of test",)},
+        },
+    ),
+    "imagefolder of train alone": Layout(
+        {
+            "train/metadata.jsonl": lines(
+                *({"file_name": f"{i}.jpg", "text": "x"} for i in range(4))
+            )
+        },
+        tuple(f"train/{i}.jpg" for i in range(4)),
+        {None: {f"train/{i}.jpg": ("x",) for i in range(4)}},
+    ),
+    "tables of splits whose photos have the same names": Layout(
+        {f"{split}.csv": f"image,caption\n0.jpg,of {split}\n" for split in ("train", "val")},
+        ("train/0.jpg", "val/0.jpg"),
+        {"train": {"train/0.jpg": ("of train",)}, "val": {"val/0.jpg": ("of val",)}},
+    ),
+    "tables named for splits": Layout(
+        {f"flickr30k_{s}.csv": f"image,caption\n{s}.jpg,a dog\n" for s in ("train", "valid")},
+        ("train.jpg", "valid.jpg"),
+        {"train": {"train.jpg": ("a dog",)}, "val": {"valid.jpg": ("a dog",)}},
+    ),
+    "R2Gen's reports": Layout(
+        {
+            "annotation.json": {
+                "train": [{"id": "CXR2384", "report": REPORT, "image_path": SCANS}],
+                "val": [{"id": "CXR9", "report": "Normal.", "image_path": ["CXR9/0.png"]}],
+                "test": [],
+            }
+        },
+        ("images/CXR9/0.png", *(f"images/{scan}" for scan in SCANS)),
+        {
+            "train": {f"images/{scan}": (REPORT,) for scan in SCANS},
+            "val": {"images/CXR9/0.png": ("Normal.",)},
+        },
+    ),
+    "TextCaps": Layout(
+        {f"TextCaps_0.1_{split}.json": textcaps(split) for split in ("train", "val")},
+        ("train_images/train_24f6.jpg", "train_images/val_24f6.jpg"),
+        {
+            split: {f"train_images/{split}_24f6.jpg": ("A book is open.",)}
+            for split in ("train", "val")
+        },
+    ),
+    "NoCaps": Layout(
+        {"nocaps_val_4500_captions.json": coco("0013ea.jpg")},
+        ("validation/0013ea.jpg",),
+        {"val": {"validation/0013ea.jpg": ("photo 0",)}},
+        Coco,
+    ),
+    "VizWiz, with captions that it rejects": Layout(
+        {
+            "annotations/train.json": coco("a.jpg", is_rejected=False, is_precanned=False),
+            "annotations/val.json": {
+                "images": coco("b.jpg", "c.jpg")["images"],
+                "annotations": [
+                    {"image_id": 0, "caption": "photo 0"},
+                    {"image_id": 0, "caption": "Quality issues", "is_precanned": True},
+                    {"image_id": 1, "caption": "Quality issues", "is_rejected": True},
+                ],
+            },
+            "annotations/test.json": {"images": []},  # which has no captions
+        },
+        ("train/a.jpg", "val/b.jpg", "val/c.jpg"),
+        {"train": {"train/a.jpg": ("photo 0",)}, "val": {"val/b.jpg": ("photo 0",)}},
+        Coco,
+    ),
+    "COCO beside other JSON": Layout(
+        {
+            "annotations/captions_dev.json": coco("1.jpg"),
+            "annotations/other.json": coco("2.jpg"),
+        },
+        ("dev/1.jpg",),
+        {"val": {"dev/1.jpg": ("photo 0",)}},
+        Coco,
+    ),
+    "Karpathy's": Layout(
+        {
+            "dataset_coco.json": {
+                "images": [
+                    karpathy("restval", 0, filepath="val2014"),
+                    karpathy("train", 1, filepath="train2014"),
+                    karpathy("test", 2, filepath="val2014"),
+                ]
+            }
+        },
+        ("downloads/val2014/0.jpg", "downloads/train2014/1.jpg", "downloads/val2014/2.jpg"),
+        {
+            "train": {
+                "downloads/val2014/0.jpg": ("A restval photo.",),
+                "downloads/train2014/1.jpg": ("A train photo.",),
+            },
+            "test": {"downloads/val2014/2.jpg": ("A test photo.",)},
+        },
+        Karpathy,
+    ),
+    "Karpathy's under another name": Layout(
+        {"mine.json": {"images": [karpathy("val", 4)], "dataset": "flickr8k"}},
+        ("Images/4.jpg",),
+        {"val": {"Images/4.jpg": ("A val photo.",)}},
+        Karpathy,
+    ),
+    "text files beside photos": Layout(
+        {
+            "a.txt": "\ufeffa dog, running\r\n\r\na brown dog\r\n",
+            "more/b.txt": "a cat",
+            "c.jpg.txt": "a bird",
+        },
+        ("a.jpg", "more/b.PNG", "c.jpg", "d.jpg"),
+        {
+            None: {
+                "a.jpg": ("a dog, running", "a brown dog"),
+                "more/b.PNG": ("a cat",),
+                "c.jpg": ("a bird",),
+            }
+        },
+        Sidecar,
+    ),
+    "text files in folders of splits": Layout(
+        {"Train/0.txt": "of train", "valid/0.txt": "of valid"},
+        ("Train/0.jpg", "valid/0.jpg"),
+        {"train": {"Train/0.jpg": ("of train",)}, "val": {"valid/0.jpg": ("of valid",)}},
+        Sidecar,
+    ),
+    "img2dataset's files": Layout(
+        {
+            "00000/0.txt": "photo 0",
+            "00000/0.json": {"url": "https://a.example/0.jpg", "caption": "", "key": "0"},
+            "00000/1.txt": "photo 1",
+            "00000/1.json": {"url": "https://a.example/1.jpg", "caption": "", "key": "1"},
+        },
+        ("00000/0.jpg", "00000/1.jpg"),
+        {None: {"00000/0.jpg": ("photo 0",), "00000/1.jpg": ("photo 1",)}},
+        Sidecar,
+    ),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+def test_a_published_layout_is_read_as_it_is(tmp_path: Path, layout: Layout) -> None:
+    for name, content in layout.files.items():
+        write(tmp_path / name, content)
+    draw(tmp_path, *layout.photos)
     reader = reader_for(tmp_path)
-    assert reader.read("train")[0].captions == ("Two young guys .", "Two men, outside .")
-    assert reader.read("val")[0].captions == ("Several men .",)
+    assert type(reader) is layout.reader
+    if None in layout.expected:
+        assert reader.splits == ("train", "val")
+        assert merged(found(reader)) == layout.expected[None]
+    else:
+        assert found(reader) == layout.expected
 
 
-def test_flickr8k_without_the_lists_of_its_splits_is_divided_by_a_hash(tmp_path: Path) -> None:
-    write(
-        tmp_path / "Flickr8k_text/Flickr8k.token.txt",
-        "a.jpg#0\tA dog .\nb.jpg#0\tA cat .\n2258277193_586949ec62.jpg.1#0\tPeople .\n",
-    )
-    draw(tmp_path, "Flicker8k_Dataset/a.jpg", "Flicker8k_Dataset/b.jpg")
-    reader = reader_for(tmp_path)
-    assert reader.splits == ("train", "val")
-    assert found(reader) == {
-        "Flicker8k_Dataset/a.jpg": ("A dog .",),
-        "Flicker8k_Dataset/b.jpg": ("A cat .",),
-    }
-
-
-@pytest.mark.parametrize("name", ["metadata.csv", "metadata.jsonl"])
-def test_an_imagefolder_s_metadata_in_the_root(tmp_path: Path, name: str) -> None:
-    rows = [("train/0001.png", "a golden retriever"), ("test/0002.png", "a german shepherd")]
-    text = "file_name,additional_feature\n" + "".join(f"{n},{text}\n" for n, text in rows)
-    if name == "metadata.jsonl":
-        objects = [{"file_name": n, "additional_feature": text} for n, text in rows]
-        text = "\n".join(map(json.dumps, objects))
-    write(tmp_path / name, text)
-    draw(tmp_path, *(name for name, _ in rows))
-    reader = reader_for(tmp_path)
-    assert reader.splits == ("train", "test")
-    assert found(reader) == {name: (text,) for name, text in rows}
-
-
-def test_an_imagefolder_s_metadata_in_folders_of_splits(tmp_path: Path) -> None:
-    for split in ("train", "validation", "test"):
-        write(tmp_path / split / "metadata.jsonl", {"file_name": "0.jpg", "text": f"of {split}"})
-        draw(tmp_path, f"{split}/0.jpg")
-    reader = reader_for(tmp_path)
-    assert reader.splits == ("train", "val", "test")
-    assert [reader.read(split)[0].captions for split in reader.splits] == [
-        ("of train",),
-        ("of validation",),
-        ("of test",),
-    ]
-    assert reader.read("val")[0].image_id == "validation/0.jpg"
-
-
-def test_an_imagefolder_of_train_alone_is_divided(tmp_path: Path) -> None:
-    rows = [{"file_name": f"{i}.jpg", "text": "a dog"} for i in range(4)]
-    write(tmp_path / "train/metadata.jsonl", "\n".join(map(json.dumps, rows)))
-    draw(tmp_path, *(f"train/{i}.jpg" for i in range(4)))
-    assert reader_for(tmp_path).splits == ("train", "val")
+HUND, BEIDE = ["ein Hund"], ["ein Hund", "ein Tier"]
 
 
 @pytest.mark.parametrize(
-    ("name", "text"),
+    ("name", "text", "captions"),
     [
-        ("my captions.csv", "\ufeffFile Name;Beschreibung;Nr\r\na.jpg;ein Hund, braun;1\r\n"),
-        ("mine.tsv", 'Foto\tBildtext\na.jpg\t"ein ""Hund"""\n'),
-        ("mine.csv", "a.jpg,ein Hund\n"),
-        ("mine.txt", "a.jpg\tein Hund; und, mehr\n"),
-        ("mine.json", '[{"image": "a.jpg", "caption": ["ein Hund", "ein Tier"]}]'),
-        ("mine.json", '{"a.jpg": "ein Hund"}'),
-        ("mine.csv", "image,caption_0,caption_1,caption_2\na.jpg,ein Hund,ein Tier,\n"),
+        (
+            "my own.csv",
+            "\ufeffFile Name;Text hier;Nr\r\na.jpg;ein Hund, da;1\r\n",
+            ["ein Hund, da"],
+        ),
+        ("mine.tsv", 'Foto\tBildtext\na.jpg\t"ein ""Hund"""\n', ['ein "Hund"']),
+        ("mine.csv", "a.jpg,ein Hund\n", HUND),
+        ("mine.txt", "a.jpg\tein Hund; und, mehr\n", ["ein Hund; und, mehr"]),
+        ("mine.json", '[{"image": "a.jpg", "caption": ["ein Hund", "ein Tier"]}]', BEIDE),
+        ("mine.json", '{"a.jpg": "ein Hund"}', HUND),
+        ("mine.csv", "image,caption_0,caption_1,caption_2\na.jpg,ein Hund,ein Tier,\n", BEIDE),
+        (
+            "mine.jsonl",
+            '{"filename": "a.jpg", "sentences": [{"raw": "ein Hund"}, {"raw": "ein Tier"}]}',
+            BEIDE,
+        ),
+        ("mine.jsonl", '{"img": "a.jpg", "sentences": {"raw": ["ein Hund", "ein Tier"]}}', BEIDE),
     ],
 )
-def test_tables_of_any_name_and_separator(tmp_path: Path, name: str, text: str) -> None:
+def test_tables_of_any_name_and_separator(
+    tmp_path: Path, name: str, text: str, captions: list[str]
+) -> None:
     write(tmp_path / name, text)
     draw(tmp_path, "a.jpg")
-    expected = {
-        "my captions.csv": ("ein Hund, braun",),
-        "mine.tsv": ('ein "Hund"',),
-        "mine.txt": ("ein Hund; und, mehr",),
-    }.get(name, ("ein Hund", "ein Tier") if "Tier" in text else ("ein Hund",))
-    assert found(reader_for(tmp_path)) == {"a.jpg": expected}
-    assert found(reader_for(tmp_path / name)) == {"a.jpg": expected}
+    for root in (tmp_path, tmp_path / name):
+        assert merged(found(reader_for(root))) == {"a.jpg": tuple(captions)}
 
 
 def test_excel_s_unicode_text_is_read(tmp_path: Path) -> None:
     (tmp_path / "captions.csv").write_text("file_name\tcaption\r\na.jpg\tein Bär\r\n", "utf-16")
     draw(tmp_path, "a.jpg")
-    assert found(reader_for(tmp_path)) == {"a.jpg": ("ein Bär",)}
+    assert merged(found(reader_for(tmp_path))) == {"a.jpg": ("ein Bär",)}
 
 
 def test_an_ambiguous_column_of_captions_may_be_named(tmp_path: Path) -> None:
@@ -181,47 +380,28 @@ def test_an_ambiguous_column_of_captions_may_be_named(tmp_path: Path) -> None:
     draw(tmp_path, "a.jpg")
     with pytest.raises(InputError, match=r"columns are image, Title, Long text.*--caption-column"):
         reader_for(tmp_path).read("train")
-    assert found(reader_for(tmp_path, caption_column="title")) == {"a.jpg": ("a dog",)}
+    assert merged(found(reader_for(tmp_path, caption_column="title"))) == {"a.jpg": ("a dog",)}
     with pytest.raises(InputError, match="no column 'words'; its columns are image, Title, Long"):
         reader_for(tmp_path, caption_column="words").read("train")
 
 
-def test_a_column_of_captions_is_refused_where_there_are_no_columns(tmp_path: Path) -> None:
-    write(tmp_path / "annotations/captions_val.json", "{}")
-    with pytest.raises(InputError, match="Coco, which has no columns; omit the caption column"):
-        reader_for(tmp_path, caption_column="caption")
+ROWS = "image,caption\na.jpg,x\n"
 
 
-def test_tables_of_splits_whose_photos_have_the_same_names(tmp_path: Path) -> None:
-    for split in ("train", "val"):
-        write(tmp_path / f"{split}.csv", f"image,caption\n0.jpg,of {split}\n")
-        draw(tmp_path, f"{split}/0.jpg")
-    assert found(reader_for(tmp_path)) == {
-        "train/0.jpg": ("of train",),
-        "val/0.jpg": ("of val",),
-    }
-
-
-def test_tables_named_for_splits(tmp_path: Path) -> None:
-    for split in ("train", "valid"):
-        write(tmp_path / f"flickr30k_{split}.csv", f"image,caption\n{split}.jpg,a dog\n")
-        draw(tmp_path, f"{split}.jpg")
-    reader = reader_for(tmp_path)
-    assert reader.splits == ("train", "val")
-    assert reader.read("val")[0].image == tmp_path / "valid.jpg"
-
-
-def test_several_tables_of_no_split_ask_for_one(tmp_path: Path) -> None:
-    for name in ("a.csv", "b.csv"):
-        write(tmp_path / name, "image,caption\na.jpg,a dog\n")
-    with pytest.raises(InputError, match=r"holds a\.csv, b\.csv; give the path of one of them"):
-        reader_for(tmp_path).read("train")
-
-
-def test_two_tables_in_one_folder_of_a_split_ask_for_one(tmp_path: Path) -> None:
-    for suffix in ("csv", "jsonl"):
-        write(tmp_path / f"train/metadata.{suffix}", '"file_name","text"\na.jpg,b\n')
-    with pytest.raises(InputError, match=r"train/metadata\.csv, train/metadata\.jsonl; give"):
+@pytest.mark.parametrize(
+    ("files", "error"),
+    [
+        ({"a.csv": ROWS, "b.csv": ROWS}, r"holds a\.csv, b\.csv; give the path of one"),
+        ({"train/metadata.csv": ROWS, "train/metadata.jsonl": '{"image": "a.jpg"}'}, "of one"),
+        ({"dataset_coco.json": {"images": []}, "dataset_flickr8k.json": {"images": []}}, "of one"),
+        ({}, r"unknown layout; .*COCO.*Karpathy.*own"),
+    ],
+    ids=["tables of no split", "tables of one split", "Karpathy's", "nothing"],
+)
+def test_what_is_ambiguous_is_refused(tmp_path: Path, files: dict[str, Any], error: str) -> None:
+    for name, content in files.items():
+        write(tmp_path / name, content)
+    with pytest.raises(InputError, match=error):
         reader_for(tmp_path).read("train")
 
 
@@ -234,186 +414,38 @@ def test_a_column_of_splits_takes_their_usual_names(tmp_path: Path) -> None:
     assert reader.read("validation") == reader.read("val")
 
 
-def test_r2gen_s_reports(tmp_path: Path) -> None:
-    report = "The cardiomediastinal silhouette is normal. No pneumothorax."
-    paths = ["CXR2384_IM-0942/0.png", "CXR2384_IM-0942/1.png"]
-    entry = {"id": "CXR2384_IM-0942", "report": report, "image_path": paths, "split": "train"}
-    other = {"id": "CXR9", "report": "Normal.", "image_path": ["CXR9/0.png"], "split": "val"}
-    write(tmp_path / "annotation.json", {"train": [entry], "val": [other], "test": []})
-    draw(tmp_path / "images", *paths, "CXR9/0.png")
-    reader = reader_for(tmp_path)
-    assert reader.splits == ("train", "val")
-    assert found(reader) == {
-        **{f"images/{path}": (report,) for path in paths},
-        "images/CXR9/0.png": ("Normal.",),
-    }
-
-
-def test_textcaps(tmp_path: Path) -> None:
-    for split in ("train", "val"):
-        entry = {
-            "image_id": f"{split}_24f6",
-            "image_classes": ["Book"],
-            "flickr_original_url": "https://farm.example/1_o.jpg",
-            "image_width": 8,
-            "set_name": split,
-            "image_name": f"{split}_24f6",
-            "image_path": f"{split}/{split}_24f6.jpg",
-            "caption_id": 1,
-            "caption_str": "A book is open.",
-            "caption_tokens": ["a", "book", "is", "open"],
-            "reference_strs": ["A book is open.", "Pages of a book."],
-        }
-        write(tmp_path / f"TextCaps_0.1_{split}.json", {"dataset_type": split, "data": [entry]})
-    draw(tmp_path, "train_images/train_24f6.jpg", "train_images/val_24f6.jpg")
-    reader = reader_for(tmp_path)
-    assert reader.splits == ("train", "val")
-    assert found(reader) == {
-        f"train_images/{split}_24f6.jpg": ("A book is open.",) for split in ("train", "val")
-    }
-
-
-def coco(*names: str, **marks: bool) -> dict[str, Any]:
-    images = [{"id": i, "file_name": name} for i, name in enumerate(names)]
-    captions = [
-        {"id": i, "image_id": i, "caption": f"photo {i}", **marks} for i in range(len(names))
-    ]
-    return {"info": {}, "images": images, "annotations": captions}
-
-
-def test_nocaps(tmp_path: Path) -> None:
-    content = coco("0013ea2087020901.jpg")
-    content["images"][0] |= {"open_images_id": "0013ea2087020901", "domain": "near-domain"}
-    write(tmp_path / "nocaps_val_4500_captions.json", content)
-    draw(tmp_path, "validation/0013ea2087020901.jpg")
-    reader = reader_for(tmp_path)
-    assert isinstance(reader, Coco)
-    assert reader.splits == ("val",)
-    assert found(reader) == {"validation/0013ea2087020901.jpg": ("photo 0",)}
-
-
-def test_vizwiz_without_the_captions_that_it_rejects(tmp_path: Path) -> None:
-    for split in ("train", "val"):
-        content = coco(f"VizWiz_{split}_00000000.jpg", is_rejected=False, is_precanned=False)
-        spam = {"image_id": 0, "caption": "Quality issues are too severe", "is_precanned": True}
-        content["annotations"].append(spam)
-        write(tmp_path / f"annotations/{split}.json", content)
-        draw(tmp_path, f"{split}/VizWiz_{split}_00000000.jpg")
-    write(tmp_path / "annotations/test.json", {"images": []})  # which has no captions
-    reader = reader_for(tmp_path)
-    assert reader.splits == ("train", "val")
-    assert found(reader) == {
-        f"{split}/VizWiz_{split}_00000000.jpg": ("photo 0",) for split in ("train", "val")
-    }
-
-
-def test_one_file_in_coco_s_format_is_divided_by_a_hash_of_the_ids(tmp_path: Path) -> None:
+def test_one_coco_file_of_no_split_is_divided(tmp_path: Path) -> None:
     write(tmp_path / "export.json", coco(*(f"{i}.jpg" for i in range(40))))
     draw(tmp_path, *(f"photos/{i}.jpg" for i in range(40)))
     for root in (tmp_path, tmp_path / "export.json"):
-        reader = reader_for(root)
-        assert reader.splits == ("train", "val")
-        assert len(reader.read("val")) == 5
-        assert len(found(reader)) == 40
+        splits = found(reader_for(root))
+        assert [len(records) for records in splits.values()] == [35, 5]
 
 
-def test_coco_s_files_win_over_other_json_beside_them(tmp_path: Path) -> None:
-    write(tmp_path / "annotations/captions_dev.json", coco("1.jpg"))
-    write(tmp_path / "annotations/other.json", coco("2.jpg"))
-    draw(tmp_path, "dev/1.jpg")
-    reader = reader_for(tmp_path)
-    assert reader.splits == ("val",)
-    assert found(reader) == {"dev/1.jpg": ("photo 0",)}
+@pytest.mark.parametrize(("name", "share", "most"), [("many.csv", 0.1, 20), ("few.csv", 0.25, 40)])
+def test_fewer_photos_have_a_larger_share_for_validation(
+    tmp_path: Path, name: str, share: float, most: int
+) -> None:
+    count = 120 if name == "many.csv" else 99
+    write(tmp_path / name, "file_name,caption\n" + "".join(f"{i}.jpg,x\n" for i in range(count)))
+    draw(tmp_path, *(f"{i}.jpg" for i in range(count)))
 
-
-@pytest.mark.parametrize(("listed", "used"), [("7", 7), (7, "7"), ("000000000007", 7)])
-def test_ids_match_whether_numbers_or_text(tmp_path: Path, listed: Any, used: Any) -> None:
-    images = [{"id": listed, "file_name": "7.jpg"}]
-    captions = [{"image_id": used, "caption": "a dog"}]
-    write(tmp_path / "annotations/captions_val.json", {"images": images, "annotations": captions})
-    box = {"image_id": used, "category_id": 1, "bbox": [1, 2, 3, 4]}
-    categories = [{"id": 1, "name": "dog"}]
-    write(
-        tmp_path / "annotations/instances_val.json",
-        {"categories": categories, "annotations": [box]},
-    )
-    draw(tmp_path, "val/7.jpg")
-    contents = Coco(tmp_path).contents("val")
-    assert contents.problems == []
-    [record] = contents.records
-    assert (record.image_id, record.captions, len(record.objects)) == (listed, ("a dog",), 1)
-
-
-@pytest.mark.parametrize("name", ["dataset_coco.json", "my karpathy.json"])
-def test_karpathy_s_images_are_found_wherever_they_lie(tmp_path: Path, name: str) -> None:
-    sentences = [{"raw": "a dog", "tokens": ["a", "dog"]}]
-    image = {"filepath": "val2014", "filename": "COCO_val2014_1.jpg", "cocoid": 1}
-    entry = image | {"sentences": sentences, "split": "restval", "imgid": 0}
-    write(tmp_path / name, {"images": [entry], "dataset": "coco"})
-    draw(tmp_path, "downloads/photos/COCO_val2014_1.jpg")
-    reader = reader_for(tmp_path)
-    assert isinstance(reader, Karpathy)
-    assert reader.splits == ("train",)
-    assert found(reader) == {"downloads/photos/COCO_val2014_1.jpg": ("a dog",)}
-
-
-def test_text_files_beside_photos(tmp_path: Path) -> None:
-    draw(tmp_path, "a.jpg", "more/b.PNG", "c.jpg", "d.jpg")
-    write(tmp_path / "a.txt", "\ufeffa dog, running\r\n\r\na brown dog\r\n")
-    write(tmp_path / "more/b.txt", "a cat")
-    write(tmp_path / "c.jpg.txt", "a bird")
-    reader = reader_for(tmp_path)
-    assert isinstance(reader, Sidecar)
-    assert reader.splits == ("train", "val")
-    assert found(reader) == {
-        "a.jpg": ("a dog, running", "a brown dog"),
-        "more/b.PNG": ("a cat",),
-        "c.jpg": ("a bird",),
-    }
-    problems = [p for split in reader.splits for p in reader.contents(split).problems]
-    assert [(p.kind, p.name) for p in problems] == [
-        ("images without captions", str(tmp_path / "d.jpg"))
-    ]
-
-
-@pytest.mark.parametrize("folder", ["", "00000/"])
-def test_img2dataset_s_files(tmp_path: Path, folder: str) -> None:
-    for number in range(2):
-        file = tmp_path / f"{folder}00000000{number}"
-        draw(tmp_path, f"{folder}{file.name}.jpg")
-        write(file.with_suffix(".txt"), f"photo {number}")
-        told = {"url": f"https://example.org/{number}.jpg", "caption": "", "key": file.name}
-        write(file.with_suffix(".json"), told)
-    reader = reader_for(tmp_path)
-    assert isinstance(reader, Sidecar)
-    assert sorted(found(reader).values()) == [("photo 0",), ("photo 1",)]
-
-
-def test_text_files_in_folders_of_splits(tmp_path: Path) -> None:
-    for name in ("Train/0.jpg", "valid/0.jpg"):
-        draw(tmp_path, name)
-        write((tmp_path / name).with_suffix(".txt"), name)
-    reader = reader_for(tmp_path)
-    assert reader.splits == ("train", "val")
-    assert reader.read("val")[0].captions == ("valid/0.jpg",)
-
-
-def test_the_share_for_validation_is_larger_for_few_photos_and_may_be_given(tmp_path: Path) -> None:
-    text = "file_name,caption\n" + "".join(f"{i}.jpg,a dog\n" for i in range(120))
-    write(tmp_path / "many.csv", text)
-    write(tmp_path / "few.csv", text[: text.index("99.jpg")])
-    draw(tmp_path, *(f"{i}.jpg" for i in range(120)))
-
-    def validation(name: str, share: float | None = None) -> list[Record]:
+    def validation(share: float | None = None) -> list[Record]:
         return reader_for(tmp_path / name, val_fraction=share).read("val")
 
-    assert validation("many.csv") == validation("many.csv", 0.1)
-    assert validation("few.csv") == validation("few.csv", 0.25)
-    assert len(validation("many.csv", 0.1)) < len(validation("many.csv", 0.5))
-    assert reader_for(tmp_path / "few.csv", val_fraction=0.0).splits == ("train",)
+    assert validation() == validation(share)
+    assert len(validation()) < most < len(validation(0.6))
+    assert reader_for(tmp_path / name, val_fraction=0.0).splits == ("train",)
 
 
-def test_a_missing_split_says_how_to_name_another(tmp_path: Path) -> None:
-    write(tmp_path / "captions.csv", "file_name,caption,split\na.jpg,a,train\nb.jpg,b,extra\n")
-    with pytest.raises(InputError, match=r"no split 'val'; it has train, extra;.*val_split"):
-        CaptionTable(tmp_path).read("val")
+def test_photos_keep_their_split_when_others_are_added(tmp_path: Path) -> None:
+    def splits(count: int) -> dict[str, set[int | str]]:
+        rows = "".join(f"{i}.jpg,photo\n" for i in range(count))
+        write(tmp_path / "a.csv", f"file_name,caption\n{rows}")
+        reader = CaptionTable(tmp_path / "a.csv", val_fraction=0.2)
+        return {split: {r.image_id for r in reader.read(split)} for split in reader.splits}
+
+    few, many = splits(500), splits(1000)
+    assert 70 <= len(few["val"]) <= 130
+    assert all(few[split] <= many[split] for split in ("train", "val"))
+    assert all(len(ids) == 1 for ids in splits(2).values())

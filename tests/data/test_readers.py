@@ -1,29 +1,39 @@
+"""What readers make of their files, whole and damaged."""
+
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from captioning.data.readers import CaptionTable, Coco, Flickr8k, Karpathy, Reader, reader_for
+from captioning.data.data_module import CaptionData
+from captioning.data.readers import (
+    CaptionTable,
+    Coco,
+    Flickr8k,
+    Joined,
+    Karpathy,
+    Reader,
+    reader_for,
+)
 from captioning.errors import InputError
 from tests.data.conftest import draw, write
+from tests.data.test_layouts import karpathy
 
 
-def assert_refused(action: Callable[[], object], *parts: str) -> None:
-    with pytest.raises(InputError) as caught:
-        action()
-    message = str(caught.value)
-    assert all(part in message for part in parts), message
-
-
-def coco_captions(*captions: tuple[int, str], images: tuple[int, ...] = (1,)) -> dict[str, Any]:
+def captions(*pairs: tuple[int, Any], images: tuple[int, ...] = (1,)) -> dict[str, Any]:
     return {
         "images": [{"id": image, "file_name": f"{image}.jpg"} for image in images],
-        "annotations": [
-            {"id": number, "image_id": image, "caption": caption}
-            for number, (image, caption) in enumerate(captions)
-        ],
+        "annotations": [{"image_id": image, "caption": caption} for image, caption in pairs],
+    }
+
+
+def instances(**changes: Any) -> dict[str, Any]:
+    box = {"id": 5, "image_id": 1, "category_id": 9, "bbox": [1, 2, 3, 4.5], "iscrowd": 0}
+    faulty = {**box, **changes}
+    return {
+        "categories": [{"id": 9, "name": "cat"}],
+        "annotations": [*([faulty] if changes else ()), {**box, "segmentation": [[1, 2, 4, 2]]}],
     }
 
 
@@ -31,230 +41,218 @@ def coco_captions(*captions: tuple[int, str], images: tuple[int, ...] = (1,)) ->
 def coco(tmp_path: Path) -> Path:
     write(
         tmp_path / "annotations/captions_train2017.json",
-        coco_captions((1, "a cat"), (2, "a dog"), (1, "one cat"), images=(2, 1, 3)),
+        captions((1, "a cat"), (2, "a dog"), (1, "one cat"), images=(2, 1, 3)),
     )
-    write(tmp_path / "annotations/captions_val2017.json", coco_captions((1, "a bird")))
+    write(tmp_path / "annotations/captions_val2017.json", captions((1, "a bird")))
     draw(tmp_path, "train2017/1.jpg", "train2017/2.jpg", "train2017/3.jpg", "val2017/1.jpg")
     return tmp_path
 
 
-def instances(**changes: Any) -> dict[str, Any]:
-    box = {"id": 5, "image_id": 1, "category_id": 9, "bbox": [1, 2, 3, 4.5], "iscrowd": 0}
-    return {
-        "images": [{"id": 1}],
-        "categories": [{"id": 9, "name": "cat"}],
-        "annotations": [{**box, "segmentation": [[1, 2, 4, 2, 4, 6]], **changes}],
-    }
-
-
-def test_coco_gathers_the_captions_of_each_image(coco: Path) -> None:
+def test_coco_gathers_captions_boxes_and_masks(coco: Path) -> None:
+    write(coco / "annotations/instances_train2017.json", instances())
     reader = reader_for(coco)
     assert isinstance(reader, Coco)
-    records = reader.read("train")
-    assert [(record.image_id, record.captions) for record in records] == [
-        (2, ("a dog",)),
-        (1, ("a cat", "one cat")),
-    ]
-    assert records[0].image == coco / "train2017/2.jpg"
-
-
-def test_coco_gives_objects_with_boxes_and_masks_where_it_has_them(
-    coco: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write(coco / "annotations/instances_train2017.json", instances())
-    objects = {record.image_id: record.objects for record in Coco(coco).read("train")}
-    assert [(found.name, found.box, found.mask) for found in objects[1]] == [
-        ("cat", (1.0, 2.0, 3.0, 4.5), [[1, 2, 4, 2, 4, 6]])
-    ]
-    assert objects[2] == ()
-    assert capsys.readouterr().out == ""
-
-
-def test_objects_are_left_out_where_they_are_not_wanted(coco: Path) -> None:
-    write(coco / "annotations/instances_train2017.json", instances())
+    second, first = reader.read("train")
+    assert (second.image_id, second.captions) == (2, ("a dog",))
+    assert (first.image_id, first.captions) == (1, ("a cat", "one cat"))
+    assert first.image == coco / "train2017/1.jpg"
+    [found] = first.objects
+    assert (found.name, found.box, found.mask) == ("cat", (1, 2, 3, 4.5), [[1, 2, 4, 2]])
+    assert second.objects == ()
     assert not any(record.objects for record in Coco(coco, objects=False).read("train"))
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        *({"bbox": [1, 2]}, {"bbox": None}, {"category_id": 3}, {"image_id": [1]}),
-        *({"bbox": [1, 2, 3, 10**399]}, {"bbox": [float("nan"), 2, 3, 4]}, {"bbox": [[]] * 4}),
-    ],
-)
-def test_malformed_instances_are_one_line(coco: Path, changes: dict[str, Any]) -> None:
-    write(coco / "annotations/instances_train2017.json", instances(**changes))
-    assert_refused(lambda: Coco(coco).read("train"), "instances_train2017.json")
-
-
-def test_malformed_instances_say_how_to_do_without_boxes(coco: Path) -> None:
-    write(coco / "annotations/instances_train2017.json", instances(bbox=None))
-    assert_refused(lambda: Coco(coco).read("train"), "objects: false")
-    assert len(Coco(coco, objects=False).read("train")) == 2
-
-
-def test_a_box_beyond_all_numbers_is_one_line(coco: Path) -> None:
-    text = json.dumps(instances()).replace("4.5", "1e999")  # infinity, once it has been read
-    write(coco / "annotations/instances_train2017.json", text)
-    assert_refused(lambda: Coco(coco).read("train"), "bbox [1, 2, 3, inf]")
-
-
-@pytest.mark.parametrize("name", ["a" * 300, "a\0b", "/".join("a" * 3000)])
-def test_an_image_whose_name_no_file_can_have_is_one_line(coco: Path, name: str) -> None:
-    path = coco / "annotations/captions_val2017.json"
-    write(path, {"images": [{"id": 1, "file_name": name}], "annotations": []})
-    assert_refused(lambda: Coco(coco).read("val"), "none of its images is in")
-
-
-def test_coco_images_may_lie_elsewhere(coco: Path, tmp_path: Path) -> None:
-    elsewhere = tmp_path / "disk"
-    (coco / "val2017").rename(tmp_path / "moved")
-    draw(elsewhere, "val2017/1.jpg")
-    assert Coco(coco, images=elsewhere).read("val")[0].image == elsewhere / "val2017/1.jpg"
-
-
-def test_coco_without_its_images_says_where_it_looked(coco: Path) -> None:
-    (coco / "val2017/1.jpg").unlink()
-    assert_refused(lambda: Coco(coco).read("val"), "captions_val2017.json", "val2017")
-
-
-def test_coco_annotations_may_lie_elsewhere(coco: Path) -> None:
+def test_coco_s_parts_may_lie_elsewhere(coco: Path, tmp_path: Path) -> None:
     (coco / "annotations").rename(coco / "json")
-    assert Coco(coco, annotations=coco / "json").splits == ("train", "val")
+    (coco / "val2017").rename(tmp_path / "moved")
+    draw(tmp_path / "disk", "val2017/1.jpg")
+    reader = Coco(coco, images=tmp_path / "disk", annotations=coco / "json")
+    assert reader.splits == ("train", "val")
+    assert reader.read("val")[0].image == tmp_path / "disk/val2017/1.jpg"
+    (tmp_path / "disk/val2017/1.jpg").unlink()
+    with pytest.raises(
+        InputError, match=r"captions_val2017\.json: none of its images is in .*disk"
+    ):
+        reader.read("val")
 
 
-def test_two_releases_of_a_split_are_named_in_full_unless_one_is_chosen(coco: Path) -> None:
-    write(coco / "annotations/captions_train2014.json", coco_captions((1, "a cat")))
+def test_two_releases_of_a_split_have_their_full_names(coco: Path) -> None:
+    write(coco / "annotations/captions_train2014.json", captions((1, "a cat")))
     assert Coco(coco).splits == ("val", "train2014", "train2017")
     assert Coco(coco, year=2017).splits == ("train", "val")
 
 
-def karpathy_image(split: str, number: int, **more: Any) -> dict[str, Any]:
-    sentences = [{"raw": f"A {split} photo.", "tokens": ["a", split, "photo"]}]
-    name = f"{number}.jpg"
-    return {"filename": name, "imgid": number, "split": split, "sentences": sentences, **more}
+@pytest.mark.parametrize(("listed", "used"), [("7", 7), (7, "7"), ("000000000007", 7)])
+def test_ids_match_whether_numbers_or_text(tmp_path: Path, listed: Any, used: Any) -> None:
+    images = [{"id": listed, "file_name": "7.jpg"}]
+    said = [{"image_id": used, "caption": "a dog"}]
+    write(tmp_path / "annotations/captions_val.json", {"images": images, "annotations": said})
+    write(tmp_path / "annotations/instances_val.json", instances(image_id=used))
+    draw(tmp_path, "val/7.jpg")
+    contents = Coco(tmp_path).contents("val")
+    assert contents.problems == []
+    [record] = contents.records
+    assert (record.image_id, record.captions, len(record.objects)) == (listed, ("a dog",), 1)
 
 
-def test_karpathy_adds_restval_to_train_and_takes_coco_ids(tmp_path: Path) -> None:
-    images = [
-        karpathy_image("restval", 0, filepath="val2014", cocoid=70),
-        karpathy_image("train", 1, filepath="train2014", cocoid=71),
-        karpathy_image("test", 2, filepath="val2014", cocoid=72),
-    ]
-    write(tmp_path / "dataset_coco.json", {"images": images, "dataset": "coco"})
-    draw(tmp_path, "photos/val2014/0.jpg")
-    reader = Karpathy(tmp_path, images=tmp_path / "photos")
-    assert reader.splits == ("train", "test")
-    assert [record.image_id for record in reader.read("train")] == [70, 71]
-    assert reader.read("train")[0].image == tmp_path / "photos/val2014/0.jpg"
-    assert reader.read("test")[0].captions == ("A test photo.",)
+def test_karpathy_takes_coco_s_ids_or_its_own_numbers(tmp_path: Path) -> None:
+    images = [karpathy("train", 0, cocoid=70), karpathy("train", 1)]
+    write(tmp_path / "dataset_coco.json", {"images": images})
+    draw(tmp_path / "photos", "0.jpg")
+    records = Karpathy(tmp_path / "dataset_coco.json", images=tmp_path / "photos").read("train")
+    assert [record.image_id for record in records] == [70, 1]
+    assert records[0].image == tmp_path / "photos/0.jpg"
 
 
-def test_karpathy_of_flickr8k_finds_its_images_and_takes_their_numbers(tmp_path: Path) -> None:
-    write(tmp_path / "dataset_flickr8k.json", {"images": [karpathy_image("val", 4)]})
-    draw(tmp_path, "Images/4.jpg")
-    [record] = Karpathy(tmp_path / "dataset_flickr8k.json").read("val")
-    assert (record.image, record.image_id) == (tmp_path / "Images/4.jpg", 4)
-
-
-def test_several_karpathy_files_ask_for_one(tmp_path: Path) -> None:
-    for name in ("coco", "flickr8k"):
-        write(tmp_path / f"dataset_{name}.json", {"images": []})
-    assert_refused(lambda: Karpathy(tmp_path).splits, "dataset_coco.json, dataset_flickr8k.json")
-
-
-@pytest.fixture
-def flickr8k(tmp_path: Path) -> Path:
-    lines = ["a.jpg#0\tA dog .", "a.jpg#1\tOne dog .", "b.jpg#0\tA cat .", "b.jpg.1#0\tBroken ."]
-    write(tmp_path / "Flickr8k.token.txt", "\n".join(lines) + "\n")
-    write(tmp_path / "Flickr_8k.trainImages.txt", "a.jpg\n")
-    write(tmp_path / "Flickr_8k.devImages.txt", "b.jpg\n")
-    draw(tmp_path / "Flicker8k_Dataset", "a.jpg", "b.jpg")
-    return tmp_path
-
-
-def test_flickr8k_calls_its_dev_images_val_and_ignores_what_is_in_no_split(flickr8k: Path) -> None:
-    reader = reader_for(flickr8k)
-    assert isinstance(reader, Flickr8k)
-    assert reader.splits == ("train", "val")
-    [train], [val] = reader.read("train"), reader.read("val")
-    assert (train.image_id, train.captions) == ("a", ("A dog .", "One dog ."))
-    assert val.image == flickr8k / "Flicker8k_Dataset/b.jpg"
-    assert reader.contents("val").problems == []
-
-
-def test_a_malformed_flickr8k_line_is_named_by_number(flickr8k: Path) -> None:
-    write(flickr8k / "Flickr8k.token.txt", "a.jpg#0\tA dog .\nb.jpg A cat .\n")
-    assert_refused(lambda: Flickr8k(flickr8k).read("train"), "Flickr8k.token.txt: line 2")
-
-
-NOT_CAPTIONS: dict[str, Any] = {
-    "a list": [1, 2],
-    "no images": {"annotations": []},
-    "no annotations": {"images": []},
-    "images of a wrong type": {"images": {"1": "a.jpg"}, "annotations": []},
-    "an image without a name": {"images": [{"id": 1}], "annotations": []},
-    "an image that is a number": {"images": [7], "annotations": []},
-    "an annotation without a caption": {
-        "images": [{"id": 1, "file_name": "1.jpg"}],
-        "annotations": [{"image_id": 1, "bbox": [1, 2, 3, 4]}],
-    },
-    "a caption that is a number": coco_captions((1, 5)),  # type: ignore[arg-type]
-    "truncated": '{"images": [{"id": 1, "file_na',
-    "empty": "",
-}
-
-
-@pytest.mark.parametrize("content", NOT_CAPTIONS.values(), ids=NOT_CAPTIONS.keys())
-def test_a_json_that_is_not_coco_is_one_line(coco: Path, content: Any) -> None:
-    write(coco / "annotations/captions_val2017.json", content)
-    assert_refused(lambda: Coco(coco).read("val"), "captions_val2017.json")
+DEEP, LONG = "[" * 100_000, "9" * 5_000
+MALFORMED = {
+    "captions.csv": ["b.jpg,c, d", "b.jpg", ",a dog", 'b.jpg,"b" c', "b.jpg," + "b" * 200_000],
+    "captions.jsonl": ['{"file', '{"image": "b.jpg"}', "[1, 2]", DEEP, LONG]
+    + [json.dumps({"image": "b.jpg", "caption": text}) for text in (3, [3], {"tokens": ["a"]})],
+    "mine.json": [7, {}, {"image": "b.jpg", "caption": None}, {"image": 3, "caption": "x"}],
+    "Flickr8k.token.txt": ["b.jpg A cat .", "b.jpg\tA cat ."],
+    "dataset_coco.json": [7, {}, karpathy("val", 1, sentences=[{}]), {"split": "val"}],
+    "annotations/captions_val.json": [7, {}, {"image_id": 1}, {"image_id": [1], "caption": "x"}],
+    "annotations/instances_val.json": [
+        *({"bbox": [1, 2]}, {"bbox": None}, {"bbox": [[]] * 4}, {"bbox": [1, 2, 3, 10**9]}),
+        *({"category_id": 3}, {"image_id": [1]}),
+    ],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "content", [[], {}, {"images": [{}]}, {"images": [karpathy_image("val", 1, sentences=[{}])]}]
+    ("name", "row"), [(name, row) for name, rows in MALFORMED.items() for row in rows]
 )
-def test_a_json_that_is_not_karpathys_is_one_line(tmp_path: Path, content: Any) -> None:
-    draw(tmp_path, "1.jpg")
-    write(tmp_path / "dataset_coco.json", content)
-    assert_refused(lambda: Karpathy(tmp_path).splits, "dataset_coco.json")
+def test_a_malformed_row_is_named_and_the_others_are_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, row: Any
+) -> None:
+    draw(tmp_path, "0.jpg", "val/1.jpg")
+    good: Any = "0.jpg,a dog\n" if name.endswith("csv") else "0.jpg#0\ta dog\n"
+    whole: Any = [{"image": "0.jpg", "caption": "a dog"}, row]
+    write(tmp_path / "annotations/captions_val.json", captions((1, "a dog")))
+    place = f"{tmp_path / name}: line {3 if name.endswith('csv') else 2}: "
+    if name == "captions.csv":
+        whole = f"file_name,caption\n{good}{row}\n"
+    elif name == "captions.jsonl":
+        whole = f"{json.dumps(whole[0])}\n{row}\n"
+    elif name == "mine.json":
+        place = f"{tmp_path / name}: row 2: "
+    elif name == "Flickr8k.token.txt":
+        whole = good + row
+    elif name == "dataset_coco.json":
+        whole, place = {"images": [karpathy("val", 0), row]}, f"{tmp_path / name}: image 2: "
+    elif name == "annotations/captions_val.json":
+        whole, place = captions((1, "a dog")), f"{tmp_path / name}: annotation 2: "
+        whole["annotations"].append(row)
+    else:
+        whole, place = instances(**row), f"{tmp_path / name}: annotation 1: "
+    write(tmp_path / name, whole)
+    readers: dict[str, Any] = {"Flickr8k.token.txt": Flickr8k, "dataset_coco.json": Karpathy}
+    reader: Reader = readers.get(name, Coco)(tmp_path)
+    if "/" not in name and name not in readers:
+        reader = CaptionTable(tmp_path / name)
+    split = reader.splits[0]
+    contents = reader.contents(split)
+    [problem] = [p for p in contents.problems if p.kind == "malformed rows"]
+    assert problem.name.startswith(place)
+    assert len(problem.name) < 400
+    assert len(contents.records) == 1
+    assert len(contents.records[0].objects) == (name == "annotations/instances_val.json")
+    capsys.readouterr()
+    assert reader.read(split) == contents.records
+    assert capsys.readouterr().err == f"captioning: {problem.name}; left out\n"
 
 
-def test_a_caption_set_without_captions_is_one_line(coco: Path) -> None:
-    write(coco / "annotations/captions_val2017.json", coco_captions((1, " ")))
-    assert_refused(lambda: Coco(coco).read("val"), str(coco), "'val' has no captions; add some")
+@pytest.mark.parametrize(
+    ("name", "content", "error"),
+    [
+        ("captions.csv", "when,caption\n1999,b\n", "no column of photos; its columns are when, ca"),
+        ("captions.csv", "file_name,text,raw\na.jpg,b,c\n", "clearly .* are file_name, text, raw;"),
+        ("captions.csv", "", "no captions; add rows"),
+        ("captions.csv", 'file_name,caption\na.jpg,"a dog\n', "line 2: not CSV"),
+        ("captions.csv", "file_name,caption\n,a dog\n", "line 2: file_name is ''|an empty"),
+        ("captions.csv", b"file_name,caption\na.jpg,caf\xe9\n", "UTF-8"),
+        ("captions.jsonl", '{"file_name": "a.jpg"}', "no column is clearly that of the captions"),
+        ("dataset_coco.json", [], "not Karpathy's format"),
+        ("dataset_coco.json", {}, "not Karpathy's format"),
+        ("annotations/captions_val.json", [1, 2], "not COCO's captions"),
+        ("annotations/captions_val.json", {"annotations": []}, "not COCO's captions"),
+        ("annotations/captions_val.json", {"images": []}, "not COCO's captions"),
+        ("annotations/captions_val.json", '{"images": [{"id": 1, "file_na', "captions_val.json"),
+        ("annotations/captions_val.json", captions((1, " ")), "'val' has no captions; add some"),
+        (
+            "annotations/captions_val.json",
+            captions((1, 5)),
+            "no captions; .*annotation 1: 'caption'",
+        ),
+    ],
+)
+def test_a_file_that_is_no_data_set_is_one_line(
+    tmp_path: Path, name: str, content: Any, error: str
+) -> None:
+    draw(tmp_path, "val/1.jpg")
+    if isinstance(content, bytes):
+        (tmp_path / name).write_bytes(content)
+    else:
+        write(tmp_path / name, content)
+    reader = reader_for(tmp_path)
+    with pytest.raises(InputError, match=error) as caught:
+        reader.read(next(iter(reader.splits), "val"))
+    assert str(tmp_path) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "a\0b", "/".join("a" * 3000)])
+def test_a_name_that_no_file_can_have_is_one_line(tmp_path: Path, name: str) -> None:
+    content = {"images": [{"id": 1, "file_name": name}], "annotations": []}
+    write(tmp_path / "annotations/captions_val.json", content)
+    (tmp_path / "val").mkdir()
+    with pytest.raises(InputError, match="none of its images is in"):
+        Coco(tmp_path).read("val")
 
 
 def test_an_unknown_split_is_an_error_that_lists_the_splits(coco: Path) -> None:
-    assert_refused(
-        lambda: Coco(coco).read("tset"), f"{coco} has no split 'tset'; it has train, val"
-    )
+    with pytest.raises(InputError, match=r"no split 'tset'; it has train, val; .*val_split"):
+        Coco(coco).read("tset")
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("dataset_coco.json", Karpathy),
-        ("captions.csv", CaptionTable),
-        ("captions.jsonl", CaptionTable),
-    ],
-)
-def test_a_single_file_is_recognised_by_itself_and_by_its_folder(
-    tmp_path: Path, name: str, expected: type[Reader]
-) -> None:
-    (tmp_path / name).touch()
-    assert isinstance(reader_for(tmp_path), expected)
-    assert isinstance(reader_for(tmp_path / name), expected)
-
-
-def test_a_single_photo_is_no_data_set(tmp_path: Path) -> None:
+def test_what_is_no_data_set_is_refused(tmp_path: Path) -> None:
     draw(tmp_path, "a.JPG")
-    assert_refused(lambda: reader_for(tmp_path / "a.JPG"), "a photo, not a data set; give the")
+    with pytest.raises(InputError, match="a photo, not a data set; give the"):
+        reader_for(tmp_path / "a.JPG")
+    with pytest.raises(InputError, match="absent: no such folder"):
+        reader_for(tmp_path / "absent")
+    write(tmp_path / "annotations/captions_val.json", "{}")
+    with pytest.raises(InputError, match="Coco, which has no columns; omit the caption column"):
+        reader_for(tmp_path, caption_column="caption")
 
 
-def test_an_unknown_layout_is_an_error_that_lists_the_known_ones(tmp_path: Path) -> None:
-    assert_refused(lambda: reader_for(tmp_path), str(tmp_path), "COCO", "Karpathy", "captions.csv")
-    assert_refused(lambda: reader_for(tmp_path / "absent"), "absent: no such folder")
+def pets(folder: Path, *rows: str) -> CaptionTable:
+    write(folder / "captions.csv", "\n".join(["file_name,caption,split", *rows]))
+    draw(folder, "1.png", "2.png")
+    return CaptionTable(folder)
+
+
+def test_joined_data_sets_keep_their_ids_apart(tmp_path: Path) -> None:
+    first = pets(tmp_path / "pets", "1.png,a cat,train", "2.png,a dog,val")
+    second = pets(tmp_path / "birds", "1.png,a gull,train", "2.png, ,train")
+    third = pets(tmp_path / "more/pets", "1.png,a pony,train")
+    joined = Joined([first, second])
+    assert joined.splits == ("train", "val")
+    train = joined.read("train")
+    assert [record.captions for record in train] == [("a cat",), ("a gull",)]
+    assert [record.image_id for record in train] == ["pets/1.png", "birds/1.png"]
+    assert joined.read("val")[0].image == first.read("val")[0].image
+    assert {problem.kind for problem in joined.contents("train").problems} == {
+        "empty captions",
+        "images without captions",
+    }
+    assert {"cat", "gull"} <= set(CaptionData(joined, min_count=1).vocabulary.words)
+    assert len({record.image_id for record in Joined([first, third]).read("train")}) == 2
+    for wrong in ([], [first, second, first]):
+        with pytest.raises(InputError, match="give different data sets"):
+            Joined(wrong)
+    with pytest.raises(InputError, match=r"birds has no split 'test'; it has train, val"):
+        joined.read("test")
 
 
 def test_the_real_coco_slice_has_captions_boxes_and_masks(shared_data: Path) -> None:

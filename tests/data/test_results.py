@@ -1,4 +1,3 @@
-import json
 from pathlib import Path
 from typing import Any
 
@@ -7,68 +6,49 @@ import pytest
 from captioning.data.references import image_finder, with_ids_of
 from captioning.data.results import check_photos, named_photos
 from captioning.errors import InputError
+from tests.data.conftest import draw, write
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for name in ("a.jpg", "b.jpg", "val2014/c.jpg"):
-        (tmp_path / "photos" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "photos" / name).touch()
+    draw(tmp_path / "photos", "a.jpg", "b.jpg", "val2014/c.jpg")
     return tmp_path / "photos"
 
 
-def written(folder: Path, content: Any) -> Path:
-    path = folder.parent / "references.json"
-    path.write_text(json.dumps(content))
-    return path
-
-
-def test_coco_names_the_photo_of_each_image(folder: Path) -> None:
-    images = [{"id": 7, "file_name": "a.jpg"}, {"id": 8, "file_name": "b.jpg"}]
-    references = written(folder, {"images": images, "annotations": []})
-    assert named_photos(references, folder, [8]) == {8: folder / "b.jpg"}
-    assert named_photos(references, folder, ["7"]) == {"7": folder / "a.jpg"}
-
-
-def test_karpathy_s_folders_of_splits_may_be_there_or_not(folder: Path) -> None:
-    images = [
-        {"cocoid": 1, "filepath": "val2014", "filename": "c.jpg"},
-        {"cocoid": 2, "filepath": "val2014", "filename": "a.jpg"},
-        {"imgid": 3, "filename": "b.jpg"},
-    ]
-    found = named_photos(written(folder, {"images": images}), folder, [1, 2, 3])
-    assert [found[image] for image in (1, 2, 3)] == [
-        folder / "val2014/c.jpg",
-        folder / "a.jpg",
-        folder / "b.jpg",
-    ]
-
-
-def test_images_of_flickr8k_are_named_as_their_photos(folder: Path) -> None:
-    found = named_photos(folder.parent / "Flickr8k.token.txt", folder, ["a.jpg", "b"])
-    assert found == {"a.jpg": folder / "a.jpg", "b": folder / "b.jpg"}
+SENTENCES = [{"raw": "a dog"}]
+REFERENCES: dict[str, Any] = {
+    "coco.json": {
+        "images": [{"id": 1, "file_name": "a.jpg"}, {"id": 2, "file_name": "b.jpg"}],
+        "annotations": [{"image_id": image, "caption": "a dog"} for image in (1, 2)],
+    },
+    "karpathy.json": {
+        "images": [
+            {"cocoid": 1, "filepath": "val2014", "filename": "c.jpg", "sentences": SENTENCES},
+            {"cocoid": 2, "filepath": "val2014", "filename": "a.jpg", "sentences": SENTENCES},
+        ]
+    },
+    "Flickr8k.token.txt": "a.jpg#0\tA dog .\nb.jpg#0\tA cat .\n",
+}
 
 
 @pytest.mark.parametrize(
-    ("content", "expected"),
+    ("name", "images", "photos"),
     [
-        ({"annotations": []}, "has no 'images'; expected COCO's annotations"),
-        ({"annotations": [], "images": [{"id": 1}]}, "has no 'file_name'; expected COCO's"),
-        ({"annotations": [], "images": []}, "no photo of image 1 is named; expected COCO's"),
-        ({"images": [{"cocoid": 1}]}, "has no 'filename'; expected COCO's"),
+        ("coco.json", (1, "2"), ("a.jpg", "b.jpg")),
+        ("karpathy.json", (1, 2), ("val2014/c.jpg", "a.jpg")),
+        ("Flickr8k.token.txt", ("a.jpg", "b"), ("a.jpg", "b.jpg")),
     ],
 )
-def test_references_that_name_no_photo_are_one_line(
-    folder: Path, content: Any, expected: str
+def test_references_name_the_photo_of_each_image(
+    folder: Path, name: str, images: tuple[int | str, ...], photos: tuple[str, ...]
 ) -> None:
-    with pytest.raises(InputError) as error:
-        named_photos(written(folder, content), folder, [1])
-    assert expected in str(error.value)
-
-
-def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="photos: no such folder; give the folder of the photos"):
-        named_photos("references.json", tmp_path / "photos", [1])
+    write(folder / name, REFERENCES[name])
+    found = named_photos(folder / name, folder, images)
+    assert found == {i: folder / photo for i, photo in zip(images, photos, strict=True)}
+    with pytest.raises(InputError, match=f"{name}: names no photo of image 9"):
+        named_photos(folder / name, folder, [9])
+    with pytest.raises(InputError, match="gone: no such folder; give the folder of the photos"):
+        named_photos(folder / name, folder / "gone", images)
 
 
 def test_missing_photos_are_counted(folder: Path) -> None:
@@ -77,17 +57,14 @@ def test_missing_photos_are_counted(folder: Path) -> None:
         check_photos({1: folder / "a.jpg", 2: folder / "x.jpg", 3: folder / ("y" * 300)})
 
 
-def test_ids_of_results_match_those_of_references_whether_numbers_or_text() -> None:
+def test_ids_of_results_match_numbers_or_text() -> None:
     captions: dict[int | str, str] = {"1": "a dog", 2: "a cat", "x": "a bird"}
     expected: dict[int | str, str] = {1: "a dog", "0002": "a cat", "x": "a bird"}
     assert with_ids_of(captions, [1, "0002"], "results.json") == expected
+    with pytest.raises(InputError, match=r"results\.json: image 1 has two captions"):
+        with_ids_of({"1": "a dog", 1: "a cat"}, [1], "results.json")
 
 
 def test_of_photos_of_one_name_the_longest_common_path_counts() -> None:
     find = image_finder([1, "k"], {1: "a/x.jpg", "k": "b/x.jpg"})
     assert [find(name) for name in ("a/x.jpg", "c/b/x.jpg", "x.jpg")] == [1, "k", None]
-
-
-def test_two_captions_of_ids_that_match_are_an_error() -> None:
-    with pytest.raises(InputError, match=r"results\.json: image 1 has two captions"):
-        with_ids_of({"1": "a dog", 1: "a cat"}, [1], "results.json")

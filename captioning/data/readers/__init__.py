@@ -74,18 +74,18 @@ def reader_for(
             "(Karpathy), Flickr8k.token.txt (Flickr8k), or Sentences and Annotations (Flickr30k "
             "Entities); a reader of your own: --import its module"
         )
-    taken = inspect.signature(kind).parameters
-    if caption_column is not None and "caption_column" not in taken:
-        raise InputError(
-            f"{root}: read by {kind.__name__}, which has no columns; omit the caption column"
-        )
-    options: dict[str, Any] = {
+    options = {
         "images": images,
         "caption_column": caption_column,
         "objects": objects,
         "val_fraction": val_fraction,
     }
-    given = {name: value for name, value in options.items() if value is not None and name in taken}
+    taken = inspect.signature(kind).parameters
+    if caption_column is not None and "caption_column" not in taken:
+        raise InputError(
+            f"{root}: read by {kind.__name__}, which has no columns; omit the caption column"
+        )
+    given: Any = {name: v for name, v in options.items() if v is not None and name in taken}
     reader = kind(root, **given)
     reader.captions_only = captions_only
     return reader

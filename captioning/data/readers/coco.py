@@ -1,32 +1,26 @@
 """COCO's format: captions_*.json or other names, and instances_*.json for boxes and masks."""
 
 from collections import defaultdict
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from captioning.data.readers import dataset_files as files
 from captioning.data.readers.reader import (
     Contents,
     Problem,
     Reader,
+    field,
     in_order,
+    numbered,
+    parsed,
     split_in,
     split_name,
 )
 from captioning.data.records import ImageObject, Record, id_finder
-from captioning.errors import InputError
-from captioning.numbers import ShareBelowOne, Year
-from captioning.untrusted import field, read_json, short
-
-CAPTIONS_REMEDY = "expected COCO's captions format (images with id, annotations with caption)"
-INSTANCES_REMEDY = (
-    "expected COCO's instances format (annotations with bbox and category_id); correct or remove "
-    "the file (in a configuration, objects: false of the reader leaves boxes out)"
-)
-
-MAX_PIXELS = 1_000_000  # of a box's edges; no photo that can be decoded has a longer side
+from captioning.errors import InputError, reading, shown
+from captioning.untrusted import read_json
 
 
 class Release(NamedTuple):
@@ -64,9 +58,9 @@ class Coco(Reader):
         root: str | Path,
         images: str | Path | None = None,
         annotations: str | Path | None = None,
-        year: Year | None = None,
+        year: int | None = None,
         objects: bool = True,
-        val_fraction: ShareBelowOne | None = None,
+        val_fraction: float | None = None,
     ) -> None:
         super().__init__(root, images, val_fraction)
         self.annotations = self.root / "annotations" if annotations is None else Path(annotations)
@@ -127,26 +121,23 @@ class Coco(Reader):
         return self._by_hash.get(split) or self._contents(self._releases[split])
 
     def _contents(self, release: Release) -> Contents:
-        file = release.file
-        get = partial(field, source=file, remedy=CAPTIONS_REMEDY)
+        file, problems = release.file, list[Problem]()
         dataset = read_json(file)
+        with reading(f"{file}: not COCO's captions"):
+            images = field(dataset, "images", list)
         names: dict[int | str, str] = {}
-        problems = []
-        for entry in get(dataset, "images", list):
-            image_id = get(entry, "id", int, str)
+        for _, (image_id, name) in parsed(numbered(f"{file}: image", images), _image, problems):
             if image_id in names:
                 problems.append(Problem("image ids used twice", f"{image_id} in {file.name}"))
-            names[image_id] = get(entry, "file_name", str)
+            names[image_id] = name
         find = id_finder(names)
         captions: dict[int | str, list[str]] = {image_id: [] for image_id in names}
-        for entry in get(dataset, "annotations", list):
-            image_id = get(entry, "image_id", int, str)
-            caption = get(entry, "caption", str)
+        for image_id, caption in captions_in(file, dataset, problems):
             known = find(image_id)
             if known is None:
-                name = f"image id {image_id} in {file.name}"
-                problems.append(Problem("captions of images that are not listed", name))
-            elif not (entry.get("is_rejected") or entry.get("is_precanned")):
+                place = f"image id {image_id} in {file.name}"
+                problems.append(Problem("captions of images that are not listed", place))
+            else:
                 captions[known].append(caption)
         paths = files.find_images(
             names.values(),
@@ -156,12 +147,12 @@ class Coco(Reader):
             as_written=self.captions_only,
         )
         instances = file.with_name(f"instances_{release.name}.json")
-        objects = _objects(instances) if self.objects and instances.exists() else {}
-        found: dict[int | str | None, tuple[ImageObject, ...]] = {
-            find(image_id): its for image_id, its in objects.items()
-        }
+        objects: dict[int | str | None, list[ImageObject]] = defaultdict(list)
+        if self.objects and instances.exists():
+            for image_id, found in _objects(instances, problems):
+                objects[find(image_id)].append(found)
         records = [
-            Record(path, image_id, tuple(captions[image_id]), found.get(image_id, ()))
+            Record(path, image_id, tuple(captions[image_id]), tuple(objects.get(image_id, ())))
             for image_id, path in zip(names, paths, strict=True)
         ]
         return Contents(records, problems)
@@ -177,34 +168,50 @@ class Coco(Reader):
         return [*folders, *files.photo_folders(*reversed(bases))]
 
 
+def captions_in(file: Path, dataset: Any, problems: list[Problem]) -> list[tuple[int | str, str]]:
+    """Each caption of a file in COCO's format with the id of its image.
+
+    Raises:
+        InputError: the file has no annotations.
+    """
+    with reading(f"{file}: not COCO's captions"):
+        rows = numbered(f"{file}: annotation", field(dataset, "annotations", list))
+    return [pair for _, pair in parsed(rows, _caption, problems) if pair is not None]
+
+
 def _has_captions(file: Path) -> bool:
     return files.has_keys(file, "images", "annotations", "caption")
 
 
-def _objects(file: Path) -> dict[int | str, tuple[ImageObject, ...]]:
-    """The objects of each image id."""
-    get = partial(field, source=file, remedy=INSTANCES_REMEDY)
+def _image(entry: Any) -> tuple[int | str, str]:
+    return field(entry, "id", int, str), field(entry, "file_name", str)
+
+
+def _caption(entry: Any) -> tuple[int | str, str] | None:
+    found = field(entry, "image_id", int, str), field(entry, "caption", str)
+    return None if entry.get("is_rejected") or entry.get("is_precanned") else found
+
+
+def _objects(file: Path, problems: list[Problem]) -> list[tuple[int | str, ImageObject]]:
+    """Each object with the id of its image."""
     dataset = read_json(file)
-    categories = {
-        get(entry, "id", int): get(entry, "name", str) for entry in get(dataset, "categories", list)
-    }
-    objects: dict[int | str, list[ImageObject]] = defaultdict(list)
-    for entry in get(dataset, "annotations", list):
-        box = get(entry, "bbox", list)
-        # Comparing refuses NaN, and a number of 400 digits has no float.
-        if len(box) != 4 or not all(
-            isinstance(edge, int | float) and abs(edge) <= MAX_PIXELS for edge in box
-        ):
-            raise InputError(
-                f"{file}: bbox {short(box)} is not left, top, width, height in pixels; "
-                f"{INSTANCES_REMEDY}"
-            )
-        category = get(entry, "category_id", int)
-        if category not in categories:
-            raise InputError(f"{file}: category_id {category} is not listed; add it to categories")
-        left, top, width, height = map(float, box)
-        found = ImageObject(
-            categories[category], (left, top, width, height), entry.get("segmentation")
+    with reading(f"{file}: not COCO's instances (objects: false of the reader leaves boxes out)"):
+        categories, annotations = (
+            field(dataset, key, list) for key in ("categories", "annotations")
         )
-        objects[get(entry, "image_id", int, str)].append(found)
-    return {image_id: tuple(found) for image_id, found in objects.items()}
+        names = {field(entry, "id", int): field(entry, "name", str) for entry in categories}
+
+    def parse(entry: Any) -> tuple[int | str, ImageObject]:
+        box, category = field(entry, "bbox", list), field(entry, "category_id", int)
+        # Comparing refuses NaN, and a number of 400 digits has no float.
+        if len(box) != 4 or not all(isinstance(x, int | float) and abs(x) <= 1e6 for x in box):
+            raise ValueError(f"bbox {shown(box)} is not left, top, width, height in pixels")
+        if category not in names:
+            raise ValueError(f"category_id {category} is not listed")
+        left, top, width, height = map(float, box)
+        mask = entry.get("segmentation")
+        found = ImageObject(names[category], (left, top, width, height), mask)
+        return field(entry, "image_id", int, str), found
+
+    rows = numbered(f"{file}: annotation", annotations)
+    return [pair for _, pair in parsed(rows, parse, problems)]

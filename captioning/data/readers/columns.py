@@ -2,15 +2,12 @@
 
 import json
 import re
-from collections.abc import Iterator
-from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from captioning.data.readers.reader import LONGEST, SPLITS, split_name
-from captioning.data.readers.rows import REMEDY, is_photo
-from captioning.errors import InputError
-from captioning.untrusted import field, short
+from captioning.data.readers.reader import SPLITS, field, listed, split_name
+from captioning.data.readers.rows import is_photo
+from captioning.errors import InputError, shown
 
 IMAGE_COLUMNS = (
     *("file_name", "filename", "file", "image_path", "file_path", "filepath", "path", "image_name"),
@@ -71,19 +68,15 @@ def columns_of(
     """
     objects = [entry for _, entry in entries if isinstance(entry, dict)]
     names = list(dict.fromkeys(name for entry in objects for name in entry))
-    if not names:
-        place, entry = entries[0]
-        raise InputError(f"{place}: {short(entry)} is not an object; {REMEDY}")
     called = {plain(name): name for name in reversed(names)}
     values = {name: [v for e in objects[:SAMPLE] for v in _each(e.get(name))] for name in names}
-    listed = f"its columns are {', '.join(names)[:LONGEST]}"
+    has = f"its columns are {listed(names)}"
 
     photos = [name for name in names if any(map(is_photo, values[name]))]
     usual = [called[name] for name in IMAGE_COLUMNS if name in called]
-    found = next((n for n in (*usual, *photos) if n in photos), next(iter(usual), None))
-    image = image or found
+    image = image or next((n for n in (*usual, *photos) if n in photos), next(iter(usual), None))
     if image is None:
-        raise InputError(f"{file}: no column of photos; {listed}; call one of them file_name")
+        raise InputError(f"{file}: no column of photos; {has}; call one of them file_name")
 
     split = next((called[name] for name in SPLIT_COLUMNS if name in called), None)
     if split is not None and plain(split) != "split":  # it may be another kind of set
@@ -92,37 +85,36 @@ def columns_of(
 
     if chosen is not None:
         if chosen not in names and plain(chosen) not in called:
-            raise InputError(f"{file}: no column {chosen!r}; {listed}; give one of these")
+            raise InputError(f"{file}: no column {chosen!r}; {has}; give one of these")
         return Columns(image, (chosen if chosen in names else called[plain(chosen)],), split)
     captions = _caption_columns([name for name in names if name not in (image, split)], values)
     if not captions:
         raise InputError(
-            f"{file}: no column is clearly that of the captions; {listed}; name it by "
+            f"{file}: no column is clearly that of the captions; {has}; name it by "
             "--caption-column (in a configuration, the reader's caption_column)"
         )
     return Columns(image, captions, split)
 
 
-def rows_in(entry: Any, columns: Columns, place: str) -> Iterator[Row]:
+def rows_in(entry: Any, columns: Columns) -> list[Row]:
     """The photos of a row, usually one, with its captions.
 
     Raises:
-        InputError: the row lacks a value, or one is not text.
+        ValueError: the row lacks a value, or one is not text.
     """
-    get = partial(field, entry, source=place, remedy=REMEDY)
-    photos = get(columns.image, str, list)
-    values = (get(name, str, list, dict) for name in columns.captions)
-    texts = [text for value in values for text in _texts(value, place)]
+    photos = _each(field(entry, columns.image, str, list))
+    values = [field(entry, name, str, list, dict) for name in columns.captions]
+    texts = [text for value in values for text in _texts(value)]
     if len(columns.captions) > 1:  # a column for each caption: some photos have fewer
         texts = list(filter(None, texts)) or [""]
     split = None
     if columns.split is not None and columns.split in entry:
-        split = split_name(get(columns.split, str))
-    for name in _each(photos):
-        if not isinstance(name, str) or not name.strip() or split == "":
-            empty = columns.split if split == "" else columns.image
-            raise InputError(f"{place} has an empty {empty}; fill it in, or remove the row")
-        yield Row(PurePosixPath(name.strip()).as_posix(), tuple(texts), split)
+        split = split_name(field(entry, columns.split, str))
+        if not split:
+            raise ValueError(f"an empty {columns.split}")
+    if not photos or not all(isinstance(name, str) and name.strip() for name in photos):
+        raise ValueError(f"an empty {columns.image}")
+    return [Row(PurePosixPath(name.strip()).as_posix(), tuple(texts), split) for name in photos]
 
 
 def _caption_columns(names: list[str], values: dict[str, list[Any]]) -> tuple[str, ...]:
@@ -131,8 +123,8 @@ def _caption_columns(names: list[str], values: dict[str, list[Any]]) -> tuple[st
     for name in CAPTION_COLUMNS[:2]:
         if name in called:
             return (called[name],)
-    if numbered := tuple(name for name in names if NUMBERED.fullmatch(plain(name))):
-        return numbered
+    if several := tuple(name for name in names if NUMBERED.fullmatch(plain(name))):
+        return several
     usual = tuple(called[name] for name in CAPTION_COLUMNS if name in called)
     others = tuple(
         name
@@ -148,23 +140,21 @@ def _each(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _texts(value: Any, place: str) -> list[str]:
+def _texts(value: Any) -> list[str]:
     """The captions of a value: texts or objects such as {"raw": ..., "id": ...}, one or a list.
 
     A list may be written as JSON.
     """
     value = _inside(value)
-    if isinstance(value, str):
-        if not value.startswith('["'):
-            return [value.strip()]
+    if isinstance(value, str) and value.startswith('["'):
         try:
             value = json.loads(value)
         except (ValueError, RecursionError):
             return [str(value).strip()]
-    texts = list(map(_inside, value)) if isinstance(value, list) else [value]
+    texts = list(map(_inside, _each(value)))
     for text in texts:
         if not isinstance(text, str):
-            raise InputError(f"{place}: {short(text)} is not a caption; {REMEDY}")
+            raise ValueError(f"{shown(text)} is not a caption")
     return [text.strip() for text in texts] or [""]
 
 

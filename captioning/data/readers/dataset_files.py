@@ -1,25 +1,23 @@
 """Finds the files of a data set: photos by nearly their names, JSON files by their keys."""
 
+import mmap
 import os
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
 from captioning.data.images import IMAGE_SUFFIXES
-from captioning.data.readers.reader import LONGEST, SPLITS, split_in
+from captioning.data.readers.reader import SPLITS, split_in
 from captioning.errors import InputError
-from captioning.untrusted import MAX_BYTES, opened
 
 FOLDERS = ("images", "Images", "Flicker8k_Dataset", "flickr30k_images", "flickr30k-images")
 """Usual names of the folder of the photos."""
 
 MOST_FILES = 100
 """JSON files that are looked into; a folder of more has one for each photo."""
-
-BLOCK, OVERLAP = 2**22, 256  # bytes
 
 
 def photo_folders(*bases: Path) -> list[Path]:
@@ -58,10 +56,10 @@ def find_images(
         return [Path(name) for name in names]
     names, folders = list(names), list(dict.fromkeys(folders))
     existing = [folder for folder in folders if folder.is_dir()]
-    listed = cache(_listed)  # much faster than to ask for each of many
+    entries = cache(_entries)  # much faster than to ask for each of many
     for folder in existing:
         paths = ((name, os.path.split(os.path.join(folder, name))) for name in names)  # noqa: PTH118
-        found = {name: folder / name for name, (parent, base) in paths if base in listed(parent)}
+        found = {name: folder / name for name, (parent, base) in paths if base in entries(parent)}
         if found or not names:
             missing = [name for name in dict.fromkeys(names) if name not in found]
             if missing:
@@ -71,11 +69,10 @@ def find_images(
         if found := _similar(dict.fromkeys(names), folder, set(), split, whole=False):
             return [found.get(name, folder / name) for name in names]
     if names and required:
-        looked = ", ".join(map(str, folders))
-        example = str(folders[0] / names[0])[:LONGEST]
+        example = str(folders[0] / names[0])[:200]
         raise InputError(
-            f"{source}: none of its images is in {looked}; there is no {example!r}, for example; "
-            "put them there, or give their folder as images"
+            f"{source}: none of its images is in {', '.join(map(str, folders))}; there is no "
+            f"{example!r}, for example; put them there, or give their folder as images"
         )
     return [folders[0] / name for name in names]
 
@@ -96,23 +93,14 @@ def json_files(root: Path) -> list[Path]:
 
 def has_keys(file: Path, *keys: str) -> bool:
     """Whether the file has all of these keys, at any depth; it is searched, not parsed."""
-    wanted = {re.compile(rb'"%b"\s*:' % key.encode()) for key in keys}
     try:
-        with opened(file) as content:
-            last = b""
-            for _ in range(MAX_BYTES // BLOCK + 1):
-                block = content.read(BLOCK)
-                text = last + block
-                wanted = {key for key in wanted if not key.search(text)}
-                last = text[-OVERLAP:]
-                if not wanted or not block:
-                    return not wanted
-    except (InputError, OSError):  # whoever reads the file says why it cannot
-        pass
-    return False
+        with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as m:
+            return all(re.search(rb'"%b"\s*:' % key.encode(), m) for key in keys)
+    except (OSError, ValueError):  # also of an empty file; whoever reads it says why it cannot
+        return False
 
 
-def _listed(folder: str) -> frozenset[str]:
+def _entries(folder: str) -> frozenset[str]:
     try:
         return frozenset(os.listdir(folder))  # noqa: PTH208 - a Path raises if a name is too long
     except (OSError, ValueError):
@@ -132,24 +120,22 @@ def _similar(
         whole: whether all parts of the name must fit, not only the last ones.
     """
     files: dict[str, list[Path]] = defaultdict(list)  # by file name, with and without its suffix
+    others = set(SPLITS) - {split} if split in SPLITS else set()
     for parent, inside, found in os.walk(folder):
-        inside[:] = [name for name in inside if not name.startswith(".") and _is_of(split, name)]
+        inside[:] = [n for n in inside if not n.startswith(".") and split_in(n) not in others]
         for name in found:
             if not name.startswith("."):
-                files[_plain(name)].append(Path(parent, name))
                 stem, dot, suffix = _plain(name).rpartition(".")
-                if dot + suffix in IMAGE_SUFFIXES:
-                    files[stem].append(Path(parent, name))
+                for known in (_plain(name), stem) if dot + suffix in IMAGE_SUFFIXES else (name,):
+                    files[_plain(known)].append(Path(parent, name))
     fitting = {}
     for name in names:
         parts = [part for part in name.replace("\\", "/").split("/") if part not in ("", ".")]
-        if not parts:
-            continue
         by_length: dict[int, list[Path]] = defaultdict(list)
-        for path in files.get(_plain(parts[-1]), ()):
-            folders = path.relative_to(folder).parts[:-1]
-            length = _common(parts[:-1], folders)
-            if not whole or length == len(folders) == len(parts) - 1:
+        for path in files.get(_plain(parts[-1]), ()) if parts else ():
+            above = path.relative_to(folder).parts[:-1]
+            length = common_end(parts[:-1], above)
+            if not whole or length == len(above) == len(parts) - 1:
                 by_length[length].append(path)
         candidates = by_length[max(by_length, default=0)]
         exact = [path for path in candidates if path.name == parts[-1]]
@@ -159,18 +145,14 @@ def _similar(
     return {n: path for n, path in fitting.items() if counts[path] == 1 and path not in taken}
 
 
-def _common(first: Iterable[str], second: Iterable[str]) -> int:
+def common_end(one: Sequence[str], other: Sequence[str]) -> int:
     """The number of last parts that two paths share."""
     count = 0
-    for one, other in zip(reversed([*first]), reversed([*second]), strict=False):
-        if _plain(one) != _plain(other):
+    for first, second in zip(reversed(one), reversed(other), strict=False):
+        if _plain(first) != _plain(second):
             break
         count += 1
     return count
-
-
-def _is_of(split: str | None, folder: str) -> bool:
-    return split not in SPLITS or split_in(folder) in (None, split)
 
 
 def _plain(name: str) -> str:

@@ -10,17 +10,15 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from captioning.data.readers.dataset_files import find_images, photo_folders
-from captioning.data.readers.reader import SPLITS, Contents, Reader
+from captioning.data.readers.reader import SPLITS, Contents, Problem, Reader, parsed
 from captioning.data.records import ImageObject, Phrase, Record
 from captioning.data.tokens import tokenize
-from captioning.errors import InputError
+from captioning.errors import InputError, reading, shown
 from captioning.untrusted import text_of
 
 SENTENCES, ANNOTATIONS = "Sentences", "Annotations"
 
 PHRASE = re.compile(r"\[/EN#(\d+)((?:/[^\s/\]]+)+) ([^\[\]]+)\]")  # [/EN#3/people A man]
-
-MAX_BYTES = 2**20  # of one image's sentences or boxes, which have a few thousand
 
 
 class Flickr30kEntities(Reader):
@@ -64,20 +62,20 @@ class Flickr30kEntities(Reader):
         photos = [f"{name}.jpg" for name in names]
         folders = [self.images] if self.images else photo_folders(self.root)
         paths = find_images(photos, folders, source=file, as_written=self.captions_only)
-        records = []
-        for name, path in zip(names, paths, strict=True):
-            file = self.root / SENTENCES / f"{name}.txt"
-            sentences = filter(str.strip, text_of(file, MAX_BYTES).splitlines())
-            read = [_sentence(sentence, file) for sentence in sentences]
-            file = self.root / ANNOTATIONS / f"{name}.xml"
-            objects = tuple(_boxes(file)) if self.objects else ()
-            captions = tuple(caption for caption, _ in read)
-            phrases = tuple(phrases for _, phrases in read)
-            records.append(Record(path, name, captions, objects, phrases))
-        return Contents(records, [])
+        images = ((f"{self.root}: {pair[0]}", pair) for pair in zip(names, paths, strict=True))
+        problems: list[Problem] = []
+        return Contents([record for _, record in parsed(images, self._record, problems)], problems)
+
+    def _record(self, image: tuple[str, Path]) -> Record:
+        name, path = image
+        sentences = text_of(self.root / SENTENCES / f"{name}.txt").splitlines()
+        read = [_sentence(sentence) for sentence in filter(str.strip, sentences)]
+        objects = _boxes(self.root / ANNOTATIONS / f"{name}.xml") if self.objects else ()
+        captions, phrases = (tuple(part) for part in zip(*read, strict=True)) if read else ((), ())
+        return Record(path, name, captions, tuple(objects), phrases)
 
 
-def _sentence(line: str, file: Path) -> tuple[str, tuple[Phrase, ...]]:
+def _sentence(line: str) -> tuple[str, tuple[Phrase, ...]]:
     """A sentence without its marks, and its phrases."""
     caption, phrases, end = "", [], 0
     for found in PHRASE.finditer(line):
@@ -88,7 +86,7 @@ def _sentence(line: str, file: Path) -> tuple[str, tuple[Phrase, ...]]:
         end = found.end()
     caption += line[end:]
     if "[/EN#" in caption:
-        raise InputError(f"{file}: {line[:60]!r}; expected phrases such as [/EN#3/people A man]")
+        raise ValueError(f"{shown(line)} is no sentence with phrases such as [/EN#3/people A man]")
     words = tokenize(caption)
     # Numbers of words before and after a phrase are right unless a token goes across its end.
     return caption.strip(), tuple(
@@ -98,28 +96,20 @@ def _sentence(line: str, file: Path) -> tuple[str, tuple[Phrase, ...]]:
 
 def _boxes(file: Path) -> Iterator[ImageObject]:
     """The boxes of an image, one for each phrase that a box belongs to."""
-    text = text_of(file, MAX_BYTES)
-    if "<!" in text.replace("<!--", ""):
-        raise InputError(f"{file}: has a document type; give the data set's own files")
-    try:
+    text = text_of(file)
+    if "<!" in text.replace("<!--", ""):  # its entities could fill the memory
+        raise ValueError(f"{file.name} has a document type")
+    with reading(file, ElementTree.ParseError):
         root = ElementTree.fromstring(text)
-    except ElementTree.ParseError as error:
-        raise InputError(f"{file}: not XML ({error}); download it again") from None
     for thing in root.iter("object"):
         box = thing.find("bndbox")
         if box is None:
             continue  # a scene, or something without a clear outline
-        edges = []
-        for edge in ("xmin", "ymin", "xmax", "ymax"):
-            number = (box.findtext(edge) or "").strip()
-            if not re.fullmatch(r"-?\d{1,6}", number):
-                raise InputError(
-                    f"{file}: {edge} of a box is {number[:40]!r}; expected a number of pixels"
-                )
-            edges.append(int(number))
-        left, top, right, bottom = edges
-        if right < left or bottom < top:
-            raise InputError(f"{file}: a box ends before it begins: {edges}; correct it")
+        left, top, right, bottom = edges = [
+            int(box.findtext(edge) or "") for edge in ("xmin", "ymin", "xmax", "ymax")
+        ]
+        if right < left or bottom < top or max(edges) > 1_000_000:
+            raise ValueError(f"{file.name}: a box has the edges {edges}")
         for name in thing.findall("name"):
             # Pixels are counted from one, and the last one belongs to the box.
             yield ImageObject(

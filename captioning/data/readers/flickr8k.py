@@ -2,20 +2,19 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 
 from captioning.data.images import IMAGE_SUFFIXES
 from captioning.data.readers.dataset_files import find_images, photo_folders
-from captioning.data.readers.reader import Contents, Reader, in_order
+from captioning.data.readers.reader import Contents, Problem, Reader, in_order, numbered, parsed
 from captioning.data.records import Record
-from captioning.errors import InputError
+from captioning.errors import shown
 from captioning.untrusted import opened, text_of
 
 TOKENS = "Flickr8k.token.txt"
 TEXT = "Flickr8k_text"
-LONGEST_NAME = 4096  # bytes of a photo's name
 LISTS = {
     "train": "Flickr_8k.trainImages.txt",
     "val": "Flickr_8k.devImages.txt",
@@ -54,32 +53,34 @@ class Flickr8k(Reader):
 
     def _load(self, split: str) -> Contents:
         file = self.text / LISTS[split]
+        problems = self._captions[1] if split == self.splits[0] else []
         if not file.is_file():
-            return Contents(self._by_hash[split], [])
+            return Contents(self._by_hash[split], problems)
         lines = map(str.strip, text_of(file).splitlines())
-        return Contents(self._records(dict.fromkeys(filter(None, lines)), file), [])
+        return Contents(self._records(dict.fromkeys(filter(None, lines)), file), problems)
 
     def _records(self, names: Iterable[str], file: Path) -> list[Record]:
         names, folders = list(names), [self.images] if self.images else photo_folders(self.root)
         paths = find_images(names, folders, source=file, as_written=self.captions_only)
+        captions, _ = self._captions
         return [
-            Record(path, Path(name).stem, tuple(self._captions.get(name, ())))
+            Record(path, Path(name).stem, tuple(captions.get(name, ())))
             for name, path in zip(names, paths, strict=True)
         ]
 
     @cached_property
     def _by_hash(self) -> dict[str, list[Record]]:
         # The original file has captions of 2258277193_586949ec62.jpg.1, which is no photo.
-        names = [n for n in self._captions if Path(n).suffix.lower() in IMAGE_SUFFIXES]
+        names = [n for n in self._captions[0] if Path(n).suffix.lower() in IMAGE_SUFFIXES]
         return self._divided(self._records(names, self.text / TOKENS))
 
     @cached_property
-    def _captions(self) -> dict[str, list[str]]:
-        """The captions of each file name, in the order of the file."""
-        captions = defaultdict(list)
-        for name, caption in numbered_captions(self.text / TOKENS):
-            captions[name.rpartition("#")[0]].append(caption)
-        return dict(captions)
+    def _captions(self) -> tuple[dict[str, list[str]], list[Problem]]:
+        """The captions of each file name, in the order of the file, and malformed lines."""
+        captions, problems = defaultdict(list), list[Problem]()
+        for name, caption in numbered_captions(self.text / TOKENS, problems):
+            captions[name].append(caption)
+        return captions, problems
 
 
 def is_numbered(file: Path) -> bool:
@@ -87,23 +88,23 @@ def is_numbered(file: Path) -> bool:
     if file.suffix.lower() not in (".txt", ".token") or not file.is_file():
         return False
     with opened(file) as content:
-        start = content.read(LONGEST_NAME).decode(errors="replace").lstrip("\ufeff")
+        start = content.read(4096).decode(errors="replace").lstrip("\ufeff")
     return re.match(r"\s*[^\t\n]+#\d+\t", start) is not None
 
 
-def numbered_captions(file: Path) -> Iterator[tuple[str, str]]:
-    """Each caption of a file like ``Flickr8k.token.txt``, with its name, such as ``a.jpg#0``.
+def numbered_captions(file: Path, problems: list[Problem]) -> list[tuple[str, str]]:
+    """The photo's name and the caption of each line of a file like ``Flickr8k.token.txt``.
 
     Raises:
-        InputError: the file cannot be read or is malformed.
+        InputError: the file cannot be read.
     """
-    for number, line in enumerate(text_of(file).split("\n"), start=1):
-        if not line.strip():
-            continue
+
+    def parse(line: str) -> tuple[str, str]:
         name, tab, caption = line.partition("\t")
         if not tab or "#" not in name:
-            raise InputError(
-                f"{file}: line {number} is {line[:40]!r}; "
-                "expected a file name, #, a number, a tab and the caption"
-            )
-        yield name, caption.strip()
+            raise ValueError(f"{shown(line)}: not a file name, #, a number, a tab and the caption")
+        return name.rpartition("#")[0], caption.strip()
+
+    lines = numbered(f"{file}: line", text_of(file).split("\n"))
+    rows = ((place, line) for place, line in lines if line.strip())
+    return [pair for _, pair in parsed(rows, parse, problems)]

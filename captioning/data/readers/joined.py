@@ -1,6 +1,5 @@
 """Several data sets as one."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,14 +23,19 @@ class Joined(Reader):
     """
 
     def __init__(self, readers: Sequence[Reader]) -> None:
-        if not readers:
-            raise InputError("Joined: no readers; give those of the data sets to join")
         roots = [reader.root for reader in readers]
-        for root, count in Counter(roots).items():
-            if count > 1:
-                raise InputError(f"Joined: {root} is given {count} times; give it once")
         super().__init__(" + ".join(map(str, roots)))
-        self.readers = dict(zip(_names(roots), readers, strict=True))
+        names = [root.stem if root.suffix else root.name for root in roots]
+        if len(set(names)) < len(names):
+            names = [root.as_posix() for root in roots]
+        if len(set(names)) < len(names) or not names:
+            raise InputError(f"Joined: give different data sets, not {self.root}")
+        self.readers = dict(zip(names, readers, strict=True))
+
+    @property
+    def folders(self) -> list[Path]:
+        """The folders of all data sets."""
+        return [folder for reader in self.readers.values() for folder in reader.folders]
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -48,9 +52,3 @@ class Joined(Reader):
                     replace(record, image_id=f"{name}/{record.image_id}") for record in its.records
                 )
         return joined
-
-
-def _names(roots: Sequence[Path]) -> list[str]:
-    """The names of the folders, or their whole paths where two have the same name."""
-    names = [root.stem if root.suffix else root.name for root in roots]
-    return names if len(set(names)) == len(names) else [root.as_posix() for root in roots]

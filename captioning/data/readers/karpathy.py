@@ -1,23 +1,35 @@
 """Karpathy's splits: one dataset_*.json, as for COCO, Flickr8k and Flickr30k."""
 
 from collections import defaultdict
-from collections.abc import Callable
-from functools import cached_property, partial
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from captioning.data.readers.dataset_files import find_images, has_keys, json_files, photo_folders
-from captioning.data.readers.reader import LONGEST, OneFileReader, split_name
+from captioning.data.readers.reader import (
+    OneFileReader,
+    Problem,
+    field,
+    listed,
+    numbered,
+    parsed,
+    split_name,
+)
 from captioning.data.records import Record
-from captioning.errors import InputError
-from captioning.untrusted import field, read_json
-
-REMEDY = "expected Karpathy's format (images with filename, split and sentences)"
+from captioning.errors import InputError, reading
+from captioning.untrusted import read_json
 
 OF_HUGGING_FACE = ("dataset_dict", "dataset_info", "dataset_infos")
 """Other files of such a name."""
 
-Get = Callable[..., Any]  # `captioning.untrusted.field` with its file and its remedy
+
+class Entry(NamedTuple):
+    """An image of the file."""
+
+    image_id: int | str  # COCO's if there is one, else the number in the file
+    photo: str  # below the folder of the photos; empty if none is named
+    captions: tuple[str, ...]
+    split: str  # empty if none is named
 
 
 class Karpathy(OneFileReader):
@@ -32,37 +44,55 @@ class Karpathy(OneFileReader):
     @classmethod
     def recognises(cls, root: Path) -> bool:
         """Whether `root` is a ``dataset*.json`` or a folder that holds one."""
-        if root.is_file():
-            return root.match("dataset*.json")
-        return bool(_named_files(root))
+        return root.match("dataset*.json") if root.is_file() else bool(_named_files(root))
 
     @classmethod
     def resembles(cls, root: Path) -> bool:
         """Whether a JSON file of any name is in this format."""
         return any(map(_has_sentences, json_files(root)))
 
-    @cached_property
-    def records(self) -> dict[str, list[Record]]:
-        """The records of each split."""
+    def _read(self, problems: list[Problem]) -> dict[str, list[Record]]:
         files = [self.root]
         if self.root.is_dir():
             files = _named_files(self.root) or list(filter(_has_sentences, json_files(self.root)))
         if len(files) != 1:
-            held = ", ".join(file.name for file in files)[:LONGEST] or "no dataset_*.json"
-            raise InputError(f"{self.root}: holds {held}; give the path of one file")
-        file = files[0]
-        get = partial(field, source=file, remedy=REMEDY)
-        images = get(read_json(file), "images", list)
-        names = [photo_name(entry, get) for entry in images]
-        root = self.root if self.root.is_dir() else file.parent
+            held = listed(file.name for file in files)
+            raise InputError(f"{self.root}: holds {held}; give the path of one dataset_*.json")
+        file, root = files[0], self.root if self.root.is_dir() else self.root.parent
+        entries = entries_in(file, read_json(file), problems, ("filename", "split"))
         folders = [self.images] if self.images else photo_folders(file.parent, root)
-        paths = find_images(names, folders, source=file, as_written=self.captions_only)
+        photos = [entry.photo for entry in entries]
+        paths = find_images(photos, folders, source=file, as_written=self.captions_only)
         records = defaultdict(list)
-        for entry, path in zip(images, paths, strict=True):
-            records[split_name(get(entry, "split", str))].append(
-                Record(path, image_id(entry, get), sentences(entry, get))
-            )
+        for entry, path in zip(entries, paths, strict=True):
+            records[entry.split].append(Record(path, entry.image_id, entry.captions))
         return records
+
+
+def entries_in(
+    file: Path, dataset: Any, problems: list[Problem], needed: Sequence[str] = ()
+) -> list[Entry]:
+    """The images of a file in Karpathy's format that have ids, captions and the `needed` keys.
+
+    Raises:
+        InputError: it is in another format.
+    """
+    with reading(f"{file}: not Karpathy's format"):
+        rows = numbered(f"{file}: image", field(dataset, "images", list))
+
+    def parse(image: Any) -> Entry:
+        captions = tuple(field(each, "raw", str) for each in field(image, "sentences", list))
+        for key in needed:
+            field(image, key, str)
+        name = image.get("filename", "")
+        return Entry(
+            field(image, "cocoid" if "cocoid" in image else "imgid", int, str),
+            f"{field(image, 'filepath', str)}/{name}" if "filepath" in image else str(name),
+            captions,
+            split_name(str(image.get("split", ""))),
+        )
+
+    return [entry for _, entry in parsed(rows, parse, problems)]
 
 
 def _named_files(root: Path) -> list[Path]:
@@ -71,21 +101,3 @@ def _named_files(root: Path) -> list[Path]:
 
 def _has_sentences(file: Path) -> bool:
     return has_keys(file, "images", "sentences", "filename", "split")
-
-
-def image_id(entry: Any, get: Get) -> int | str:
-    """The id of an image: COCO's if there is one, else the number in the file."""
-    key = "cocoid" if isinstance(entry, dict) and "cocoid" in entry else "imgid"
-    found: int | str = get(entry, key, int, str)
-    return found
-
-
-def photo_name(entry: Any, get: Get) -> str:
-    """The path of an image's photo below the folder of the photos."""
-    name: str = get(entry, "filename", str)
-    return f"{get(entry, 'filepath', str)}/{name}" if "filepath" in entry else name
-
-
-def sentences(entry: Any, get: Get) -> tuple[str, ...]:
-    """The captions of an image."""
-    return tuple(get(sentence, "raw", str) for sentence in get(entry, "sentences", list))

@@ -2,17 +2,20 @@
 
 import hashlib
 import re
+import sys
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any, TypeVar
 
-from captioning.data.records import MOST_CAPTIONS, Record
-from captioning.errors import InputError
-from captioning.numbers import Checked, ShareBelowOne
+from captioning.data.records import Record
+from captioning.errors import InputError, shown
 from captioning.progress_bar import stage
+
+Parsed = TypeVar("Parsed")
 
 SPLITS = ("train", "val", "test")
 ALIASES = {
@@ -29,7 +32,7 @@ VAL_FRACTION, VAL_FRACTION_OF_FEW, FEW = 0.1, 0.25, 100
 With dozens of photos, a tenth of them cannot show which of two models is better.
 """
 
-LONGEST = 200  # characters of a list in a message; a broken file may have thousands of splits
+MALFORMED = "malformed rows"
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class Problem:
     """A fault of a data set."""
 
     kind: str  # its heading in a report, in the plural: "empty captions"
-    name: str  # of the faulty image or caption
+    name: str  # of the faulty image, caption or row
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class Contents:
     problems: list[Problem]
 
 
-class Reader(Checked, ABC):
+class Reader(ABC):
     """A data set in one file format.
 
     Args:
@@ -66,7 +69,7 @@ class Reader(Checked, ABC):
         self,
         root: str | Path,
         images: str | Path | None = None,
-        val_fraction: ShareBelowOne | None = None,
+        val_fraction: float | None = None,
     ) -> None:
         self.root = Path(root)
         self.images = None if images is None else Path(images)
@@ -86,6 +89,12 @@ class Reader(Checked, ABC):
         return False
 
     @property
+    def folders(self) -> list[Path]:
+        """The folder of the data set, and that of the photos if another one is given."""
+        root = self.root.parent if self.root.is_file() else self.root
+        return [root] if self.images is None else [root, self.images]
+
+    @property
     @abstractmethod
     def splits(self) -> tuple[str, ...]:
         """The available splits: train, val and test in this order, then any others."""
@@ -95,17 +104,20 @@ class Reader(Checked, ABC):
         """The unfiltered contents of one of `splits`, including images without captions."""
 
     def read(self, split: str) -> list[Record]:
-        """The images of a split that have captions; empty captions are left out.
+        """The images of a split that have captions; empty captions and malformed rows are left out.
 
         Raises:
-            InputError: the split is unknown or has no captions, or a file is malformed.
+            InputError: the split is unknown or has no captions, or a file cannot be read.
         """
-        records = self.contents(split).records
-        if not records:
-            raise InputError(
-                f"{self.root}: split {split!r} has no captions; add some, or use another split"
-            )
-        return records
+        contents = self.contents(split)
+        malformed = [problem.name for problem in contents.problems if problem.kind == MALFORMED]
+        if not contents.records:
+            why = malformed[0] if malformed else "add some, or use another split"
+            raise InputError(f"{self.root}: split {split!r} has no captions; {why}")
+        if malformed:
+            rest = f", as are {len(malformed) - 1} more rows" if malformed[1:] else ""
+            print(f"captioning: {malformed[0]}; left out{rest}", file=sys.stderr)
+        return contents.records
 
     @stage("reading the captions")
     def contents(self, split: str) -> Contents:
@@ -118,10 +130,9 @@ class Reader(Checked, ABC):
         by_name = {split_name(name): name for name in self.splits} | {n: n for n in self.splits}
         name = by_name.get(split, by_name.get(split_name(split)))
         if name is None:
-            found = ", ".join(self.splits)[:LONGEST] or "none"
             raise InputError(
-                f"{self.root} has no split {split!r}; it has {found}; name one of these (--split; "
-                "train_split or val_split of a configuration's data)"
+                f"{self.root} has no split {split!r}; it has {listed(self.splits)}; name one of "
+                "these (--split; train_split or val_split of a configuration's data)"
             )
         loaded = self._load(name)
         records, problems = [], list(loaded.problems)
@@ -129,14 +140,12 @@ class Reader(Checked, ABC):
             kept = [number for number, text in enumerate(record.captions) if text.strip()]
             captions = tuple(record.captions[number] for number in kept)
             phrases = tuple(record.phrases[number] for number in kept if record.phrases)
-            name = str(record.image)
-            if len(captions) > MOST_CAPTIONS:
-                raise InputError(f"{name}: more than {MOST_CAPTIONS:,} captions; leave some out")
-            problems += [Problem("empty captions", name)] * (len(record.captions) - len(captions))
+            empty = len(record.captions) - len(captions)
+            problems += [Problem("empty captions", str(record.image))] * empty
             if captions:
                 records.append(replace(record, captions=captions, phrases=phrases))
             else:
-                problems.append(Problem("images without captions", name))
+                problems.append(Problem("images without captions", str(record.image)))
         return Contents(records, problems)
 
     def _divided(self, records: Sequence[Record]) -> dict[str, list[Record]]:
@@ -160,18 +169,67 @@ class Reader(Checked, ABC):
 class OneFileReader(Reader):
     """A data set with the captions of all splits in one file."""
 
-    @cached_property
     @abstractmethod
-    def records(self) -> dict[str, list[Record]]:
-        """The records of each split; cached, since a large file takes seconds to parse."""
+    def _read(self, problems: list[Problem]) -> dict[str, list[Record]]:
+        """The records of each split; faults of rows are added to the problems."""
+
+    @cached_property
+    def _contents(self) -> dict[str, Contents]:
+        """Of each split; the problems belong to the first one."""
+        problems: list[Problem] = []
+        records = self._read(problems)
+        if problems and not records:
+            raise InputError(problems[0].name)
+        first = next(iter(in_order(records)), None)
+        return {
+            split: Contents(its, problems if split == first else [])
+            for split, its in records.items()
+        }
 
     @property
     def splits(self) -> tuple[str, ...]:
         """The splits that the file names."""
-        return in_order(self.records)
+        return in_order(self._contents)
 
     def _load(self, split: str) -> Contents:
-        return Contents(self.records[split], [])
+        return self._contents[split]
+
+
+def parsed(
+    rows: Iterable[tuple[str, Any]], parse: Callable[[Any], Parsed], problems: list[Problem]
+) -> Iterator[tuple[str, Parsed]]:
+    """What `parse` makes of each row, both with the row's place; what it refuses is a problem."""
+    for place, row in rows:
+        try:
+            found = parse(row)
+        except (ValueError, RecursionError, InputError) as error:
+            problems.append(Problem(MALFORMED, f"{place}: {error}"))
+        else:
+            yield place, found
+
+
+def numbered(place: str, rows: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    """The rows with their places: ``captions.json: annotation 1`` and so on."""
+    return ((f"{place} {number}", row) for number, row in enumerate(rows, start=1))
+
+
+def field(row: Any, key: str, *types: type) -> Any:
+    """`row[key]`, which must be of one of the types.
+
+    Raises:
+        ValueError: the row is no object, lacks the key, or its value has another type.
+    """
+    if not isinstance(row, dict) or key not in row:
+        raise ValueError(f"{shown(row)} has no {key!r}")
+    if not isinstance(row[key], types) or isinstance(row[key], bool):
+        expected = " or ".join(kind.__name__ for kind in types)
+        raise ValueError(f"{key!r} is {shown(row[key])}, not {expected}")
+    return row[key]
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names for a message, which a broken file may have thousands of."""
+    return ", ".join(names)[:200] or "none"
 
 
 def in_order(splits: Iterable[str]) -> tuple[str, ...]:

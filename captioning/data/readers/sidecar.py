@@ -2,16 +2,13 @@
 
 import os
 from collections.abc import Iterator
-from functools import cached_property
 from pathlib import Path
 
 from captioning.data.images import IMAGE_SUFFIXES
-from captioning.data.readers.reader import OneFileReader, split_name
+from captioning.data.readers.reader import SPLITS, OneFileReader, Problem, split_name
 from captioning.data.records import Record
 from captioning.errors import InputError
 from captioning.untrusted import text_of
-
-MAX_BYTES = 2**20  # of one photo's captions
 
 
 class Sidecar(OneFileReader):
@@ -32,13 +29,11 @@ class Sidecar(OneFileReader):
         """Whether a photo has a text file beside it."""
         return any(text is not None for _, text in _pairs(root))
 
-    @cached_property
-    def records(self) -> dict[str, list[Record]]:
-        """The records of each split."""
+    def _read(self, problems: list[Problem]) -> dict[str, list[Record]]:
         folder = self.root if self.images is None else self.images
         records = []
         for photo, text in _pairs(folder):
-            lines = () if text is None else text_of(text, MAX_BYTES).splitlines()
+            lines = () if text is None else text_of(text).splitlines()
             captions = tuple(filter(None, map(str.strip, lines)))
             records.append(Record(photo, photo.relative_to(folder).as_posix(), captions))
         if not any(record.captions for record in records):
@@ -49,7 +44,7 @@ class Sidecar(OneFileReader):
         for record in records:
             first, *below = str(record.image_id).split("/")
             splits.setdefault(split_name(first) if below else "", []).append(record)
-        is_named = set(splits) <= {"train", "val", "test"} and set(splits) != {"train"}
+        is_named = set(splits) <= set(SPLITS) and set(splits) != {"train"}
         return splits if is_named else self._divided(records)
 
 

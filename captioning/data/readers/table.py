@@ -3,7 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import cached_property
+from functools import partial
 from pathlib import Path
 
 from captioning.data.images import IMAGE_SUFFIXES
@@ -18,24 +18,23 @@ from captioning.data.readers.columns import (
     rows_in,
 )
 from captioning.data.readers.reader import (
-    LONGEST,
     SPLITS,
     OneFileReader,
+    Problem,
+    listed,
+    parsed,
     split_in,
     split_name,
 )
 from captioning.data.readers.rows import is_photo, rows_of
 from captioning.data.records import Record
 from captioning.errors import InputError
-from captioning.numbers import ShareBelowOne
 from captioning.untrusted import opened
 
 TABLES = ("captions.csv", "captions.jsonl")
 PUBLISHED = ("captions.tsv", "captions.txt", "results.csv", "results_*.token")
 METADATA = ("metadata.csv", "metadata.jsonl")  # Hugging Face's imagefolder
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".token")
-
-START = 65_536  # bytes read to check whether a file is a table
 
 
 class CaptionTable(OneFileReader):
@@ -60,11 +59,14 @@ class CaptionTable(OneFileReader):
         caption_column: the column of the captions, if its name leaves doubt.
     """
 
+    image_column: str | None = None
+    """The column of the photos; None to find it."""
+
     def __init__(
         self,
         root: str | Path,
         images: str | Path | None = None,
-        val_fraction: ShareBelowOne | None = None,
+        val_fraction: float | None = None,
         caption_column: str | None = None,
     ) -> None:
         super().__init__(root, images, val_fraction)
@@ -82,8 +84,7 @@ class CaptionTable(OneFileReader):
         """Whether `root` is or holds a table of any name that has the names of photos."""
         return _names_photos(root) if root.is_file() else bool(_other_tables(root))
 
-    @cached_property
-    def records(self) -> dict[str, list[Record]]:
+    def _read(self, problems: list[Problem]) -> dict[str, list[Record]]:
         """The records of each split: those of the table, or train and val without any."""
         root = self.root if self.root.is_dir() else self.root.parent
         files = self._tables() if self.root.is_dir() else [self.root]
@@ -95,7 +96,7 @@ class CaptionTable(OneFileReader):
             splits = [None] * len(files)
         records = defaultdict(list)
         for file, split in zip(files, splits, strict=True):
-            for part, record in self._of_file(file, root, split):
+            for part, record in self._of_file(file, root, split, problems):
                 records[part or ""].append(record)
         for part, divided in self._divided(records.pop("", [])).items():
             records[part] += divided
@@ -106,49 +107,45 @@ class CaptionTable(OneFileReader):
         found = _usual_tables(self.root) or _other_tables(self.root)
         names = [file.relative_to(self.root) for file in found]
         if len({(name.parent, _split_of(name)) for name in names}) < len(names):
-            listed = ", ".join(map(str, names))[:LONGEST]
-            raise InputError(f"{self.root}: holds {listed}; give the path of one of them")
+            held = listed(map(str, names))
+            raise InputError(f"{self.root}: holds {held}; give the path of one of them")
         return found
 
     def _of_file(
-        self, file: Path, root: Path, split: str | None
+        self, file: Path, root: Path, split: str | None, problems: list[Problem]
     ) -> Iterator[tuple[str | None, Record]]:
         """The records of a table, each with its split or None."""
-        entries = list(rows_of(file))
+        faults: list[Problem] = []
+        entries = list(rows_of(file, faults))
         if not entries:
-            raise InputError(f"{file}: no captions; add rows of file_name and caption")
-        image = "file_name" if is_shard(file) else None
-        columns = columns_of(file, entries, self.caption_column, image)
-        rows = [row for place, entry in entries for row in rows_in(entry, columns, place)]
+            advice = f"{file}: no captions; add rows of file_name and caption"
+            raise InputError(faults[0].name if faults else advice)
+        columns = columns_of(file, entries, self.caption_column, self.image_column)
+        found = parsed(entries, partial(rows_in, columns=columns), faults)
+        rows = [row for _, several in found for row in several]
+        problems += faults
         if file.name in METADATA and all(row.split is None for row in rows):
             rows = _split_by_folder(rows)
         captions: dict[tuple[str | None, str], list[str]] = defaultdict(list)
         for row in rows:
             captions[row.split or split, row.name].extend(row.captions)
         names = list(dict.fromkeys(name for _, name in captions))
-        paths = self._photos(names, file, root, split)
+        paths = dict(zip(names, self._photos(names, file, root, split), strict=True))
         below = file.parent.relative_to(root)
         for (part, name), texts in captions.items():
             yield part, Record(paths[name], (below / name).as_posix(), tuple(texts))
 
-    def _photos(
-        self, names: list[str], file: Path, root: Path, split: str | None
-    ) -> dict[str, Path]:
-        """The path of each photo that a table names."""
-        if is_shard(file):
-            if self.images is not None:
-                raise InputError(f"{file}: has its photos inside; omit the folder of the images")
-            return {name: file.parent / name for name in names}
+    def _photos(self, names: list[str], file: Path, root: Path, split: str | None) -> list[Path]:
+        """The paths of the photos that a table names."""
         folders = dataset_files.photo_folders(file.parent, root)
         if self.images is not None:
             folders = [self.images / file.parent.relative_to(root), self.images]
         # Another split's folder may hold photos of the same names; TextCaps' holds the photos.
         theirs = split if file.parent != root else None
         folders[1:1] = dataset_files.folders_of(split, folders[:1]) if split else []
-        found = dataset_files.find_images(
+        return dataset_files.find_images(
             names, folders, file, theirs, required=False, as_written=self.captions_only
         )
-        return dict(zip(names, found, strict=True))
 
 
 class PhotoShards(CaptionTable):
@@ -158,7 +155,7 @@ class PhotoShards(CaptionTable):
     Parquet files of the Hub, and img2dataset's tar files. The first column of photos counts; those
     of captions and splits, or the names of files and folders, are understood as in other tables.
     The id of a photo is its path below `root`, such as ``data/train-00000-of-00002.parquet/7`` or
-    ``00000.tar/000000007.jpg``. Reading needs the extra ``datasets`` or ``webdataset``.
+    ``00000.tar/000000007.jpg``. Parquet and Arrow need the extra ``datasets``.
 
     Args:
         root: the folder of the shards, or one of them.
@@ -177,8 +174,15 @@ class PhotoShards(CaptionTable):
         """Whether `root` holds shards of any name."""
         return bool(shards_in(root))
 
+    image_column = "file_name"
+
     def _tables(self) -> list[Path]:
         return shards_in(self.root)
+
+    def _photos(self, names: list[str], file: Path, root: Path, split: str | None) -> list[Path]:
+        if self.images is not None:
+            raise InputError(f"{file}: has its photos inside; omit the folder of the images")
+        return [file.parent / name for name in names]
 
 
 def _usual_tables(root: Path) -> list[Path]:
@@ -199,9 +203,8 @@ def _other_tables(root: Path) -> list[Path]:
     found = []
     for suffix in (*SUFFIXES, ".txt"):
         files = sorted(root.glob(f"*{suffix}"))
-        found += (
-            files if len(files) <= dataset_files.MOST_FILES else []
-        )  # else captions of single photos
+        if len(files) <= dataset_files.MOST_FILES:  # else captions of single photos
+            found += files
     found = [file for file in (*found, *dataset_files.json_files(root)) if file.stem not in photos]
     tables = list(filter(_names_photos, found))
     return [file for file in tables if _split_of(file.relative_to(root))] or tables
@@ -211,7 +214,7 @@ def _names_photos(file: Path) -> bool:
     """Whether the beginning of a file looks like a table with photos and captions."""
     try:
         with opened(file) as content:
-            start = content.read(START).decode(errors="replace").replace("\0", "")
+            start = content.read(65_536).decode(errors="replace").replace("\0", "")
     except (InputError, OSError):  # whoever reads the file says why it cannot
         return False
     if file.suffix.lower() == ".txt" and not re.match(r"[^,;\t|\n]+[,;\t|]", start):
