@@ -20,7 +20,7 @@ from captioning.evaluation.grounding.mentions import (
     SOURCES,
     UNIFORM,
 )
-from captioning.evaluation.grounding.report import Group
+from captioning.evaluation.grounding.scores import Group
 from captioning.files import written_whole
 from captioning.viewing.overlay import DOTS_PER_INCH, drawable, word_pictures
 

@@ -7,7 +7,7 @@ import torch
 
 from captioning.evaluation.grounding import Lexicon, categories, ground
 from captioning.evaluation.grounding.mentions import IN_BOX, POINTING
-from captioning.evaluation.grounding.report import GAINS
+from captioning.evaluation.grounding.scores import GAINS
 from captioning.numbers import TableImages
 from captioning.progress_bar import stage
 from captioning.training.validation_images import ValidationImages

@@ -20,7 +20,7 @@ from captioning.evaluation.grounding.mentions import (
     CurveAreas,
     OcclusionDrops,
 )
-from captioning.evaluation.grounding.report import DROP_TIMES, curve_differences, with_intervals
+from captioning.evaluation.grounding.scores import DROP_TIMES, curve_differences, with_intervals
 
 BASELINES = {GAUSSIAN: CurveAreas(0.3, 0.3), RANDOM: CurveAreas(0.3, 0.3)}
 CROP = (0.0, 0.0, 40.0, 40.0)

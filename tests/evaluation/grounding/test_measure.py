@@ -20,7 +20,7 @@ from captioning.evaluation.grounding import (
     ground,
 )
 from captioning.evaluation.grounding.mentions import GAUSSIAN, MODEL, RANDOM, UNIFORM
-from captioning.evaluation.grounding.report import DROP_TIMES
+from captioning.evaluation.grounding.scores import DROP_TIMES
 from captioning.models import AdditiveAttention, LSTMDecoder
 
 KINDS = Lexicon({kind: [kind] for kind in ("circle", "square", "triangle", "star", "cross")})
