@@ -31,17 +31,58 @@ RUNNERS_UP = 3
 """How many alternatives a page shows for each word."""
 
 
-@Parameter(name="*", group="Your words")
+@Parameter(name="*", group="What captions say")
 @dataclass(frozen=True)
-class WordOptions:
-    """Words that captions must or must not have."""
+class WishOptions:
+    """How many captions a photo gets, and words that they must or must not have."""
 
+    captions: int | None = None
+    """Write the best N captions of each photo, each in a line of its own; a beam search follows at
+    least as many."""
+    diverse: bool = False
+    """Captions that differ: a beam search for each, penalised for words of earlier ones."""
     begin: str = ""
     """Begin each caption with these words."""
     avoid: tuple[str, ...] = ()
     """Never say this word or phrase; only whole words match, so dog allows dogs; repeatable."""
     must_say: tuple[str, ...] = ()
     """Say this word or phrase in each caption; repeatable."""
+
+    def of(self, captioner: "Captioner", options: SearchOptions) -> "Search":
+        """The search for such captions.
+
+        Raises:
+            InputError: the options do not go together.
+        """
+        from captioning.search import BeamSearch, DiverseBeamSearch, Sampling
+
+        is_beam = not (options.greedy or options.sample)
+        search = options.of(captioner)
+        if self.begin or self.avoid or self.must_say:
+            if self.diverse or not is_beam:
+                raise InputError(
+                    "--begin, --avoid and --must-say are for beam search; leave out --greedy, "
+                    "--sample and --diverse"
+                )
+            search = captioner.constrained(
+                self.begin, self.avoid, self.must_say, search, width=options.beam
+            )
+        if self.diverse and not (self.captions and is_beam):
+            raise InputError(
+                "--diverse is for several captions by beam search; give --captions N, and leave "
+                "out --greedy and --sample"
+            )
+        if not self.captions:
+            return search
+        if options.greedy:
+            raise InputError("--greedy finds one caption; leave out either it or --captions")
+        if self.diverse:
+            return search.replace(DiverseBeamSearch, groups=self.captions)
+        if isinstance(search, Sampling):
+            return search.replace(captions=self.captions)
+        if not isinstance(search, BeamSearch):
+            search = search.replace(BeamSearch, width=1)
+        return search.replace(width=max(self.captions, search.config["width"]))
 
 
 @Parameter(name="*", group=Group("Bulk captioning", help="More photos than a screen can show."))
@@ -62,8 +103,6 @@ def caption(
     *photos: str,
     stdin: Annotated[bool, Parameter(name="-")] = False,
     listed: Annotated[Path | None, Parameter(name="--list")] = None,
-    captions: int | None = None,
-    diverse: bool = False,
     text: str | None = None,
     json: Annotated[bool, Parameter(alias="--jsonl")] = False,
     confidence: bool = False,
@@ -71,7 +110,7 @@ def caption(
     using: ModelOptions = ModelOptions(),
     max_megapixels: MaxMegapixels = 100.0,
     search: SearchOptions = SearchOptions(),
-    words: WordOptions = WordOptions(),
+    wishes: WishOptions = WishOptions(),
     texts: TextOptions = TextOptions(),
     pictures: PictureOptions = PictureOptions(),
     bulk: BulkOptions = BulkOptions(),
@@ -85,9 +124,6 @@ def caption(
         photos: Photos, folders of photos, patterns or shards.
         stdin: Read a list of photos from standard input, one path a line.
         listed: A file of further photos, one path a line.
-        captions: Write the best N captions of each photo, each in a line of its own; a beam search
-            follows at least as many.
-        diverse: Captions that differ: a beam search for each, penalised for words of earlier ones.
         text: Read this caption instead of writing one: how probable each word is, and with --json
             or --html what the model would have said instead and where it looks.
         json: Print one line of JSON per caption.
@@ -95,65 +131,58 @@ def caption(
             have it.
         min_confidence: Print 'not sure' for captions below P.
     """
-
-    paths = [*photos, *(["-"] if stdin else [])]
-    if not paths and listed is None:
-        raise InputError("no photos; give photos, folders or --list FILE")
-    _check_together(captions, diverse, text, search, words, texts, pictures)
-    if bulk.out is None and bulk != BulkOptions():
-        raise InputError("--shard-size and --ray are for bulk captioning; give --out")
-    if bulk.out is not None:
-        printed = (captions, diverse, text, confidence, min_confidence, texts, pictures)
-        if printed != (None, False, None, False, 0.0, TextOptions(), PictureOptions()):
-            raise InputError(
-                "--out writes JSON lines with one caption per photo; leave out either it, or "
-                "--captions, --text, --confidence and the options of texts and pictures"
-            )
-        return _write_shards(paths, listed, using, max_megapixels, search, words, bulk)
     from captioning.data.photos import find_photos
     from captioning.inference.shards import json_line
     from captioning.progress_bar import ProgressBar, say
 
+    paths = [*photos, *(["-"] if stdin else [])]
+    if not paths and listed is None:
+        raise InputError("no photos; give photos, folders or --list FILE")
+    if text is not None and wishes != WishOptions():
+        raise InputError(
+            "--text reads a caption instead of writing one; leave out --captions, --begin, --avoid "
+            "and --must-say"
+        )
+    if bulk.out is not None:
+        given = (text, confidence, min_confidence, wishes.captions, texts, pictures)
+        if given != (None, False, 0.0, None, TextOptions(), PictureOptions()):
+            raise InputError(
+                "--out writes JSON lines with one caption per photo; leave out either it, or "
+                "--captions, --text, --confidence and the options of texts and pictures"
+            )
+        return _write_shards(paths, listed, using, max_megapixels, search, wishes, bulk)
+    if bulk != BulkOptions():
+        raise InputError("--shard-size and --ray are for bulk captioning; give --out")
     found = list(find_photos(paths, listed))
     text_files = TextFiles(texts, found)
-    drawn = Pictures(pictures, found, max_megapixels)
+    outputs = (text_files, Table(texts.csv), Pictures(pictures, found, max_megapixels))
     found = [photo for photo in found if not text_files.skips(photo)]
-    table = Table(texts.csv)
     captioner = using.load(max_megapixels)
     if captioner.calibration is None and (confidence or min_confidence):
         raise InputError(
             "this model is not calibrated, so it has no confidence; see captioning calibrate --help"
         )
-    chosen = _search(captioner, search, words, captions, diverse)
     maps = (pictures.maps or [captioner.default_map]) if pictures.folders else ()
     runners_up = RUNNERS_UP if pictures.html or text is not None else 0
-    stream = (
-        captioner.stream(
-            found,
-            chosen,
-            maps,
-            runners_up,
-            most=None if pictures.html else captions or 1,  # pages show all
-            batch_size=using.batch_size,
-        )
-        if text is None
-        else _readings(captioner, found, text, runners_up, maps)
-    )
-    failed, done = False, 0
+    if text is None:
+        most = None if pictures.html else wishes.captions or 1  # pages show all
+        chosen = wishes.of(captioner, search)
+        results = captioner.stream(found, chosen, maps, runners_up, most, using.batch_size)
+    else:
+        results = _readings(captioner, found, text, runners_up, maps)
+    done = 0
     try:
         with ProgressBar("captioning", "photos", len(found), shown=len(found) > 1) as bar:
-            for photo, best in zip(found, stream, strict=True):
+            for photo, best in zip(found, results, strict=True):
                 bar.update()
                 if isinstance(best, PhotoError):
                     say(f"captioning: {best}")
-                    failed = True
                     continue
-                result = [best, *best.others]
-                asked = result[: captions or 1]
+                captions = [best, *best.others]
+                asked = captions[: wishes.captions or 1]
                 written = [texts.written(each, min_confidence) for each in asked]
-                text_files.write(photo, written)
-                table.add(photo, asked, written)
-                drawn.write(photo, result[:captions])
+                for output in outputs:
+                    output.write(photo, captions, written)
                 for each, line in zip(asked, written, strict=True):
                     if json:
                         shown = json_line(photo, each, texts.written(each))
@@ -169,67 +198,9 @@ def caption(
         remedy = "; go on by --skip-existing" if texts.are_written and not texts.overwrite else ""
         line = f"interrupted after {done:,} of {len(found):,} photos{remedy}"
         raise KeyboardInterrupt(line) from None
-    table.save()
-    drawn.save_index()
-    return int(failed)
-
-
-def _check_together(
-    captions: int | None,
-    diverse: bool,
-    text: str | None,
-    search: SearchOptions,
-    words: WordOptions,
-    texts: TextOptions,
-    pictures: PictureOptions,
-) -> None:
-    """Raise InputError for options that have no effect together."""
-    has_words = words != WordOptions()
-    has_other_search = search.greedy or search.sample
-    conflicts = {
-        "--text reads a caption instead of writing one; leave out --captions, --begin, --avoid and "
-        "--must-say": text is not None and (has_words or captions),
-        "--begin, --avoid and --must-say are for beam search; leave out --greedy, --sample and "
-        "--diverse": has_words and (has_other_search or diverse),
-        "--diverse is for several captions by beam search; give --captions N, and leave out "
-        "--greedy and --sample": diverse and (has_other_search or not captions),
-        "--greedy finds one caption; leave out either it or --captions": captions and search.greedy,
-        "--map is for pictures; give --overlay, --gif or --html too": (
-            pictures.maps and not pictures.folders
-        ),
-        "--skip-existing and --overwrite are for text files; give --txt too": (
-            (texts.skip_existing or texts.overwrite) and not texts.are_written
-        ),
-    }
-    for message, is_met in conflicts.items():
-        if is_met:
-            raise InputError(message)
-
-
-def _search(
-    captioner: "Captioner",
-    options: SearchOptions,
-    words: WordOptions,
-    captions: int | None = None,
-    diverse: bool = False,
-) -> "Search":
-    """The search for as many captions, and for such words, as the options ask for."""
-    from captioning.search import BeamSearch, DiverseBeamSearch, Sampling
-
-    search = options.of(captioner)
-    if words != WordOptions():
-        search = captioner.constrained(
-            words.begin, words.avoid, words.must_say, search, width=options.beam
-        )
-    if not captions:
-        return search
-    if diverse:
-        return search.replace(DiverseBeamSearch, groups=captions)
-    if isinstance(search, Sampling):
-        return search.replace(captions=captions)
-    if not isinstance(search, BeamSearch):
-        search = search.replace(BeamSearch, width=1)
-    return search.replace(width=max(captions, search.config["width"]))
+    for output in outputs:
+        output.finish()
+    return int(done < len(found))
 
 
 def _readings(
@@ -250,7 +221,7 @@ def _write_shards(
     using: ModelOptions,
     max_megapixels: float,
     search: SearchOptions,
-    words: WordOptions,
+    wishes: WishOptions,
     bulk: BulkOptions,
 ) -> int:
     """Write files of JSON lines, resuming where an earlier call ended."""
@@ -265,15 +236,14 @@ def _write_shards(
     cluster = None if bulk.ray is None else RayCluster(bulk.ray, using.device)
     photos = PhotoList(paths, listed)
     captioner = using.load(max_megapixels, device=None if cluster is None else "cpu")
-    chosen = _search(captioner, search, words)
-    folder = made_folder(bulk.out)
+    chosen = wishes.of(captioner, search)
     made_with = settings(using.paths, using.bf16, chosen, search.seed, bulk.shard_size, photos)
-    shards = Shards(folder, bulk.shard_size, made_with)
+    shards = Shards(made_folder(bulk.out), bulk.shard_size, made_with)
     try:
         unreadable = caption_into_shards(
             captioner, chosen, photos, shards, using.batch_size, cluster
         )
     except KeyboardInterrupt:
         raise KeyboardInterrupt("interrupted; go on by the same command") from None
-    print(printable(folder))
+    print(printable(bulk.out))
     return int(unreadable > 0)

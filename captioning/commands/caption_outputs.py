@@ -86,12 +86,12 @@ class TextFiles:
     """A text file per photo.
 
     Raises:
-        InputError: a text file exists, or would replace a photo.
+        InputError: a text file exists, or a photo is in a shard.
     """
 
     def __init__(self, options: TextOptions, photos: Sequence[Path]) -> None:
-        self._skips_existing = options.skip_existing
         self.names = text_names(photos, options.txt_dir) if options.are_written else {}
+        self._skips_existing = options.skip_existing
         if not (options.skip_existing or options.overwrite):
             for path in filter(os.path.lexists, self.names.values()):
                 raise InputError(
@@ -101,10 +101,10 @@ class TextFiles:
 
     def skips(self, photo: Path) -> bool:
         """Whether the photo has a text file already, so that it need not be captioned."""
-        return self._skips_existing and photo in self.names and os.path.lexists(self.names[photo])
+        return self._skips_existing and os.path.lexists(self.names.get(photo, ""))
 
-    def write(self, photo: Path, texts: Sequence[str]) -> None:
-        """Write the captions, one a line, unless the model is sure of none."""
+    def write(self, photo: Path, captions: "Sequence[Caption]", texts: Sequence[str]) -> None:
+        """Write the texts, one a line, unless the model is sure of none."""
         from captioning.files import written_whole
 
         lines = "".join(f"{text}\n" for text in texts if text)
@@ -112,22 +112,25 @@ class TextFiles:
             with written_whole(self.names[photo]) as temporary:
                 temporary.write_text(lines, encoding="utf-8", errors="backslashreplace")
 
+    def finish(self) -> None:
+        """All is written."""
+
 
 class Table:
-    """A table of all captions, as a training reads it."""
+    """A table of all captions, as a training reads it; none without a path."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
         self.rows: list[tuple[object, ...]] = [("file_name", "caption", "confidence")]
 
-    def add(self, photo: Path, captions: "Sequence[Caption]", texts: Sequence[str]) -> None:
-        """Add the captions of a photo."""
+    def write(self, photo: Path, captions: "Sequence[Caption]", texts: Sequence[str]) -> None:
+        """Add a row for each text."""
         name = os.fsencode(photo).decode("utf-8", "backslashreplace")
-        for caption, text in zip(captions, texts, strict=True):
+        for caption, text in zip(captions, texts, strict=False):
             self.rows.append((name, text, caption.confidence))
 
-    def save(self) -> None:
-        """Write the table, if it has a path."""
+    def finish(self) -> None:
+        """Write the table."""
         from captioning.files import written_whole
 
         if self.path is not None:
@@ -139,7 +142,7 @@ class Table:
 
 
 class Pictures:
-    """Pictures, animations and pages of each photo.
+    """Pictures, animations and pages of each photo, and the index of the pages.
 
     Raises:
         InputError: a file would replace a photo.
@@ -155,7 +158,7 @@ class Pictures:
         self._html, self._megapixels = options.html, megapixels
         self._entries: list[tuple[str, str, str, float | None]] = []
 
-    def write(self, photo: Path, captions: "Sequence[Caption]") -> None:
+    def write(self, photo: Path, captions: "Sequence[Caption]", texts: Sequence[str]) -> None:
         """Draw where the model looked for the first caption; pages show all captions."""
         if not self.names:
             return
@@ -171,8 +174,8 @@ class Pictures:
             thumbnail = viewer.jpeg(image, viewer.THUMBNAIL)
             self._entries.append((names[photo].name, thumbnail, best.sentence, best.confidence))
 
-    def save_index(self) -> None:
-        """Write the page that leads to the pages of several photos."""
+    def finish(self) -> None:
+        """Write the index, if there are several pages."""
         from captioning.viewing.viewer import save_index
 
         if self._html is not None and len(self._entries) > 1:

@@ -226,8 +226,6 @@ def test_a_pipe_that_is_named_like_a_photo_is_one_line(
         (["--temperature", "2"], "BeamSearch has no temperature"),
         (["--device", "nonsense"], "no device 'nonsense'; give cpu"),
         (["--beam", "2", "--greedy"], "give one of them"),
-        (["--map", "occlusion"], "give --overlay, --gif or --html too"),
-        (["--skip-existing"], "for text files; give --txt too"),
         (["--confidence"], "this model is not calibrated"),
         (["--out", "shards", "--map", "occlusion", "--overlay", "maps"], "--out writes JSON lines"),
         (["--out", "shards", "--captions", "2"], "--out writes JSON lines"),

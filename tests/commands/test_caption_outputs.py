@@ -79,10 +79,10 @@ def test_an_interrupt_says_how_many_photos_are_done_and_how_to_go_on(
 ) -> None:
     write = TextFiles.write
 
-    def interrupted(files: TextFiles, photo: Path, texts: Any) -> None:
+    def interrupted(files: TextFiles, photo: Path, *captions: Any) -> None:
         if photo.name == "index.png":
             raise KeyboardInterrupt
-        write(files, photo, texts)
+        write(files, photo, *captions)
 
     monkeypatch.setattr(TextFiles, "write", interrupted)
     assert main([*caption, "--txt"]) == 130

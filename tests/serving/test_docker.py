@@ -43,7 +43,7 @@ def test_the_entry_point_is_a_command_with_known_options(
 ) -> None:
     program, *arguments = instruction("ENTRYPOINT")
     assert program == "captioning"
-    assert main([*arguments, "--port", "70000"]) == 1
+    assert main([*arguments, "--port", "x"]) == 2
     assert "--port" in capsys.readouterr().err
 
 
