@@ -26,21 +26,21 @@ from captioning.user_modules import import_modules, split_imports
 
 COMMANDS = {
     "demo": "captioning.commands.serve:demo",
-    "caption": "captioning.commands.caption:caption",
-    "serve": "captioning.commands.serve:serve",
-    "finetune": "captioning.commands.train:finetune",
-    "train": "captioning.commands.train:train",
+    "caption": "captioning.commands.caption_photos:caption",
+    "serve": "captioning.commands.serve:serve_captions",
+    "finetune": "captioning.commands.train:finetune_model",
+    "train": "captioning.commands.train:train_model",
     "evaluate": "captioning.commands.evaluate:evaluate",
     "calibrate": "captioning.commands.evaluate:calibrate",
     "score": "captioning.commands.score:score",
     "compare": "captioning.commands.score:compare",
-    "ground": "captioning.commands.evaluate:ground",
-    "features": "captioning.commands.train:features",
-    "check": "captioning.commands.data_sets:check",
+    "ground": "captioning.commands.evaluate:ground_model",
+    "features": "captioning.commands.train:encode_photos",
+    "check": "captioning.commands.data_sets:check_data",
     "shapes": "captioning.commands.data_sets:shapes",
     "models": "captioning.commands.share:models",
-    "export": "captioning.commands.share:export",
-    "push": "captioning.commands.share:push",
+    "export": "captioning.commands.share:export_model",
+    "push": "captioning.commands.share:push_model",
 }
 """The function of each command, imported when the command is asked for."""
 
@@ -108,9 +108,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logging.getLogger("captioning").setLevel(logging.INFO)
         warnings.filterwarnings("ignore", module=r"PIL\.")  # odd metadata of readable photos
         with _interrupted_by_signals(signals):
-            parser = app(imports_all=not given or given[0] not in COMMANDS)
+            name = given[0] if given else ""
+            parser = app(imports_all=name not in COMMANDS)
             command, bound, _ = parser.parse_args(given, print_error=False, exit_on_error=False)
-            if command.__name__ not in ENDLESS:
+            if name not in ENDLESS:
                 keep_freed_memory()
             result = command(*bound.args, **bound.kwargs)
             sys.stdout.flush()

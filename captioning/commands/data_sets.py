@@ -6,7 +6,7 @@ from pathlib import Path
 from captioning.commands.options import CaptionColumn, Images, MaxMegapixels
 
 
-def check(
+def check_data(
     data: Path,
     /,
     *,

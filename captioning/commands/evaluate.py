@@ -151,7 +151,7 @@ def calibrate(
     return file
 
 
-def ground(
+def ground_model(
     *,
     data: DataOptions,
     using: ModelOptions = ModelOptions(),

@@ -23,7 +23,7 @@ Offered = Annotated[
 LIMITS = Group("Limits", help="What is refused.")
 
 
-def serve(
+def serve_captions(
     *,
     using: ModelOptions = ModelOptions(),
     search: SearchOptions = SearchOptions(),

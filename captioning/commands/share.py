@@ -24,7 +24,7 @@ def models() -> None:
             print(f"  {title + ':':9}{getattr(model, title)}")
 
 
-def export(
+def export_model(
     *paths: Annotated[str, Parameter(name="MODEL TARGET")],
     model: str | None = None,
     half: bool = False,
@@ -48,7 +48,7 @@ def export(
         evaluation: What `captioning evaluate` wrote of this model, for the model card.
         license: Of the data that the model was trained on, for the model card, such as cc-by-4.0.
     """
-    from captioning.captioner import export as write_model
+    from captioning.captioner import export
 
     if len(given := [*([] if model is None else [model]), *paths]) != 2:
         raise InputError("give one model and where to write it: captioning export MODEL TARGET")
@@ -63,11 +63,11 @@ def export(
     if web:
         _write_site(source, target, runtime)
     else:
-        write_model(source, target, half, evaluation=evaluation, license=license, onnx=onnx)
+        export(source, target, half, evaluation=evaluation, license=license, onnx=onnx)
         print(printable(target))
 
 
-def push(
+def push_model(
     model: str,
     address: str,
     /,
@@ -84,8 +84,7 @@ def push(
         revision: The branch, which is made if missing; by default main.
     """
     from captioning import hub
-    from captioning.captioner import export as write_model
-    from captioning.captioner import load
+    from captioning.captioner import export, load
     from captioning.captioner.model_card import CARD
     from captioning.shelf import path_of
 
@@ -98,7 +97,7 @@ def push(
             load(folder)  # refuses what cannot be loaded again
         else:
             folder = Path(made) / "model"
-            write_model(model, folder)
+            export(model, folder)
         files = [folder / name for name in (CARD, *hub.DOWNLOADED)]
         if missing := [file for file in files if not file.exists()]:
             raise InputError(f"{missing[0]}: no such file; export the model to a folder again")

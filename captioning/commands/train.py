@@ -16,7 +16,7 @@ Keys = Annotated[
 ]
 
 
-def train(*options: Keys) -> None:
+def train_model(*options: Keys) -> None:
     """Train a model from a configuration: captioning train --config shapes.
 
     Every key of a configuration is an option. The most usual ones, and those of the command:
@@ -49,7 +49,7 @@ def train(*options: Keys) -> None:
         print(printable(best))
 
 
-def features(*options: Keys) -> None:
+def encode_photos(*options: Keys) -> None:
     """Encode the photos of a training: captioning features --config flickr8k.
 
     It takes the options of `captioning train`, and uses those of data, encoder and devices.
@@ -65,7 +65,7 @@ def _for_lightning(options: tuple[str, ...]) -> list[str]:
     return ["--help" if option == "--help-all" else option for option in options]
 
 
-def finetune(
+def finetune_model(
     data: Path,
     /,
     *,

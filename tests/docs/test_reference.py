@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from captioning.commands import COMMANDS as COMMAND_TABLE
-from captioning.commands.train import train
+from captioning.commands.train import train_model
 from captioning.models import CNNEncoder
 from captioning.training import ExponentialAverage
 from docs._ext import configuration_keys, options
@@ -40,7 +40,7 @@ def test_every_command_has_its_section() -> None:
 
 
 def test_the_help_of_train_shows_options_that_a_training_takes() -> None:
-    shown = set(re.findall(r"^    - `(--\S+?)[ `]", train.__doc__ or "", re.MULTILINE))
+    shown = set(re.findall(r"^    - `(--\S+?)[ `]", train_model.__doc__ or "", re.MULTILINE))
     every = set(options.lightning_parser("train")._option_string_actions)
     assert len(shown) > 15
     assert shown - {"--help-all", "--import", "--data.reader.init_args.root"} <= every
