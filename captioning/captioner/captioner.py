@@ -3,11 +3,10 @@
 Shapes: B images, N captions per image, T words, L regions, D annotation width, V vocabulary.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, overload
+from typing import Any, overload
 
 import torch
 from jaxtyping import Float, Int
@@ -16,19 +15,19 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from captioning.captioner.calibration import Calibration, margins, signs_of
-from captioning.captioner.caption import Caption, RunnerUp
+from captioning.captioner.caption import Caption
+from captioning.captioner.details import RunnersUp, best_captions, runners_up_of
+from captioning.captioner.stream import Result, Viewed, raise_errors, viewed
 from captioning.configurable import build
 from captioning.data.images import Upload
 from captioning.data.preprocessing import (
     Photo,
     Preprocessing,
-    Readable,
     View,
     is_one_photo,
-    readable,
     several_photos,
 )
-from captioning.data.vocabulary import BOS, EOS, PAD, Vocabulary
+from captioning.data.vocabulary import BOS, Vocabulary
 from captioning.errors import InputError, PhotoError
 from captioning.kernels import (
     accelerate,
@@ -43,31 +42,14 @@ from captioning.models import Model
 from captioning.models.decoder import Memory
 from captioning.search import BeamSearch, Decoded, Search
 from captioning.search.constrained import constrained
-from captioning.search.search import Alternatives, find_alternatives, generable_log_probs
-from captioning.terminal import printable
-from captioning.threads import cut, even_size, in_threads, read_ahead, thread_count
+from captioning.search.search import generable_log_probs
+from captioning.threads import cut, even_size, in_threads, thread_count
 
 BATCH_SIZE = 16
 """The most photos per batch, by default."""
 
 AHEAD = 2
 """Batches whose photos are read ahead."""
-
-Result = TypeVar("Result")
-
-
-class Viewed(NamedTuple):
-    """A photo of a stream.
-
-    Attributes:
-        number: its place in the stream, from 0.
-        photo: as it was given; pixels and the bytes of a file have become an image.
-        view: what the model sees of it.
-    """
-
-    number: int
-    photo: Readable
-    view: View
 
 
 class Captioner:
@@ -187,24 +169,10 @@ class Captioner:
         return self
 
     @overload
-    def __call__(  # type: ignore[overload-overlap]  # a path is a sequence of paths, too
-        self,
-        photos: Photo,
-        search: Search | None = None,
-        maps: Sequence[str] = (),
-        runners_up: int = 0,
-        most: int | None = 1,
-    ) -> Caption: ...
+    def __call__(self, photos: Photo, *args: Any, **options: Any) -> Caption: ...  # type: ignore[overload-overlap]  # a path is a sequence of paths, too
 
     @overload
-    def __call__(
-        self,
-        photos: Iterable[Photo],
-        search: Search | None = None,
-        maps: Sequence[str] = (),
-        runners_up: int = 0,
-        most: int | None = 1,
-    ) -> list[Caption]: ...
+    def __call__(self, photos: Iterable[Photo], *args: Any, **options: Any) -> list[Caption]: ...
 
     def __call__(
         self,
@@ -283,26 +251,8 @@ class Captioner:
         given = several_photos(photos)
         count = len(given) if isinstance(given, Sized) else batch_size * thread_count(self.device)
         size = batch_size if in_turn else even_size(count, batch_size, self.device)
-        # This thread loads images of Pillow, of which the same one may come twice.
-        loaded = (self._loaded(number, photo) for number, photo in enumerate(given))
-        viewed = read_ahead(self._viewed, loaded, AHEAD * size)
-        yield from in_threads(work, cut(viewed, size), self.device, in_turn)
-
-    def _loaded(self, number: int, photo: Photo) -> tuple[int, Readable | PhotoError]:
-        try:
-            return number, readable(photo, self.preprocessing.max_pixels)
-        except InputError as error:
-            return number, PhotoError(f"photo {number + 1}", str(error))
-
-    def _viewed(self, loaded: tuple[int, Readable | PhotoError]) -> Viewed | PhotoError:
-        number, photo = loaded
-        if isinstance(photo, PhotoError):
-            return photo
-        try:
-            return Viewed(number, photo, photo if isinstance(photo, View) else self.view(photo))
-        except InputError as error:
-            name = photo if isinstance(photo, Path) else str(photo)
-            return PhotoError(name, str(error).removeprefix(f"{printable(str(photo))}: "))
+        seen = viewed(given, self.preprocessing, AHEAD * size)
+        yield from in_threads(work, cut(seen, size), self.device, in_turn)
 
     def view(self, photo: str | Path | Upload | Image) -> View:
         """What the model sees of a photo; safe to call from several threads.
@@ -337,19 +287,43 @@ class Captioner:
         confidences, others = None, None
         if self.calibration is not None or runners_up:
             logits = self.logits(memory, decoded.tokens)
-            others = self._others(logits, decoded.tokens, runners_up)
+            others = self._runners_up(logits, decoded.tokens, runners_up)
         if self.calibration is not None:
             confidences = self.calibration.confidence(signs_of(decoded, margin, logits))
             log_probs = self.calibration.log_probs(logits, decoded.tokens)
             decoded = decoded._replace(log_probs=log_probs)
         tokens = F.pad(decoded.tokens, (1, 0), value=BOS)
         captioned = Captioned(self.model, images, annotations, tokens)
-        of_words = {
+        computed = {
             name: word_maps(name, captioned).float().cpu()
             for name in maps
             if name != ATTENTION  # the search has computed it
         }
-        return self._assembled(batch, decoded, of_words, maps, others, confidences)
+        details = tuple(maps) or (self.default_map,), computed, self._map, others, confidences
+        return best_captions(batch, decoded, self.vocabulary, self._grid, *details)
+
+    @property
+    def _grid(self) -> tuple[int, int]:
+        side = self.preprocessing.size
+        return self.model.encoder.grid(side, side)
+
+    def _runners_up(
+        self, logits: Float[Tensor, "B N T V"], tokens: Int[Tensor, "B N T"], k: int
+    ) -> list[list[RunnersUp]] | None:
+        """The `k` best alternatives to each word; None for k = 0."""
+        temperature = 1.0 if self.calibration is None else self.calibration.temperature
+        return runners_up_of(logits / temperature, tokens, k, self.vocabulary) if k else None
+
+    def _map(
+        self, view: View, tokens: Int[Tensor, "S"], length: int, name: str
+    ) -> Float[Tensor, "T rows columns"]:
+        """The map of the words of one caption."""
+        images = view.pixels[None].to(self.device)
+        read = F.pad(tokens.to(self.device), (1, 0), value=BOS)[None, None]
+        with torch.no_grad():
+            annotations = self.encode(images)
+        found = word_maps(name, Captioned(self.model, images, annotations, read))
+        return found[0, 0, :length].float().cpu()
 
     @torch.no_grad()
     def read(
@@ -369,17 +343,19 @@ class Captioner:
         """
         names = known_maps(maps, self.model, self.default_map) if maps else ()
         tokens = torch.tensor([[self.vocabulary.ids(self.vocabulary.known_words(text))]])
-        [seen] = raise_errors([self._viewed(self._loaded(0, photo))])
+        [seen] = raise_errors(viewed([photo], self.preprocessing, 0))
         annotations = self.encode(seen.view.pixels[None].to(self.device))
         logits, weights = self.fast(annotations, tokens[..., :-1].to(self.device))
         written = tokens[..., 1:].to(self.device)
         log_probs = generable_log_probs(logits).gather(3, written[..., None]).squeeze(3)
-        others = self._others(logits, written, runners_up)
+        others = self._runners_up(logits, written, runners_up)
         scores = log_probs.sum(dim=2) / written.shape[2] ** self.search.length_penalty
         if self.calibration is not None:
             log_probs = self.calibration.log_probs(logits, written)
         decoded = Decoded(written, log_probs, weights, scores)
-        return self._assembled([seen], decoded, {}, names, others)[0]
+        details = names or (self.default_map,), {}, self._map, others
+        [caption] = best_captions([seen], decoded, self.vocabulary, self._grid, *details)
+        return caption
 
     def constrained(
         self,
@@ -462,90 +438,3 @@ class Captioner:
     def sentences(self, decoded: Decoded) -> list[str]:
         """The best caption of every image as one line of text."""
         return [self.vocabulary.text(row) for row in decoded.tokens[:, 0].tolist()]
-
-    def signs(self, memory: Memory, decoded: Decoded) -> Float[Tensor, "B S"]:
-        """What the confidence in the best caption of each image follows from."""
-        best = Decoded(*(part[:, :1] for part in decoded))
-        logits = self.logits(memory, best.tokens)
-        return signs_of(best, margins(decoded.scores)[:, :1], logits)[:, 0]
-
-    def _others(
-        self, logits: Float[Tensor, "B N T V"], tokens: Int[Tensor, "B N T"], k: int
-    ) -> Alternatives | None:
-        """The `k` best alternatives to each word; None for k = 0."""
-        if not k:
-            return None
-        temperature = 1.0 if self.calibration is None else self.calibration.temperature
-        return find_alternatives(logits / temperature, tokens, k)
-
-    def _assembled(
-        self,
-        batch: Sequence[Viewed],
-        decoded: Decoded,
-        of_words: Mapping[str, Float[Tensor, "B N T rows columns"]],
-        shown_maps: Sequence[str],
-        others: Alternatives | None,
-        confidences: Float[Tensor, "B N"] | None = None,
-    ) -> list[Caption]:
-        """The caption of each photo, with attention and further maps of their words."""
-        side = self.preprocessing.size
-        attention = decoded.weights.float().unflatten(3, self.model.encoder.grid(side, side)).cpu()
-        of_words = {ATTENTION: attention, **of_words}
-        decoded = Decoded(*(part.cpu() for part in decoded))
-
-        def caption(b: int, n: int, further: tuple[Caption, ...] = ()) -> Caption:
-            photo, view, tokens = batch[b].photo, batch[b].view, decoded.tokens[b, n]
-            length = int(((tokens != PAD) & (tokens != EOS)).sum())
-            return Caption(
-                words=self.vocabulary.decode(tokens.tolist()),
-                probabilities=tuple(decoded.log_probs[b, n, :length].exp().tolist()),
-                score=decoded.scores[b, n].item(),
-                crop=view.crop,
-                size=view.size,
-                maps={name: each[b, n, :length] for name, each in of_words.items()},
-                shown_maps=tuple(shown_maps) or (self.default_map,),
-                tokenizer=self.vocabulary.tokenizer,
-                confidence=None if confidences is None else confidences[b, n].item(),
-                runners_up=() if others is None else self._runners_up(others, b, n, length),
-                photo=None if isinstance(photo, View | Upload) else photo,
-                others=further,
-                _compute=partial(self._map, view, tokens, length),
-            )
-
-        filled = (~decoded.scores.isneginf()).sum(dim=1).tolist()  # some beams cannot be
-        return [
-            caption(b, 0, tuple(caption(b, n) for n in range(1, count)))
-            for b, count in enumerate(filled)
-        ]
-
-    def _runners_up(
-        self, others: Alternatives, b: int, n: int, length: int
-    ) -> tuple[tuple[RunnerUp, ...], ...]:
-        tokens = others.tokens[b, n, :length].tolist()
-        probabilities = others.probabilities[b, n, :length].tolist()
-        return tuple(
-            tuple(
-                RunnerUp(None if token == EOS else self.vocabulary.decode([token])[0], probability)
-                for token, probability in zip(*of_word, strict=True)
-            )
-            for of_word in zip(tokens, probabilities, strict=True)
-        )
-
-    def _map(
-        self, view: View, tokens: Int[Tensor, "S"], length: int, name: str
-    ) -> Float[Tensor, "T rows columns"]:
-        """The map of the words of one caption."""
-        images = view.pixels[None].to(self.device)
-        read = F.pad(tokens.to(self.device), (1, 0), value=BOS)[None, None]
-        with torch.no_grad():
-            annotations = self.encode(images)
-        found = word_maps(name, Captioned(self.model, images, annotations, read))
-        return found[0, 0, :length].float().cpu()
-
-
-def raise_errors(results: Iterable[Result | PhotoError]) -> Iterator[Result]:
-    """The results of a stream; raises the first PhotoError."""
-    for result in results:
-        if isinstance(result, PhotoError):
-            raise result
-        yield result

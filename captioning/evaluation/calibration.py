@@ -15,8 +15,8 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from captioning.captioner import Captioner
-from captioning.captioner.calibration import SIGNS, Calibration
-from captioning.captioner.captioner import Viewed, raise_errors
+from captioning.captioner.calibration import SIGNS, Calibration, margins, signs_of
+from captioning.captioner.stream import Viewed, raise_errors
 from captioning.data.dataset import Example, caption_ids, collate
 from captioning.data.feature_cache import FeatureCache
 from captioning.data.preprocessing import View
@@ -29,7 +29,7 @@ from captioning.evaluation.captions import photos_of
 from captioning.metrics.cider import DocumentFrequencies, cider_scores
 from captioning.metrics.scores import Words, generated_words
 from captioning.progress_bar import ProgressBar, stage
-from captioning.search import Search
+from captioning.search import Decoded, Search
 from captioning.search.search import generable_log_probs
 
 TEMPERATURES = np.exp(np.linspace(-1.2, 1.2, 49))
@@ -127,7 +127,9 @@ def assess(
         ids = [record.image_id for record in batch.records]
         chosen = search.for_images(each.view.pixels.numpy().tobytes() for each in viewed)
         decoded = captioner.decode(memory, chosen)
-        signs = captioner.signs(memory, decoded).cpu().numpy()
+        best = Decoded(*(part[:, :1] for part in decoded))
+        margin = margins(decoded.scores)[:, :1]
+        signs = signs_of(best, margin, captioner.logits(memory, best.tokens))[:, 0].cpu().numpy()
         captions = dict(zip(ids, captioner.sentences(decoded), strict=True))
         logits = captioner.logits(memory, references[..., 1:])
         return captions, signs, _of_words(logits.float(), references[..., 1:])

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from captioning.captioner import Captioner
-from captioning.captioner.captioner import raise_errors
 from captioning.captioner.ensemble import JointEncoder
+from captioning.captioner.stream import raise_errors
 from captioning.data.feature_cache import FeatureCache
 from captioning.data.preprocessing import View
 from captioning.data.readers import Reader

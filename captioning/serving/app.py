@@ -12,7 +12,7 @@ from starlette.routing import Mount
 from starlette.types import ASGIApp
 
 from captioning.captioner import Caption, Captioner
-from captioning.captioner.captioner import raise_errors
+from captioning.captioner.stream import raise_errors
 from captioning.data.images import Upload, read_image
 from captioning.data.preprocessing import View
 from captioning.maps import available_maps

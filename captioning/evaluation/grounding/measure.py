@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch.nn.utils.rnn import pad_sequence
 
 from captioning.captioner import Captioner
-from captioning.captioner.captioner import Viewed, raise_errors
+from captioning.captioner.stream import Viewed, raise_errors
 from captioning.data.preprocessing import View
 from captioning.data.records import Record
 from captioning.data.tokens import tokenize
