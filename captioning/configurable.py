@@ -4,6 +4,7 @@ import inspect
 from abc import ABC
 from collections.abc import Callable, Mapping
 from functools import partial
+from math import isfinite
 from types import UnionType
 from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -140,7 +141,7 @@ def _fits(value: Any, hint: Any) -> bool:
     if origin is Literal:
         return value in get_args(hint)
     if hint in (int, float):
-        return isinstance(value, int | hint) and not isinstance(value, bool)
+        return isinstance(value, int | hint) and not isinstance(value, bool) and isfinite(value)
     return isinstance(value, hint) if hint in (str, bool, type(None)) else True
 
 

@@ -78,7 +78,8 @@ def reading(path: object, *errors: type[Exception]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from error
+        reason = error.strerror.lower() if error.strerror else str(error)
+        raise InputError(f"{path}: {reason}") from error
     except (ValueError, EOFError, RecursionError, *errors) as error:
         raise InputError(f"{path}: {str(error) or type(error).__name__}") from error
 

@@ -1,8 +1,5 @@
 """The parts of a training, built from YAML files and options."""
 
-import io
-import sys
-from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -30,12 +27,9 @@ from captioning.progress_bar import say, stage
 from captioning.training.callbacks import NumberedSteps, Progress, StopEarly
 from captioning.training.checkpoints import BestCheckpoint, LastCheckpoint, WholeCheckpoints
 from captioning.training.configuration import (
-    MODE,
     ConfigurationParser,
     allow_list,
-    check_files,
     check_parsed,
-    first_cause,
     one_line,
     with_config_paths,
 )
@@ -97,9 +91,8 @@ class TrainCLI(LightningCLI):
     def __init__(self, arguments: list[str]) -> None:
         modules, options = split_imports(arguments)
         options = with_config_paths(options)
-        check_files(options)
         import_modules(modules)
-        with allow_list(modules) as self.allowed:
+        with allow_list(modules):
             super().__init__(
                 CaptioningModule,
                 CaptionData,
@@ -121,7 +114,6 @@ class TrainCLI(LightningCLI):
                     "exit_on_error": False,
                     "allow_abbrev": False,
                     "prog": self.command,
-                    "parser_mode": MODE,
                 },
             )
 
@@ -191,25 +183,11 @@ class TrainCLI(LightningCLI):
 
     def parse_arguments(self, parser: LightningArgumentParser, args: Any) -> None:
         """Read the options, of which none may be unknown, of another type or out of range."""
-        errors = io.StringIO()
         try:
-            with redirect_stderr(errors):
-                super().parse_arguments(parser, args)
-        except SystemExit as end:  # the parsers of --model.decoder.help CLASS end the process
-            if end.code:
-                line = errors.getvalue().strip().rpartition("\n")[2].removeprefix("error: ")
-                raise UsageError(f"{line}; see {self.command} --help") from None
-            raise
-        except (ArgumentError, OverflowError) as error:
-            known = {action.dest for action in parser._actions}
-            raise UsageError(one_line(str(error), known, self.allowed)) from None
-        except UnicodeError as error:  # jsonargparse reads values that name files
-            value = (
-                error.object if isinstance(error, UnicodeEncodeError) else "the file of an option"
-            )
-            raise UsageError(f"{value}: not UTF-8 text; give another value") from None
-        sys.stderr.write(errors.getvalue())  # warnings, if any
-        check_parsed(self.config, self.allowed)
+            super().parse_arguments(parser, args)
+        except ArgumentError as error:
+            raise InputError(f"{one_line(error)}; see {self.command} --help") from None
+        check_parsed(self.config)
         for name, limits in LIMITS.items():
             wanted = unmet_requirement(limits | None, self.config[name])
             if wanted:
@@ -232,7 +210,7 @@ class TrainCLI(LightningCLI):
             self.model.kernels = self.config.kernels == "on"
         except (ImportError, LookupError, TypeError, ValueError) as error:
             raise UsageError(
-                f"the configuration's parts cannot be built: {first_cause(error)}; correct its "
+                f"the configuration's parts cannot be built: {one_line(error)}; correct its "
                 "init_args"
             ) from error
 

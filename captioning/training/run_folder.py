@@ -8,13 +8,10 @@ import yaml
 from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers import CSVLogger
 
-from captioning.errors import InputError, UsageError
+from captioning.errors import InputError, UsageError, shown
 from captioning.files import remove_unfinished, written_whole
-from captioning.numbers import shown
 from captioning.progress_bar import say
 from captioning.training.checkpoints import LastCheckpoint
-from captioning.training.configuration import bounded_yaml
-from captioning.untrusted import MAX_YAML_BYTES, text_of
 
 ELSEWHERE = "give another --trainer.default_root_dir"
 
@@ -68,8 +65,8 @@ class RunFolder:
             InputError: a setting has changed that would have no effect.
         """
         try:
-            earlier = bounded_yaml(text_of(self.config, MAX_YAML_BYTES))
-        except (InputError, yaml.YAMLError):  # removed or damaged
+            earlier = yaml.safe_load(self.config.read_text(encoding="utf-8"))
+        except (OSError, ValueError, yaml.YAMLError):  # removed or damaged
             return []
         before, lines = dict(_flat(earlier)), []
         for key, now in _flat(settings):

@@ -182,7 +182,7 @@ def bad_file(folder: Path, kind: str) -> Path:
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        ("missing", "no such file; check the path"),
+        ("missing", "no such file"),
         ("empty", "empty file .* again"),
         ("text", "not an image .* convert it to JPEG or PNG"),
         ("folder", "a folder; give a regular file"),
@@ -251,7 +251,7 @@ def test_pipes_and_devices_are_refused_without_waiting(tmp_path: Path, name: str
 
 @pytest.mark.parametrize("name", ["a\0b.jpg", f"{'a' * 300}.jpg"])
 def test_an_impossible_path_is_one_line(name: str) -> None:
-    with pytest.raises(InputError, match="check the path"):
+    with pytest.raises(InputError, match=r"file name too long|null byte"):
         read_image(name)
 
 

@@ -83,7 +83,7 @@ def test_the_settings_of_a_training_that_runs_in_the_folder_stay(
     (out / "finetune.yaml").write_text("of the other training")
     with only_writer(out), pytest.raises(InputError, match="another process is writing there"):
         finetune(folder, model="shapes", out=out, epochs=1)
-    assert [file.name for file in out.iterdir()] == ["finetune.yaml"]
+    assert [file.name for file in out.glob("[!.]*")] == ["finetune.yaml"]
     assert (out / "finetune.yaml").read_text() == "of the other training"
 
 

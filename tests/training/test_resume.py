@@ -1,5 +1,4 @@
 import csv
-import os
 import signal
 from pathlib import Path
 from typing import Any
@@ -252,9 +251,6 @@ def test_a_damaged_checkpoint_is_refused(train_into: Train, last: Path, tiny_con
         assert "not a checkpoint of a training" in refusal(last, ours)
     torch.save(content | {"loops": {"fit_loop": {"epoch_progress": 3}}}, last)
     assert "values of other types" in refusal(last, ours)
-    last.unlink()
-    os.mkfifo(last)
-    assert "a pipe" in refusal(last, ours)
 
 
 def test_a_checkpoint_of_another_model_is_refused(last: Path, tiny_config: Path) -> None:

@@ -22,7 +22,7 @@ def test_a_best_checkpoint_without_a_last_one_is_never_lost(
         (folder / name).write_bytes(content)
     with pytest.raises(InputError, match=r"best\.ckpt: cannot be resumed|earlier run.*--overwrite"):
         train_into("run", ONE, *options)
-    assert {file.name: file.read_bytes() for file in folder.iterdir()} == kept
+    assert {file.name: file.read_bytes() for file in folder.glob("[!.]*")} == kept
 
 
 def test_a_resumed_training_whose_best_checkpoint_is_gone_keeps_the_best_of_its_own_epochs(
@@ -48,7 +48,7 @@ def test_a_second_training_in_one_folder_is_refused_before_it_touches_a_file(
         pytest.raises(InputError, match="run: another process is writing there"),
     ):
         train_into("run", ONE, "--overwrite")
-    assert not list((tmp_path / "run").iterdir())
+    assert [file.name for file in (tmp_path / "run").iterdir()] == [".lock"]
 
 
 def test_resuming_a_training_that_has_ended_says_what_to_raise_and_writes_nothing(

@@ -34,7 +34,7 @@ def run(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
 
 
 def test_all_files_lie_in_the_folder_of_the_run(run: tuple[Path, list[str]]) -> None:
-    assert {path.name for path in run[0].iterdir()} == {
+    assert {path.name for path in run[0].glob("[!.]*")} == {
         "best.ckpt",
         "config.yaml",
         "csv",

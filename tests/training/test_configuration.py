@@ -1,0 +1,82 @@
+"""What a training says about its options."""
+
+from pathlib import Path
+
+import pytest
+
+from captioning import integrity
+from captioning.cli import main
+from captioning.errors import InputError
+from captioning.training.configured_training import TrainCLI
+from captioning.training.train_cli import plain_messages, train
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("--max_epochs=3", "unrecognized arguments: --max_epochs=3"),
+        ("--model.decoder.hidden=8", r"model\.decoder.*'hidden' is not accepted"),
+        ("--model.decoder=LSTMDecodr", r"model\.decoder.*LSTMDecodr"),
+        ("--data.batch_size=many", r"data\.batch_size.*many"),
+        ("--model.decoder=captioning.kernels.fast_lstm.FastLSTM", "is not allowed"),
+        ("--config=no_such", "no such file; give one, or one of .*flickr8k"),
+    ],
+)
+def test_a_wrong_option_is_named(tiny_config: Path, option: str, told: str) -> None:
+    with plain_messages(), pytest.raises(InputError, match=told):
+        TrainCLI(["--config", str(tiny_config), option])
+
+
+@pytest.mark.parametrize(("given", "kind"), [("1", int), ("1.0", float)])
+def test_one_batch_and_all_batches_stay_apart(
+    tiny_config: Path, tmp_path: Path, given: str, kind: type
+) -> None:
+    """Lightning means one batch by 1 and all of them by 1.0."""
+    options = ["--trainer.limit_val_batches", given, "--trainer.default_root_dir", str(tmp_path)]
+    with plain_messages():
+        cli = TrainCLI(["--config", str(tiny_config), *options])
+    assert type(cli.settings()["trainer"]["limit_val_batches"]) is kind
+
+
+def test_what_lightning_refuses_is_one_line(
+    tiny_config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--trainer.val_check_interval", "12", "--trainer.default_root_dir", str(tmp_path)]
+    with pytest.raises(InputError, match=r"trainer cannot do this: .*val_check_interval"):
+        train(["--config", str(tiny_config), *options])
+    part = "[{class_path: EarlyStopping, init_args: {monitor: val/none}}]"
+    (tmp_path / "delta.yaml").write_text(f"trainer: {{default_root_dir: run, callbacks: {part}}}")
+    configs = ["--config", str(tiny_config), "--config", str(tmp_path / "delta.yaml")]
+    assert main(["train", *configs, "--validation_page.images=0"]) == 1
+    assert capsys.readouterr().err.splitlines()[-1].startswith("captioning: ")
+
+
+def test_a_training_on_several_machines_says_for_whom_it_waits(
+    tiny_config: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("MASTER_PORT", "29123")
+    monkeypatch.setenv("MASTER_ADDR", "10.0.0.1")
+    options = ["--trainer.num_nodes=2", "--trainer.strategy=ddp", "--trainer.devices=1"]
+    with plain_messages():
+        TrainCLI(["--config", str(tiny_config), f"--trainer.default_root_dir={tmp_path}", *options])
+    told = "machine 1 of 2 waits for the others at 10.0.0.1, port 29123"
+    assert told in capsys.readouterr().err.splitlines()
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "--model.encoder.init_args.backbone=timm/vit_giant_patch14_224",
+        "--model.decoder.init_args.hidden_dim=16384",
+    ],
+)
+def test_a_model_of_too_many_parameters_is_refused(
+    option: str, tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(integrity, "MOST_PARAMETERS", 10_000_000)
+    options = [option, f"--trainer.default_root_dir={tmp_path}"]
+    with plain_messages(), pytest.raises(InputError, match="more than 10,000,000 parameters"):
+        TrainCLI(["--config", str(tiny_config), *options])
