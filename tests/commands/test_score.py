@@ -123,7 +123,7 @@ def test_saved_document_frequencies_are_those_that_cider_goes_by(
 @pytest.mark.parametrize(
     ("file", "content", "expected"),
     [
-        (0, "captions", "results.json: Expecting"),
+        (0, "captions", "results.json: "),
         (0, {"annotations": []}, "results.json: line 1: {'annotations': []} has no 'image'"),
         (0, [{"image_id": 1}], "results.json: caption 1: {'image_id': 1} has no"),
         (0, results({1: "a", 9: "b", 8: "c"}), "2 of 3 images have no caption in"),
