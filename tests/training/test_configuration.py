@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from captioning import integrity
-from captioning.cli import main
+from captioning.commands import main
 from captioning.errors import InputError
 from captioning.training.configured_training import TrainCLI
 from captioning.training.train_cli import plain_messages, train
