@@ -16,35 +16,18 @@ ROOT = Path(__file__).parents[1]
 
 def test_the_public_names_are_at_hand_in_the_package() -> None:
     assert (captioning.load, captioning.Caption, captioning.Captioner) == (load, Caption, Captioner)
-    assert {"load", "Caption", "Captioner", "__version__"} < set(dir(captioning))
-
-
-def test_the_help_of_the_package_has_its_classes_and_its_version() -> None:
+    assert {"load", "Caption", "Captioner", "evaluate", "__version__"} < set(dir(captioning))
     text = pydoc.plain(pydoc.render_doc(captioning))
     assert "class Caption(" in text
-    assert "class Captioner(" in text
     assert captioning.__version__ in text
-
-
-def test_a_name_that_the_package_lacks_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'unload'"):
         assert captioning.unload
 
 
-def test_the_package_says_that_it_is_typed() -> None:
-    assert (Path(captioning.__file__).parent / "py.typed").is_file()
-
-
-def test_the_citation_names_the_software_and_the_paper() -> None:
+def test_citation_and_changelog_are_of_this_version() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert captioning.__version__ == citation["version"]
     assert citation["authors"][0]["name"] in (ROOT / "LICENSE").read_text()
-    [paper] = citation["references"]
-    assert paper["title"].startswith("Show, Attend and Tell")
-
-
-def test_the_changelog_begins_with_this_version_and_its_date() -> None:
-    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     first = re.search(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert first
     assert first[1] in ("Next", f"{captioning.__version__} ({citation['date-released']})")

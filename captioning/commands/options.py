@@ -88,7 +88,6 @@ class ModelOptions:
     """Photos at a time."""
     device: str | None = None
     """cpu, cuda or mps; by default the fastest that there is."""
-
     bf16: bool = False
     """Compute in bfloat16: faster on recent GPUs, CPUs with AMX, and AMD's with AVX-512 BF16,
     slower elsewhere; near-ties may resolve differently."""
