@@ -19,28 +19,17 @@ from captioning.data.dataset import (
 )
 from captioning.data.extraction import feature_cache
 from captioning.data.feature_cache import ConstantEncoder, FeatureCache
-from captioning.data.images import MEGAPIXELS, PhotoMegapixels, pixels_of
+from captioning.data.images import MEGAPIXELS, pixels_of
 from captioning.data.preprocessing import Fit, MirroredPreprocessing, Preprocessing
 from captioning.data.readers import Reader
 from captioning.data.records import Record
 from captioning.data.tokenizers import TokenizerName
 from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
-from captioning.numbers import (
-    BatchSize,
-    CaptionsPerImage,
-    Checked,
-    Count,
-    ImageSize,
-    PositiveCount,
-    Seed,
-    TokensPerCaption,
-    Workers,
-)
 from captioning.progress_bar import stage
 
 
-class CaptionData(Checked, pl.LightningDataModule):
+class CaptionData(pl.LightningDataModule):
     """Training and validation batches of a data set, and the vocabulary of its training captions.
 
     Args:
@@ -84,24 +73,24 @@ class CaptionData(Checked, pl.LightningDataModule):
     def __init__(
         self,
         reader: Reader,
-        size: ImageSize = 224,
+        size: int = 224,
         fit: Fit = "crop",
-        batch_size: BatchSize = 32,
-        captions_per_image: CaptionsPerImage = 5,
-        min_count: Count = 5,
-        max_tokens: TokensPerCaption = 50,
+        batch_size: int = 32,
+        captions_per_image: int = 5,
+        min_count: int = 5,
+        max_tokens: int = 50,
         augment: bool = False,
         features: str | None = None,
         mirror: bool = False,
-        crop: PositiveCount | None = None,
+        crop: int | None = None,
         similar_lengths: bool = True,
-        workers: Workers = 1,
-        limit: PositiveCount | None = None,
-        min_captions: PositiveCount = 1,
+        workers: int = 1,
+        limit: int | None = None,
+        min_captions: int = 1,
         train_split: str = "train",
         val_split: str = "val",
-        seed: Seed = 0,
-        max_megapixels: PhotoMegapixels = MEGAPIXELS,
+        seed: int = 0,
+        max_megapixels: float = MEGAPIXELS,
         tokenizer: TokenizerName = "ptb",
         words: Sequence[str] = (),
         leave_out: Sequence[str] = (),

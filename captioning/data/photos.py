@@ -5,17 +5,17 @@ import glob
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
-from typing import BinaryIO
 
 from captioning.data.images import IMAGE_SUFFIXES, is_photo
 from captioning.data.photo_shards import USUAL, is_shard, photos_in
-from captioning.errors import InputError
+from captioning.errors import InputError, reading
 
 STDIN = "-"
 """Stands for standard input, which lists photos."""
 
-LONGEST_LINE = 65_536  # bytes of a list's line; no system has longer paths
 LONGEST_NAME = 200  # bytes of a photo's name in its picture's, which leaves room for a number
 
 
@@ -35,17 +35,20 @@ def find_photos(paths: Iterable[str | Path], listed: str | Path | None = None) -
     Raises:
         InputError: a folder holds no photos, or a folder or the list cannot be read.
     """
-    if isinstance(paths, str):
-        raise InputError(f"{paths}: give a list of paths, such as [{paths!r}]")
-    for path in paths:
+    for path in [paths] if isinstance(paths, str | Path) else paths:
         if str(path) == STDIN:
             yield from _photos_of_list(STDIN)
         elif os.path.isdir(path):  # noqa: PTH112 - a Path raises if a name is too long
-            yield from _photos_of_folder(Path(path))
+            below = _photos_below(Path(path))
+            first = next(below, None)
+            if first is None:
+                raise InputError(f"{path}: no images in this folder; expected .jpg, .png and so on")
+            yield from chain([first], below)
         elif is_shard(path):
             yield from photos_in(Path(path))
-        elif matches := _expanded(str(path)):
-            yield from find_photos(matches)
+        elif glob.has_magic(str(path)) and not os.path.lexists(path):
+            found = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207 - also absolute ones
+            yield from find_photos(found) if found else [Path(path)]
         else:
             yield Path(path)
     if listed is not None:
@@ -92,66 +95,33 @@ def picture_names(
     return names
 
 
-def _expanded(path: str) -> list[str]:
-    """The paths that a pattern stands for; a file's own name is no pattern."""
-    if not glob.has_magic(path) or os.path.lexists(path):
-        return []
-    return sorted(glob.glob(path, recursive=True))  # noqa: PTH207 - also of absolute patterns
-
-
-def _photos_of_folder(folder: Path) -> Iterator[Path]:
-    is_empty = True
-    for photo in _photos_below(folder):
-        is_empty = False
-        yield photo
-    if is_empty:
-        raise InputError(f"{folder}: no images in this folder; expected .jpg, .png and the like")
-
-
 def _photos_below(folder: Path) -> Iterator[Path]:
-    try:
-        with os.scandir(folder) as entries:
-            found = sorted(entries, key=lambda entry: entry.name)
-        for entry in found:
-            if entry.name.startswith("."):  # as macOS's "._photo.jpg", which is not an image
-                continue
-            path = folder / entry.name
-            if entry.is_dir(follow_symlinks=False):
-                yield from _photos_below(path)
-            elif entry.is_file() and (path.suffix.lower() in IMAGE_SUFFIXES or is_photo(path)):
-                yield path
-            elif USUAL.fullmatch(entry.name) and is_shard(path):
-                yield from photos_in(path)
-    except OSError as error:
-        raise InputError(
-            f"{folder}: cannot be read ({error.strerror}); check the folder's permissions"
-        ) from None
+    with reading(folder), os.scandir(folder) as entries:
+        found = sorted(entries, key=lambda entry: entry.name)
+    for entry in found:
+        if entry.name.startswith("."):  # as macOS's "._photo.jpg", which is not an image
+            continue
+        path = folder / entry.name
+        if entry.is_dir(follow_symlinks=False):
+            yield from _photos_below(path)
+        elif entry.is_file() and (path.suffix.lower() in IMAGE_SUFFIXES or is_photo(path)):
+            yield path
+        elif USUAL.fullmatch(entry.name) and is_shard(path):
+            yield from photos_in(path)
 
 
 def _photos_of_list(file: str | Path) -> Iterator[Path]:
     name = "standard input" if str(file) == STDIN else str(file)
-    try:
-        if name != str(file):
-            yield from _paths_of(sys.stdin.buffer, name)
-        else:
-            with Path(file).open("rb") as lines:
-                yield from _paths_of(lines, name)
-    except FileNotFoundError:
-        raise InputError(f"{name}: no such file; check the path of the list") from None
-    except OSError as error:
-        raise InputError(
-            f"{name}: cannot be read ({error.strerror}); give a text file of one path a line"
-        ) from None
-
-
-def _paths_of(lines: BinaryIO, name: str) -> Iterator[Path]:
-    for number, line in enumerate(iter(lambda: lines.readline(LONGEST_LINE + 1), b""), 1):
-        if len(line) > LONGEST_LINE or b"\0" in line:
-            raise InputError(
-                f"{name}: line {number} is not a path; give a text file of one path a line"
-            )
-        if number == 1:
-            line = line.removeprefix(codecs.BOM_UTF8)  # which Windows' editors write
+    with reading(name), ExitStack() as stack:
         # File names are bytes, and those that are not UTF-8 must stay unchanged.
-        if path := line.decode("utf-8", "surrogateescape").rstrip("\r\n"):
-            yield Path(path)
+        source = (
+            sys.stdin.buffer if str(file) == STDIN else stack.enter_context(Path(file).open("rb"))
+        )
+        for number, line in enumerate(source, 1):
+            line = (
+                line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+            )  # of Windows' editors
+            if b"\0" in line:
+                raise InputError(f"{name}: line {number} is not a path")
+            if path := os.fsdecode(line).rstrip("\r\n"):
+                yield Path(path)

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from captioning.configurable import Configurable
 from captioning.data.images import MAX_PIXELS, Upload, read_image, read_photo
-from captioning.errors import InputError
-from captioning.numbers import ImageSize, shown
+from captioning.errors import InputError, shown
 
 MARGIN = 7 / 8
 """Sides of a random crop as a fraction of those of the part that is otherwise seen."""
@@ -113,7 +112,7 @@ class Preprocessing(Configurable):
             whole photo, its aspect ratio changed to 1.
     """
 
-    def __init__(self, size: ImageSize = 224, fit: Fit = "crop") -> None:
+    def __init__(self, size: int = 224, fit: Fit = "crop") -> None:
         self.size = size
         self.fit = fit
         self.max_pixels = MAX_PIXELS  # no argument, since those are stored in checkpoints

@@ -7,8 +7,7 @@ from typing import Any, get_args
 
 from captioning.data.tokenizers import TokenizerName, joined, tokenizer
 from captioning.data.tokens import BRACKETS
-from captioning.errors import InputError
-from captioning.numbers import shown
+from captioning.errors import InputError, shown
 
 PAD, BOS, EOS, UNK = range(4)
 SPECIAL = ("<pad>", "<bos>", "<eos>", "<unk>")

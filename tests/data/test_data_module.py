@@ -32,7 +32,7 @@ def longest_captions(scenes: Path, **options: Any) -> list[list[int]]:
     ]
 
 
-def test_captions_of_similar_length_share_a_batch_unless_switched_off(scenes: Path) -> None:
+def test_captions_of_similar_length_share_a_batch(scenes: Path) -> None:
     alike, any_length = longest_captions(scenes), longest_captions(scenes, similar_lengths=False)
     together = sorted(chain(*alike))
     assert sorted(chain(*any_length)) == together

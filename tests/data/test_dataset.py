@@ -6,9 +6,8 @@ import pytest
 import torch
 from PIL import Image
 from torch import Tensor
-from torch.utils.data._utils.pin_memory import pin_memory
 
-from captioning.data.dataset import Batch, CaptionDataset, Example, collate
+from captioning.data.dataset import CaptionDataset, Example, collate
 from captioning.data.images import read_image
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.records import Record
@@ -57,7 +56,7 @@ def example(*lengths: int) -> Example:
         "the dog (right) sits",
     ],
 )
-def test_an_image_with_a_caption_of_left_or_right_is_never_mirrored(
+def test_captions_of_left_or_right_are_never_mirrored(
     record: Callable[..., Record], caption: str
 ) -> None:
     data = dataset([record("a dog", caption)], augment=True)
@@ -65,7 +64,7 @@ def test_an_image_with_a_caption_of_left_or_right_is_never_mirrored(
 
 
 @pytest.mark.parametrize("caption", ["a dog", "a bright dog", "the dog was cleft"])
-def test_other_images_are_mirrored_about_half_of_the_time(
+def test_other_images_are_mirrored_half_of_the_time(
     record: Callable[..., Record], caption: str
 ) -> None:
     data = dataset([record(caption)], augment=True)
@@ -102,12 +101,6 @@ def test_a_long_caption_loses_its_end_and_eos(record: Callable[..., Record]) -> 
     assert short == data.vocabulary.encode("a b")
 
 
-def test_a_batch_stores_each_image_once_for_all_its_captions() -> None:
-    batch = collate([example(1, 2, 3), example(2, 2, 2)])
-    assert batch.images.shape == (2, 3, 8, 8)
-    assert batch.tokens.shape == (2, 3, 5)
-
-
 def test_captions_in_a_batch_are_padded_after_eos() -> None:
     tokens = collate([example(1), example(3)]).tokens
     assert tokens[:, 0].tolist() == [[BOS, 4, EOS, PAD, PAD], [BOS, 4, 4, 4, EOS]]
@@ -117,25 +110,6 @@ def test_an_image_with_fewer_captions_gets_rows_of_padding() -> None:
     tokens = collate([example(1, 1), example(1)]).tokens
     assert tokens[1, 1].tolist() == [PAD] * 3
     assert (tokens[0] != PAD).all()
-
-
-def test_a_batch_moves_its_tensors_and_keeps_its_records() -> None:
-    batch = collate([example(1)])
-    moved = batch.to(torch.device("meta"))
-    assert isinstance(moved, Batch)
-    assert moved.images.device.type == moved.tokens.device.type == "meta"
-    assert moved.records == batch.records
-
-
-def test_a_pinned_batch_is_a_batch_of_the_same_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Without a GPU nothing can be pinned.
-    monkeypatch.setattr(Tensor, "pin_memory", lambda tensor, *_: tensor.clone())
-    batch = collate([example(1), example(2)])
-    pinned = pin_memory(batch)
-    assert isinstance(pinned, Batch)
-    assert pinned.images is not batch.images
-    assert pinned.tokens.equal(batch.tokens)
-    assert pinned.records == batch.records
 
 
 def test_an_example_tells_what_part_of_the_photo_it_shows(record: Callable[..., Record]) -> None:
@@ -155,10 +129,3 @@ def test_an_example_tells_what_part_of_the_photo_it_shows(record: Callable[..., 
         assert seen.is_mirrored == is_mirrored(image)
         mirrored.add(seen.is_mirrored)
     assert mirrored == {False, True}
-
-
-def test_a_batch_keeps_what_its_images_show(record: Callable[..., Record]) -> None:
-    examples = dataset([record("a dog"), record("a cat")], tells_seen=True)
-    batch = collate([examples[0], examples[1]]).to(torch.device("cpu"))
-    assert len(batch.seen) == 2
-    assert collate([example(1), example(2)]).seen == []

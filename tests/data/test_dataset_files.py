@@ -33,7 +33,7 @@ def test_names_that_differ_from_the_disk_are_found(tmp_path: Path, name: str, fi
     assert find_images([name], [tmp_path], SOURCE) == [tmp_path / file]
 
 
-def test_the_first_folder_that_has_a_name_as_written_has_them_all(tmp_path: Path) -> None:
+def test_the_first_folder_that_has_a_name_has_them_all(tmp_path: Path) -> None:
     touch(tmp_path, "one/x/b.jpg", "two/a.jpg", "two/B.jpg")
     folders = [tmp_path / "none", tmp_path / "one", tmp_path / "two"]
     names = ["a.jpg", "b.jpg", "c.jpg"]
@@ -41,7 +41,7 @@ def test_the_first_folder_that_has_a_name_as_written_has_them_all(tmp_path: Path
     assert found == [tmp_path / "two" / name for name in ("a.jpg", "B.jpg", "c.jpg")]
 
 
-def test_a_photo_that_is_missing_is_not_replaced_by_one_of_another_folder(tmp_path: Path) -> None:
+def test_a_missing_photo_is_not_taken_from_another_folder(tmp_path: Path) -> None:
     touch(tmp_path, "a.jpg", "thumbnails/b.jpg")
     assert find_images(["a.jpg", "b.jpg"], [tmp_path], SOURCE)[1] == tmp_path / "b.jpg"
 
@@ -69,7 +69,7 @@ def test_what_is_ambiguous_is_an_error_that_names_one_path(
         find_images(names, [tmp_path], SOURCE)
 
 
-def test_a_file_that_is_named_exactly_is_not_found_by_another_name(tmp_path: Path) -> None:
+def test_a_file_named_exactly_has_no_other_name(tmp_path: Path) -> None:
     touch(tmp_path, "a.jpg")
     assert find_images(["a.jpg", "A.jpg"], [tmp_path], SOURCE)[1] == tmp_path / "A.jpg"
 

@@ -2,13 +2,11 @@ import json
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from PIL.Image import Transpose
 
 from captioning.data.data_module import CaptionData
-from captioning.data.extraction import feature_cache
 from captioning.data.feature_cache import INDEX, FeatureCache
 from captioning.data.images import read_image
 from captioning.data.preprocessing import Preprocessing
@@ -34,17 +32,6 @@ def test_features_are_computed_only_once(photos: list[Path], folder: Path) -> No
     assert not seen
 
 
-def test_a_photo_named_twice_is_encoded_once(photos: list[Path], folder: Path) -> None:
-    cache = cached(folder, [*photos, *photos])
-    assert len(np.load(folder / "features-00000.npy")) == len(photos)
-    assert photos[2] in cache
-
-
-def test_some_of_the_photos_may_be_asked_for(photos: list[Path], folder: Path) -> None:
-    cached(folder, photos)
-    assert photos[2] in cached(folder, photos[2:])
-
-
 def test_features_can_be_used_without_the_photos(photos: list[Path], folder: Path) -> None:
     cached(folder, photos)
     photos[0].unlink()
@@ -57,12 +44,6 @@ def test_features_of_another_encoder_are_refused(photos: list[Path], folder: Pat
         cached(folder, photos, encoder(seed=1))
 
 
-def test_features_of_another_image_size_are_refused(photos: list[Path], folder: Path) -> None:
-    cached(folder, photos)
-    with pytest.raises(InputError, match=r"features: .*another image size"):
-        feature_cache(folder, encoder(), Preprocessing(48), photos, workers=0)
-
-
 def test_features_that_lack_a_photo_are_refused_by_its_name(
     photos: list[Path], folder: Path
 ) -> None:
@@ -71,9 +52,7 @@ def test_features_that_lack_a_photo_are_refused_by_its_name(
         cached(folder, photos)
 
 
-def test_features_of_a_photo_that_has_changed_since_are_refused_by_its_name(
-    photos: list[Path], folder: Path
-) -> None:
+def test_features_of_a_changed_photo_are_refused_by_name(photos: list[Path], folder: Path) -> None:
     cached(folder, photos)
     read_image(photos[1]).resize((20, 20)).save(photos[1])
     with pytest.raises(InputError, match=f"features: .*{photos[1].name} and 0 more have changed"):
@@ -99,21 +78,13 @@ def test_features_of_copied_photos_hold(photos: list[Path], folder: Path) -> Non
 @pytest.mark.parametrize(
     "index", [[], {}, {"fingerprint": "x", "rows": 64, "images": {"a.jpg": 3}}]
 )
-def test_features_of_an_earlier_version_and_other_indices_are_refused(
+def test_features_of_an_earlier_version_are_refused(
     photos: list[Path], folder: Path, index: object
 ) -> None:
     folder.mkdir()
     (folder / INDEX).write_text(json.dumps(index))
     with pytest.raises(InputError, match="features: holds no features, or those of an earlier"):
         cached(folder, photos)
-
-
-def test_a_folder_that_holds_something_else_is_refused(photos: list[Path], folder: Path) -> None:
-    folder.mkdir()
-    np.save(folder / "annotations.npy", np.arange(5))
-    with pytest.raises(InputError, match="features: holds something other than features"):
-        cached(folder, photos)
-    assert [file.name for file in folder.iterdir()] == ["annotations.npy"]
 
 
 @pytest.mark.parametrize("size", [0, 100, 1000])

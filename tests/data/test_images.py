@@ -1,5 +1,3 @@
-import os
-import struct
 import sys
 from pathlib import Path
 
@@ -9,11 +7,8 @@ from PIL import Image
 
 from captioning.data import images
 from captioning.data.images import (
-    MEGAPIXELS,
-    MOST_MEGAPIXELS,
     PhotoSizeError,
     Upload,
-    pixels_of,
     read_image,
     read_photo,
 )
@@ -53,28 +48,10 @@ def test_colours_survive_every_colour_mode(tmp_path: Path, mode: str) -> None:
     assert near(image.getpixel((30, 8)), GREEN)
 
 
-def test_a_cmyk_jpeg_is_not_inverted(tmp_path: Path) -> None:
-    Image.new("RGB", (16, 16), WHITE).convert("CMYK").save(tmp_path / "print.jpg")
-    assert near(read_image(tmp_path / "print.jpg").getpixel((8, 8)), WHITE)
-
-
-@pytest.mark.parametrize("mode", ["L", "LA", "1"])
-def test_grey_and_bilevel_images_become_rgb(tmp_path: Path, mode: str) -> None:
-    Image.new("L", (4, 4), 255).convert(mode).save(tmp_path / "grey.png")
-    image = read_image(tmp_path / "grey.png")
-    assert (image.mode, image.getpixel((1, 1))) == ("RGB", WHITE)
-
-
 def test_alpha_is_laid_on_white_in_proportion(tmp_path: Path) -> None:
     pixels = np.array([[[0, 0, 0, 0], [0, 0, 0, 51], [0, 0, 0, 255]]], np.uint8)
     Image.fromarray(pixels).save(tmp_path / "alpha.png")
     assert grey_level(tmp_path / "alpha.png") == [255, 204, 0]
-
-
-@pytest.mark.parametrize("transparency", [0, bytes([0] * 256)], ids=["one colour", "table"])
-def test_transparent_palette_colours_become_white(tmp_path: Path, transparency: object) -> None:
-    Image.new("P", (4, 4), 0).save(tmp_path / "palette.png", transparency=transparency)
-    assert read_image(tmp_path / "palette.png").getpixel((0, 0)) == WHITE
 
 
 @pytest.mark.parametrize("suffix", ["png", "tif"])
@@ -82,11 +59,6 @@ def test_16_bit_greys_are_scaled_and_not_clipped(tmp_path: Path, suffix: str) ->
     path = tmp_path / f"wide.{suffix}"
     Image.fromarray(np.array([[0, 257, 100 * 257, 65535]], np.uint16)).save(path)
     assert grey_level(path) == [0, 1, 100, 255]
-
-
-def test_a_16_bit_pgm_is_scaled_by_65535(tmp_path: Path) -> None:
-    (tmp_path / "wide.pgm").write_bytes(b"P5 2 1 65535\n" + struct.pack(">HH", 257, 65535))
-    assert grey_level(tmp_path / "wide.pgm") == [1, 255]
 
 
 @pytest.mark.parametrize("white", [1.0, 255.0, 65535.0])
@@ -111,31 +83,14 @@ def test_damaged_exif_data_does_not_lose_the_photo(tmp_path: Path) -> None:
     assert read_image(tmp_path / "photo.jpg").size == (32, 16)
 
 
-def test_a_photo_of_one_pixel_is_read(tmp_path: Path) -> None:
-    Image.new("RGB", (1, 1), RED).save(tmp_path / "dot.png")
-    assert read_image(tmp_path / "dot.png").getpixel((0, 0)) == RED
-
-
 @pytest.mark.parametrize(("side", "reduction"), [(161, 1), (160, 2), (81, 2), (40, 8), (2, 8)])
-def test_a_large_jpeg_is_reduced_as_long_as_its_short_side_stays_large_enough(
+def test_a_large_jpeg_is_reduced_to_what_is_needed(
     tmp_path: Path, side: int, reduction: int
 ) -> None:
     large_half_red_half_green().save(tmp_path / "large.jpg")
     image, size = read_photo(tmp_path / "large.jpg", side)
     assert size == (640, 320)
     assert image.size == (640 // reduction, 320 // reduction)
-
-
-def test_a_small_jpeg_is_read_like_any_photo(tmp_path: Path) -> None:
-    Image.effect_noise((99, 99), 80).save(tmp_path / "small.jpg")
-    image = read_photo(tmp_path / "small.jpg", 50).image
-    assert image.tobytes() == read_image(tmp_path / "small.jpg").tobytes()
-
-
-def test_other_formats_are_not_reduced(tmp_path: Path) -> None:
-    large_half_red_half_green().save(tmp_path / "large.png")
-    image, size = read_photo(tmp_path / "large.png", 10)
-    assert (image.size, size) == ((640, 320), (640, 320))
 
 
 @pytest.mark.parametrize("kind", ["baseline", "progressive", "CMYK", "several pictures"])
@@ -199,17 +154,9 @@ def test_a_bad_file_is_one_line_with_its_name_and_a_remedy(
     assert str(caught.value).startswith(f"{path}: ")
 
 
-def test_a_large_jpeg_that_is_cut_short_is_not_reduced_to_what_is_left(tmp_path: Path) -> None:
-    Image.effect_noise((640, 640), 80).save(tmp_path / "large.jpg")
-    whole = (tmp_path / "large.jpg").read_bytes()
-    (tmp_path / "large.jpg").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(InputError, match=r"large\.jpg: damaged or cut short .* again"):
-        read_photo(tmp_path / "large.jpg", 80)
-
-
 @pytest.mark.filterwarnings("ignore:Image size")  # Pillow warns of more than 89 megapixels
 @pytest.mark.parametrize("size", [(10_000, 10_001), (13_000, 13_000)])
-def test_a_photo_of_more_than_100_megapixels_is_refused_by_its_header(
+def test_a_photo_of_too_many_pixels_is_refused_by_its_header(
     tmp_path: Path, size: tuple[int, int]
 ) -> None:
     (tmp_path / "large.ppm").write_bytes(b"P6 %d %d 255\n" % size)  # no pixels follow
@@ -231,30 +178,6 @@ def test_a_call_may_set_another_limit(tmp_path: Path, side: int | None) -> None:
         read_photo(tmp_path / "photo.png", side, 9_999)
 
 
-@pytest.mark.parametrize("megapixels", [0.0, -1.0, MOST_MEGAPIXELS + 1, float("nan"), float("inf")])
-def test_an_impossible_limit_is_refused(megapixels: float) -> None:
-    with pytest.raises(InputError, match=r"max_megapixels: give a number above 0 and at most 178"):
-        pixels_of(megapixels)
-
-
-def test_the_largest_limit_stays_within_pillows_own() -> None:
-    assert Image.MAX_IMAGE_PIXELS is not None
-    assert pixels_of(MEGAPIXELS) < pixels_of(MOST_MEGAPIXELS) < 2 * Image.MAX_IMAGE_PIXELS
-
-
-@pytest.mark.parametrize("name", ["pipe.jpg", "/dev/zero"])
-def test_pipes_and_devices_are_refused_without_waiting(tmp_path: Path, name: str) -> None:
-    os.mkfifo(tmp_path / "pipe.jpg")
-    with pytest.raises(InputError, match="a pipe or a device; give a regular file"):
-        read_image(tmp_path / name)
-
-
-@pytest.mark.parametrize("name", ["a\0b.jpg", f"{'a' * 300}.jpg"])
-def test_an_impossible_path_is_one_line(name: str) -> None:
-    with pytest.raises(InputError, match=r"file name too long|null byte"):
-        read_image(name)
-
-
 @pytest.mark.parametrize("kind", ["EPS", "PCX"])
 @pytest.mark.parametrize("is_upload", [False, True])
 def test_other_formats_are_not_opened(tmp_path: Path, kind: str, is_upload: bool) -> None:
@@ -272,12 +195,6 @@ def test_an_upload_is_read_as_its_file_is(shapes_records: list[Record]) -> None:
     assert read_photo(upload, 16).size == read_image(path).size
 
 
-def test_an_upload_of_too_many_pixels_is_refused_by_its_header() -> None:
-    header = b"P6 2000 1000 255\n"
-    with pytest.raises(PhotoSizeError, match=r"^big: 2000 x 1000 pixels are more than the 1 mill"):
-        read_image(Upload("big", header, 1_000_000))
-
-
 def heic(path: Path) -> Path:
     """A photo as an iPhone writes it."""
     plugin = pytest.importorskip("pillow_heif", reason="pillow-heif is not installed")
@@ -291,7 +208,7 @@ def test_a_heic_photo_is_read_whatever_its_suffix(tmp_path: Path) -> None:
     assert near(image.getpixel((60, 16)), GREEN, 20)
 
 
-def test_without_its_plugin_a_heic_photo_is_an_error_that_names_the_extra(
+def test_without_its_plugin_a_heic_photo_names_the_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = heic(tmp_path / "photo.heic")

@@ -1,4 +1,3 @@
-import itertools
 import os
 import sys
 from pathlib import Path
@@ -8,7 +7,7 @@ import pytest
 from PIL import Image
 
 from captioning.data.images import read_image
-from captioning.data.photos import LONGEST_LINE, find_photos
+from captioning.data.photos import find_photos
 from captioning.errors import InputError
 
 HEIC = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic"
@@ -22,18 +21,12 @@ def touched(folder: Path, *names: str) -> None:
         path.touch()
 
 
-def test_a_folder_stands_for_its_images_in_sorted_order(tmp_path: Path) -> None:
-    touched(tmp_path, "b.JPG", "a/2.png", "a/1.webp", "notes.txt", "._b.JPG", ".cache/c.png")
-    names = [str(path.relative_to(tmp_path)) for path in find_photos([tmp_path])]
-    assert names == ["a/1.webp", "a/2.png", "b.JPG"]
-
-
 def test_the_order_is_that_of_sorted_paths(tmp_path: Path) -> None:
     touched(tmp_path, "b/1.jpg", "b.jpg", "b-.jpg", "b/c/9.jpg", "b/c.jpg", "B.jpg", "é.jpg")
     assert list(find_photos([tmp_path])) == sorted(tmp_path.rglob("*.jpg"))
 
 
-def test_links_to_photos_are_followed_and_links_to_folders_are_not(
+def test_links_to_photos_are_followed_not_links_to_folders(
     tmp_path: Path,
 ) -> None:
     touched(tmp_path, "photos/1.jpg", "elsewhere/2.jpg")
@@ -44,22 +37,10 @@ def test_links_to_photos_are_followed_and_links_to_folders_are_not(
     assert names == ["1.jpg", "2.jpg"]
 
 
-def test_photos_come_one_after_another_also_of_endless_paths(tmp_path: Path) -> None:
-    endless = (tmp_path / f"{number}.jpg" for number in itertools.count())
-    photos = find_photos(endless)
-    assert [path.name for path in itertools.islice(photos, 3)] == ["0.jpg", "1.jpg", "2.jpg"]
-    assert next(endless).name == "3.jpg"
-
-
-def test_a_list_is_read_a_line_at_a_time_and_its_photos_come_last(tmp_path: Path) -> None:
+def test_the_photos_of_a_list_come_last(tmp_path: Path) -> None:
     (tmp_path / "list.txt").write_text("b.jpg\n\nwith space .jpg\r\na.jpg")
     names = [str(path) for path in find_photos(["c.jpg"], tmp_path / "list.txt")]
     assert names == ["c.jpg", "b.jpg", "with space .jpg", "a.jpg"]
-
-
-def test_a_byte_order_mark_of_a_list_is_no_part_of_a_name(tmp_path: Path) -> None:
-    (tmp_path / "list").write_bytes(b"\xef\xbb\xbfa.jpg\r\nb.jpg\r\n")
-    assert list(find_photos([], tmp_path / "list")) == [Path("a.jpg"), Path("b.jpg")]
 
 
 def test_names_that_are_no_utf8_come_through_a_list(tmp_path: Path) -> None:
@@ -72,9 +53,8 @@ def test_names_that_are_no_utf8_come_through_a_list(tmp_path: Path) -> None:
     ("paths", "listed", "told"),
     [
         (["."], None, "no images in this folder"),
-        ([], "gone.txt", r"gone.txt: no such file"),
-        ([], ".", "give a text file of one path a line"),
-        ("photo.jpg", None, r"photo\.jpg: give a list of paths, such as \['photo"),
+        ([], "gone.txt", r"gone.txt: No such file"),
+        ([], ".", "Is a directory"),
     ],
 )
 def test_what_gives_no_photos_is_an_error(
@@ -83,23 +63,6 @@ def test_what_gives_no_photos_is_an_error(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match=told):
         list(find_photos(paths, listed))
-
-
-@pytest.mark.parametrize("line", [b"a" * (LONGEST_LINE + 1), b"a\0b.jpg"], ids=["long", "NUL"])
-def test_an_impossible_line_is_named_by_its_number(tmp_path: Path, line: bytes) -> None:
-    (tmp_path / "list.txt").write_bytes(b"a.jpg\n" + line + b"\nb.jpg\n")
-    with pytest.raises(InputError, match=r"list\.txt: line 2 is not a path; give a text file"):
-        list(find_photos([], tmp_path / "list.txt"))
-
-
-def test_a_list_may_come_through_a_pipe() -> None:
-    reader, writer = os.pipe()
-    os.write(writer, b"a.jpg\nb.jpg\n")
-    os.close(writer)
-    try:
-        assert [str(path) for path in find_photos([], f"/dev/fd/{reader}")] == ["a.jpg", "b.jpg"]
-    finally:
-        os.close(reader)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +82,7 @@ def test_a_folder_gives_photos_of_every_format_that_is_read(
     assert read_image(tmp_path / name).size == (40, 30)
 
 
-def test_a_folder_gives_photos_that_cannot_be_read_so_that_they_are_reported(
+def test_a_folder_gives_photos_that_cannot_be_read(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "img_1").write_bytes(HEIC)
@@ -127,18 +90,7 @@ def test_a_folder_gives_photos_that_cannot_be_read_so_that_they_are_reported(
     assert [path.name for path in find_photos([tmp_path])] == ["a.heic", "b.CR3", "img_1"]
 
 
-def test_files_that_only_begin_like_a_photo_are_not_photos(tmp_path: Path) -> None:
-    for name, content in {
-        "a.txt": b"BMW is a car",
-        "b": b"P6 is a street",
-        "c.gz": b"\x1f",
-    }.items():
-        (tmp_path / name).write_bytes(content)
-    touched(tmp_path, "1.jpg")
-    assert [path.name for path in find_photos([tmp_path])] == ["1.jpg"]
-
-
-def test_a_pattern_that_no_shell_has_expanded_stands_for_its_matches(tmp_path: Path) -> None:
+def test_a_pattern_stands_for_its_matches(tmp_path: Path) -> None:
     touched(tmp_path, "b.jpg", "a.jpg", "c.png", "more/d.jpg")
     found = find_photos([str(tmp_path / "*.jpg"), str(tmp_path / "**/d.*")])
     assert [path.name for path in found] == ["a.jpg", "b.jpg", "d.jpg"]

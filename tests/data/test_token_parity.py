@@ -162,6 +162,6 @@ def test_made_up_words_of_every_script_have_the_same_tokens() -> None:
     assert differing(made_up_scripts(3000)) == []
 
 
-def test_every_character_is_a_letter_a_sign_or_nothing_as_in_java() -> None:
+def test_every_character_is_what_it_is_in_java() -> None:
     captions = [f"a{c}b 1{c}2 {c} {c}{c}" for c in assigned("CLMNPSZ") if c not in NO_CAPTION]
     assert differing(captions) == []
