@@ -72,7 +72,6 @@ class ScoredAttention(Attention):
         self.query = nn.Linear(query_dim, attention_dim, bias=False)
 
     def project(self, annotations: Float[Tensor, "B L D"]) -> Float[Tensor, "B L A"]:
-        """A linear layer."""
         return self.key(annotations)
 
     @abstractmethod

@@ -6,23 +6,19 @@ small ones of this package. The last feature map of a network holds the annotati
 Shapes: D annotation width.
 """
 
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from captioning.errors import InputError
-from captioning.integrity import check_archive, check_finite
+from captioning.errors import InputError, reading
 from captioning.models.efficientnet_lite import NETWORKS, WIDTH, efficientnet_lite
 from captioning.models.small_networks import PlainCNN, SmallCNN
-from captioning.untrusted import opened
 
 DEFAULT = "DEFAULT"
 """Stands for the weights that a backbone's library downloads."""
@@ -110,34 +106,35 @@ def classifier(name: str, weights: str | None) -> nn.Module:
 
     The arguments and errors are those of `backbone`.
     """
-    network, source, download = _untrained(name)
-    if weights is None:
-        return network
-    state = _downloaded(source, download) if weights == DEFAULT else read_weights(Path(weights))
-    try:
-        network.load_state_dict(state)
-    except (RuntimeError, AttributeError, KeyError, TypeError, ValueError):
-        raise InputError(
-            f"{weights}: not the state dict of a {name}; give the weights of that backbone"
-        ) from None
-    check_finite(Path(weights), network.state_dict())
-    return network
-
-
-def _untrained(name: str) -> tuple[nn.Module, str, Callable[[], Any]]:
-    """A network with random parameters, what its weights are called, and how to get them."""
-    if name == "small":
-        return SmallCNN(), name, lambda: read_weights(SMALL_WEIGHTS)
-    if name == "plain":
-        return PlainCNN(), name, _no_weights
     if name.startswith(TIMM):
-        model = _timm_model(name.removeprefix(TIMM))
-        return model, f"the weights of {name}", lambda: _timm_weights(name.removeprefix(TIMM))
-    if name not in BACKBONES:
+        network, source, download = _of_timm(name.removeprefix(TIMM))
+    elif name in BACKBONES:
+        network, source, download = _of_torchvision_or_ours(name)
+    else:
         raise InputError(
             f"unknown backbone {name!r}; choose from {', '.join(BACKBONES)}, or give {TIMM}NAME "
             "for one of timm's"
         )
+    if weights is None:
+        return network
+    if weights == DEFAULT:
+        with reading(source, RuntimeError):
+            state = download()
+    else:
+        state = read_weights(Path(weights))
+    try:
+        network.load_state_dict(state)
+    except (RuntimeError, TypeError):
+        raise InputError(f"{weights}: not the weights of a {name}") from None
+    return network
+
+
+def _of_torchvision_or_ours(name: str) -> tuple[nn.Module, str, Callable[[], Any]]:
+    """A network with random parameters, where its weights are, and how to get them."""
+    if name == "small":
+        return SmallCNN(), name, partial(read_weights, SMALL_WEIGHTS)
+    if name == "plain":
+        return PlainCNN(), name, _no_weights
     from torchvision import models  # takes a second to import
 
     pretrained = models.get_model_weights(name).DEFAULT
@@ -146,48 +143,26 @@ def _untrained(name: str) -> tuple[nn.Module, str, Callable[[], Any]]:
 
 
 def _no_weights() -> None:
-    raise InputError("there are none; give a file, or null for a random start")
+    raise ValueError("has no pretrained weights; give a file, or null for a random start")
 
 
-def _timm_model(name: str) -> nn.Module:
+def _of_timm(name: str) -> tuple[nn.Module, str, Callable[[], Any]]:
     import timm  # takes seconds
 
     if not timm.is_model(name):
-        near = timm.list_models(f"*{name.partition('.')[0]}*")[:5]
-        hint = f"; it has {', '.join(near)}" if near else "; see timm.list_models()"
-        raise InputError(f"timm has no model {name!r}{hint}")
+        near = ", ".join(timm.list_models(f"*{name.partition('.')[0]}*")[:5])
+        raise InputError(f"timm has no model {name!r}" + (f"; it has {near}" if near else ""))
     try:
-        return timm.create_model(name, dynamic_img_size=True)  # a transformer for any image size
+        model = timm.create_model(name, dynamic_img_size=True)  # a transformer for any image size
     except TypeError:  # convolutions know no such option
-        return timm.create_model(name)
-
-
-def _timm_weights(name: str) -> dict[str, Tensor]:
-    import timm
-
-    return timm.create_model(name, pretrained=True).state_dict()
-
-
-def _downloaded(source: str, download: Callable[[], Any]) -> Any:
-    """The weights; InputError with their source if that fails for any reason."""
-    try:
-        return download()
-    except Exception as error:  # of the network, of the disk, or of a file that is cut short
-        if isinstance(error, HTTPError):
-            error.close()  # it holds the connection
-        reason = " ".join(str(error).split())
-        raise InputError(
-            f"{source}: cannot be downloaded ({reason}); "
-            "fetch it elsewhere and give the file as the encoder's weights"
-        ) from None
+        model = timm.create_model(name)
+    weights = f"the weights of {TIMM}{name}"
+    return model, weights, lambda: timm.create_model(name, pretrained=True).state_dict()
 
 
 def read_weights(path: Path) -> Any:
-    """The content of a file; InputError if it was not written by `torch.save`."""
-    with opened(path) as file:
-        if zipfile.is_zipfile(file):  # older versions of torch wrote no archives
-            check_archive(path)
-        file.seek(0)
+    """The content of a file that `torch.save` wrote."""
+    with reading(path), path.open("rb") as file:
         try:
             return torch.load(file, map_location="cpu", weights_only=True)
         except Exception:  # torch.load raises a dozen kinds for a file that holds no weights
@@ -233,7 +208,6 @@ class FeatureMap(nn.Module):
         self.name = name
 
     def forward(self, images: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B D rows columns"]:
-        """The feature map; InputError if the model is for images of another size."""
         try:
             features: Tensor = self.model.forward_features(images)
         except AssertionError as error:  # how timm says that a size does not fit

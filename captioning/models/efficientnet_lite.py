@@ -57,7 +57,6 @@ class SameConv2d(nn.Conv2d):
     """Pads so that the output has a cell for each stride's step, as TensorFlow does."""
 
     def forward(self, x: Float[Tensor, "B C rows columns"]) -> Float[Tensor, "B D _ _"]:
-        """The convolution."""
         return super().forward(F.pad(x, self.missing(x)))
 
     def missing(self, x: Float[Tensor, "B C rows columns"]) -> list[int]:
@@ -74,7 +73,6 @@ class Residual(nn.Sequential):
     """Adds the input to the output of layers."""
 
     def forward(self, x: Float[Tensor, "B C rows columns"]) -> Float[Tensor, "B C rows columns"]:
-        """The sum."""
         return super().forward(x) + x
 
 

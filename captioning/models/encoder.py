@@ -131,7 +131,6 @@ class CNNEncoder(Encoder):
         return self
 
     def forward(self, images: UInt8[Tensor, "B 3 H W"]) -> Float[Tensor, "B L D"]:
-        """Annotation vectors, regions in reading order (row by row)."""
         features = self.pool(feature_map(images, self.mean, self.std, self.stages))
         height, width = images.shape[2:]
         self._grids[height, width] = features.shape[2], features.shape[3]
@@ -151,7 +150,6 @@ class CNNEncoder(Encoder):
         return self._grids[height, width]
 
     def completed(self, features: Float[Tensor, "B P C"]) -> Float[Tensor, "B L D"]:
-        """Annotation vectors from the output of `constant` for square images."""
         if self.first_trained == len(self.stages):
             return features
         rows = math.isqrt(features.shape[1])  # as channels last, without a copy
@@ -182,7 +180,6 @@ class FrozenStages(nn.Module):
         self.config = {"backbone": encoder.config["backbone"], "stages": len(self.stages)}
 
     def forward(self, images: UInt8[Tensor, "B 3 H W"]) -> Float[Tensor, "B P C"]:
-        """The last frozen stage's feature map, cells in reading order."""
         features = feature_map(images, self.mean, self.std, self.stages)
         return features.flatten(2).transpose(1, 2)
 

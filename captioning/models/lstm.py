@@ -96,7 +96,6 @@ class LSTMDecoder(Decoder):
     def remember(
         self, annotations: Float[Tensor, "B L D"], mask: Bool[Tensor, "B L"] | None = None
     ) -> LSTMMemory:
-        """Annotation vectors and their keys."""
         return LSTMMemory(annotations, mask, self.attention.project(annotations))
 
     def start(self, memory: Memory, n: int) -> State:

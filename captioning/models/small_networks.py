@@ -46,7 +46,6 @@ class OutlinesAndColours(nn.Module):
         )
 
     def forward(self, images: Float[Tensor, "B 3 H W"]) -> Float[Tensor, "B C rows columns"]:
-        """The channels of both."""
         outlines = self.first(images)
         return torch.cat([outlines, F.avg_pool2d(images, 8).to(outlines.dtype)], dim=1)
 
@@ -81,7 +80,6 @@ class WhatAndWhere(nn.Module):
         )
 
     def forward(self, features: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C2 H W"]:
-        """Features, colours and coordinates."""
         what, where = features[:, :-3], features[:, -3:]
         return torch.cat([self.what(what), self.where(where)], dim=1)
 
@@ -102,7 +100,6 @@ class Coordinates(nn.Module):
         self.squares = squares
 
     def forward(self, features: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C2 H W"]:
-        """The features and their coordinates."""
         batch, _, height, width = features.shape
         rows = torch.linspace(-1, 1, height, device=features.device, dtype=features.dtype)
         columns = torch.linspace(-1, 1, width, device=features.device, dtype=features.dtype)
@@ -120,7 +117,6 @@ class UnitScale(nn.Module):
     """
 
     def forward(self, features: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
-        """The features, scaled."""
         precise = features.to(torch.promote_types(features.dtype, torch.float32))
         strength = precise.square().mean(dim=1, keepdim=True)
         return features * torch.rsqrt(strength + 1e-4).to(features.dtype)
@@ -134,7 +130,6 @@ class Gain(nn.Module):
         self.factor = nn.Parameter(torch.tensor(start))
 
     def forward(self, features: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
-        """The features, multiplied."""
         return features * self.factor
 
 
@@ -150,7 +145,6 @@ class ResidualBlock(nn.Module):
         )
 
     def forward(self, features: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
-        """The features plus the residual."""
         return torch.relu(features + self.residual(features))
 
 

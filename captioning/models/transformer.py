@@ -81,19 +81,16 @@ class TransformerDecoder(Decoder):
     def remember(
         self, annotations: Float[Tensor, "B L D"], mask: Bool[Tensor, "B L"] | None = None
     ) -> TransformerMemory:
-        """Annotation vectors and every layer's keys and values of them."""
         projected = [layer.cross_attention.project(annotations) for layer in self.layers]
         keys, values = zip(*projected, strict=True)
         return TransformerMemory(annotations, mask, keys, values)
 
     def start(self, memory: Memory, n: int) -> State:
-        """Empty caches."""
         empty = memory.annotations.new_zeros(memory.images, n, 0, self.width)
         numbers = range(len(self.layers))
         return {f"{number}.{part}": empty for number in numbers for part in KeysValues._fields}
 
     def step(self, tokens: Int[Tensor, "B N"], state: State, memory: Memory) -> Step:
-        """Read one word of every caption and score the next."""
         words, weights, state = self._read(tokens[:, :, None], state, memory)
         return Step(self.output(words).squeeze(2), weights.squeeze(2), state)
 

@@ -39,7 +39,6 @@ class FeedForward(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def forward(self, x: Float[Tensor, "*B W"]) -> Float[Tensor, "*B W"]:
-        """Each position on its own."""
         return self.outer(self.dropout(self.inner(x).relu()))
 
 

@@ -59,7 +59,6 @@ class ConstrainedBeamSearch(BeamSearch):
     must_say: Sequence[Sequence[int]] = ()
 
     def __post_init__(self) -> None:
-        """Build the automaton."""
         super().__post_init__()
         self.automaton = Automaton(self.avoid, self.must_say)
         needed = len(self.begin) + self.automaton.needed_after(tuple(self.begin))

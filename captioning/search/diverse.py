@@ -38,13 +38,11 @@ class DiverseBeamSearch(BeamSearch):
     diversity: float = 0.5
 
     def __post_init__(self) -> None:
-        """No group has said anything yet."""
         super().__post_init__()
         self._said: list[Int[Tensor, "B k"]] = []  # the words of earlier groups, by their place
 
     @torch.no_grad()
     def __call__(self, decoder: Decoder, memory: Memory) -> Decoded:
-        """The best caption of each group for every image in memory, in the order of their score."""
         group = copy(self)  # which other calls do not share
         group._said = []
         found = [

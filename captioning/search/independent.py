@@ -37,7 +37,6 @@ class IndependentSearch(Search):
         """
 
     def start(self, memory: Memory) -> Hypotheses:
-        """N empty captions per image."""
         return Hypotheses.empty(memory, self.captions)
 
     def extend(self, hypotheses: Hypotheses, step: Step) -> tuple[Hypotheses, State]:
@@ -59,7 +58,6 @@ class Greedy(IndependentSearch):
     def choose(
         self, log_probs: Float[Tensor, "*B V"], draw: Float[Tensor, "*B"] | None = None
     ) -> Int[Tensor, "*B"]:
-        """The most probable word."""
         return log_probs.max(dim=-1).indices  # on CPUs in half the time of `argmax`
 
 
@@ -86,13 +84,11 @@ class Sampling(IndependentSearch):
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        """Not yet for certain images."""
         super().__post_init__()
         self.draws = self.seed is None
         self._image_seeds: Sequence[int] | None = None
 
     def for_images(self, images: Iterable[bytes]) -> "Sampling":
-        """The search for a batch of these images."""
         if self.seed is None:
             return self
         search = copy(self)
@@ -100,7 +96,6 @@ class Sampling(IndependentSearch):
         return search
 
     def replace(self, kind: type[Search] | None = None, **changes: Any) -> Search:
-        """See `Search.replace`; for the same images."""
         search = super().replace(kind, **changes)
         if isinstance(search, Sampling):
             search._image_seeds = self._image_seeds
@@ -120,7 +115,6 @@ class Sampling(IndependentSearch):
     def choose(
         self, log_probs: Float[Tensor, "*B V"], draw: Float[Tensor, "*B"] | None = None
     ) -> Int[Tensor, "*B"]:
-        """A word drawn for each caption."""
         probabilities = (log_probs.flatten(0, -2) / self.temperature).softmax(dim=-1)
         if self.top_k or self.top_p < 1:
             ranked, words = probabilities.sort(dim=-1, descending=True)

@@ -65,7 +65,6 @@ class Search(Configurable):
     draws = False
 
     def __post_init__(self) -> None:
-        """Check the limits."""
         if self.min_length > self.max_length:
             raise InputError(
                 f"min_length {self.min_length} is greater than max_length {self.max_length}"
