@@ -45,7 +45,7 @@ class Captioned:
 
 
 WordMap: TypeAlias = Callable[[Captioned], Maps]
-"""A kind of map. It raises `InputError` if the model cannot give it."""
+"""A kind of map."""
 
 
 def word_log_probs(

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from captioning.errors import InputError
+from captioning.maps.attention_maps import attention_map
 from captioning.maps.captioned import Captioned, Maps, neighbourhood_mean, shares
 from captioning.models import Decoder, LSTMDecoder
 from captioning.models.decoder import Memory
@@ -26,8 +27,11 @@ def evidence_map(captioned: Captioned) -> Maps:
     It depends on the word and the image, not on the words before. Each region has the mean
     evidence of its neighbourhood, since single cells are noisy. Cost: no pass over the caption.
     """
-    memory = captioned.model.remember(captioned.annotations)
-    return _shares_of_words(captioned, memory).unflatten(-1, captioned.grid)
+    model = captioned.model
+    of_words = evidence(
+        model.decoder, model.remember(captioned.annotations), captioned.tokens[..., 1:]
+    )
+    return evidence_shares(of_words, captioned.grid).unflatten(-1, captioned.grid)
 
 
 @torch.no_grad()
@@ -38,10 +42,8 @@ def attention_evidence_map(captioned: Captioned) -> Maps:
     evidence map is proportional to the word's probability given the region, their product is
     proportional to the region's probability given the word. Cost: one pass over the caption.
     """
-    model = captioned.model
-    memory = model.remember(captioned.annotations)
-    _, weights = model.decoder.teacher_forcing(memory, captioned.tokens[..., :-1])
-    return shares(weights * _shares_of_words(captioned, memory), captioned.grid)
+    weights = attention_map(captioned) * evidence_map(captioned)
+    return shares(weights.flatten(-2), captioned.grid)
 
 
 def has_evidence(decoder: Decoder) -> TypeGuard[LSTMDecoder]:
@@ -57,20 +59,13 @@ def evidence(
     Eq. 7 is linear in the context, so this is what a region would add to the word's logit if the
     context were its vector alone and the gate beta one. The word's row of L_o is taken relative to
     the mean row: what a region adds to all words alike changes no probability.
-
-    Raises:
-        InputError: the decoder has no deep output.
     """
     known = with_evidence(decoder)
     return evidence_of_regions(known, known.output_context(memory.annotations), words)
 
 
 def with_evidence(decoder: Decoder) -> LSTMDecoder:
-    """The decoder, if it has evidence.
-
-    Raises:
-        InputError: it has no deep output.
-    """
+    """The decoder; InputError if it has no evidence."""
     if not has_evidence(decoder):
         raise InputError("evidence needs an LSTM decoder with deep output")
     return decoder
@@ -93,8 +88,3 @@ def evidence_shares(
 ) -> Float[Tensor, "B N T L"]:
     """The softmax of `SHARPNESS` times the mean evidence around each region."""
     return (SHARPNESS * neighbourhood_mean(evidence, grid)).softmax(dim=-1)
-
-
-def _shares_of_words(captioned: Captioned, memory: Memory) -> Float[Tensor, "B N T L"]:
-    of_words = evidence(captioned.model.decoder, memory, captioned.tokens[..., 1:])
-    return evidence_shares(of_words, captioned.grid)

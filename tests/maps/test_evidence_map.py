@@ -2,11 +2,9 @@ import pytest
 import torch
 from torch import nn
 
-from captioning.data.vocabulary import BOS, EOS
-from captioning.errors import InputError
 from captioning.maps import word_maps
 from captioning.maps.captioned import neighbourhood_mean
-from captioning.maps.evidence_map import SHARPNESS, evidence, evidence_of_regions
+from captioning.maps.evidence_map import SHARPNESS, evidence
 from captioning.models import LSTMDecoder
 from tests.maps.conftest import TOKENS, captioned
 
@@ -38,12 +36,6 @@ def test_a_map_of_evidence_is_the_sharpened_softmax_of_neighbourhoods() -> None:
     torch.testing.assert_close(word_maps("evidence", given).flatten(3), expected)
 
 
-def test_evidence_for_a_word_does_not_depend_on_the_words_before_it() -> None:
-    maps = word_maps("evidence", captioned(tokens=torch.tensor([[[BOS, 4, 5, 4, EOS]]])))
-    torch.testing.assert_close(maps[:, :, 0], maps[:, :, 2])
-    assert not torch.allclose(maps[:, :, 0], maps[:, :, 1])
-
-
 def test_attention_times_evidence_is_their_normalised_product() -> None:
     given = captioned()
     attention, alone, both = (
@@ -64,19 +56,3 @@ def test_the_mean_around_a_region_counts_no_neighbours_beyond_the_edge() -> None
     torch.testing.assert_close(neighbourhood_mean(values, (4, 4)), expected.view(1, 1, 1, 16))
     small = torch.randn(1, 1, 2, 6)
     assert neighbourhood_mean(small, (2, 3)).equal(small)
-
-
-def test_words_of_all_images_can_be_given_once() -> None:
-    given = captioned()
-    decoder = given.model.decoder
-    assert isinstance(decoder, LSTMDecoder)
-    memory = given.model.remember(given.annotations)
-    words = torch.tensor([[[7, 4, 4]]])
-    found = evidence_of_regions(decoder, decoder.output_context(memory.annotations), words)
-    torch.testing.assert_close(found, evidence(decoder, memory, words.expand(2, -1, -1)))
-
-
-def test_evidence_of_another_decoder_is_refused() -> None:
-    given = captioned("transformer")
-    with pytest.raises(InputError, match="needs an LSTM decoder with deep output"):
-        evidence(given.model.decoder, given.model.remember(given.annotations), TOKENS[..., 1:])

@@ -23,7 +23,7 @@ from tests.maps.conftest import captioned
 FROM_PROBABILITIES = ["gradient", "grad-cam", "occlusion"]
 
 
-def test_a_map_of_any_decoder_has_shares_of_the_regions_for_every_word(kind: str) -> None:
+def test_a_map_has_shares_of_the_regions_for_every_word(kind: str) -> None:
     given = captioned(kind)
     has_evidence = kind in ("lstm", "multi-head")
     names = set(MAPS) if has_evidence else set(MAPS) - NEEDS_EVIDENCE
@@ -39,7 +39,7 @@ def test_a_map_of_any_decoder_has_shares_of_the_regions_for_every_word(kind: str
 
 
 @pytest.mark.parametrize("name", MAPS)
-def test_captions_of_a_batch_have_the_maps_that_they_have_alone(name: str) -> None:
+def test_captions_of_a_batch_have_their_own_maps(name: str) -> None:
     whole = captioned()
     together = word_maps(name, whole)
     for image, caption in ((0, 1), (1, 0)):
@@ -80,19 +80,13 @@ def test_regions_of_several_encoders_have_attention_only(name: str) -> None:
         word_maps(name, twice)
 
 
-def test_the_default_is_attention_times_evidence_if_there_is_a_deep_output(kind: str) -> None:
+def test_the_default_is_attention_evidence_with_a_deep_output(kind: str) -> None:
     expected = "attention-evidence" if kind in ("lstm", "multi-head") else "attention"
     model = captioned(kind).model
     assert default_map(model) == expected
     assert known_maps([], model, default_map(model)) == (expected,)
     assert available_maps(model)[0] == expected
     assert available_maps(model) == known_maps(available_maps(model), model, expected)
-
-
-def test_names_are_unique_and_heads_stands_for_all_heads() -> None:
-    model = captioned("multi-head").model
-    found = known_maps(["occlusion", "heads", "head 1", "occlusion"], model, "attention")
-    assert found == ("occlusion", "attention", "head 1", "head 2")
 
 
 @pytest.mark.parametrize(

@@ -105,17 +105,17 @@ def test_a_download_that_fails_is_one_line(
         deaf.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{deaf.getsockname()[1]}/weights-01234567.pth"
         publish(monkeypatch, url)
-        with pytest.raises(InputError, match=f"{url}: cannot be downloaded"):
+        with pytest.raises(InputError, match=f"{url}: .*refused"):
             CNNEncoder("mobilenet_v2", "DEFAULT")
 
 
 @pytest.mark.parametrize(
     ("backbone", "weights", "told"),
     [
-        ("small", "missing.pth", r"missing\.pth: no such file"),
+        ("small", "missing.pth", r"missing\.pth: No such file"),
         ("small", "text.pth", r"text\.pth: not a file of weights"),
-        ("small", "list.pth", r"list\.pth: not the state dict of a small"),
-        ("plain", "DEFAULT", "plain: .*there are none; give a file, or null"),
+        ("small", "list.pth", r"list\.pth: not the weights of a small"),
+        ("plain", "DEFAULT", "plain: has no pretrained weights; give a file, or null"),
         ("resnet12", "DEFAULT", "unknown backbone 'resnet12'; choose from small, "),
     ],
 )
