@@ -78,14 +78,3 @@ def test_evaluate_writes_beside_the_first_model_and_reads_features_for_all(
     with_features = ["--features", str(tmp_path / "features"), "--out", str(tmp_path / "again")]
     assert main([*evaluate, *with_features]) == 0
     assert (tmp_path / "again/captions.json").read_bytes() == captions
-
-
-def test_features_cannot_be_of_two_encoders(
-    models: list[str], checkpoint: Path, shapes_data: Path, capsys: Capture
-) -> None:
-    saved = torch.load(checkpoint, weights_only=True)
-    saved["state_dict"]["model.encoder.mean"] += 1
-    torch.save(saved, models[1])
-    features = [*given(models), "--data", str(shapes_data), "--features", "features"]
-    line = refusal(["evaluate", *features], capsys)
-    assert line.startswith("captioning: features: features are of one encoder")

@@ -1,8 +1,9 @@
-"""How sure a captioner is: calibrated word probabilities, and the chance that a caption is good.
+"""Calibrated probabilities of words, and the confidence in captions.
 
-Shapes: B images, N captions per image, T words, V vocabulary, S signs.
+Shapes: B images, N captions per image, T words, V vocabulary, S features.
 """
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,28 +13,24 @@ from torch import Tensor
 
 from captioning.data.vocabulary import PAD
 from captioning.errors import InputError
-from captioning.numbers import Temperature, unmet_requirement
 from captioning.search import Decoded
 from captioning.search.search import generable_log_probs
 
-SIGNS = ("mean log probability", "least log probability", "mean entropy", "margin", "length")
-"""What the confidence in a caption follows from: its words' log probabilities and the entropy of
-the words that could have been there, in nats, its score minus that of the best other caption, and
+FEATURES = ("mean log probability", "least log probability", "mean entropy", "margin", "length")
+"""Features of the confidence regression: the log probabilities of a caption's words and the entropy
+of the distributions they come from, in nats, its score minus that of the best other caption, and
 its number of words."""
-
-LARGEST = 1e6
-"""The largest weight or mean of a sign."""
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Turns what a search knows of a caption into probabilities that mean what they say.
+    """Turns what a search knows of a caption into calibrated probabilities.
 
     Attributes:
         temperature: what logits are divided by before the softmax (Guo et al. 2017, "On Calibration
             of Modern Neural Networks"); searches go on without it.
-        means: of each of `SIGNS`; stands for a sign that is not known.
-        weights: of each sign, in a logistic regression of whether a caption is good.
+        means: of each of `FEATURES`; stand for those that are not known.
+        weights: of each feature, in a logistic regression of whether a caption is good.
         bias: of that regression.
     """
 
@@ -46,22 +43,14 @@ class Calibration:
     def from_config(cls, config: Any) -> "Calibration":
         """The calibration with these plain values; raises InputError if they do not fit."""
         try:
-            found = cls(
-                config["temperature"],
-                tuple(config["means"]),
-                tuple(config["weights"]),
-                config["bias"],
-            )
-            numbers = torch.tensor([*found.means, *found.weights, found.bias], dtype=torch.float64)
-        except (KeyError, TypeError, ValueError, RuntimeError):
+            rows = [[config["temperature"]], config["means"], config["weights"], [config["bias"]]]
+            [temperature], means, weights, [bias] = [list(map(float, row)) for row in rows]
+        except (KeyError, TypeError, ValueError):
             raise InputError("the model's calibration is damaged") from None
-        if (
-            unmet_requirement(Temperature, found.temperature)
-            or not len(found.means) == len(found.weights) == len(SIGNS)
-            or not (numbers.abs() <= LARGEST).all()
-        ):
-            raise InputError("the model's calibration has numbers out of range")
-        return found
+        is_finite = all(map(math.isfinite, (temperature, *means, *weights, bias)))
+        if not is_finite or temperature <= 0 or not len(means) == len(weights) == len(FEATURES):
+            raise InputError("the model's calibration is damaged")
+        return cls(temperature, tuple(means), tuple(weights), bias)
 
     @property
     def config(self) -> dict[str, Any]:
@@ -76,17 +65,23 @@ class Calibration:
         found = log_probs.gather(-1, tokens[..., None]).squeeze(-1)
         return found.masked_fill(tokens == PAD, 0.0)
 
-    def confidence(self, signs: Float[Tensor, "*B S"]) -> Float[Tensor, "*B"]:
-        """The chance that each caption is good; NaN stands for a sign that is not known."""
-        means = signs.new_tensor(self.means)
-        known = torch.where(signs.isnan(), means, signs)
-        return ((known - means) @ signs.new_tensor(self.weights) + self.bias).sigmoid()
+    def confidence(self, features: Float[Tensor, "*B S"]) -> Float[Tensor, "*B"]:
+        """The chance that each caption is good; NaN stands for a feature that is not known."""
+        means = features.new_tensor(self.means)
+        known = torch.where(features.isnan(), means, features)
+        return ((known - means) @ features.new_tensor(self.weights) + self.bias).sigmoid()
 
 
-def signs_of(
+def confidence_features(
     decoded: Decoded, margin: Float[Tensor, "B N"], logits: Float[Tensor, "B N T V"]
 ) -> Float[Tensor, "B N S"]:
-    """The `SIGNS` of captions, from the logits before each of their tokens and their `margins`."""
+    """The `FEATURES` of captions.
+
+    Args:
+        decoded: the captions.
+        margin: by `margins`.
+        logits: before each of their tokens.
+    """
     real = decoded.tokens != PAD
     length = real.sum(dim=2).clamp(min=1)
     chosen = decoded.log_probs.float().masked_fill(~real, 0.0)

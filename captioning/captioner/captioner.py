@@ -14,7 +14,7 @@ from PIL.Image import Image
 from torch import Tensor
 from torch.nn import functional as F
 
-from captioning.captioner.calibration import Calibration, margins, signs_of
+from captioning.captioner.calibration import Calibration, confidence_features, margins
 from captioning.captioner.caption import Caption
 from captioning.captioner.details import RunnersUp, best_captions, runners_up_of
 from captioning.captioner.stream import Result, Viewed, raise_errors, viewed
@@ -289,7 +289,7 @@ class Captioner:
             logits = self.logits(memory, decoded.tokens)
             others = self._runners_up(logits, decoded.tokens, runners_up)
         if self.calibration is not None:
-            confidences = self.calibration.confidence(signs_of(decoded, margin, logits))
+            confidences = self.calibration.confidence(confidence_features(decoded, margin, logits))
             log_probs = self.calibration.log_probs(logits, decoded.tokens)
             decoded = decoded._replace(log_probs=log_probs)
         tokens = F.pad(decoded.tokens, (1, 0), value=BOS)

@@ -15,7 +15,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from captioning.captioner import Captioner
-from captioning.captioner.calibration import SIGNS, Calibration, margins, signs_of
+from captioning.captioner.calibration import FEATURES, Calibration, confidence_features, margins
 from captioning.captioner.stream import Viewed, raise_errors
 from captioning.data.dataset import Example, caption_ids, collate
 from captioning.data.feature_cache import FeatureCache
@@ -42,8 +42,9 @@ PENALTY = 1e-3
 """Weight of the squared regression weights of standardised signs, relative to an image's loss."""
 
 BOUNDS = ((0, None), (0, None), (None, 0), (0, None), (None, None))
-"""Of the weights of `SIGNS`: likelier words and a larger margin never make a caption less sure, nor
-does more entropy make it surer, so that odd pictures do not profit from chance in few photos."""
+"""Of the weights of `FEATURES`: likelier words and a larger margin never make a caption less sure,
+nor does more entropy make it surer, so that odd pictures do not profit from chance in few photos.
+"""
 
 REFERENCES, MAX_TOKENS = 5, 50
 """The most references of a photo whose words are read, and tokens of each, EOS included."""
@@ -128,11 +129,11 @@ def assess(
         chosen = search.for_images(each.view.pixels.numpy().tobytes() for each in viewed)
         decoded = captioner.decode(memory, chosen)
         best = Decoded(*(part[:, :1] for part in decoded))
-        margin = margins(decoded.scores)[:, :1]
-        signs = signs_of(best, margin, captioner.logits(memory, best.tokens))[:, 0].cpu().numpy()
+        read = captioner.logits(memory, best.tokens)
+        signs = confidence_features(best, margins(decoded.scores)[:, :1], read)
         captions = dict(zip(ids, captioner.sentences(decoded), strict=True))
         logits = captioner.logits(memory, references[..., 1:])
-        return captions, signs, _of_words(logits.float(), references[..., 1:])
+        return captions, signs[:, 0].cpu().numpy(), _of_words(logits.float(), references[..., 1:])
 
     def example(record: Record, view: View) -> Example:
         generator = torch.Generator().manual_seed(0)
@@ -246,7 +247,7 @@ def calibrated(assessed: Assessed) -> Calibration:
         return float(cross_entropy.mean() + PENALTY * (parameters[:-1] ** 2).sum())
 
     p, right = assessed.likeliest.clip(1e-6, 1 - 1e-6), assessed.right[:, None]
-    start = np.zeros(len(SIGNS) + 1)
+    start = np.zeros(len(FEATURES) + 1)
     *weights, bias = minimize(loss, start, method="L-BFGS-B", bounds=[*BOUNDS, (None, None)]).x
     return Calibration(
         temperature=float(TEMPERATURES[np.where(right, -np.log(p), -np.log1p(-p)).sum(0).argmin()]),

@@ -7,13 +7,11 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch import Tensor
 
 from captioning.captioner import Caption, Captioner, load
 from captioning.data.vocabulary import EOS, Vocabulary
 from captioning.errors import InputError
-from captioning.models import LSTMDecoder, Model
-from captioning.models.decoder import Memory
+from captioning.models import LSTMDecoder
 from captioning.search import BeamSearch, Greedy
 from tests.conftest import checkpoint_of
 
@@ -42,17 +40,6 @@ def assert_same(first: Caption, second: Caption) -> None:
     assert (first.crop, first.size) == (second.crop, second.size)
 
 
-def test_a_config_survives_a_checkpoint_of_plain_values(
-    captioner: Captioner, tmp_path: Path
-) -> None:
-    torch.save(captioner.config, tmp_path / "config.pt")
-    config = torch.load(tmp_path / "config.pt", weights_only=True)
-    assert config == captioner.config
-    again = Captioner.from_config(config)
-    assert again.config == captioner.config
-    assert again.vocabulary == captioner.vocabulary
-
-
 def test_a_saved_captioner_gives_the_same_captions_when_loaded(
     captioner: Captioner, tmp_path: Path
 ) -> None:
@@ -61,29 +48,10 @@ def test_a_saved_captioner_gives_the_same_captions_when_loaded(
         assert_same(ours, theirs)
 
 
-def test_a_loaded_captioner_searches_as_it_was_trained_to(
-    captioner: Captioner, tmp_path: Path
-) -> None:
-    captioner.search = Greedy(max_length=2)
-    loaded = load(checkpoint_of(captioner, tmp_path / "best.ckpt"))
-    assert loaded.search.config == Greedy(max_length=2).config
-
-
-def test_loading_needs_no_download(captioner: Captioner, tmp_path: Path) -> None:
-    captioner.model.encoder.config["weights"] = "/no/such/weights.pth"
-    loaded = load(checkpoint_of(captioner, tmp_path / "best.ckpt"))
-    assert loaded.model.encoder.config["weights"] is None
-
-
 def test_a_loaded_captioner_is_ready_to_caption(captioner: Captioner, tmp_path: Path) -> None:
     captioner.model.train()
     loaded = load(checkpoint_of(captioner, tmp_path / "best.ckpt"))
     assert not any(module.training for module in loaded.model.modules())
-
-
-def test_a_missing_checkpoint_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"best\.ckpt: no such model"):
-        load(tmp_path / "best.ckpt")
 
 
 class Code:
@@ -111,34 +79,6 @@ def test_a_file_that_is_no_checkpoint_is_named_in_one_line_and_never_run(
     with pytest.raises(InputError, match=r"best\.ckpt: (damaged|not a checkpoint)"):
         load(tmp_path / "best.ckpt")
     assert not (tmp_path / "called").exists()
-
-
-@pytest.mark.parametrize(
-    "content", [{"state_dict": {}}, {"captioner": 3}, [1]], ids=["Lightning's", "number", "list"]
-)
-def test_a_checkpoint_of_something_else_is_named_in_one_line(
-    tmp_path: Path, content: object
-) -> None:
-    torch.save(content, tmp_path / "best.ckpt")
-    with pytest.raises(InputError, match=r"best\.ckpt: not a checkpoint of captioning"):
-        load(tmp_path / "best.ckpt")
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"state_dict": {}},
-        {"captioner": {}},
-        {"captioner": {"model": {"encoder": {"class": "Unheard"}}}},
-    ],
-    ids=["no parameters", "no config", "unknown class"],
-)
-def test_a_damaged_checkpoint_is_named_in_one_line(
-    captioner: Captioner, tmp_path: Path, changes: dict[str, Any]
-) -> None:
-    path = checkpoint_of(captioner, tmp_path / "best.ckpt", **changes)
-    with pytest.raises(InputError, match=r"best\.ckpt: a damaged or outdated"):
-        load(path)
 
 
 def test_a_batch_of_photos_equals_its_photos_one_by_one(captioner: Captioner) -> None:
@@ -174,33 +114,11 @@ def test_the_probabilities_of_an_endless_caption_make_its_score(captioner: Capti
     assert caption.score == pytest.approx(product.log().item(), rel=1e-4)
 
 
-def test_what_is_computed_once_per_image_is_not_computed_again_for_runners_up(
-    captioner: Captioner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    remembered: list[int] = []
-    remember = Model.remember
-
-    def counting(self: Model, annotations: Tensor) -> Memory:
-        remembered.append(len(annotations))
-        return remember(self, annotations)
-
-    monkeypatch.setattr(Model, "remember", counting)
-    captioner([Image.new("RGB", (40, 30))] * 2, runners_up=2)
-    assert remembered == [2]
-
-
 def test_the_crop_is_what_the_model_saw(captioner: Captioner) -> None:
     wide = captioner([PHOTOS[3]])[0]
     assert (wide.crop, wide.size) == ((80, 0, 40, 40), (200, 40))
     seen = PHOTOS[3].crop((80, 0, 120, 40))
     assert captioner([seen])[0].words == wide.words
-
-
-def test_vectors_computed_before_give_the_same_as_the_image(captioner: Captioner) -> None:
-    images = torch.stack([captioner.preprocessing(photo).pixels for photo in PHOTOS])
-    vectors = captioner.model.encode(images)
-    assert captioner.model.encode(vectors.half()).dtype == torch.float
-    torch.testing.assert_close(captioner.model.encode(vectors), vectors)
 
 
 def test_a_caption_as_json_has_its_words_and_no_weights(captioner: Captioner) -> None:
@@ -303,11 +221,6 @@ def test_photos_come_one_or_many_in_any_form(captioner: Captioner, tmp_path: Pat
         found = captioner(given)
         assert [caption.words for caption in found] == [one.words] * count
     assert captioner([]) == []
-
-
-def test_a_method_that_is_missed_is_told(captioner: Captioner) -> None:
-    with pytest.raises(AttributeError, match=r"no 'caption'; call it: captioner\(photo\)"):
-        captioner.caption("photo.jpg")
 
 
 def test_a_caption_saves_a_picture_an_animation_and_a_page(

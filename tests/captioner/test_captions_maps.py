@@ -82,13 +82,3 @@ def test_maps_that_the_model_does_not_have_are_refused(
     [caption, *_] = captioner(photos)
     with pytest.raises(InputError, match="unknown map 'lime'"):
         caption.map("lime")
-
-
-def test_captions_beyond_most_cost_no_maps(captioner: Captioner, photos: list[Path]) -> None:
-    search = BeamSearch(width=3, max_length=5)
-    whole = captioner(photos, search, maps=["occlusion"], most=None)
-    found = captioner(photos, search, maps=["occlusion"], most=2)
-    for some, every in zip(found, whole, strict=True):
-        assert [each.words for each in some.others] == [each.words for each in every.others[:1]]
-        for one, same in zip((some, *some.others), (every, *every.others), strict=False):
-            torch.testing.assert_close(one.map(), same.map(), atol=1e-5, rtol=1e-3)

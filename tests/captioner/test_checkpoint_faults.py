@@ -1,11 +1,8 @@
 """Checkpoints that were changed or damaged: the same captions, or an error of one line."""
 
 import copy
-import json
-import os
 import random
-import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +18,6 @@ Saved = dict[str, Any]
 Change = Callable[[Saved], object]
 
 PHOTO = Image.fromarray(np.random.default_rng(1).integers(0, 255, (40, 48, 3), dtype=np.uint8))
-
-HOSTILE: list[Any] = [None, "x", True, -1, 0, 1.5, float("nan"), float("inf"), 10**20, [], {}, 9]
-
-
-TRIED = 60
-"""Random changes of the config."""
 
 
 def content(captioner: Captioner) -> Saved:
@@ -46,65 +37,19 @@ def said(path: Path) -> tuple[Any, ...]:
     return caption.words, caption.score, caption.probabilities
 
 
-def complaint(path: Path) -> str | None:
-    """The one line that refuses a checkpoint, if it is refused."""
-    try:
-        said(path)
-    except InputError as error:
-        return str(error)
-    return None
-
-
 def assert_same_or_refused(path: Path, expected: tuple[Any, ...]) -> bool:
     """Whether it was refused."""
-    error = complaint(path)
-    if error is None:
-        assert said(path) == expected
-        return False
-    assert error.startswith(f"{path}: ")
-    assert len(error) < 500
-    return True
-
-
-def config_changes() -> Iterator[tuple[str, Any]]:
-    keys = {
-        "model.encoder": ["class", "backbone", "weights", "grid", "trainable_stages"],
-        "model.adapter": ["class", "annotation_dim", "projection_dim", "dropout"],
-        "model.decoder": [
-            *("class", "annotation_dim", "vocab_size", "embedding_dim", "hidden_dim"),
-            *("attention_dim", "attention", "tie_embeddings"),
-        ],
-        "preprocessing": ["class", "size"],
-        "search": ["class", "width", "length_penalty", "max_length", "min_length"],
-    }
-    for part, names in keys.items():
-        yield from ((f"{part}.{name}", value) for name in names for value in HOSTILE)
-        yield from ((part, value) for value in HOSTILE)
-    yield from (("vocabulary", value) for value in [*HOSTILE, ["a", 3], ["a", "a"], ["a"]])
+    try:
+        found = said(path)
+    except InputError:
+        return True
+    assert found == expected
+    return False
 
 
 @pytest.fixture
 def saved(captioner: Captioner) -> Saved:
     return content(captioner)
-
-
-def test_a_config_of_other_values_is_another_model_or_refused(saved: Saved, tmp_path: Path) -> None:
-    refused = 0
-    for key, value in random.Random(7).sample(list(config_changes()), TRIED):
-        changed = {
-            "captioner": copy.deepcopy(saved["captioner"]),
-            "state_dict": saved["state_dict"],
-        }
-        *parents, last = key.split(".")
-        place = changed["captioner"]
-        for name in parents:
-            place = place[name]
-        place[last] = value
-        path = written(changed, tmp_path / "changed.ckpt")
-        if error := complaint(path):
-            assert error.startswith(f"{path}: "), (key, value)
-            refused += 1
-    assert refused > 0.8 * TRIED
 
 
 def test_every_missing_part_is_an_error_of_one_line(saved: Saved, tmp_path: Path) -> None:
@@ -124,18 +69,6 @@ def test_a_checkpoint_of_an_earlier_version_is_refused_in_one_line(
     saved["captioner"] |= saved["captioner"].pop("model")
     with pytest.raises(InputError, match=r"old\.ckpt: written by an earlier version"):
         load(written(saved, tmp_path / "old.ckpt"))
-
-
-def test_an_unknown_argument_is_named(saved: Saved, tmp_path: Path) -> None:
-    saved["captioner"]["search"]["colour"] = 3
-    with pytest.raises(InputError, match=r"BeamSearch: got an unexpected .* 'colour'"):
-        load(written(saved, tmp_path / "changed.ckpt"))
-
-
-def test_a_part_of_another_kind_is_refused(saved: Saved, tmp_path: Path) -> None:
-    saved["captioner"]["model"]["decoder"] = saved["captioner"]["search"]
-    with pytest.raises(InputError, match=r"changed\.ckpt: "):
-        load(written(saved, tmp_path / "changed.ckpt"))
 
 
 @pytest.mark.parametrize(
@@ -205,20 +138,6 @@ def test_weights_that_are_not_finite_are_refused(
         parameter.data = before
 
 
-def test_large_weights_whose_sum_overflows_are_finite(captioner: Captioner, tmp_path: Path) -> None:
-    captioner.model.decoder.output.bias.data.fill_(3e38)  # type: ignore[union-attr]
-    load(written(content(captioner), tmp_path / "large.ckpt"))
-
-
-def test_overflow_in_the_model_is_an_error_and_gives_no_caption(
-    captioner: Captioner, tmp_path: Path
-) -> None:
-    for parameter in captioner.model.decoder.parameters():
-        parameter.data.fill_(3e38)
-    with pytest.raises(InputError, match="the model's numbers overflow"):
-        load(written(content(captioner), tmp_path / "large.ckpt"))([PHOTO])
-
-
 def test_a_flipped_byte_anywhere_is_refused_or_changes_nothing(
     saved: Saved, tmp_path: Path
 ) -> None:
@@ -240,32 +159,3 @@ def test_a_file_cut_short_anywhere_is_refused(saved: Saved, tmp_path: Path) -> N
         (tmp_path / "changed.ckpt").write_bytes(data[:length])
         with pytest.raises(InputError, match=r"changed\.ckpt: "):
             load(tmp_path / "changed.ckpt")
-
-
-@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA])
-def test_a_repacked_file_is_the_same_or_refused(saved: Saved, tmp_path: Path, method: int) -> None:
-    whole = written(saved, tmp_path / "whole.ckpt")
-    path = tmp_path / "packed.ckpt"
-    with zipfile.ZipFile(whole) as old, zipfile.ZipFile(path, "w", method) as new:
-        for entry in old.infolist():
-            new.writestr(entry.filename, old.read(entry))
-    is_refused = assert_same_or_refused(path, said(whole))
-    assert is_refused == (method != zipfile.ZIP_STORED)
-
-
-@pytest.mark.parametrize("kind", ["fifo", "device", "folder"])
-def test_only_regular_files_are_opened(tmp_path: Path, kind: str) -> None:
-    path = tmp_path / "odd.ckpt"
-    if kind == "fifo":
-        os.mkfifo(path)
-    elif kind == "device":
-        path.symlink_to("/dev/zero")
-    else:
-        path.mkdir()
-    with pytest.raises(InputError, match=r"odd\.ckpt: .*give a regular file"):
-        load(path)
-
-
-def test_a_score_is_json(saved: Saved, tmp_path: Path) -> None:
-    [caption] = load(written(saved, tmp_path / "whole.ckpt"))([PHOTO])
-    json.dumps(caption.as_json(), allow_nan=False)

@@ -7,7 +7,6 @@ import yaml
 from captioning.captioner import load
 from captioning.captioner.model_card import model_card
 from captioning.commands import main
-from captioning.errors import InputError
 
 
 def test_the_card_has_the_scores_of_the_evaluation(
@@ -49,11 +48,3 @@ def test_a_card_without_an_evaluation_says_so_and_has_no_scores() -> None:
     head = yaml.safe_load(card.split("---\n")[1])
     assert head["license"] == "other"
     assert head["license_name"] == "my own photos, all rights reserved"
-
-
-def test_what_is_no_evaluation_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"report\.json: no such file"):
-        model_card(load("shapes"), tmp_path)
-    (tmp_path / "report.json").write_text("[]")
-    with pytest.raises(InputError, match="not what `captioning evaluate` writes"):
-        model_card(load("shapes"), tmp_path)

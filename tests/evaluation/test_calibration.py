@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from captioning.captioner import export, load
-from captioning.captioner.calibration import SIGNS, Calibration, margins
+from captioning.captioner.calibration import FEATURES, Calibration, margins
 from captioning.commands import main
 from captioning.data.readers import Coco
 from captioning.data.records import Record
@@ -25,13 +25,13 @@ from captioning.evaluation.calibration import (
 from captioning.shapes import write_shapes
 from captioning.shelf import path_of
 
-HAND = Calibration(0.5, (0.0,) * len(SIGNS), (1.0, 0.0, 0.0, 0.0, 0.0), 0.25)
+HAND = Calibration(0.5, (0.0,) * len(FEATURES), (1.0, 0.0, 0.0, 0.0, 0.0), 0.25)
 
 
 def assessed(images: int = 4000, sharpness: float = 2.0, seed: int = 0) -> Assessed:
     """Captions that are good by a known rule, and words that come true more seldom than said."""
     random = np.random.default_rng(seed)
-    signs = random.normal(size=(images, len(SIGNS)))
+    signs = random.normal(size=(images, len(FEATURES)))
     good = random.random(images) < 1 / (1 + np.exp(-(signs[:, 0] + 0.5 * signs[:, 3] + 0.3)))
     logits = random.normal(size=(3 * images, 8)) * sharpness
     truth = np.exp(logits / 1.5)  # so the temperature is 1.5
