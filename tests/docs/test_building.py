@@ -25,8 +25,8 @@ def test_other_objects_are_left_to_autodoc() -> None:
 
 def test_a_link_to_a_file_that_is_not_a_page_becomes_its_path() -> None:
     text = (
-        "[one](../README.md#set-up), [two](../tests/campaign), [three](reading.md), [4](../no.md)"
+        "[one](../README.md#set-up), [two](../tests/boundary), [three](reading.md), [4](../no.md)"
     )
     assert with_paths(text, DOCS.parent) == (
-        "`README.md`, `tests/campaign`, [three](reading.md), [4](../no.md)"
+        "`README.md`, `tests/boundary`, [three](reading.md), [4](../no.md)"
     )
