@@ -15,7 +15,6 @@ from wandb.sdk.launch.sweeps import utils as sweeps
 
 from captioning.training.loggers import Board
 from captioning.training.train_cli import train
-from tests.docs.pages import DOCS
 from tests.training.conftest import QUICK, ended_by, interrupt_at, saved
 
 pytestmark = pytest.mark.integration
@@ -23,7 +22,7 @@ pytestmark = pytest.mark.integration
 OFTEN = ("--trainer.log_every_n_steps=1", "--save_every=0", "--compile_after=-1")
 BOARD = ("--validation_table.images=2", "--log_model=true", *OFTEN)
 
-SWEEP = DOCS / "how-to" / "sweep.yaml"
+SWEEP = Path(__file__).parents[2] / "docs" / "how-to" / "sweep.yaml"
 
 STEP = "trainer/global_step"
 
