@@ -22,8 +22,9 @@ def train_model(*options: Keys) -> None:
     Every key of a configuration is an option. The most usual ones, and those of the command:
 
     - `--config FILE`: a YAML file, or one of coco, coco_paper, coco_transformer, flickr8k,
-      flickr8k_transformer, overfit, photos, self_critical, shapes, shapes_hard,
-      shapes_hard_scenes and shapes_transformer; repeatable, and later ones change earlier ones
+      flickr8k_transformer, overfit, photos, photos_self_critical, self_critical, shapes,
+      shapes_hard, shapes_hard_scenes and shapes_transformer; repeatable, and later ones change
+      earlier ones
     - `--data.reader.init_args.root DIR`: folder of the data set
     - `--data.batch_size N`: images at a time
     - `--data.workers N`: processes that read photos

@@ -11,7 +11,7 @@ from PIL import Image
 import captioning
 from captioning.captioner import load
 from captioning.commands import main
-from captioning.data.images import PhotoSizeError
+from captioning.errors import InputError
 from tests.conftest import draw_photos, refusal
 
 Capture = pytest.CaptureFixture[str]
@@ -202,7 +202,7 @@ def test_an_option_says_how_many_pixels_are_read(
 
 def test_in_python_the_limit_is_an_argument(checkpoint: Path, photo: Path) -> None:
     assert captioning.load(checkpoint, max_megapixels=0.09)([photo])
-    with pytest.raises(PhotoSizeError, match=r"more than the 0\.08 million"):
+    with pytest.raises(InputError, match=r"more than the 0\.08 million"):
         captioning.load(checkpoint, max_megapixels=0.08)([photo])
 
 

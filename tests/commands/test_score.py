@@ -98,11 +98,10 @@ def test_karpathys_format_gives_the_same(files: list[str], tmp_path: Path, capsy
 
 
 def test_training_captions_are_distinguished_from_novel_ones(
-    files: list[str], tmp_path: Path, capsys: Capture
+    files: list[str], capsys: Capture
 ) -> None:
-    assert main(["score", *files, "--training", files[1]]) == 0
-    last = capsys.readouterr().out.splitlines()[-1]
-    assert last.split() == ["share", "not", "in", "training", "0.5000"]
+    assert main(["score", *files, "--training", files[1], "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["statistics"]["share not in training"] == 0.5
 
 
 def test_saved_document_frequencies_are_those_that_cider_goes_by(
