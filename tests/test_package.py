@@ -59,7 +59,7 @@ def test_every_file_of_the_package_is_part_of_wheels() -> None:
     assert files <= packed
 
 
-def test_continuous_integration_runs_the_pythons_that_the_package_names() -> None:
+def test_continuous_integration_runs_the_pythons_of_the_package() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     named = [text.rpartition(" ")[2] for text in project["classifiers"] if "Python :: 3." in text]
     jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "tests.yml").read_text())["jobs"]

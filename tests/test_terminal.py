@@ -22,7 +22,7 @@ def test_escaping_again_changes_nothing() -> None:
     assert printable("a\tb", 1) == "a\\tb\t1"  # no cell has a tab
 
 
-def test_every_control_character_and_direction_of_unicode_is_known() -> None:
+def test_every_control_character_and_direction_is_known() -> None:
     turning = ("LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI")
     for character in map(chr, range(sys.maxunicode + 1)):
         if unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") or (

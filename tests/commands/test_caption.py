@@ -112,7 +112,7 @@ def test_another_map_is_drawn_and_a_page_compares_several(
         assert [each["map"] for each in caption["maps"]] == both[1::2]
 
 
-def test_pages_show_all_captions_of_a_photo_and_alternatives_to_each_word(
+def test_pages_show_all_captions_and_alternatives_to_each_word(
     checkpoint: Path, photos: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     folder = tmp_path / "pages"

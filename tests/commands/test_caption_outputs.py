@@ -51,7 +51,7 @@ def test_a_text_file_beside_each_photo_has_its_caption(
     assert (photos / "index.txt").read_text() == f"{expected['index.png']}\n"
 
 
-def test_text_files_go_to_a_folder_and_have_what_comes_before_and_after(
+def test_text_files_go_to_a_folder_with_prefix_and_suffix(
     caption: list[str], photos: Path, tmp_path: Path, expected: dict[str, str]
 ) -> None:
     around = ["--prefix", "photo of ", "--suffix", ", 35 mm"]
@@ -74,7 +74,7 @@ def test_words_of_the_user_are_not_replaced_unless_asked_for(
     assert (photos / "a.txt").read_text() == f"{expected['a.jpg']}\n"
 
 
-def test_an_interrupt_says_how_many_photos_are_done_and_how_to_go_on(
+def test_an_interrupt_says_how_many_photos_are_done(
     caption: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     write = TextFiles.write
@@ -101,7 +101,7 @@ def test_photos_of_one_name_have_a_text_file_each() -> None:
     assert {str(path) for path in names.values()} == {"p/a.txt", "p/a.jpg.txt", "q/a.txt"}
 
 
-def test_a_sentence_has_a_capital_and_a_full_stop_in_lines_and_json(
+def test_a_sentence_has_a_capital_and_a_full_stop(
     caption: list[str], expected: dict[str, str], capsys: Capture
 ) -> None:
     text = expected["a.jpg"]

@@ -93,14 +93,6 @@ def test_the_table_is_written_to_a_file(files: list[str], tmp_path: Path, capsys
     assert (tmp_path / "table.txt").read_text() == printed
 
 
-def test_equal_seeds_give_equal_tables_and_others_do_not(files: list[str], capsys: Capture) -> None:
-    tables = []
-    for seed in ("1", "1", "2"):
-        assert main(["compare", *files, "--format", "csv", "--seed", seed, "--trials", "99"]) == 0
-        tables.append(capsys.readouterr().out)
-    assert tables[0] == tables[1] != tables[2]
-
-
 def test_captions_are_read_in_every_form(files: list[str], tmp_path: Path, capsys: Capture) -> None:
     entries = lines(GOOD).splitlines(keepends=True)
     error = json.dumps({"image": "photos/broken.jpg", "error": "not an image"}) + "\n"
@@ -238,7 +230,7 @@ def test_captions_that_cannot_be_compared_are_one_line(
     assert expected in refusal(["compare", *files], capsys)
 
 
-def test_a_folder_without_captions_or_with_several_evaluations_is_named(
+def test_a_folder_without_captions_or_with_several_is_named(
     files: list[str], tmp_path: Path, capsys: Capture
 ) -> None:
     (tmp_path / "run").mkdir()

@@ -63,15 +63,6 @@ def test_it_captions_alone_and_together_with_the_papers_lstm(
         assert [json.loads(line)["caption"] for line in lines] == [c.text for c in expected]
 
 
-def test_it_is_exported_and_says_the_same(
-    model: Path, photos: list[str], tmp_path: Path, capsys: Capture
-) -> None:
-    assert main(["export", "--model", str(model), str(tmp_path / "model")]) == 0
-    caption = ["caption", *photos, "--model"]
-    exported = told([*caption, str(tmp_path / "model")], capsys)
-    assert exported == told([*caption, str(model)], capsys)
-
-
 def test_it_is_evaluated(model: Path, shapes_data: Path, tmp_path: Path, capsys: Capture) -> None:
     evaluate = ["evaluate", "--data", str(shapes_data), "--model", str(model)]
     printed = told([*evaluate, "--out", str(tmp_path)], capsys)
@@ -110,17 +101,6 @@ def test_all_maps_are_those_that_the_model_has(
     assert has_evidence == ("LSTM" in type(load(model).model.decoder).__name__)
     assert len(found) == len(MAPS) - 3 * (not has_evidence)
     assert all(any(line.startswith(f"{name} ") for line in lines) for name in found)
-
-
-def test_an_unknown_head_is_refused(
-    model: Path, checkpoint: Path, photos: list[str], tmp_path: Path, capsys: Capture
-) -> None:
-    caption = ["caption", photos[0], "--device", "cpu", "--model"]
-    pages = ["--html", str(tmp_path)]
-    assert main([*caption, str(model), *pages, "--map", "head 9"]) == 1
-    assert "unknown map 'head 9'; choose from " in capsys.readouterr().err
-    assert main([*caption, str(checkpoint), *pages, "--map", "heads"]) == 1
-    assert "map heads: the attention of this model has a single head" in capsys.readouterr().err
 
 
 def test_all_heads_are_on_the_page_of_a_photo(

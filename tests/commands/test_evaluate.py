@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pytest
 import torch
 import wandb
@@ -74,30 +73,7 @@ def test_evaluate_prints_the_scores_and_where_they_are(
     assert note.startswith("captioning: CIDEr of one image is always 0")
 
 
-def test_evaluate_reports_the_vocabulary_used_and_the_novel_captions(
-    evaluated: Path, checkpoint: Path, shapes_data: Path
-) -> None:
-    captions = [entry["caption"] for entry in json.loads((evaluated / "captions.json").read_text())]
-    trained = {c for record in Coco(shapes_data).read("train") for c in record.captions}
-    known = {" ".join(tokenize(caption)) for caption in trained}
-    scores = json.loads((evaluated / "scores.json").read_text())
-    assert scores["share not in training"] == np.mean([c not in known for c in captions])
-    used = {word for caption in captions for word in caption.split()}
-    words = load(checkpoint).vocabulary.words
-    assert scores["share of vocabulary"] == len(used) / len(words)
-
-
-def test_evaluate_has_an_interval_for_every_score_and_every_image_by_itself(
-    evaluated: Path,
-) -> None:
-    report = json.loads((evaluated / "report.json").read_text())
-    assert set(report["scores"]) >= {"BLEU-1", "BLEU-4", "ROUGE-L", "CIDEr", "right"}
-    assert all(entry["low"] <= entry["high"] for entry in report["scores"].values())
-    right = [image["right"] for image in report["images"]]
-    assert report["scores"]["right"]["value"] == np.mean(right)
-
-
-def test_check_ends_with_0_for_a_sound_data_set_and_1_for_another(
+def test_check_ends_with_0_for_a_sound_data_set_only(
     shapes_data: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     assert main(["check", str(shapes_data)]) == 0
@@ -124,7 +100,7 @@ def table(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def test_check_takes_the_folder_of_the_photos_and_the_column_of_the_captions(
+def test_check_takes_the_photos_folder_and_the_captions_column(
     table: Path, capsys: Capture
 ) -> None:
     assert "columns are Photo, Title, Words" in refusal(["check", str(table)], capsys)
@@ -293,7 +269,7 @@ def test_a_data_set_without_boxes_is_refused(
     assert "split 'train' has no boxes; give a data set with instances_*.json" in error
 
 
-def test_evaluate_has_a_section_on_grounding_where_there_are_boxes(
+def test_evaluate_grounds_where_there_are_boxes(
     checkpoint: Path, shapes_data: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     given = arguments(checkpoint, shapes_data, tmp_path)

@@ -58,9 +58,7 @@ def test_the_scores_are_those_of_the_report(
     assert capsys.readouterr().out.rstrip("\n") == report.table()
 
 
-def test_captions_of_scripts_without_spaces_are_scored_by_characters(
-    tmp_path: Path, capsys: Capture
-) -> None:
+def test_scripts_without_spaces_are_scored_by_characters(tmp_path: Path, capsys: Capture) -> None:
     found, people = results({0: "黑狗在跑"}), [{"image_id": 0, "id": 0, "caption": "黑狗在跑步"}]
     files = [
         written(tmp_path / "results.json", found),
@@ -83,18 +81,6 @@ def test_images_without_a_result_are_counted_and_left_out(
     assert main(["score", *files]) == 0
     expected = f"captioning: 1 of the 3 images in {files[1]} have no result; the scores are of the "
     assert capsys.readouterr().err == f"{expected}other 2\n"
-
-
-def test_karpathys_format_gives_the_same(files: list[str], tmp_path: Path, capsys: Capture) -> None:
-    images = [
-        {"cocoid": image, "split": "test", "sentences": [{"raw": caption} for caption in captions]}
-        for image, captions in REFERENCES.items()
-    ]
-    main(["score", *files])
-    expected = capsys.readouterr().out
-    karpathy = written(tmp_path / "dataset_coco.json", {"images": images})
-    assert main(["score", files[0], karpathy]) == 0
-    assert capsys.readouterr().out == expected
 
 
 def test_training_captions_are_distinguished_from_novel_ones(

@@ -59,7 +59,7 @@ def test_a_caption_begins_with_says_and_avoids_what_it_should(
     assert "square" in found.split()
 
 
-def test_the_most_probable_words_that_meet_what_is_asked_are_said(
+def test_the_most_probable_words_of_those_asked_for_are_said(
     caption: list[str], capsys: Capture
 ) -> None:
     [found] = lines([*caption, "--must-say", "yellow triangle", "--beam", "10"], capsys)
@@ -98,7 +98,7 @@ def test_words_that_cannot_be_said_are_one_line(
     assert error in refusal([*caption, *words], capsys)
 
 
-def test_several_captions_are_the_best_of_a_beam_that_is_wide_enough(
+def test_several_captions_are_the_best_of_a_wide_beam(
     caption: list[str], photo: Path, shapes: Captioner, capsys: Capture
 ) -> None:
     for count in (2, 5):
