@@ -31,8 +31,6 @@ from captioning.data.vocabulary import BOS, Vocabulary
 from captioning.errors import InputError, PhotoError
 from captioning.kernels import (
     accelerate,
-    accelerate_search,
-    folded,
     in_parts,
     multiplies_bfloat16_fast,
     on_by_default,
@@ -72,7 +70,7 @@ class Captioner:
         calibration: makes the probabilities of words calibrated, and gives captions a confidence;
             None for a model that has not been calibrated (`captioning calibrate`).
         fast: the accelerated model, which shares the parameters of `model`; `model` itself without
-            kernels.
+            kernels, and on a GPU.
         bfloat16: whether to compute in bfloat16, which is faster on some processors. On others,
             and on a GPU, annotation vectors are computed in single precision.
     """
@@ -158,14 +156,15 @@ class Captioner:
             torch.backends.cudnn.allow_tf32 = False
         self.model.to(device)
         self.fast.to(device)
+        if self.device.type != "cpu":  # where the plain model is as fast
+            self.fast = self.model
         return self
 
     def freeze(self) -> "Captioner":
         """Prepare a model that will not be trained any more: evaluation mode, faster encoding."""
         self.model.eval().requires_grad_(False)
         if self.kernels:
-            encoder = folded(self.model.encoder)
-            self.fast = accelerate(Model(encoder, self.model.adapter, self.model.decoder)).eval()
+            self.fast = accelerate(self.model)
         return self
 
     @overload
@@ -391,9 +390,8 @@ class Captioner:
 
     def remember(self, annotations: Float[Tensor, "B L D"]) -> Memory:
         """Everything that the decoder computes once per image."""
-        model, _ = self.for_searching(annotations.device)
         with self._precision(annotations.device):
-            return model.remember(annotations)
+            return self.fast.remember(annotations)
 
     def decode(
         self, memory: Memory | Float[Tensor, "B L D"], search: Search | None = None
@@ -406,29 +404,13 @@ class Captioner:
         """
         if isinstance(memory, Tensor):
             memory = self.remember(memory)
-        device = memory.annotations.device
-        model, search = self.for_searching(device, search)
-        with self._precision(device):
-            return search(model.decoder, memory)
+        with self._precision(memory.annotations.device):
+            return (search or self.search)(self.fast.decoder, memory)
 
     def logits(self, memory: Memory, tokens: Int[Tensor, "B N T"]) -> Float[Tensor, "B N T V"]:
         """The logits before each token of finished captions, read again by teacher forcing."""
-        model, _ = self.for_searching(tokens.device)
         with self._precision(tokens.device):
-            return model.decoder.teacher_forcing(memory, F.pad(tokens, (1, -1), value=BOS))[0]
-
-    def for_searching(
-        self, device: torch.device, search: Search | None = None
-    ) -> tuple[Model, Search]:
-        """The model and a search, both accelerated on a CPU.
-
-        On a GPU the plain ones are faster: a kernel saves arithmetic by decisions that the GPU
-        would have to wait for.
-        """
-        search = search or self.search
-        if self.kernels and device.type == "cpu":
-            return self.fast, accelerate_search(search)
-        return self.model, search
+            return self.fast.decoder.teacher_forcing(memory, F.pad(tokens, (1, -1), value=BOS))[0]
 
     def _precision(self, device: torch.device) -> AbstractContextManager[object]:
         if self.bfloat16:

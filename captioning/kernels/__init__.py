@@ -15,12 +15,10 @@ from captioning.kernels.convolutions import (
     in_parts,
     keep_depthwise_precise,
 )
-from captioning.kernels.fast_search import accelerate_search
 from captioning.kernels.linear import multiplies_bfloat16_fast
 
 __all__ = [
     "accelerate",
-    "accelerate_search",
     "caption_cross_entropy",
     "compile_from_now",
     "fast_encoding",

@@ -1,12 +1,14 @@
-"""Replaces the decoder of a model by its kernel."""
+"""Puts kernels into a model."""
 
 import logging
 import os
+from typing import cast
 
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from captioning.kernels.fast_lstm import FastLSTM
+from captioning.kernels.convolutions import folded
+from captioning.kernels.fast_lstm import FastLSTM, why_not
 from captioning.models.decoder import Decoder, Memory
 from captioning.models.losses import cross_entropy
 from captioning.models.lstm import LSTMDecoder
@@ -24,21 +26,30 @@ def on_by_default() -> bool:
 
 
 def accelerate(model: Model) -> Model:
-    """The same model with fast kernels, sharing all parameters.
+    """The same model with fast kernels, sharing all parameters that may be trained.
 
     Train, move, load and save the plain model; the accelerated one follows. Accelerate it again
-    after replacing a layer of its decoder or adding a hook there.
+    after replacing a layer of its decoder, adding a hook there, freezing or moving it. A model
+    that is frozen gets a `folded` encoder.
 
     Returns:
-        The model itself if its decoder has no kernel, after a log line that says why.
+        The model itself on a GPU, where it is as fast; and if neither part has a kernel. A decoder
+        without one is told by a log line.
     """
-    reason = FastLSTM.why_not(model.decoder)
-    if reason is not None:
-        kind = type(model.decoder).__name__
-        log.info("no kernel for class %s: plain PyTorch, because %s", kind, reason)
+    if next(model.parameters()).device.type != "cpu":
         return model
-    assert isinstance(model.decoder, LSTMDecoder)
-    return Model(model.encoder, model.adapter, FastLSTM.of(model.decoder))
+    encoder, decoder = model.encoder, model.decoder
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        encoder = folded(encoder)
+    reason = why_not(decoder)
+    if reason is None:
+        decoder = FastLSTM(cast("LSTMDecoder", decoder))
+    else:
+        kind = type(decoder).__name__
+        log.info("no kernel for class %s: plain PyTorch, because %s", kind, reason)
+    if encoder is model.encoder and decoder is model.decoder:
+        return model
+    return Model(encoder, model.adapter, decoder)
 
 
 def caption_cross_entropy(

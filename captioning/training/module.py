@@ -21,7 +21,6 @@ from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
 from captioning.kernels import (
     accelerate,
-    accelerate_search,
     fast_encoding,
     keep_depthwise_precise,
     on_by_default,
@@ -32,7 +31,6 @@ from captioning.progress_bar import stage
 from captioning.search import Search
 from captioning.training.initial import start_from
 from captioning.training.objectives import CrossEntropy, Objective
-from captioning.training.self_critical import SelfCritical
 
 
 class Schedule(ABC):
@@ -162,8 +160,6 @@ class CaptioningModule(pl.LightningModule):
             self.captioner.kernels = True
             self.captioner.fast = accelerate(self.model)
             keep_depthwise_precise(encoder)
-            if isinstance(self.objective, SelfCritical):
-                self.objective.sampling = accelerate_search(self.objective.sampling)
 
     @stage("preparing the objective")
     def on_fit_start(self) -> None:

@@ -10,10 +10,12 @@ from torch.testing import assert_close
 from captioning.captioner import Captioner
 from captioning.data.records import Record
 from captioning.data.vocabulary import BOS, EOS
-from captioning.kernels import accelerate, accelerate_search
+from captioning.kernels import accelerate
 from captioning.kernels.fast_lstm import FastLSTM
 from captioning.models import (
+    Adapter,
     AdditiveAttention,
+    CNNEncoder,
     HardAttention,
     LSTMDecoder,
     Model,
@@ -22,7 +24,6 @@ from captioning.models import (
 )
 from captioning.models.attention import Attended
 from captioning.models.decoder import State
-from captioning.search import Greedy
 from tests.kernels.plain_models import plain_model
 
 TOKENS = torch.tensor([[[BOS, 4, 5, 6, EOS], [BOS, 7, 7, 5, EOS]]] * 3)
@@ -68,9 +69,19 @@ def test_the_accelerated_model_shares_all_parameters() -> None:
     fast = accelerate(plain)
     assert isinstance(fast.decoder, FastLSTM)
     assert type(plain.decoder) is LSTMDecoder
-    names = dict(plain.named_parameters())
-    assert all(parameter is names[name] for name, parameter in fast.named_parameters())
-    assert fast.state_dict().keys() == plain.state_dict().keys()
+    for mine, its in zip(fast.parameters(), plain.parameters(), strict=True):
+        assert mine is its
+
+
+def test_a_frozen_model_gets_a_folded_encoder() -> None:
+    encoder = CNNEncoder("small", weights=None)
+    decoder = LSTMDecoder(encoder.annotation_dim, 9, 6, 7, 4)
+    plain = Model(encoder, Adapter(encoder.annotation_dim), decoder).eval()
+    assert accelerate(plain).encoder is encoder
+    fast = accelerate(plain.requires_grad_(False))
+    images = torch.randint(256, (2, 3, 32, 32), dtype=torch.uint8)
+    assert not any(isinstance(part, nn.BatchNorm2d) for part in fast.encoder.modules())
+    assert_close(fast.encode(images), plain.encode(images), rtol=1e-4, atol=1e-4)
 
 
 def test_it_follows_the_plain_model(annotations: Tensor) -> None:
@@ -114,15 +125,6 @@ def test_anything_else_is_computed_plainly_and_one_line_says_why(
     [record] = caplog.records
     assert record.levelno == logging.INFO
     assert reason in record.message
-
-
-def test_a_search_of_the_users_own_has_no_kernel() -> None:
-    class Shouting(Greedy):
-        pass
-
-    search = Shouting()
-    assert accelerate_search(search) is search
-    assert type(accelerate_search(Greedy())) is not Greedy
 
 
 def test_one_environment_variable_switches_kernels_off(

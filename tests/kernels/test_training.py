@@ -10,9 +10,9 @@ from torch.testing import assert_close
 
 from captioning.data.vocabulary import BOS, EOS, PAD
 from captioning.kernels import accelerate, caption_cross_entropy
+from captioning.kernels import linear_cross_entropy as chunked
 from captioning.kernels.attention_scores import BLOCK, AdditiveKernel
-from captioning.kernels.linear_cross_entropy import CHUNK, linear_cross_entropy
-from captioning.kernels.pointwise import dropout
+from captioning.kernels.linear_cross_entropy import linear_cross_entropy
 from captioning.models import AdditiveAttention, Attention, DotProductAttention, Model
 from tests.kernels.plain_models import EXACT, plain_model
 
@@ -158,15 +158,6 @@ def test_bfloat16_changes_the_gradients_by_its_rounding_only(
     assert (found - truth).norm() < 0.05 * truth.norm()
 
 
-def test_dropout_keeps_its_share_and_the_mean() -> None:
-    torch.manual_seed(0)
-    kept = dropout(torch.ones(100_003), 0.3, training=True)
-    assert (kept == 0).float().mean() == pytest.approx(0.3, abs=0.01)
-    assert kept.mean() == pytest.approx(1.0, abs=0.01)
-    assert kept.max() == pytest.approx(1 / 0.7, rel=1e-3)
-    assert dropout(kept, 0.3, training=False).equal(kept)
-
-
 def test_energies_and_their_gradients_are_those_of_their_formula_in_many_blocks() -> None:
     width = BLOCK // 64
     attention = AdditiveAttention(2, 2, width).double()
@@ -199,7 +190,7 @@ def test_huge_queries_and_keys_saturate_the_energies() -> None:
 @pytest.mark.parametrize("weighted", [False, True], ids=["all alike", "weighted"])
 def test_cross_entropy_in_chunks_is_torchs(weighted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     rows, words = 7, 11
-    monkeypatch.setitem(CHUNK, "cpu", 3 * words)
+    monkeypatch.setattr(chunked, "CHUNK", 3 * words)
     x, weight, bias = torch.randn(rows, 2), torch.randn(words, 2), torch.randn(words)
     targets = torch.randint(words, (rows,))
     factors = torch.randn(rows).double() if weighted else torch.ones(rows).double()
