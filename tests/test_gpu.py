@@ -20,7 +20,6 @@ from captioning.data.dataset import Batch
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.vocabulary import BOS, PAD, Vocabulary
 from captioning.kernels import caption_cross_entropy
-from captioning.kernels.fast_lstm import FastLSTM
 from captioning.maps import MAPS, word_maps
 from captioning.maps.captioned import Captioned
 from captioning.models import Adapter, CNNEncoder, Decoder, Model
@@ -116,6 +115,7 @@ def without_values(captioner: Captioner) -> Captioner:
             setattr(part, name, nn.Parameter(torch.empty(real.shape)))
         for name, real in part.named_buffers(recurse=False):
             setattr(part, name, torch.empty(real.shape, dtype=real.dtype))
+    captioner.fast = captioner.model  # as `Captioner.to` does
     return captioner
 
 
@@ -140,11 +140,10 @@ def test_the_loss_of_a_training_step_on_a_gpu_waits_for_nothing(decoder: str) ->
     captioner = whole(decoder)
     with gpu_without_values() as waits:
         without_values(captioner)
-        captioner.fast = captioner.model.train()
+        model = captioner.model.train()
         images, tokens = torch.zeros(3, 3, 32, 32, dtype=torch.uint8), written()
         waits.seen.clear()
-        annotations = captioner.model.encode(images)
-        loss = CrossEntropy()(captioner, annotations, Batch(images, tokens, []))
+        loss = CrossEntropy()(model, model.encode(images), Batch(images, tokens, []))
         assert loss.total.device.type == "cuda"
     assert not waits.seen
 
@@ -164,13 +163,10 @@ def test_maps_on_a_gpu_are_made_there(name: str) -> None:
 def results(decoder: Decoder, device: str) -> list[Tensor]:
     """Loss, gradients and captions."""
     annotations = torch.randn(3, 9, 6, generator=torch.Generator().manual_seed(2)).double()
-    plain = FastLSTM.why_not(decoder) is not None
-    for model in [decoder.to(device)] if plain else [decoder.to(device), FastLSTM.of(decoder)]:
-        memory = model.remember(annotations.to(device))
-        loss, weights = caption_cross_entropy(model, memory, written(device), 0.1)
-        gradients = torch.autograd.grad(loss + weights.square().sum(), [*decoder.parameters()])
+    memory = decoder.to(device).remember(annotations.to(device))
+    loss, weights = caption_cross_entropy(decoder, memory, written(device), 0.1)
+    gradients = torch.autograd.grad(loss + weights.square().sum(), [*decoder.parameters()])
     with torch.no_grad():
-        memory = decoder.remember(annotations.to(device))
         captions = [part for kind in deepcopy(SEARCHES).values() for part in kind(decoder, memory)]
     return [part.cpu() for part in (loss, weights, *gradients, *captions)]
 

@@ -64,6 +64,15 @@ class FastLSTM(Decoder):
         self.kernel = kernel
 
     @property
+    def training(self) -> bool:  # type: ignore[override]
+        """The plain decoder's mode, which `train` and `eval` set in either."""
+        return self.plain.training
+
+    @training.setter
+    def training(self, mode: bool) -> None:
+        pass
+
+    @property
     def attention(self) -> ScoredAttention:
         """The plain decoder's."""
         assert isinstance(self.plain.attention, ScoredAttention)

@@ -1,6 +1,6 @@
 """Output layer and cross-entropy together, without holding the logits of all words in memory.
 
-Worth: 1.1 times the speed of a training step of *large* (1.0 of the photo model's), and MEMORY.
+Worth: 1.1 times the speed of a training step of *large*, 1.0 of the photo model's size.
 
 Equals the output layer followed by `captioning.models.losses.cross_entropy`.
 

@@ -4,7 +4,7 @@ from torch import Tensor, nn
 
 from captioning.configurable import build
 from captioning.data.vocabulary import BOS, EOS, PAD
-from captioning.kernels.fast_lstm import FastLSTM
+from captioning.kernels.fast_lstm import FastLSTM, why_not
 from captioning.models import LSTMDecoder, TextEncoder
 from captioning.models.losses import cross_entropy
 from captioning.search import BeamSearch, Greedy, Search
@@ -83,7 +83,7 @@ def test_the_loss_reaches_every_parameter_of_the_encoder_and_kernels_agree(
     encoder: TextEncoder, decoder: LSTMDecoder
 ) -> None:
     gradients = []
-    fast = decoder if FastLSTM.why_not(decoder) else FastLSTM.of(decoder)
+    fast = decoder if why_not(decoder) else FastLSTM(decoder)
     for reader in (decoder, fast):
         encoder.zero_grad()
         logits, _ = reader.teacher_forcing(reader.remember(*encoder(SENTENCES)), TARGETS[..., :-1])
