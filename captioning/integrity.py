@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
-from captioning.errors import InputError
-from captioning.numbers import shown
+from captioning.errors import InputError, shown
 from captioning.untrusted import opened
 
 MOST_PARAMETERS = 500_000_000

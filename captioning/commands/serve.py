@@ -52,24 +52,25 @@ def serve_captions(
     with _extra():
         from captioning import serving
 
-    with serving.listening_socket(host, port) as listening:
-        captioner = using.load()
-        limits = serving.Limits(
-            bytes=max_megabytes * 1_000_000,
-            pixels=max_megapixels * 1_000_000,
-            seconds=timeout,
-            requests=queue,
-        )
-        app = serving.application(
-            captioner,
-            search.of(captioner),
-            " + ".join("/".join(Path(path).parts[-2:]) for path in using.model),  # no whole paths
-            using.batch_size,
-            limits,
-            serving.allowed_hosts(listening, host, allow_host),
-            maps=maps,
-        )
-        serving.serve(app, listening, limits)
+    address = serving.free_address(host, port)
+    hosts = serving.allowed_hosts(address[0], host, allow_host)
+    captioner = using.load()
+    limits = serving.Limits(
+        bytes=max_megabytes * 1_000_000,
+        pixels=max_megapixels * 1_000_000,
+        seconds=timeout,
+        requests=queue,
+    )
+    app = serving.application(
+        captioner,
+        search.of(captioner),
+        " + ".join("/".join(Path(path).parts[-2:]) for path in using.model),  # no whole paths
+        using.batch_size,
+        limits,
+        hosts,
+        maps=maps,
+    )
+    serving.serve(app, address, limits)
 
 
 def demo(
@@ -91,22 +92,20 @@ def demo(
         from captioning.serving.demo import FREE_PHOTOS, SCENES
     from captioning.captioner import load
 
-    host = "127.0.0.1"
-    with serving.listening_socket(host, port) as listening:
-        limits = serving.Limits()
-        of_scenes, of_photos = load("shapes"), load(DEFAULT)
-        app = serving.application(
-            of_photos,
-            of_photos.search,
-            DEFAULT,
-            batch_size=16,
-            limits=limits,
-            hosts=serving.allowed_hosts(listening, host, []),
-            examples=FREE_PHOTOS,
-            maps=maps,
-            tab=serving.service(of_scenes, of_scenes.search, "shapes", 16, limits, SCENES, maps),
-        )
-        serving.serve(app, listening, limits, opens_browser=not no_browser)
+    address = serving.free_address("127.0.0.1", port)
+    limits = serving.Limits()
+    of_scenes, of_photos = load("shapes"), load(DEFAULT)
+    app = serving.application(
+        of_photos,
+        of_photos.search,
+        DEFAULT,
+        batch_size=16,
+        limits=limits,
+        examples=FREE_PHOTOS,
+        maps=maps,
+        tab=serving.service(of_scenes, of_scenes.search, "shapes", 16, limits, SCENES, maps),
+    )
+    serving.serve(app, address, limits, opens_browser=not no_browser)
 
 
 @contextmanager

@@ -7,16 +7,15 @@
 from captioning.serving.app import application, service
 from captioning.serving.origin import AllowedHosts, allowed_hosts
 from captioning.serving.refusals import Limits
-from captioning.serving.server import Server, faults_on_stderr, listening_socket, serve
+from captioning.serving.server import free_address, serve, web_server
 
 __all__ = [
     "AllowedHosts",
     "Limits",
-    "Server",
     "allowed_hosts",
     "application",
-    "faults_on_stderr",
-    "listening_socket",
+    "free_address",
     "serve",
     "service",
+    "web_server",
 ]

@@ -7,6 +7,7 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import FastAPI, File, Request
 from fastapi.responses import HTMLResponse, JSONResponse
+from PIL.Image import Image
 from starlette.requests import ClientDisconnect
 from starlette.routing import Mount
 from starlette.types import ASGIApp
@@ -152,17 +153,16 @@ def service(
         given = form.photo.filename or ""
         file_name = "".join(letter if letter.isprintable() else " " for letter in given)
         file_name = file_name[-LONGEST_NAME:] or "photo"
-        photo = Upload(file_name, await form.photo.read(), limits.pixels)
+        photo: Upload | Image = Upload(file_name, await form.photo.read(), limits.pixels)
+        if settings.view:  # which shows the photo too, so it is decoded once for both
+            photo = await batcher.in_reader(read_image, photo)
         captions = await _unless_gone(request, batcher.captions(photo, settings))
         answer: dict[str, Any] = {"captions": [caption.as_json() for caption in captions]}
         if settings.view:
             compares = len(settings.maps) > 1
+            views = [caption.view() for caption in captions]
             answer["view"] = await batcher.in_reader(
-                lambda: viewer.data(
-                    read_image(photo),
-                    [caption.view() for caption in captions],
-                    compares=compares,
-                )
+                lambda: viewer.data(photo, views, compares=compares)
             )
         return JSONResponse(answer)
 

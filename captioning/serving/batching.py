@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from fastapi import HTTPException
+from PIL.Image import Image
 
 from captioning.captioner import Caption
 from captioning.data.images import Upload
@@ -48,7 +49,7 @@ class Batcher:
 
     def __init__(
         self,
-        see: Callable[[Upload], View],
+        see: Callable[[Upload | Image], View],
         caption: Callable[[Sequence[View], Sequence[Settings]], list[list[Caption]]],
         batch_size: int,
         requests: int,
@@ -76,7 +77,7 @@ class Batcher:
             for threads in (self._readers, self._model):
                 threads.shutdown(cancel_futures=True)
 
-    async def captions(self, photo: Upload, settings: Settings) -> list[Caption]:
+    async def captions(self, photo: Upload | Image, settings: Settings) -> list[Caption]:
         """The captions of a photo, the best first. If cancelled, the photo leaves the queue.
 
         Raises:

@@ -7,9 +7,8 @@ from typing import Any
 from fastapi import UploadFile
 from pydantic import BaseModel, ConfigDict, Field
 
-from captioning.errors import InputError
+from captioning.errors import InputError, shown
 from captioning.maps import MAPS, ONE_PASS
-from captioning.numbers import shown
 from captioning.search import BeamSearch, Sampling, Search
 from captioning.web.page import MOST_CAPTIONS
 

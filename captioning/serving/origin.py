@@ -14,7 +14,7 @@ from ipaddress import ip_address
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from captioning.errors import UsageError
+from captioning.errors import InputError
 from captioning.serving.refusals import refusal
 from captioning.web.page import SERVER, policy
 
@@ -58,21 +58,20 @@ class AllowedHosts:
             return False
 
 
-def allowed_hosts(listening: socket.socket, host: str, further: Iterable[str]) -> AllowedHosts:
-    """The names of a server: of its socket, of --host and of --allow-host.
+def allowed_hosts(address: str, host: str, further: Iterable[str]) -> AllowedHosts:
+    """The names of a server: its address, that of --host and those of --allow-host.
 
     Raises:
-        UsageError: a name of --allow-host is malformed.
+        InputError: a name of --allow-host is malformed.
     """
     trusted = set()
     for given in further:
         if (name := _name(f"{given}:1")) is None:
-            raise UsageError(
+            raise InputError(
                 f"--allow-host {given!r} is not a host name; give a name or an address without "
                 "a port, such as photos.example.org"
             )
         trusted.add(name)
-    address = listening.getsockname()[0]
     names = {host.lower(), address}
     is_everywhere = ip_address(address.partition("%")[0]).is_unspecified
     if is_everywhere:

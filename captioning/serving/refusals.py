@@ -48,7 +48,7 @@ class Limits:
     """
 
     bytes: int = 20_000_000
-    pixels: int = 50_000_000
+    pixels: int = 25_000_000
     seconds: float = 30.0
     requests: int = 64
     uploads: int = 256_000_000

@@ -1,5 +1,6 @@
 import asyncio
 import io
+import socket
 import struct
 import threading
 import time
@@ -16,7 +17,7 @@ from starlette.types import ASGIApp
 
 from captioning.captioner import Captioner
 from captioning.search import BeamSearch
-from captioning.serving import AllowedHosts, Limits, Server, application, listening_socket
+from captioning.serving import AllowedHosts, Limits, application, free_address, web_server
 
 LOOPBACK = AllowedHosts()
 
@@ -56,21 +57,27 @@ def client(ask: Ask) -> TestClient:
 @contextmanager
 def served(app: ASGIApp, limits: Limits) -> Iterator[str]:
     """The address of the app on this machine, answered by a thread."""
-    with listening_socket("127.0.0.1", 0) as listening:
-        runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
-        loop, server = runner.get_loop(), Server(app, listening, limits)
+    address = free_address("127.0.0.1", 0)
+    runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+    loop, server = runner.get_loop(), web_server(app, address, limits)
 
-        def run() -> None:
-            with runner:
-                runner.run(server.serve())
+    def run() -> None:
+        with runner:
+            runner.run(server.serve())
 
-        thread = threading.Thread(target=run)
-        thread.start()
-        try:
-            yield "http://{}:{}".format(*listening.getsockname())
-        finally:
-            loop.call_soon_threadsafe(server.stop)
-            thread.join()
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        wait_for(lambda: _listens(address))
+        yield "http://{}:{}".format(*address)
+    finally:
+        loop.call_soon_threadsafe(server.stop)
+        thread.join()
+
+
+def _listens(address: tuple[str, int]) -> bool:
+    with socket.socket() as tried:
+        return tried.connect_ex(address) == 0
 
 
 @pytest.fixture

@@ -146,7 +146,7 @@ def test_a_setting_that_makes_no_sense_is_named(
         (("empty.jpg", b""), 415, "empty.jpg: empty file (0 bytes)"),
         (("a.eps", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"), 415, "a.eps: not"),
         ((".." * 90 + ".png", b"x"), 415, "." * 96 + ".png: not an image"),
-        (("bomb.png", bomb(9_000)), 413, "bomb.png: 9000 x 9000 pixels are more than the 50 mill"),
+        (("bomb.png", bomb(9_000)), 413, "bomb.png: 9000 x 9000 pixels are more than the 25 mill"),
         ((None, "/etc/passwd"), 422, "photo is text; send it as a file"),
         (None, 422, "photo is missing; send it as a field of a form (multipart"),
     ],

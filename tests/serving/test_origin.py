@@ -62,8 +62,7 @@ def test_a_page_behind_an_allowed_proxy_sends_photos(ask: Ask, photo: bytes) -> 
 
 
 def test_a_server_on_all_addresses_takes_its_name_and_numbers_but_no_other_name() -> None:
-    with socket.create_server(("0.0.0.0", 0)) as everywhere:
-        hosts = allowed_hosts(everywhere, "0.0.0.0", ["Photos.Example.org"])
+    hosts = allowed_hosts("0.0.0.0", "0.0.0.0", ["Photos.Example.org"])
     for name in (socket.gethostname().lower(), "192.0.2.1", "2001:db8::1", "photos.example.org"):
         assert name in hosts
     assert "evil.example" not in hosts
