@@ -147,7 +147,7 @@ def test_a_file_over_the_limit_is_not_sent(page: Any) -> None:
     [
         ("notes.txt", b"no photo", "notes.txt: not an image that can be read"),
         ("empty.png", b"", "empty.png: empty file"),
-        ("bomb.png", bomb(9_000), "bomb.png: 9000 x 9000 pixels are more than the 50 million"),
+        ("bomb.png", bomb(9_000), "bomb.png: 9000 x 9000 pixels are more than the 25 million"),
     ],
 )
 def test_a_file_that_is_not_a_photo_gets_an_error_sentence(
