@@ -47,7 +47,7 @@ def identities(folder: Path) -> dict[str, tuple[int, int]]:
     return {name: (stat.st_ino, stat.st_mtime_ns) for name, stat in stats.items()}
 
 
-def test_shards_hold_the_lines_of_json_and_errors_of_unreadable_photos(
+def test_shards_hold_lines_of_json_and_errors(
     caption: list[str], tmp_path: Path, capsys: Capture
 ) -> None:
     main([*caption, "--json"])

@@ -51,7 +51,7 @@ def test_caption_prints_what_the_ensemble_says(
     assert both not in alone
 
 
-def test_a_manifest_names_all_members_and_goes_with_no_other_model(
+def test_a_manifest_names_all_members_of_an_ensemble(
     models: list[str], photos: list[str], tmp_path: Path, capsys: Capture
 ) -> None:
     command = ["caption", *photos, "--out", str(tmp_path / "out"), "--device", "cpu"]
@@ -64,7 +64,7 @@ def test_a_manifest_names_all_members_and_goes_with_no_other_model(
         assert "begun with another model" in refusal([*command, *given(others)], capsys)
 
 
-def test_evaluate_writes_beside_the_first_model_and_reads_features_for_all(
+def test_an_ensemble_is_evaluated_from_features_too(
     models: list[str], shapes_data: Path, tmp_path: Path
 ) -> None:
     evaluate = ["evaluate", "--data", str(shapes_data), "--device", "cpu", *given(models)]

@@ -56,7 +56,7 @@ def load(
 
     Raises:
         InputError: a file is missing or not such a checkpoint, the models of an ensemble have
-            different vocabularies, or `max_megapixels` is out of its range.
+            different vocabularies or preprocessings, or `max_megapixels` is out of its range.
     """
     paths = [checkpoint] if isinstance(checkpoint, (str, Path)) else checkpoint
     if not paths:

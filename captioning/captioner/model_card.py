@@ -21,11 +21,11 @@ print(captioner("photo.jpg").sentence)
 
 LIMITS = (
     "It says what is usual in the photos that it was trained on: it takes things that were rare "
-    "there for others, counts badly, and may name what is not there. People's sex, age and doings "
-    "are guesses; do not use it to describe people where that matters. Photos of another kind, "
-    "such as medical pictures, drawings or scans, get captions too, and they are wrong. Have a "
-    "person check captions that others rely on. The maps say where the model looked, not why it "
-    "chose a word."
+    "there for others, counts badly, and may name what is not there. Gender, age and activity are "
+    "guesses; do not use it to describe people where that matters. Photos of another kind, such as "
+    "medical pictures, drawings or scans, get captions too, and they are wrong. Have a person "
+    "check captions that others rely on. The maps say where the model looked, not why it chose a "
+    "word."
 )
 
 GROUNDING = ("pointing", "pointing, Gaussian", "pointing, minus Gaussian", "mass in box")
@@ -118,8 +118,8 @@ def _scores(report: Any) -> str:
 def _calibration(report: Mapping[str, Any]) -> str:
     values = {name: {"value": each} for name, each in report.items() if isinstance(each, float)}
     return (
-        "How far its probabilities mean what they say, on the same images. A caption is good if it "
-        "scores at least as the median of people's captions:\n\n" + _table(values)
+        "Calibration on the same images. A caption is good if it scores at least as the median of "
+        "people's captions:\n\n" + _table(values)
     )
 
 

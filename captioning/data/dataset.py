@@ -167,7 +167,11 @@ class CaptionDataset(Dataset[Example]):
 
 
 def caption_ids(
-    record: Record, vocabulary: Vocabulary, generator: torch.Generator, most: int, max_tokens: int
+    record: Record,
+    vocabulary: Vocabulary,
+    generator: torch.Generator,
+    most: int = 5,
+    max_tokens: int = 50,
 ) -> list[Int[Tensor, "T"]]:
     """A random choice of at most so many of a record's captions, as word ids."""
     chosen = torch.arange(len(record.captions))

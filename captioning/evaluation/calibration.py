@@ -46,9 +46,6 @@ BOUNDS = ((0, None), (0, None), (None, 0), (0, None), (None, None))
 nor does more entropy make it surer, so that odd pictures do not profit from chance in few photos.
 """
 
-REFERENCES, MAX_TOKENS = 5, 50
-"""The most references of a photo whose words are read, and tokens of each, EOS included."""
-
 FEWEST = 5
 """Good captions, and others, that a regression needs at least."""
 
@@ -137,7 +134,7 @@ def assess(
 
     def example(record: Record, view: View) -> Example:
         generator = torch.Generator().manual_seed(0)
-        references = caption_ids(record, captioner.vocabulary, generator, REFERENCES, MAX_TOKENS)
+        references = caption_ids(record, captioner.vocabulary, generator)
         return Example(view.pixels, references, record)
 
     captions: dict[int | str, str] = {}

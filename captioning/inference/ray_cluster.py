@@ -6,7 +6,6 @@ import math
 import os
 import signal
 import socket
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from captioning.threads import cut
 MOST_BLOCKS = 10_000
 """Ray Data's unit of work is a block of one shard, or of several if there are more shards."""
 
-PATIENCE = 10.0
+ANSWERS_WITHIN = 10.0
 """Seconds to wait for the answer of a cluster."""
 
 
@@ -98,7 +97,7 @@ def lines_by_ray(
                 if row["failure"]:
                     raise InputError(row["failure"])
                 lines = [Line(*line) for line in json.loads(row["lines"])]
-                _check_seen(lines, row["blind"])
+                check_seen(lines, row["blind"])
                 yield int(row["number"]), lines
         except ray.exceptions.RayError as error:
             reason = str(error).strip().rpartition("\n")[2] or type(error).__name__
@@ -132,13 +131,14 @@ class Worker:
         failure, blind = "", ""
         try:
             if not all(photo.is_absolute() for photo in photos):
-                self._enter_folder()
-            captioner, search, batch_size = self.job[:3]
-            lines += captioned_lines(captioner, search, photos, batch_size)
+                os.chdir(self.job.folder)  # where the process that found the photos runs
+            lines += captioned_lines(
+                self.job.captioner, self.job.search, photos, self.job.batch_size
+            )
             if all(photo_size(photo) is None for photo in photos):
                 blind = socket.gethostname()
-        except InputError as error:
-            failure = str(error)
+        except (InputError, OSError) as error:
+            failure = f"machine {socket.gethostname()}: {error}"
         return {
             "number": list(shard["number"]),
             "lines": [json.dumps(lines)],  # escapes bytes of file names that are not UTF-8
@@ -146,23 +146,18 @@ class Worker:
             "blind": [blind],
         }
 
-    def _enter_folder(self) -> None:
-        """Relative paths mean the same as in the process that has found the photos."""
-        try:
-            os.chdir(self.job.folder)
-        except OSError:
-            raise InputError(
-                f"machine {socket.gethostname()} has no folder {self.job.folder}; give absolute "
-                "paths of photos that all machines see"
-            ) from None
+
+def check_seen(lines: Sequence[Line], blind: str) -> None:
+    """Raise InputError if the machine `blind` sees no photo of these lines, but this one does."""
+    photos = [Path(json.loads(line.text)["image"]) for line in lines] if blind else []
+    if any(photo_size(photo) is not None for photo in photos):
+        raise InputError(
+            f"machine {blind} sees no {photos[0]}; every machine needs the photos at the same paths"
+        )
 
 
 def _connected(address: str) -> Any:
-    """The module `ray`, connected to a cluster.
-
-    Raises:
-        InputError: no cluster answers.
-    """
+    """The module `ray`, connected to a cluster; raises InputError if none answers."""
     import ray
 
     host, _, port = address.rpartition(":")
@@ -171,10 +166,8 @@ def _connected(address: str) -> Any:
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     try:
         if address not in ("auto", "local"):
-            if not host:
-                raise ValueError("not HOST:PORT")
             # Ray itself waits for minutes.
-            socket.create_connection((host, int(port)), PATIENCE).close()
+            socket.create_connection((host, int(port)), ANSWERS_WITHIN).close()
         with _silent_stderr():
             ray.init(address, log_to_driver=False, configure_logging=False)
     except (OSError, OverflowError, RuntimeError, ValueError) as error:
@@ -183,9 +176,8 @@ def _connected(address: str) -> Any:
             f"--ray {address}: no Ray cluster answers ({str(error).splitlines()[0]}); start one by "
             "ray start --head on this machine and give auto, or give local"
         ) from None
-    if threading.current_thread() is threading.main_thread():
-        for number, handler in handlers.items():  # Ray takes SIGTERM
-            signal.signal(number, handler)
+    for number, handler in handlers.items():  # Ray takes SIGTERM
+        signal.signal(number, handler)
     return ray
 
 
@@ -203,20 +195,12 @@ def _silent_stderr() -> Iterator[None]:
 
 
 def _devices(ray: Any, device: str | None) -> tuple[bool, int]:
-    """Whether workers have a GPU each, instead of a core, and for how many there is room.
-
-    Raises:
-        InputError: the cluster lacks the device.
-    """
+    """Whether workers have a GPU each, instead of a core, and for how many there is room."""
     machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     gpus, cores = (sum(int(each.get(name, 0)) for each in machines) for name in ("GPU", "CPU"))
     if device == "cuda" and not gpus:
         raise InputError("--device cuda: the Ray cluster has no GPUs; leave it out")
-    if gpus and device != "cpu":
-        return True, gpus
-    if not cores:
-        raise InputError("the Ray cluster has no CPU cores to work on; add machines by ray start")
-    return False, cores
+    return (True, gpus) if gpus and device != "cpu" else (False, cores)
 
 
 def _blocks(ray: Any, parts: Iterable[tuple[int, Sequence[Path]]], count: int) -> list[Any]:
@@ -226,12 +210,3 @@ def _blocks(ray: Any, parts: Iterable[tuple[int, Sequence[Path]]], count: int) -
     rows = ({"number": n, "photos": json.dumps([str(p) for p in photos])} for n, photos in parts)
     blocks = cut(rows, math.ceil(count / MOST_BLOCKS))
     return [ray.put(pyarrow.Table.from_pylist(block)) for block in blocks]
-
-
-def _check_seen(lines: Sequence[Line], blind: str) -> None:
-    """Raise if the machine `blind` sees no photo of these lines, but this machine sees some."""
-    photos = [Path(json.loads(line.text)["image"]) for line in lines] if blind else []
-    if any(photo_size(photo) is not None for photo in photos):
-        raise InputError(
-            f"machine {blind} sees no {photos[0]}; every machine needs the photos at the same paths"
-        )

@@ -71,7 +71,7 @@ class Code:
     ],
     ids=["empty", "text", "code", "list"],
 )
-def test_a_file_that_is_no_checkpoint_is_named_in_one_line_and_never_run(
+def test_a_file_that_is_no_checkpoint_is_named_and_never_run(
     tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -138,7 +138,7 @@ def test_a_search_in_bfloat16_scores_nearly_the_same(checkpoint: Path) -> None:
 
 
 @pytest.mark.parametrize("fast", [False, True])
-def test_bfloat16_encodes_photos_only_where_the_processor_is_fast_at_it(
+def test_bfloat16_encodes_photos_only_where_it_is_fast(
     captioner: Captioner, monkeypatch: pytest.MonkeyPatch, fast: bool
 ) -> None:
     name = "captioning.captioner.captioner.multiplies_bfloat16_fast"
@@ -151,7 +151,7 @@ def test_bfloat16_encodes_photos_only_where_the_processor_is_fast_at_it(
     assert found.equal(exact) != fast
 
 
-def test_the_users_words_have_the_probabilities_of_a_generated_caption(
+def test_read_words_have_the_probabilities_of_generated_ones(
     captioner: Captioner,
 ) -> None:
     [caption] = with_eos_score(captioner, 1)([PHOTOS[0]], Greedy(max_length=6))

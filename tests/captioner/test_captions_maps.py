@@ -20,9 +20,7 @@ def photos(shapes_records: list[Record]) -> list[Path]:
     return [record.image for record in shapes_records[:3]]
 
 
-def test_a_map_is_computed_on_demand_and_equals_that_of_the_batch(
-    captioner: Captioner, photos: list[Path]
-) -> None:
+def test_a_map_on_demand_equals_that_of_the_batch(captioner: Captioner, photos: list[Path]) -> None:
     names = ("occlusion", "attention-evidence")
     alone, batched = captioner(photos), captioner(photos, maps=names)
     for one, other in zip(alone, batched, strict=True):

@@ -63,9 +63,7 @@ def test_every_missing_part_is_an_error_of_one_line(saved: Saved, tmp_path: Path
             load(written(changed, tmp_path / "changed.ckpt"))
 
 
-def test_a_checkpoint_of_an_earlier_version_is_refused_in_one_line(
-    saved: Saved, tmp_path: Path
-) -> None:
+def test_a_checkpoint_of_an_earlier_version_is_refused(saved: Saved, tmp_path: Path) -> None:
     saved["captioner"] |= saved["captioner"].pop("model")
     with pytest.raises(InputError, match=r"old\.ckpt: written by an earlier version"):
         load(written(saved, tmp_path / "old.ckpt"))

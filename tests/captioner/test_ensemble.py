@@ -115,7 +115,7 @@ def test_an_ensemble_of_one_model_once_or_twice_is_that_model(
     assert_same(searched(search, together(*[member(1)] * count), annotations), alone)
 
 
-def test_a_wide_beam_finds_the_most_probable_caption_of_the_ensemble(annotations: Tensor) -> None:
+def test_a_wide_beam_finds_the_ensembles_most_probable_caption(annotations: Tensor) -> None:
     members = [member(1), member(2), member(3)]
     length = 3
     captions = torch.tensor(
@@ -167,7 +167,7 @@ def test_members_with_grids_of_their_own_share_the_finest_one() -> None:
     )
 
 
-def test_photos_are_encoded_once_for_all_members_with_the_same_encoder(
+def test_photos_are_encoded_once_for_equal_encoders(
     vocabulary: Vocabulary,
 ) -> None:
     members = [model(vocabulary, seed) for seed in (1, 2, 3)]

@@ -9,9 +9,7 @@ from captioning.data.records import Record
 from tests.conftest import files_no_larger_than
 
 
-def test_half_precision_halves_the_file_and_keeps_the_numbers_to_11_bits(
-    checkpoint: Path, tmp_path: Path
-) -> None:
+def test_half_precision_keeps_the_numbers_to_11_bits(checkpoint: Path, tmp_path: Path) -> None:
     whole, half = tmp_path / "whole.safetensors", tmp_path / "half.safetensors"
     export(checkpoint, whole)
     assert main(["export", "--model", str(checkpoint), str(half), "--half"]) == 0
@@ -23,9 +21,7 @@ def test_half_precision_halves_the_file_and_keeps_the_numbers_to_11_bits(
         torch.testing.assert_close(value, exact[name], rtol=2**-11, atol=2**-24)
 
 
-def test_numbers_beyond_the_range_of_half_precision_stay_as_they_are(
-    checkpoint: Path, tmp_path: Path
-) -> None:
+def test_numbers_beyond_half_precision_stay_as_they_are(checkpoint: Path, tmp_path: Path) -> None:
     saved = torch.load(checkpoint, weights_only=True)
     bias = saved["state_dict"]["model.decoder.output.bias"]
     bias.fill_(1e6)
@@ -34,7 +30,7 @@ def test_numbers_beyond_the_range_of_half_precision_stay_as_they_are(
     assert load(tmp_path / "half.safetensors").model.state_dict()["decoder.output.bias"].equal(bias)
 
 
-def test_an_exported_model_does_not_say_where_its_first_weights_were(
+def test_an_exported_model_hides_where_its_first_weights_were(
     checkpoint: Path, tmp_path: Path
 ) -> None:
     captioner = load(checkpoint)
@@ -46,7 +42,7 @@ def test_an_exported_model_does_not_say_where_its_first_weights_were(
     assert load(tmp_path / "model.safetensors").vocabulary == captioner.vocabulary
 
 
-def test_a_full_disk_is_named_in_one_line_and_keeps_the_earlier_file(
+def test_a_full_disk_is_named_and_keeps_the_earlier_file(
     checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "model.safetensors").write_text("an earlier one")
@@ -88,7 +84,7 @@ def test_what_is_exported_captions_as_its_checkpoint_does(
         ("model", ["--model", "shapes"], "give one model"),
     ],
 )
-def test_a_name_of_another_kind_is_refused_and_nothing_is_written(
+def test_a_name_of_another_kind_is_refused_before_writing(
     target: str,
     options: list[str],
     expected: str,

@@ -58,7 +58,7 @@ def same_words(model: str, photos: list[Path], folder: Path, example: ModuleType
         assert [example.caption(graphs, about, photo, width) for photo in photos] == expected
 
 
-def test_the_example_has_at_most_sixty_lines_and_imports_nothing_else() -> None:
+def test_the_example_has_at_most_sixty_lines_of_its_own() -> None:
     text = EXAMPLE.read_text()
     assert len(text.splitlines()) <= 60
     assert "torch" not in text.replace("PyTorch", "")
@@ -66,7 +66,7 @@ def test_the_example_has_at_most_sixty_lines_and_imports_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("name", DECODERS)
-def test_graphs_give_the_numbers_of_every_decoder_for_any_batch_and_beam(
+def test_graphs_give_every_decoders_numbers_for_any_batch(
     name: str, vocabulary: Vocabulary, tmp_path: Path, example: ModuleType
 ) -> None:
     torch.manual_seed(1)

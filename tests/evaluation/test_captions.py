@@ -7,7 +7,7 @@ from captioning.evaluation.calibration import assess
 from captioning.evaluation.captions import split_captions
 
 
-def test_captions_and_signs_do_not_depend_on_the_number_of_threads(
+def test_captions_and_signs_do_not_depend_on_threads(
     captioner: Captioner, shapes_records: list[Record], two_threads: None
 ) -> None:
     captions, assessed = [], []
