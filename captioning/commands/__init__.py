@@ -179,8 +179,8 @@ def _failure_of_the_system(error: RuntimeError) -> str | None:
         return "the GPU's memory is full; give a smaller --batch-size"
     if "shared memory" in text or "Bus error" in text or "No space left on device" in text:
         return "shared memory (/dev/shm) is full; enlarge it, or give --data.workers 0"
-    if "DataLoader worker" in text:
-        return "a process that reads photos was killed; give fewer --data.workers or more memory"
+    if "DataLoader worker" in text or "process pool" in text:
+        return "a worker process was killed; give more memory, or fewer workers or processes"
     if "by peer" in text:  # torch.distributed: connection closed, connection reset
         return "another process of this training has died; see what it printed"
     return None
