@@ -63,8 +63,7 @@ class CaptionData(pl.LightningDataModule):
         leave_out: paths of photos not to use, such as damaged ones.
 
     Raises:
-        InputError: a number is out of its range, a split is missing or empty, or `features`,
-            `augment`, `mirror` and `crop` exclude each other.
+        InputError: `features`, `augment`, `mirror` and `crop` exclude each other.
     """
 
     tells_seen = False
@@ -101,12 +100,11 @@ class CaptionData(pl.LightningDataModule):
                 "features are computed once per image, but augment changes images every epoch; "
                 "set either data.features or data.augment; data.mirror works with features"
             )
-        for name, is_given in (("mirror", mirror), ("crop", crop)):
-            if is_given and not features:
-                raise InputError(
-                    f"data.{name} is for features computed once; give data.features, or set "
-                    "data.augment, which mirrors and crops images"
-                )
+        if (mirror or crop) and not features:
+            raise InputError(
+                "data.mirror and data.crop are for features computed once; give data.features, or "
+                "set data.augment, which mirrors and crops images"
+            )
         self.reader = reader
         self.preprocessing = Preprocessing(size, fit)
         self.preprocessing.max_pixels = pixels_of(max_megapixels)

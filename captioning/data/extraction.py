@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,6 @@ def feature_cache(
             _write(cache, encode, device, preprocessing, missing, batch_size, workers, name)
         finally:
             torch.backends.cudnn.allow_tf32 = before
-        run_on_all_ranks(lambda: FeatureCache(folder).cells)  # fails if the folder was removed
     return cache
 
 
@@ -88,11 +88,14 @@ def _write(
     """Write the missing shards; process p of P writes every P-th, from the p-th on."""
     process, count = process_and_count()
     mine = missing[process::count]
-    batches = {shard: _batches(cache.rows(shard), batch_size) for shard in mine}
+    batches = [
+        [list(rows[first : first + batch_size]) for first in range(0, len(rows), batch_size)]
+        for rows in map(cache.rows, mine)
+    ]
     photos: Any = cache.images  # a list is all that a DataLoader needs
     loader: DataLoader[Any] = DataLoader(
         photos,
-        batch_sampler=[batch for shard in mine for batch in batches[shard]],
+        batch_sampler=list(chain(*batches)),
         num_workers=workers,
         collate_fn=partial(_pixels, preprocessing),
         worker_init_fn=lower_priority,
@@ -104,18 +107,14 @@ def _write(
     def encoded(images: UInt8[Tensor, "B 3 S S"]) -> Float[Tensor, "B P C"]:
         return encode(images.to(device, non_blocking=True)).half().cpu()
 
-    with (
-        closing(in_threads(encoded, loader, device)) as features,
-        ProgressBar(
-            name, "images", total, initial=total - left, leave=True, shown=process == 0
-        ) as progress,
-    ):
+    bar = ProgressBar(name, "images", total, initial=total - left, leave=True, shown=process == 0)
+    with closing(in_threads(encoded, loader, device)) as features, bar as progress:
 
         def write(place: int) -> int:
             if place >= len(mine):
                 return 0
             parts = []
-            for batch in batches[mine[place]]:
+            for batch in batches[place]:
                 parts.append(next(features))
                 progress.update(len(batch))
             cache.write(mine[place], torch.cat(parts))
@@ -125,10 +124,6 @@ def _write(
         for place in range(math.ceil(len(missing) / count)):
             done = run_on_all_ranks(partial(write, place))
             progress.update(sum(done) - done[process])
-
-
-def _batches(rows: range, size: int) -> list[list[int]]:
-    return [list(rows[first : first + size]) for first in range(0, len(rows), size)]
 
 
 def _pixels(preprocessing: Preprocessing, images: list[Path]) -> UInt8[Tensor, "B 3 S S"]:

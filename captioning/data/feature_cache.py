@@ -30,7 +30,7 @@ from torch import Tensor
 from captioning.configurable import bare_name
 from captioning.data.photo_shards import photo_hash
 from captioning.data.preprocessing import Preprocessing
-from captioning.errors import InputError
+from captioning.errors import InputError, reading
 from captioning.files import made_folder, write_json, written_whole
 from captioning.untrusted import read_json
 
@@ -43,7 +43,7 @@ FEWEST_ROWS = 64  # of a shard, which a killed process loses
 
 @runtime_checkable
 class ConstantEncoder(Protocol):
-    """The `constant` part of an encoder, which computes features."""
+    """The `constant` part of an encoder, which computes features: a module with a config."""
 
     @property
     def config(self) -> dict[str, Any]:
@@ -148,15 +148,9 @@ class FeatureCache:
                 images, or photos have changed since.
         """
         if self.fingerprint != fingerprint(encoder, preprocessing):
-            raise InputError(
-                f"{self.folder}: made by another encoder, other weights or another image size; "
-                f"{REMEDY}"
-            )
+            self._refuse("made by another encoder, other weights or another image size")
         if missing := [image for image in images if image not in self]:
-            raise InputError(
-                f"{self.folder}: has no features of {missing[0]} and {len(missing) - 1} more; "
-                f"{REMEDY}"
-            )
+            self._refuse(f"has no features of {missing[0]} and {len(missing) - 1} more")
         written = [path.exists() for path in self._paths]
         rows = [self._rows[_place(image)] for image in images]
         stale = [
@@ -165,9 +159,10 @@ class FeatureCache:
             if digest not in (None, self._hashes[row]) and written[row // self._shard_rows]
         ]
         if stale:
-            raise InputError(
-                f"{self.folder}: {stale[0]} and {len(stale) - 1} more have changed since; {REMEDY}"
-            )
+            self._refuse(f"{stale[0]} and {len(stale) - 1} more have changed since")
+
+    def _refuse(self, reason: str) -> None:
+        raise InputError(f"{self.folder}: {reason}; {REMEDY}")
 
     def rows(self, shard: int) -> range:
         """The rows of a shard."""
@@ -181,20 +176,10 @@ class FeatureCache:
 
     @cached_property
     def _shards(self) -> list[np.ndarray]:
-        missing = sum(not path.exists() for path in self._paths)
-        if missing:
-            raise InputError(
-                f"{self.folder}: {missing} files of features are missing; "
-                "`captioning features` writes them"
-            )
         found = []
         for path in self._paths:
-            try:
+            with reading(f"{path}: missing or damaged; `captioning features` writes it"):
                 found.append(np.load(path, mmap_mode="r"))
-            except (ValueError, EOFError):
-                raise InputError(
-                    f"{path}: damaged; remove it, and `captioning features` writes it"
-                ) from None
         return found
 
 

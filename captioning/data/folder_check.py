@@ -53,16 +53,12 @@ class Check:
         """Photos of a split by what is no problem but may be a slip."""
         records = self.splits[split].records
         folders = tuple(f"{os.path.abspath(folder)}{os.sep}" for folder in self.folders)  # noqa: PTH100
-        outside = [
-            str(record.image)
-            for record in records
-            if not os.path.abspath(record.image).startswith(folders)  # noqa: PTH100 - of links, too
-        ]
+        places = {record.image: os.path.abspath(record.image) for record in records}  # noqa: PTH100
         repeated = [str(r.image) for r in records if len(set(r.captions)) < len(r.captions)]
+        outside = [str(image) for image, place in places.items() if not place.startswith(folders)]
         return {"outside the data set's folder": outside, "with the same caption twice": repeated}
 
-    def lines(self) -> list[str]:
-        """The report: a table of the splits, then the problems by kind."""
+    def __str__(self) -> str:
         rows = [COLUMNS, *self.rows]
         width = max(len(name) for name, *_ in rows)
         lines = [self.source]
@@ -71,22 +67,19 @@ class Check:
                 f"{name:{width}}  {images:>8}  {captions:>8}  {per_image:>18}  {objects:>8}"
             )
         for split, contents in self.splits.items():
-            for kind in dict.fromkeys(problem.kind for problem in contents.problems):
-                names = [problem.name for problem in contents.problems if problem.kind == kind]
-                lines.append(f"{split}: {kind} ({len(names)})")
-                lines += [f"  {name}" for name in names[:NAMED]]
-                if len(names) > NAMED:
-                    lines.append(f"  and {len(names) - NAMED} more")
+            by_kind: dict[str, list[str]] = {}
+            for problem in contents.problems:
+                by_kind.setdefault(problem.kind, []).append(problem.name)
+            for kind, names in by_kind.items():
+                lines += [f"{split}: {kind} ({len(names)})", *(f"  {n}" for n in names[:NAMED])]
+                lines += [f"  and {len(names) - NAMED} more"] if len(names) > NAMED else []
             for note, photos in self.notes(split).items():
                 if photos:
                     such = f"{len(photos)} {note}, such as {photos[0]}"
                     lines.append(f"{split}: not a problem: {such}")
         count = sum(len(split.problems) for split in self.splits.values())
-        lines.append("No problems found" if self.ok else f"Problems found: {count}")
-        return [printable(line) for line in lines]
-
-    def __str__(self) -> str:
-        return "\n".join(self.lines())
+        lines.append(f"Problems found: {count}" if count else "No problems found")
+        return "\n".join(map(printable, lines))
 
 
 def check(reader: Reader, progress: bool = True, max_pixels: int = MAX_PIXELS) -> Check:
@@ -107,23 +100,24 @@ def check(reader: Reader, progress: bool = True, max_pixels: int = MAX_PIXELS) -
         except InputError as error:
             splits[split] = Contents([], [Problem("cannot be read", str(error))])
     images = sorted({record.image for contents in splits.values() for record in contents.records})
-    identities, faults = {}, {}
+    found: dict[Path, tuple[str, Problem | None]] = {}
     pool = ThreadPoolExecutor(min(8, os.cpu_count() or 1))  # decoding releases the GIL
     try:
         with ProgressBar("check", "images", total=len(images), shown=progress) as bar:
-            found = pool.map(partial(_identity_and_fault, max_pixels=max_pixels), images)
-            for image, (identity, fault) in zip(images, found, strict=True):
-                identities[image], faults[image] = identity, fault
+            look = partial(_identity_and_fault, max_pixels=max_pixels)
+            for image, each in zip(images, pool.map(look, images), strict=True):
+                found[image] = each
                 bar.update()
     finally:
         pool.shutdown(cancel_futures=True)  # an interrupt does not wait for thousands of images
-    faulty = {image for image, fault in faults.items() if fault}
+    faulty = {image for image, (_, fault) in found.items() if fault}
     seen: dict[str, tuple[str, Path]] = {}
     for split, contents in splits.items():
         for record in contents.records:
-            if fault := faults[record.image]:
+            identity, fault = found[record.image]
+            if fault:
                 contents.problems.append(fault)
-            first, image = seen.setdefault(identities[record.image], (split, record.image))
+            first, image = seen.setdefault(identity, (split, record.image))
             if first != split:
                 name = f"{record.image} is {image} of {first}"
                 contents.problems.append(Problem("images that are in another split too", name))

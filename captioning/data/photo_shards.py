@@ -11,7 +11,6 @@ import json
 import os
 import re
 import tarfile
-from abc import ABC, abstractmethod
 from bisect import bisect
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -39,24 +38,6 @@ BLOCK_BYTES, BLOCK_ROWS = 64_000_000, 16  # of photos of Parquet that are in mem
 
 MOST_OPEN = 128
 """Shards whose contents a process caches; the names in a tar file take some megabytes."""
-
-
-class Shard(ABC):
-    """The photos in a file, and what is known of each.
-
-    Attributes:
-        sizes: the bytes of each photo by its name in the file; None if it has no content.
-    """
-
-    sizes: dict[str, int | None]
-
-    @abstractmethod
-    def rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """The name of a photo and its other data, by column; a photo may have several rows."""
-
-    @abstractmethod
-    def read(self, name: str) -> bytes:
-        """The content of a photo that has a size."""
 
 
 def shards_in(folder: Path, usual: bool = False) -> list[Path]:
@@ -150,16 +131,16 @@ def photo_hash(photo: Path) -> str | None:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
-def _shard_of(file: Path) -> Shard:
+def _shard_of(file: Path) -> "_Tar | _Rows":
     status = file.stat()
     return _shard(file, status.st_size, status.st_mtime_ns)
 
 
 @lru_cache(MOST_OPEN)
-def _shard(file: Path, *state: int) -> Shard:
+def _shard(file: Path, *state: int) -> "_Tar | _Rows":
     """A shard, until the state of its file changes."""
     with _reading(file):
-        found: Shard = _Tar(file) if file.suffix.lower() == ".tar" else _Rows(file)
+        found = _Tar(file) if file.suffix.lower() == ".tar" else _Rows(file)
     if not found.sizes:
         raise InputError(f"{file}: no photos inside; give the files that hold them")
     return found
@@ -183,8 +164,14 @@ def _place(photo: Path) -> tuple[Path, str] | None:
     return None if file is None else (file, photo.relative_to(file).as_posix())
 
 
-class _Tar(Shard):
-    """A tar file, in which the files of a sample have one name and different suffixes."""
+class _Tar:
+    """A tar file, in which the files of a sample have one name and different suffixes.
+
+    Attributes:
+        sizes: the bytes of each photo by its name in the file; None if it has no content.
+    """
+
+    sizes: dict[str, int | None]
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -205,6 +192,7 @@ class _Tar(Shard):
                 self._texts.append((photo, names.get("json"), names.get("txt")))
 
     def rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The name of a photo and its other data, by column; a photo may have several rows."""
         for photo, data, text in self._texts:
             row = {}
             if data:
@@ -213,31 +201,32 @@ class _Tar(Shard):
             yield photo, row | ({"caption": self.read(text).decode()} if text else {})
 
     def read(self, name: str) -> bytes:
+        """The content of a photo that has a size."""
         start, size = self._places[name]
         with opened(self._file) as file:  # of its own, since threads and processes read at once
             file.seek(start)
             return file.read(min(size, MOST_BYTES))
 
 
-class _Rows(Shard):
+class _Rows:
     """A Parquet or Arrow file with a column of photos: bytes, or objects with bytes and path.
 
-    A photo's name is the number of the first row that has it.
+    A photo's name is the number of the first row that has it. As `_Tar` otherwise.
     """
 
     def __init__(self, file: Path) -> None:
         import pyarrow
         from pyarrow import parquet
 
-        self._file = file
+        self._file, self._metadata, self._batches = file, None, []
         if file.suffix.lower() == ".arrow":
             table = pyarrow.ipc.open_stream(pyarrow.memory_map(str(file))).read_all()
-            self._metadata, self._batches, schema = None, table.to_batches(), table.schema
+            self._batches, schema = table.to_batches(), table.schema
             lengths = [len(batch) for batch in self._batches]
             self._steps = [BLOCK_ROWS] * len(lengths)
         else:
             whole = parquet.ParquetFile(file)
-            self._metadata, self._batches, schema = whole.metadata, [], whole.schema_arrow
+            self._metadata, schema = whole.metadata, whole.schema_arrow
             groups = [whole.metadata.row_group(i) for i in range(whole.num_row_groups)]
             lengths = [group.num_rows for group in groups]
             means = [
@@ -251,20 +240,23 @@ class _Rows(Shard):
         self._starts = list(accumulate(lengths, initial=0))
         columns = [part.name for part in schema if _is_of_photos(part.type)]
         self._texts = [name for name in schema.names if name not in columns]
-        self._photos, self.sizes, self._names = columns[:1], {}, []
-        firsts: dict[object, str] = {}
-        groups_of_photos = range(len(lengths)) if columns else ()
-        batches = (part for group in groups_of_photos for part in self._parts(group, columns[:1]))
-        for batch in batches:
-            for cell in _cells(batch):
-                size = len(cell.as_buffer()) if cell.is_valid else None
-                key: object = len(self._names)
-                if size is not None and size <= MOST_BYTES:
-                    key = hashlib.blake2b(cell.as_buffer(), digest_size=16).digest()
-                name = firsts.setdefault(key, str(len(self._names)))
-                self._names.append(name)
-                self.sizes.setdefault(name, size)
+        self._photos = columns[:1]
+        self.sizes: dict[str, int | None] = {}
+        self._names: list[str] = []
         self._cached = lru_cache(2)(self._block)
+        firsts: dict[object, str] = {}
+        for number, cell in enumerate(self._all_photos()):
+            size = len(cell.as_buffer()) if cell.is_valid else None
+            key: object = number
+            if size is not None and size <= MOST_BYTES:
+                key = hashlib.blake2b(cell.as_buffer(), digest_size=16).digest()
+            self._names.append(firsts.setdefault(key, str(number)))
+            self.sizes.setdefault(self._names[-1], size)
+
+    def _all_photos(self) -> Iterator[Any]:
+        for group in range(len(self._steps) if self._photos else 0):
+            for batch in self._parts(group, self._photos):
+                yield from _cells(batch)
 
     def rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
         names = iter(self._names)

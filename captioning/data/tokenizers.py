@@ -41,9 +41,6 @@ SPACED = ("ptb", *NLTK)
 EXTRAS = {"japanese": "ja", "chinese": "zh", "thai": "th"}
 """The extra of this package that a tokenizer needs."""
 
-SUDACHIS_MOST = 10_000
-"""Characters that Sudachi is given at once; it takes 49,149 bytes."""
-
 # Characters of scripts without spaces between words. The first ones have none beside words of
 # other scripts and numbers either.
 EAST_ASIAN = (
@@ -139,13 +136,8 @@ def _cut_by_library(name: str) -> Callable[[str], Iterable[str]]:
         from sudachipy import Dictionary, SplitMode
 
         small = Dictionary(dict="small")
-
-        def morphemes(text: str) -> Iterable[str]:
-            cut = small.tokenizer(SplitMode.A)  # serves one thread at a time; takes no time to make
-            for start in range(0, len(text), SUDACHIS_MOST):
-                yield from map(str, cut.tokenize(text[start : start + SUDACHIS_MOST]))
-
-        return morphemes
+        # A tokenizer serves one thread at a time, and takes no time to make.
+        return lambda text: map(str, small.tokenizer(SplitMode.A).tokenize(text))
     if name == "chinese":
         from rjieba import cut
 

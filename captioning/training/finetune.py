@@ -212,7 +212,7 @@ def _faulty(reader: Reader, skip_bad: bool) -> frozenset[Path]:
     found = check(reader)
     if found.ok:
         return frozenset()
-    for line in found.lines():
+    for line in str(found).splitlines():
         say(line)
     if not skip_bad:
         raise InputError(f"{reader.root}: has faults; mend them, or leave them out by --skip-bad")

@@ -92,7 +92,7 @@ def test_a_shard_that_is_cut_short_is_refused(photos: list[Path], folder: Path, 
     cached(folder, photos)
     with (folder / "features-00000.npy").open("r+b") as file:
         file.truncate(size)
-    with pytest.raises(InputError, match=r"features-00000\.npy: damaged; remove it"):
+    with pytest.raises(InputError, match=r"features-00000\.npy: missing or damaged"):
         FeatureCache(folder)[photos[0]]
 
 

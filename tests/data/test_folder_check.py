@@ -83,7 +83,7 @@ def test_a_caption_that_a_photo_has_twice_is_no_problem(coco: Path) -> None:
     result = check(Coco(coco), progress=False)
     assert result.ok
     expected = f"val: not a problem: 1 with the same caption twice, such as {coco / 'val/3.png'}"
-    assert result.lines()[-2:] == [expected, "No problems found"]
+    assert str(result).splitlines()[-2:] == [expected, "No problems found"]
 
 
 def test_photos_outside_the_folder_are_named(coco: Path, tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_photos_outside_the_folder_are_named(coco: Path, tmp_path: Path) -> None
     (folder / "captions.csv").write_text(f"file_name,caption\n{rows}")
     result = check(CaptionTable(folder, val_fraction=0.0), progress=False)
     assert result.ok
-    line = result.lines()[-2]
+    line = str(result).splitlines()[-2]
     assert line.endswith(f"1 outside the data set's folder, such as {folder}/../elsewhere.png")
 
 
@@ -116,7 +116,7 @@ def test_a_split_that_cannot_be_read_does_not_hide_the_others(coco: Path) -> Non
 
 def test_the_report_counts_the_problems_beyond_the_first(coco: Path) -> None:
     write(coco, "val", [3], [(3, "a bird"), *((number, "x") for number in range(100, 125))])
-    lines = check(Coco(coco), progress=False).lines()
+    lines = str(check(Coco(coco), progress=False)).splitlines()
     assert "val: captions of images that are not listed (25)" in lines
     assert lines[-2:] == ["  and 5 more", "Problems found: 25"]
 

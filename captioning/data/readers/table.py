@@ -190,9 +190,7 @@ def _usual_tables(root: Path) -> list[Path]:
     for kind in (TABLES, *((name,) for name in PUBLISHED), METADATA):
         for depth in ("", "*/", "*/*/"):
             found = sorted(path for name in kind for path in root.glob(depth + name))
-            if kind is not TABLES:
-                found = [path for path in found if _names_photos(path)]
-            if found:
+            if found := [path for path in found if kind is TABLES or _names_photos(path)]:
                 return found
     return []
 
@@ -200,13 +198,12 @@ def _usual_tables(root: Path) -> list[Path]:
 def _other_tables(root: Path) -> list[Path]:
     """The tables of other names in a folder: those of splits if there are some, else all."""
     photos = {path.stem for path in root.iterdir() if path.suffix.lower() in IMAGE_SUFFIXES}
-    found = []
+    found = dataset_files.json_files(root)
     for suffix in (*SUFFIXES, ".txt"):
         files = sorted(root.glob(f"*{suffix}"))
         if len(files) <= dataset_files.MOST_FILES:  # else captions of single photos
             found += files
-    found = [file for file in (*found, *dataset_files.json_files(root)) if file.stem not in photos]
-    tables = list(filter(_names_photos, found))
+    tables = [file for file in found if file.stem not in photos and _names_photos(file)]
     return [file for file in tables if _split_of(file.relative_to(root))] or tables
 
 
@@ -215,7 +212,7 @@ def _names_photos(file: Path) -> bool:
     try:
         with opened(file) as content:
             start = content.read(65_536).decode(errors="replace").replace("\0", "")
-    except (InputError, OSError):  # whoever reads the file says why it cannot
+    except InputError:  # whoever reads the file says why it cannot
         return False
     if file.suffix.lower() == ".txt" and not re.match(r"[^,;\t|\n]+[,;\t|]", start):
         return False  # a list of photos, or one photo's captions
