@@ -1,28 +1,11 @@
 """Exceptions for bad input, as opposed to bugs."""
 
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from reprlib import Repr
 
 from captioning.terminal import printable
-
-INTERRUPTED = 130
-"""The exit code that shells use for a program ended by Ctrl-C."""
-
-SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
-"""Signals that end a command: Ctrl-C, a system's request, and a closed terminal."""
-
-
-def ending_signals() -> list[signal.Signals]:
-    """The signals that end a command; not a closed terminal's if it is ignored, as under nohup."""
-    known = [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]  # not on Windows
-    return [
-        number
-        for number in known
-        if number.name != "SIGHUP" or signal.getsignal(number) is not signal.SIG_IGN
-    ]
 
 
 class InputError(Exception):

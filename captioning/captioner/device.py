@@ -2,7 +2,7 @@
 
 import torch
 
-from captioning.errors import UsageError
+from captioning.errors import InputError
 from captioning.kernels import multiplies_bfloat16_fast
 
 
@@ -10,7 +10,7 @@ def usable_device(name: str | None = None) -> str:
     """The device of this name, or the best available one.
 
     Raises:
-        UsageError: this machine has no such device.
+        InputError: this machine has no such device.
     """
     if name is None:
         if torch.cuda.is_available():
@@ -19,7 +19,7 @@ def usable_device(name: str | None = None) -> str:
     try:
         torch.zeros(1, device=name).item()  # the device meta, for example, holds no values
     except (RuntimeError, AssertionError, NotImplementedError):
-        raise UsageError(
+        raise InputError(
             f"this machine has no device {name!r}; give cpu, or leave it out"
         ) from None
     return name

@@ -19,8 +19,6 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from captioning.numbers import in_words
-
 from .options import lightning_parser, plain
 
 COMPUTED = {
@@ -169,7 +167,7 @@ def type_name(hint: Any) -> str:
     """A type as somebody who writes YAML would call it."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return (in_words(hint) or type_name(parts[0])).removeprefix("a ")
+        return type_name(parts[0])
     if origin in (Union, types.UnionType):
         return " or ".join(dict.fromkeys(map(type_name, parts)))
     if origin is Literal:
