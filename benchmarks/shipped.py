@@ -1,23 +1,20 @@
 """The model of photos that comes with the package, from files to captions, as commands run it."""
 
 import atexit
-import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from time import perf_counter
 from types import SimpleNamespace
 from typing import Any
 
 import httpx
 import torch
 
+from benchmarks.ours import keep_freed_memory
 from captioning.captioner import load
-from captioning.commands import keep_freed_memory
 
 CLIENTS = 32
 """How many wait for the server at a time."""
@@ -80,30 +77,6 @@ def server(job: Any) -> Callable[[Sequence[Path]], object]:
             return list(clients.map(answer, paths))
 
     return answers
-
-
-def timeline(paths: Sequence[Path], file: Path) -> None:
-    """Caption photos, and write which thread did what when, as a trace for chrome://tracing."""
-    keep_freed_memory()
-    captioner: Any = load("photos")
-    events: list[dict[str, Any]] = []
-
-    def traced(name: str) -> None:
-        function = getattr(captioner, name)
-
-        def call(*arguments: Any, **options: Any) -> Any:
-            began = perf_counter()
-            result = function(*arguments, **options)
-            taken = {"ts": 1e6 * began, "dur": 1e6 * (perf_counter() - began)}
-            events.append({"name": name, "ph": "X", "pid": 0, "tid": threading.get_ident()} | taken)
-            return result
-
-        setattr(captioner, name, call)
-
-    for name in ("view", "encode", "decode", "logits"):
-        traced(name)
-    photos(captioner, paths)
-    file.write_text(json.dumps(events))
 
 
 def prepared(job: Any) -> Callable[[Sequence[Path]], object]:

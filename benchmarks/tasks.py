@@ -138,7 +138,7 @@ def _search(job: Job, size: Size, device: torch.device, width: int) -> Task:
         model = Ours(size).to(device)
         model.never_end()
         captioner = model.captioner(size, width, WORDS)
-        return partial(search, captioner, vectors, job.precision)
+        return partial(search, captioner, vectors)
     decoder = _decoder(job, size).to(device).eval()
     never_end(decoder.output)
     return partial(decoder.captions, vectors, width, WORDS)
@@ -149,10 +149,8 @@ def _end_to_end(job: Job, size: Size, device: torch.device, photos: list[Path]) 
     model = Ours(size).to(device)
     model.never_end()
     if job.contender in (OURS, BEFORE):
-        captioner = model.captioner(size, BEAMS, WORDS)
-        captioner.freeze()  # as loading a model does
-        return partial(caption, captioner, photos)
-    encoder = TextbookEncoder(model.encoder)
+        return partial(caption, model.captioner(size, BEAMS, WORDS), photos)
+    encoder = TextbookEncoder(model.model.encoder)
     decoder = _decoder(job, size).to(device).eval()
     never_end(decoder.output)
 

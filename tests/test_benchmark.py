@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from benchmarks.layers import DecoderLayers
 from benchmarks.ours import Ours, search
 from benchmarks.peer import Found, PeerDecoder
-from benchmarks.program import main
 from benchmarks.sizes import SIZES, annotations, tokens
 from benchmarks.tasks import TASKS
 from benchmarks.textbook import TextbookDecoder
@@ -42,7 +41,7 @@ def named(values: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def parameters(model: Ours) -> dict[str, nn.Parameter]:
-    return {**dict(model.adapter.named_parameters()), **dict(model.decoder.named_parameters())}
+    return {name: value for part in model.trained for name, value in part.named_parameters()}
 
 
 def rival(kind: Any, size: str, model: Ours) -> Any:
@@ -114,9 +113,3 @@ def test_two_checkouts_and_the_rivals_take_turns(tmp_path: Path) -> None:
     for row in rows:
         assert set(row["seconds"]) == {"ours", "before", *TASKS[row["task"]]}
         assert all(len(seconds) == 2 for seconds in row["seconds"].values())
-
-
-def test_an_unknown_task_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["--tasks", "training,speed"])
-    assert "unknown 'speed'" in capsys.readouterr().err
