@@ -72,14 +72,6 @@ def test_a_word_that_cannot_be_generated_has_a_uniform_map(name: str) -> None:
     assert maps[0, 0, 1:].unique().numel() > 1
 
 
-@pytest.mark.parametrize("name", FROM_PROBABILITIES)
-def test_regions_of_several_encoders_have_attention_only(name: str) -> None:
-    given = captioned()
-    twice = replace(given, annotations=given.annotations.repeat(1, 2, 1))
-    with pytest.raises(InputError, match=f"map {name}: an ensemble of several encoders"):
-        word_maps(name, twice)
-
-
 def test_the_default_is_attention_evidence_with_a_deep_output(kind: str) -> None:
     expected = "attention-evidence" if kind in ("lstm", "multi-head") else "attention"
     model = captioned(kind).model

@@ -54,16 +54,6 @@ def test_the_context_is_the_expected_annotation(
             torch.testing.assert_close(context[b, n], expected)
 
 
-def test_many_queries_equal_single_calls(
-    attention: Attention, query: Tensor, annotations: Tensor
-) -> None:
-    together = attended(attention, query, annotations, MASK)
-    for n in range(2):
-        alone = attended(attention, query[:, n : n + 1], annotations, MASK)
-        torch.testing.assert_close(together.context[:, n : n + 1], alone.context)
-        torch.testing.assert_close(together.weights[:, n : n + 1], alone.weights)
-
-
 def test_additive_attention_is_its_formula_written_out(query: Tensor, annotations: Tensor) -> None:
     torch.manual_seed(0)
     attention = AdditiveAttention(7, 5, 4).double()

@@ -265,9 +265,3 @@ def test_every_part_of_the_plain_backbone_learns() -> None:
     encoder = CNNEncoder("plain", weights=None, trainable_stages=-1).train()
     encoder(images(80, 80)).square().mean().backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in encoder.parameters())
-
-
-def test_weights_of_an_early_version_hold_fewer_statistics(tmp_path: Path) -> None:
-    state = {k: v for k, v in SmallCNN().state_dict().items() if "num_batches" not in k}
-    torch.save(state, tmp_path / "weights.pth", _use_new_zipfile_serialization=False)
-    CNNEncoder("small", str(tmp_path / "weights.pth"))

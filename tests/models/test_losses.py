@@ -1,5 +1,3 @@
-import math
-
 import pytest
 import torch
 from torch import Tensor
@@ -28,13 +26,6 @@ def scores() -> Tensor:
     return torch.randn(2, 2, 4, 6, generator=torch.Generator().manual_seed(1))
 
 
-def test_cross_entropy_of_a_hand_calculation() -> None:
-    # Three words of probability 1/2, 1/4 and 1/8.
-    logits = torch.tensor([[[[0.5, 0.25, 0.25], [0.5, 0.25, 0.25], [0.125, 0.75, 0.125]]]]).log()
-    targets = torch.tensor([[[1, 1, 2]]])
-    assert cross_entropy(logits, targets).item() == pytest.approx(math.log(4 * 4 * 8))
-
-
 def test_cross_entropy_is_the_sum_over_all_words(logits: Tensor) -> None:
     log_probs = logits.log_softmax(-1)
     words = [-log_probs[b, n, t, TARGETS[b, n, t]].item() for b, n, t in REAL.nonzero().tolist()]
@@ -53,11 +44,6 @@ def test_label_smoothing_spreads_its_share_over_the_vocabulary(logits: Tensor) -
     target = 0.9 * F.one_hot(TARGETS[REAL], 7) + 0.1 / 7
     expected = -(target * log_probs).sum()
     torch.testing.assert_close(cross_entropy(logits, TARGETS, 0.1), expected)
-
-
-def test_uniform_attention_has_no_penalty() -> None:
-    penalty = doubly_stochastic_penalty(torch.full((2, 2, 4, 6), 1 / 6), REAL)
-    assert penalty.item() == pytest.approx(0, abs=1e-12)
 
 
 def test_uniform_attention_over_the_regions_of_a_mask_has_no_penalty() -> None:

@@ -73,17 +73,6 @@ def ablated(**options: bool) -> LSTMDecoder:
     return decoder.double().eval()
 
 
-def test_without_the_gate_the_context_counts_in_full(
-    lstm: LSTMDecoder, annotations: Tensor
-) -> None:
-    nn.init.zeros_(lstm.beta.weight)
-    nn.init.constant_(lstm.beta.bias, 1e3)  # open
-    without = LSTMDecoder(5, 8, 6, 7, 4, type(lstm.attention), scalar_gate=False).double().eval()
-    parameters = lstm.state_dict()
-    without.load_state_dict({n: p for n, p in parameters.items() if not n.startswith("beta")})
-    torch.testing.assert_close(without(annotations, TOKENS), lstm(annotations, TOKENS))
-
-
 def test_without_the_deep_output_the_hidden_state_alone_scores_words(annotations: Tensor) -> None:
     decoder = ablated(deep_output=False)
     _, logits, following = after_one_word(decoder, annotations)
@@ -102,16 +91,6 @@ def test_an_ablated_decoder_has_no_parameter_without_a_gradient(
     for name, parameter in decoder.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.abs().max() > 1e-12, name
-
-
-def test_a_closed_gate_hides_the_image(lstm: LSTMDecoder, annotations: Tensor) -> None:
-    nn.init.zeros_(lstm.beta.weight)
-    nn.init.constant_(lstm.beta.bias, -1e3)
-    memory, other = lstm.remember(annotations), lstm.remember(-annotations)
-    state = lstm.start(memory, 2)
-    seen, hidden = (lstm.step(TOKENS[:, :, 0], state, place) for place in (memory, other))
-    assert seen.logits.equal(hidden.logits)
-    assert not seen.weights.equal(hidden.weights)
 
 
 def test_the_first_state_comes_from_the_mean_annotation(

@@ -1,6 +1,5 @@
 """Multi-head attention against PyTorch's, with the same parameters."""
 
-import math
 from typing import Any
 
 import pytest
@@ -8,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from captioning.errors import InputError
-from captioning.models.multi_head import MultiHead, attention_weights, causal_mask
+from captioning.models.multi_head import MultiHead, causal_mask
 
 ROWS, QUERIES, KEYS, WIDTH, HEADS = 3, 4, 4, 6, 2
 
@@ -96,47 +95,6 @@ def test_it_is_torchs(mask: Tensor | None, with_weights: bool, key_dim: int) -> 
         exact(found, by_name[name])
 
 
-@every_mask
-def test_it_is_the_formula_written_out(mask: Tensor | None) -> None:
-    queries, keys = numbers(ROWS, HEADS, QUERIES, 3), numbers(ROWS, HEADS, KEYS, 3, seed=1)
-    seen = torch.ones(ROWS, QUERIES, KEYS).bool() if mask is None else mask.expand(ROWS, 4, KEYS)
-    weights = attention_weights(queries, keys, mask)
-    for r in range(ROWS):
-        for h in range(HEADS):
-            for n in range(QUERIES):
-                powers = [
-                    math.exp((queries[r, h, n] @ keys[r, h, key]).item() / math.sqrt(3))
-                    if seen[r, n, key]
-                    else 0.0
-                    for key in range(KEYS)
-                ]
-                expected = torch.tensor(powers, dtype=torch.double) / sum(powers)
-                exact(weights[r, h, n], expected)
-
-
-@pytest.mark.parametrize("with_weights", [True, False], ids=["weights", "fused"])
-def test_dropout_acts_on_the_weights_in_training_only(with_weights: bool) -> None:
-    torch.manual_seed(0)
-    heads = MultiHead(WIDTH, HEADS, dropout=0.25).double()
-    query = numbers(ROWS, QUERIES, WIDTH)
-    keys = numbers(ROWS, KEYS, WIDTH, seed=1)
-    projected = heads.project(keys)
-    expected = heads.eval()(query, projected, with_weights=with_weights)
-    exact(expected.context, heads(query, projected).context)
-    heads.train()
-    drawn = [heads(query, projected, with_weights=with_weights) for _ in range(2000)]
-    assert not drawn[0].context.equal(drawn[1].context)
-    mean = torch.stack([each.context for each in drawn]).mean(dim=0)
-    torch.testing.assert_close(mean, expected.context, rtol=0, atol=0.05)
-    if with_weights:
-        assert expected.weights is not None
-        exact(drawn[0].weights, expected.weights)
-
-
 def test_a_width_that_the_heads_do_not_divide_is_refused() -> None:
     with pytest.raises(InputError, match="8 cannot be divided among 3 heads"):
         MultiHead(6, 3, width=8)
-
-
-def test_a_word_sees_itself_and_those_before() -> None:
-    assert causal_mask(3).int().tolist() == [[[1, 0, 0], [1, 1, 0], [1, 1, 1]]]

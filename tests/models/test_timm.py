@@ -1,26 +1,19 @@
 """Backbones of timm: convolutional networks and vision transformers."""
 
-import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import timm
 import torch
-from timm.models import _registry as registry
 from torch import Tensor, nn
 
-from captioning.captioner import load
-from captioning.commands import main
-from captioning.data.records import Record
 from captioning.errors import InputError
 from captioning.kernels import folded
 from captioning.models import CNNEncoder
 from captioning.models.backbones import stages_of
 from captioning.models.efficientnet_lite import NETWORKS
 from captioning.training.class_words import classes_of
-from captioning.training.train_cli import train
 
 LITE2 = "tf_efficientnet_lite2"
 VIT = "vit_tiny_patch16_224"
@@ -151,52 +144,3 @@ def test_a_network_without_a_feature_map_is_refused() -> None:
 def test_an_unknown_name_is_answered_with_some_like_it() -> None:
     with pytest.raises(InputError, match=r"no model 'efficientvit'; it has efficientvit_b0"):
         CNNEncoder("timm/efficientvit", weights=None)
-
-
-TINY = "test_resnet"
-"""A network of timm's own for tests."""
-
-
-def publish(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
-    """Let timm download the weights of `TINY` from here."""
-    configs = registry._model_pretrained_cfgs
-    for name in [name for name in configs if name.partition(".")[0] == TINY]:
-        monkeypatch.setitem(configs, name, replace(configs[name], url=url, hf_hub_id=None))
-
-
-def test_default_weights_are_downloaded_by_timm(
-    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    torch.manual_seed(0)
-    model = timm.create_model(TINY)
-    torch.save(model.state_dict(), tmp_path / "tiny.pth")
-    publish(monkeypatch, f"{server}/tiny.pth")
-    encoder = CNNEncoder(f"timm/{TINY}", "DEFAULT")
-    found = encoder.stages[0].model.state_dict()
-    assert found.keys() < model.state_dict().keys()  # without the classifier
-    torch.testing.assert_close(found, {name: model.state_dict()[name] for name in found})
-
-
-def test_a_transformer_trains_captions_and_is_grounded(
-    tiny_config: Path,
-    tmp_path: Path,
-    shapes_data: Path,
-    shapes_records: list[Record],
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    model = tmp_path / "run"
-    best = train(
-        [
-            *("--config", str(tiny_config), "--trainer.default_root_dir", str(model)),
-            *("--model.encoder.init_args.backbone", f"timm/{VIT}", "--trainer.max_epochs", "1"),
-        ]
-    )
-    assert best is not None
-    assert load(best).model.encoder.grid(32, 32) == (2, 2)
-    capsys.readouterr()
-    photo = str(shapes_records[0].image)
-    assert main(["caption", photo, "--model", str(best), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["caption"]
-    ground = ["ground", "--data", str(shapes_data), "--model", str(best)]
-    assert main([*ground, "--out", str(tmp_path / "grounding")]) == 0
-    assert json.loads((tmp_path / "grounding" / "grounding.json").read_text())

@@ -63,8 +63,3 @@ def test_first_logits_of_a_new_decoder_are_small() -> None:
 def test_the_config_keeps_the_arguments_of_an_attention() -> None:
     decoder = LSTMDecoder(5, 8, 6, 7, 4, partial(MultiHeadAttention, heads=4))
     assert build(decoder.config, LSTMDecoder).attention.multi_head.heads == 4
-
-
-def test_arguments_that_make_no_attention_are_refused() -> None:
-    with pytest.raises(InputError, match="a width of 4 cannot be divided among 3 heads"):
-        LSTMDecoder(5, 8, 6, 7, 4, partial(MultiHeadAttention, heads=3))

@@ -135,21 +135,6 @@ def test_captions_of_an_image_share_its_keys_and_nothing_else() -> None:
         exact(together.weights[:, :, n : n + 1], alone.weights)
 
 
-@pytest.mark.parametrize("known", [0, 3], ids=["from the first word", "after three words"])
-def test_words_one_by_one_equal_all_at_once(known: int) -> None:
-    layer = with_random_parameters(DecoderLayer(WIDTH, HEADS, INNER, 0.0))
-    words, regions = numbers(B, 2, 8, WIDTH), numbers(B, L, WIDTH, seed=1)
-    projected = layer.cross_attention.project(regions)
-    expected = layer(words, no_words(2), projected)
-    past = layer(words[:, :, :known], no_words(2), projected).past if known else no_words(2)
-    for t in range(known, 8):
-        step = layer(words[:, :, t : t + 1], past, projected)
-        past = step.past
-        exact(step.words[:, :, 0], expected.words[:, :, t])
-    for part, wanted in zip(past, expected.past, strict=True):
-        exact(part, wanted)
-
-
 def places(count: int) -> Tensor:
     return torch.arange(count, dtype=torch.double)
 
@@ -163,12 +148,3 @@ def test_positions_are_the_papers_formula(width: int) -> None:
             wave = math.cos if channel % 2 else math.sin
             angle = position / 10000 ** (2 * (channel // 2) / width)
             assert found[position, channel].item() == pytest.approx(wave(angle), abs=1e-12)
-
-
-def test_a_distance_is_the_same_product_everywhere() -> None:
-    found = sinusoids(places(30), 16)
-    products = found @ found.T
-    for distance in range(5):
-        torch.testing.assert_close(
-            products.diagonal(distance), products[0, distance].expand(30 - distance)
-        )

@@ -4,7 +4,6 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional as F
 
-from captioning.captioner import Captioner
 from captioning.data.vocabulary import BOS, PAD, UNK
 from captioning.models import Decoder
 from captioning.search import BeamSearch, Greedy
@@ -51,17 +50,3 @@ def test_all_that_can_be_generated_sums_to_one(decoder: Decoder, annotations: Te
     total = own + others.probabilities.sum(3)[real]
     torch.testing.assert_close(total, torch.ones_like(total), rtol=0, atol=1e-6)
     assert others.tokens.shape[3] == 4  # of eight tokens, three are never generated, one stands
-
-
-def test_a_caption_has_runners_up_for_each_word_on_request(captioner: Captioner) -> None:
-    search = BeamSearch(3, max_length=5)
-    for best in captioner(PHOTOS, search, runners_up=2, most=None):
-        for caption in (best, *best.others):
-            assert len(caption.runners_up) == len(caption.words)
-            for word, own, others in zip(
-                caption.words, caption.probabilities, caption.runners_up, strict=True
-            ):
-                first, second = others
-                assert first.probability >= second.probability
-                assert word not in (first.word, second.word)
-                assert own + first.probability + second.probability <= 1 + 1e-5

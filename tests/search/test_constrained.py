@@ -1,6 +1,5 @@
 """Constrained beam search against an enumeration of all captions."""
 
-import itertools
 from typing import Any
 
 import pytest
@@ -91,16 +90,6 @@ def test_without_constraints_it_is_beam_search(decoder: Decoder, annotations: Te
     assert found.scores.equal(wanted.scores)
 
 
-def test_scores_are_log_probabilities_without_constraints(
-    decoder: Decoder, annotations: Tensor
-) -> None:
-    search = ConstrainedBeamSearch(**CONSTRAINTS["all of them"], max_length=6)
-    found = searched(search, decoder, annotations)
-    log_probs, weights, real = forced(decoder, annotations, found.tokens)
-    torch.testing.assert_close(found.log_probs, log_probs)
-    torch.testing.assert_close(found.weights[real], weights[real])
-
-
 def test_a_batch_equals_its_images_one_by_one(decoder: Decoder, annotations: Tensor) -> None:
     search = ConstrainedBeamSearch(**CONSTRAINTS["all of them"], width=4, max_length=8)
     favouring(decoder, EOS, by=2.0)
@@ -136,10 +125,3 @@ def test_constraints_that_no_caption_meets_are_refused(
 ) -> None:
     with pytest.raises(InputError, match=error):
         ConstrainedBeamSearch(**constraints, max_length=4)
-
-
-def test_phrases_that_overlap_need_fewer_words() -> None:
-    for order in itertools.permutations([[4, 5], [5, 6], [6, 4]]):
-        ConstrainedBeamSearch(must_say=order, max_length=4)  # 4 5 6 4
-    with pytest.raises(InputError, match="takes 4 words"):
-        ConstrainedBeamSearch(must_say=[[4, 5], [5, 6], [6, 4]], max_length=3)
