@@ -43,13 +43,11 @@ class NumberedSteps(pl.Callback):
         torch.manual_seed(self.seed * 1_000_000_007 + ranks_and_steps)
         compile_from_now(0 <= self.compile_after <= trainer.global_step)
 
-    def teardown(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+    def teardown(self, *_: Any, **__: Any) -> None:
         """Compile nothing after the training."""
         compile_from_now(False)
 
-    def on_exception(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException
-    ) -> None:
+    def on_exception(self, *_: Any) -> None:
         """Nor after one that failed or was interrupted."""
         compile_from_now(False)
 
@@ -158,13 +156,8 @@ class Progress(pl.Callback):
             last = trainer.max_epochs
             of = f"/{last}" if last is not None and last > 0 else ""
             self._epoch = f"epoch {trainer.current_epoch + 1}{of}"
-            self._epoch_bar = ProgressBar(
-                self._epoch,
-                "batches",
-                int(trainer.num_training_batches),
-                initial=batch_idx,
-                shown=trainer.is_global_zero,
-            )
+            batches = int(trainer.num_training_batches)
+            self._epoch_bar = ProgressBar(self._epoch, "batches", batches, initial=batch_idx)
             self._losses = torch.zeros((), device=trainer.strategy.root_device)
             self._steps = 0
 
@@ -181,24 +174,12 @@ class Progress(pl.Callback):
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Begin a bar over the validation images."""
-        is_check = trainer.sanity_checking
-        batches = trainer.num_sanity_val_batches if is_check else trainer.num_val_batches
-        self._validation_bar = ProgressBar(
-            "check of the validation" if is_check else "validation",
-            "batches",
-            int(sum(batches)),
-            shown=trainer.is_global_zero,
-        )
+        name, batches = "validation", trainer.num_val_batches
+        if trainer.sanity_checking:
+            name, batches = "check of the validation", trainer.num_sanity_val_batches
+        self._validation_bar = ProgressBar(name, "batches", int(sum(batches)))
 
-    def on_validation_batch_end(
-        self,
-        trainer: pl.Trainer,
-        pl_module: Any,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
+    def on_validation_batch_end(self, *_: Any) -> None:
         """Move the bar."""
         if self._validation_bar is not None:
             self._validation_bar.update()
@@ -226,7 +207,7 @@ class Progress(pl.Callback):
         self._validated = False
         self._began = time.monotonic()
 
-    def on_exception(self, trainer: pl.Trainer, pl_module: Any, exception: BaseException) -> None:
+    def on_exception(self, *_: Any) -> None:
         """Clear the terminal for the error message."""
         for bar in (self._validation_bar, self._epoch_bar):
             if bar is not None:

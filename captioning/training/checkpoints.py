@@ -1,4 +1,4 @@
-"""A training's checkpoints: when they are written, how, and whether one can be resumed from."""
+"""A training's checkpoints: when and how they are written."""
 
 import time
 from pathlib import Path
@@ -12,8 +12,7 @@ from torch import Tensor
 
 from captioning.errors import InputError
 from captioning.files import written_whole
-from captioning.integrity import check_archive, check_tensors
-from captioning.training.callbacks import StopEarly, is_at_zero
+from captioning.training.callbacks import is_at_zero
 
 
 class BestCheckpoint(ModelCheckpoint):
@@ -117,92 +116,3 @@ class WholeCheckpoints(TorchCheckpointIO):
                 if isinstance(error.__context__, OSError):
                     raise error.__context__ from None
                 raise
-
-
-def check_resumable(path: Path, module: pl.LightningModule, trainer: pl.Trainer) -> dict[str, Any]:
-    """The content of a checkpoint that a training can resume from.
-
-    Lightning itself may restore half of another one.
-
-    Raises:
-        InputError: it is damaged, or of another model or another training.
-    """
-    try:
-        check_archive(path)
-        return _checked_training(path, module, trainer)
-    except InputError as error:
-        reason = str(error).removeprefix(f"{path}: ").partition("; ")[0]
-        raise not_resumable(path, reason) from None
-
-
-def not_resumable(path: Path, reason: str) -> InputError:
-    """The error of a checkpoint that no training can go on from."""
-    return InputError(
-        f"{path}: cannot be resumed from ({reason}); put an earlier copy there, give the "
-        "configuration that it was trained with, or start again with --overwrite"
-    )
-
-
-def ended(saved: dict[str, Any], trainer: pl.Trainer) -> str | None:
-    """Why nothing is left of a checkpoint's training, and what to change; None if it goes on."""
-    epochs, done = _progress(saved)
-    steps, last_epoch = trainer.max_steps, trainer.max_epochs
-    if last_epoch is not None and 0 <= last_epoch <= epochs:
-        return (
-            f"ended after epoch {epochs}; to continue, raise trainer.max_epochs, now {last_epoch}"
-        )
-    if 0 <= steps <= done:
-        return f"ended after step {steps}; to continue, raise trainer.max_steps"
-    for callback in trainer.callbacks:  # type: ignore[attr-defined]
-        state = saved["callbacks"].get(callback.state_key, {})
-        has_stopped = isinstance(callback, StopEarly) and state.get("stopping_reason_message")
-        if has_stopped and state["wait_count"] >= callback.patience:
-            return (
-                f"stopped early after epoch {epochs}; to continue, raise early_stopping.patience, "
-                f"now {callback.patience}"
-            )
-    return None
-
-
-def _progress(saved: dict[str, Any]) -> tuple[int, int]:
-    """The numbers of epochs and steps of a checkpoint's training."""
-    epochs = saved["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"]
-    return epochs + 0, saved["global_step"] + 0
-
-
-def _checked_training(
-    path: Path, module: pl.LightningModule, trainer: pl.Trainer
-) -> dict[str, Any]:
-    try:
-        saved: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-        parameters = saved["state_dict"]
-        [optimizer] = saved["optimizer_states"]
-        trained = sum(len(group["params"]) for group in optimizer["param_groups"])
-        states = [(saved["loops"]["fit_loop"], trainer.fit_loop.state_dict())]
-        for callback in trainer.callbacks:  # type: ignore[attr-defined]
-            states.append((saved["callbacks"].get(callback.state_key, {}), callback.state_dict()))
-        saved["lr_schedulers"], saved["pytorch-lightning_version"].split
-        moments = [value for state in optimizer["state"].values() for value in state.values()]
-    except Exception:  # of a dozen kinds: the file may hold anything
-        raise InputError("not a checkpoint of a training") from None
-    if not all(isinstance(value, torch.Tensor) for value in moments):
-        raise InputError("the optimizer's state holds something else than tensors")
-    if not all(_of_one_type(found, wanted) for found, wanted in states):
-        raise InputError("the state of its loops or callbacks has values of other types")
-    try:
-        _progress(saved)
-    except (KeyError, TypeError):
-        raise InputError("it does not say how far the training came") from None
-    check_tensors(path, parameters, module.state_dict())
-    if trained != sum(parameter.requires_grad for parameter in module.parameters()):
-        raise InputError("other parts of the model were trained")
-    return saved
-
-
-def _of_one_type(found: Any, wanted: Any) -> bool:
-    """Whether values have the types of those with the same keys; None stands for any."""
-    if isinstance(wanted, dict):
-        return isinstance(found, dict) and all(
-            _of_one_type(found[key], value) for key, value in wanted.items() if key in found
-        )
-    return found is None or wanted is None or isinstance(found, type(wanted))

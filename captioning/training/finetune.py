@@ -13,6 +13,7 @@ import yaml
 from numpy.typing import NDArray
 
 from captioning.captioner import Captioner, export, load
+from captioning.captioner.calibration import Calibration
 from captioning.configurable import full_name
 from captioning.data.folder_check import check
 from captioning.data.readers import Reader, reader_for
@@ -108,27 +109,14 @@ def finetune(
     The model learns the words of the captions and keeps its own, unless the tokenizer is another.
     `Plan` says what is trained. The same call goes on after an interrupt. `out` gets
     ``best.safetensors``, the files of a training such as ``validation.html``, and ``config.yaml``,
-    which ``captioning train`` takes.
-
-    Args:
-        folder: a data set in a layout that `captioning check` knows.
-        model: where to start; the name of a shipped model, or a file.
-        out: folder of the training; by default ``runs/`` and the name of `folder`.
-        epochs: passes over the photos; by default those of the plan.
-        seed: of the training.
-        skip_bad: leave out faulty photos and rows, instead of refusing the folder.
-        images: folder of the photos, if they are not where the layout has them.
-        caption_column: of a table of captions.
-        val_fraction: share of the photos to validate on, where `folder` has no splits.
-        tokenizer: splits captions into words; by default the model's.
+    which ``captioning train`` takes. The arguments are the command's.
 
     Returns:
         The model, calibrated if enough validation photos have several captions.
 
     Raises:
         InputError: the folder is in no known layout, has too few photos or, without `skip_bad`,
-            has faults, the tokenizer's library is not installed, or another process trains in
-            `out`.
+            has faults, or another process trains in `out`.
     """
     if tokenizer is not None:
         split_by(tokenizer)  # whose library may be missing
@@ -153,11 +141,12 @@ def finetune(
         f"{captions:,} captions: usually good for {plan.use}"
     )
     cut = tokenizer or initial.vocabulary.tokenizer
-    of_each, captioning = _scores(initial, validation, cut)
-    before = of_each.mean()
+    began = perf_counter()
+    start = _scores(initial, validation, cut)
+    captioning = (perf_counter() - began) / len(validation)
     seconds = plan.seconds(len(training), len(validation), captioning)
     say(
-        f"the model {model} has CIDEr {before:.3f} on the photos to validate; at most "
+        f"the model {model} has CIDEr {start.mean():.3f} on the photos to validate; at most "
         f"{plan.epochs} epochs, in about {duration(seconds)} min"
     )
     settings = {"seed_everything": seed} | _settings(initial, str(model), run, plan, tokenizer)
@@ -169,23 +158,23 @@ def finetune(
     data = [(record.image_id, record.captions) for record in (*training, *validation)]
     digest = hashlib.sha256(repr(data).encode(errors="replace")).hexdigest()
     text = f"# Captions {digest[:16]}\n{yaml.safe_dump(settings, sort_keys=False)}"
-    best = _trained(run / "finetune.yaml", text)
-    found, share, after = best_between(str(model), load(best), validation, cut)
+    best = load(_trained(run / "finetune.yaml", text))
+    found, share, after = best_between(str(model), best, validation, cut)
     say(
-        f"CIDEr on the photos to validate: {before:.3f} before, {after:.3f} now"
-        + (f", {share:.0%} of the way back to {model}" if 0 < share < 1 else "")
-        + (
-            f"; {model} does as well without these photos"
-            if after and (share == 1 or after <= before)
-            else ""
-        )
+        f"CIDEr on the photos to validate: {start.mean():.3f} before, {after:.3f} now"
+        + _kept(share)
     )
     path = run / "best.safetensors"
-    if share == 1:
-        export(found, path)
-    else:
-        _export_calibrated(found, validation, path)
+    calibration = None if share == 1 else _calibration(found, validation)
+    export(found, path, calibration=calibration)
     return path
+
+
+def _kept(share: float) -> str:
+    """What the result has of the model that the training started from."""
+    if share == 1:
+        return "; the model is kept as it was, which does as well without these photos"
+    return f", {share:.0%} of the way back to the model" if share else ""
 
 
 def _trained(config: Path, settings: str) -> Path:
@@ -221,14 +210,12 @@ def _faulty(reader: Reader, skip_bad: bool) -> frozenset[Path]:
 
 def _scores(
     captioner: Captioner, records: Sequence[Record], tokenizer: TokenizerName
-) -> tuple[NDArray[np.float64], float]:
-    """The CIDEr of a model's captions by this tokenizer, and the seconds for each."""
-    began = perf_counter()
+) -> NDArray[np.float64]:
+    """The CIDEr of a model's captions by this tokenizer."""
     captions = split_captions(captioner, records)
-    seconds = (perf_counter() - began) / len(records)
     references = {record.image_id: record.captions for record in records}
     report = Report.of(captions, references, [cider_scores], tokenizer=tokenizer)
-    return report.scores[0].images["CIDEr"], seconds
+    return report.scores[0].images["CIDEr"]
 
 
 def best_between(
@@ -249,13 +236,10 @@ def best_between(
 
     Returns:
         The captioner, the share of the start in its parameters, and its CIDEr.
-
-    Raises:
-        InputError: as `between`.
     """
     mixed = [between(model, trained, share) for share in SHARES[1:-1]]
     captioners = [trained, *mixed, load(model)]
-    scores = [_scores(each, records, tokenizer)[0] for each in captioners]
+    scores = [_scores(each, records, tokenizer) for each in captioners]
     means = [its.mean() for its in scores]
     highest = scores[int(np.argmax(means))]
     if not highest.any():
@@ -276,7 +260,9 @@ def _settings(
         # Captions have more characters than words.
         config["search"]["max_length"] = max(config["search"]["max_length"], MAX_TOKENS)
     parts = {name: _as_yaml(part) for name, part in config["model"].items()}
-    parts["encoder"]["init_args"] |= {"weights": None, "trainable_stages": plan.stages}
+    stages = len(getattr(initial.model.encoder, "stages", ()))
+    trained = min(plan.stages, max(stages - 1, 0))  # the others' output is computed once
+    parts["encoder"]["init_args"] |= {"weights": None, "trainable_stages": trained}
     preprocessing = config["preprocessing"]
     return {
         "data": {
@@ -330,11 +316,10 @@ def _as_yaml(config: dict[str, Any]) -> dict[str, Any]:
     return {"class_path": config.get("class") or config["class_name"], "init_args": arguments}
 
 
-def _export_calibrated(trained: Captioner, validation: Sequence[Record], path: Path) -> None:
-    """Write the model, calibrated on the validation photos if they suffice."""
+def _calibration(trained: Captioner, validation: Sequence[Record]) -> Calibration | None:
+    """The calibration on the validation photos, if they suffice."""
     try:
-        calibration = calibrated(assess(trained, validation))
+        return calibrated(assess(trained, validation))
     except InputError as error:
         say(f"not calibrated, so captions have no confidence: {error}")
-        calibration = None
-    export(trained, path, calibration=calibration)
+        return None

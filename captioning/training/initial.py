@@ -67,9 +67,6 @@ def between(model: str, captioner: Captioner, share: float) -> Captioner:
         model: where the training started; its file, or the name of a shipped one.
         captioner: the trained captioner; it is left as it is.
         share: of the parameters that the training started from, from 0 to 1.
-
-    Raises:
-        InputError: as `start_from`.
     """
     first, _ = _parameters(model, captioner)
     mixed = Captioner.from_config(captioner.config)
@@ -83,11 +80,7 @@ def between(model: str, captioner: Captioner, share: float) -> Captioner:
 
 
 def _parameters(model: str, captioner: Captioner) -> tuple[dict[str, Tensor], list[list[int]]]:
-    """A model's parameters, with rows for a captioner's new words, and which words those are like.
-
-    Raises:
-        InputError: as `start_from`.
-    """
+    """A model's parameters, with rows for new words, and the known words that those are like."""
     initial = load(model, kernels=False)
     known, words = initial.vocabulary.words, captioner.vocabulary.words
     if initial.vocabulary.tokenizer != captioner.vocabulary.tokenizer:

@@ -1,16 +1,19 @@
-"""A training's folder: whether it may be written to, and what is in it afterwards."""
+"""A training's folder: whether it may be written to, what is in it, and how it is resumed."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytorch_lightning as pl
+import torch
 import yaml
 from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers import CSVLogger
 
-from captioning.errors import InputError, UsageError, shown
+from captioning.errors import InputError, shown
 from captioning.files import remove_unfinished, written_whole
 from captioning.progress_bar import say
+from captioning.training.callbacks import StopEarly
 from captioning.training.checkpoints import LastCheckpoint
 
 ELSEWHERE = "give another --trainer.default_root_dir"
@@ -64,11 +67,10 @@ class RunFolder:
         Raises:
             InputError: a setting has changed that would have no effect.
         """
-        try:
-            earlier = yaml.safe_load(self.config.read_text(encoding="utf-8"))
-        except (OSError, ValueError, yaml.YAMLError):  # removed or damaged
+        if not self.config.exists():
             return []
-        before, lines = dict(_flat(earlier)), []
+        before = dict(_flat(yaml.safe_load(self.config.read_text(encoding="utf-8"))))
+        lines = []
         for key, now in _flat(settings):
             if key in OF_CALL or before.get(key, now) == now:
                 continue
@@ -83,28 +85,25 @@ class RunFolder:
         return lines
 
     def check_writers(self, given: Sequence[Any]) -> None:
-        """Check where a configuration's checkpoints and tables are written.
+        """Check that the checkpoints and tables of a configuration are written in this folder.
 
         Args:
             given: callbacks and loggers.
 
         Raises:
-            UsageError: one would write outside of this folder, perhaps into another run's.
+            InputError: one would be written elsewhere, perhaps into another run's folder.
         """
         for each in given:
             if isinstance(each, ModelCheckpoint):
-                inside = Path(each.dirpath or self.path / "checkpoints")
-                key, place = "trainer.callbacks", inside / (each.filename or "")
+                place = Path(each.dirpath or self.path) / (each.filename or "")
             elif isinstance(each, LastCheckpoint):
-                key, place = "trainer.callbacks", Path(each.path)
+                place = Path(each.path)
             elif isinstance(each, CSVLogger):
-                key, place = "trainer.logger", Path(each.log_dir)
+                place = Path(each.log_dir)
             else:
                 continue
             if not place.resolve().is_relative_to(self.path.resolve()):
-                raise UsageError(
-                    f"{key}: {place} is outside of the run's folder; give a place in {self.path}"
-                )
+                raise InputError(f"{place}: outside of the run's folder; name one in {self.path}")
 
     def prepare(self, resumed: Path | None, settings: dict[str, Any]) -> None:
         """Remove what an overwritten or killed run left, and write the configuration."""
@@ -115,23 +114,62 @@ class RunFolder:
         with written_whole(self.config) as path:
             path.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
 
-    def result(self, has_validated: bool, shows_progress: bool) -> Path:
-        """The best checkpoint, or the last one if there is none.
-
-        Raises:
-            InputError: neither is there.
-        """
+    def result(self, shows_progress: bool) -> Path:
+        """The best checkpoint, or the last one if no validation has run."""
         if self.best.exists():
             return self.best
-        if not self.last.exists():
-            raise InputError(
-                f"{self.path}: its checkpoints were removed while it trained; train again, or "
-                f"{ELSEWHERE}"
-            )
         if shows_progress:
-            reason = "it was removed" if has_validated else "no validation has run"
-            say(f"there is no {self.best.name}: {reason}")
+            say(f"there is no {self.best.name}: no validation has run")
         return self.last
+
+
+def resumable(path: Path, module: pl.LightningModule) -> dict[str, Any]:
+    """The content of a checkpoint that a training can resume from.
+
+    Raises:
+        InputError: it is damaged, or of another model.
+    """
+    try:
+        saved: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        found = {name: value.shape for name, value in saved["state_dict"].items()}
+        [optimizer] = saved["optimizer_states"]
+        trained = sum(len(group["params"]) for group in optimizer["param_groups"])
+    except Exception:  # of a dozen kinds: the file may hold anything
+        raise _not_resumable(path, "damaged, or not a checkpoint of a training") from None
+    wanted = {name: value.shape for name, value in module.state_dict().items()}
+    if other := sorted({name for name, _ in found.items() ^ wanted.items()}):
+        raise _not_resumable(path, f"{other[0]} differs from the model's")
+    if trained != sum(parameter.requires_grad for parameter in module.parameters()):
+        raise _not_resumable(path, "other parts of the model were trained")
+    return saved
+
+
+def _not_resumable(path: Path, reason: str) -> InputError:
+    return InputError(
+        f"{path}: cannot be resumed from ({reason}); put an earlier copy there, give the "
+        "configuration that it was trained with, or start again with --overwrite"
+    )
+
+
+def ended(saved: dict[str, Any], trainer: pl.Trainer) -> str | None:
+    """Why nothing is left of a checkpoint's training, and what to change; None if it goes on."""
+    epochs = saved["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"]
+    steps, last_epoch = trainer.max_steps, trainer.max_epochs
+    if last_epoch is not None and 0 <= last_epoch <= epochs:
+        return (
+            f"ended after epoch {epochs}; to continue, raise trainer.max_epochs, now {last_epoch}"
+        )
+    if 0 <= steps <= saved["global_step"]:
+        return f"ended after step {steps}; to continue, raise trainer.max_steps"
+    for callback in trainer.callbacks:  # type: ignore[attr-defined]
+        state = saved["callbacks"].get(callback.state_key, {})
+        has_stopped = isinstance(callback, StopEarly) and state.get("stopping_reason_message")
+        if has_stopped and state["wait_count"] >= callback.patience:
+            return (
+                f"stopped early after epoch {epochs}; to continue, raise early_stopping.patience, "
+                f"now {callback.patience}"
+            )
+    return None
 
 
 def _flat(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:

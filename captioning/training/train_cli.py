@@ -11,13 +11,14 @@ from pathlib import Path
 import wandb
 from pytorch_lightning.utilities.exceptions import MisconfigurationException, SIGTERMException
 
-from captioning.errors import InputError, as_input_error
+from captioning.errors import InputError
 from captioning.files import only_writer
 from captioning.progress_bar import say, stage
 from captioning.training.callbacks import is_at_zero
-from captioning.training.checkpoints import check_resumable, ended, not_resumable
+from captioning.training.configuration import one_line
 from captioning.training.configured_training import FeaturesCLI, TrainCLI
-from captioning.training.loggers import log_best, resume_boards, wandb_within
+from captioning.training.loggers import log_best, resume_board, wandb_within
+from captioning.training.run_folder import ended, resumable
 
 IGNORED = (
     # More workers would starve a training on two cores; data.workers is there for others.
@@ -42,9 +43,6 @@ IGNORED = (
 
 OF_LAUNCHERS = ("LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "WORLD_SIZE")
 """Environment variables by which launchers number processes and let them find each other."""
-
-OF_LIBRARIES = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-"""Errors that Lightning raises for options which it does not check."""
 
 
 def train(arguments: list[str]) -> Path | None:
@@ -99,9 +97,9 @@ def _train(cli: TrainCLI) -> Path | None:
         left = None
         if resumed is not None:
             with stage(f"checking {resumed}"):
-                saved = check_resumable(resumed, cli.model, cli.trainer)
+                saved = resumable(resumed, cli.model)
             left = ended(saved, cli.trainer)
-            resume_boards(cli.trainer, saved)
+            resume_board(cli.trainer, saved)
             del saved  # a second copy of the model
         if left is None:
             if is_first:
@@ -110,16 +108,20 @@ def _train(cli: TrainCLI) -> Path | None:
                     for line in cli.folder.changed(settings):
                         say(line)
                 cli.folder.prepare(resumed, settings)
-            _fit(cli, resumed)
+            with wandb_within(cli.folder.path):
+                cli.trainer.fit(cli.model, cli.datamodule, ckpt_path=resumed, weights_only=True)
+                if cli.config.log_model:
+                    log_best(cli.trainer, cli.config_init.checkpoints, cli.settings())
     if not is_first:
         return None
     if left is not None:
         say(f"{cli.folder.path}: nothing is left to train: it {left}")
-    return _result(cli)
+    _report(cli)
+    return cli.folder.result(cli.shows_progress)
 
 
-def _result(cli: TrainCLI) -> Path:
-    """Report how the training ended; returns the checkpoint to use."""
+def _report(cli: TrainCLI) -> None:
+    """Say how the training ended."""
     best, stopping = cli.config_init.checkpoints, cli.config_init.early_stopping
     if stopping.reason is not None:
         say(f"stopped after epoch {cli.trainer.current_epoch}: {stopping.reason}")
@@ -131,24 +133,6 @@ def _result(cli: TrainCLI) -> Path:
                 "photos"
             )
         say(line)
-    return cli.folder.result(best.best_model_score is not None, cli.shows_progress)
-
-
-def _fit(cli: TrainCLI, resumed: Path | None) -> None:
-    """Train, and turn the errors of full disks and odd checkpoints into input errors."""
-    try:
-        with wandb_within(cli.folder.path):
-            cli.trainer.fit(cli.model, cli.datamodule, ckpt_path=resumed, weights_only=True)
-            if cli.config.log_model:
-                log_best(cli.trainer, cli.config_init.checkpoints, cli.settings())
-    except OSError as error:
-        if error.filename is None:  # a full disk, met by a logger
-            raise as_input_error(error, cli.folder.path, "cannot be written") from None
-        raise
-    except (AttributeError, IndexError, KeyError, TypeError) as error:
-        if resumed is None or not _is_raised_by_a_library(error):
-            raise
-        raise not_resumable(resumed, f"its state: {type(error).__name__} {error}") from None
 
 
 @contextmanager
@@ -167,7 +151,7 @@ def without_launcher() -> Iterator[None]:
 
 @contextmanager
 def plain_messages(remedy: str = "continue by the same command with --resume") -> Iterator[None]:
-    """Hide warnings that do not apply, and turn Lightning's and W&B's errors into input errors.
+    """Hide warnings that do not apply, and turn errors of options into input errors.
 
     An interrupt or SIGTERM, which Lightning would turn into an exit, names the remedy.
     """
@@ -180,14 +164,14 @@ def plain_messages(remedy: str = "continue by the same command with --resume") -
             logger.setLevel(logging.WARNING)
         try:
             yield
-        except (MisconfigurationException, *OF_LIBRARIES) as error:
-            if isinstance(error, OF_LIBRARIES) and not _is_raised_by_a_library(error):
+        except (MisconfigurationException, RuntimeError, TypeError, ValueError) as error:
+            if not _is_raised_by_a_library(error):
                 raise
-            reason = " ".join(str(error).split()) or type(error).__name__
-            raise InputError(f"the trainer cannot do this: {reason}") from None
+            raise InputError(f"the trainer cannot do this: {one_line(error)}") from None
         except wandb.errors.Error as error:
-            reason = " ".join(str(error).split())
-            raise InputError(f"W&B: {reason}; WANDB_MODE=offline trains without it") from None
+            raise InputError(
+                f"W&B: {one_line(error)}; WANDB_MODE=offline trains without it"
+            ) from None
         except SystemExit as exit:
             is_signal = isinstance(exit, SIGTERMException)  # where no handler of ours raised
             if not (is_signal or isinstance(exit.__context__, KeyboardInterrupt)):

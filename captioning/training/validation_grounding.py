@@ -8,7 +8,6 @@ import torch
 from captioning.evaluation.grounding import Lexicon, categories, ground
 from captioning.evaluation.grounding.mentions import IN_BOX, POINTING
 from captioning.evaluation.grounding.scores import GAINS
-from captioning.numbers import TableImages
 from captioning.progress_bar import stage
 from captioning.training.validation_images import ValidationImages
 
@@ -37,7 +36,7 @@ class ValidationGrounding(ValidationImages):
             model's default map.
     """
 
-    def __init__(self, images: TableImages = 100, map: str | None = None) -> None:
+    def __init__(self, images: int = 100, map: str | None = None) -> None:
         super().__init__(images, None if map is None else [map])
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:

@@ -9,17 +9,14 @@ import pytorch_lightning as pl
 import torch
 import wandb
 from PIL import Image
-from pydantic import BaseModel, ValidationError
 from pytorch_lightning.loggers import WandbLogger
 
 from captioning.captioner import Caption
 from captioning.data.images import read_image
 from captioning.data.photo_shards import photo_size
 from captioning.data.records import Record
-from captioning.errors import InputError
 from captioning.files import written_whole
 from captioning.maps import ATTENTION, known_maps
-from captioning.numbers import Checked, TableImages
 from captioning.progress_bar import stage
 from captioning.training.checkpoints import BestCheckpoint
 from captioning.viewing import validation_page, viewer
@@ -53,7 +50,7 @@ _latest: WeakKeyDictionary[Any, tuple[Any, list[ShownImage]]] = WeakKeyDictionar
 """By module: the latest images, with the step, number and maps that they belong to."""
 
 
-class ValidationImages(Checked, pl.Callback):
+class ValidationImages(pl.Callback):
     """Base of callbacks that look at the same images after every validation.
 
     Args:
@@ -62,7 +59,7 @@ class ValidationImages(Checked, pl.Callback):
             model's default map. The first one is shown, the others can be compared with it.
     """
 
-    def __init__(self, images: TableImages = 8, maps: list[str] | None = None) -> None:
+    def __init__(self, images: int = 8, maps: list[str] | None = None) -> None:
         self.images = images
         self.maps = tuple(maps or ())
 
@@ -175,31 +172,6 @@ def _figure(photo: Image.Image, caption: Caption) -> wandb.Image:
     return wandb.Image(Image.open(file).convert("RGB"), file_type="jpg", caption=caption.text)
 
 
-class ToldImage(BaseModel):
-    """What a validation said of an image."""
-
-    image: int | str
-    caption: str
-    scores: dict[str, float]
-
-
-class Validation(BaseModel):
-    """A validation, for the page."""
-
-    epoch: float
-    scores: dict[str, float]
-    images: list[ToldImage]
-
-
-class History(BaseModel):
-    """The state of `ValidationPage` in a checkpoint."""
-
-    losses: list[tuple[float, float]]
-    validations: list[Validation]
-    loss: float
-    steps: int
-
-
 class ValidationPage(ValidationImages):
     """Writes validation.html into the run's folder: curves, and captions of the same images.
 
@@ -209,7 +181,7 @@ class ValidationPage(ValidationImages):
             The first one is shown at first, others can be selected or compared with it.
     """
 
-    def __init__(self, images: TableImages = 8, maps: list[str] | None = None) -> None:
+    def __init__(self, images: int = 8, maps: list[str] | None = None) -> None:
         super().__init__(images, maps)
         self._losses: list[Point] = []
         self._validations: list[dict[str, Any]] = []
@@ -226,17 +198,10 @@ class ValidationPage(ValidationImages):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore them; raises InputError if they are not what `state_dict` gives."""
-        try:
-            history = History.model_validate(state_dict)
-        except ValidationError:
-            raise InputError(
-                "the checkpoint's history of validations is damaged; resume from an earlier copy, "
-                "or start again with --overwrite"
-            ) from None
-        self._losses = [Point(*point) for point in history.losses]
-        self._validations = [validation.model_dump() for validation in history.validations]
-        self._loss, self._steps = torch.tensor(history.loss), history.steps
+        """Restore them."""
+        self._losses = [Point(*point) for point in state_dict["losses"]]
+        self._validations = list(state_dict["validations"])
+        self._loss, self._steps = torch.tensor(state_dict["loss"]), state_dict["steps"]
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int

@@ -75,7 +75,7 @@ def test_what_is_not_trained_stays_the_same_to_the_last_bit(averaged: Any) -> No
     FeatureCache(folder / "features").check(best.model.encoder, best.preprocessing, [])
 
 
-def test_a_checkpoint_holds_the_averaged_weights_and_those_to_go_on_from(averaged: Any) -> None:
+def test_a_checkpoint_holds_the_average_and_the_latest_weights(averaged: Any) -> None:
     _, saved, seen = averaged
     [name] = (name for name in saved["state_dict"] if name.endswith(AVERAGED))
     assert not saved["state_dict"][name].equal(saved["current_model_state"][name])
@@ -83,7 +83,7 @@ def test_a_checkpoint_holds_the_averaged_weights_and_those_to_go_on_from(average
     assert "optimizer_states" in saved
 
 
-def test_the_scores_of_a_validation_are_those_of_the_averaged_weights(
+def test_validation_scores_are_those_of_the_average(
     averaged: Any, shapes_data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = averaged[0] / "run"

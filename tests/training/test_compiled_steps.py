@@ -50,7 +50,7 @@ def train(
     return watch.compiles
 
 
-def test_steps_are_compiled_after_the_first_ones_also_when_resumed(tmp_path: Path) -> None:
+def test_later_steps_are_compiled_also_when_resumed(tmp_path: Path) -> None:
     whole = train(tmp_path / "whole", 3)
     assert whole == [False] * 6 + [True] * 6
     assert not compiled._Job.compiles  # the training is over
@@ -63,7 +63,3 @@ def test_nothing_is_compiled_after_a_training_that_failed(tmp_path: Path) -> Non
     with pytest.raises(RuntimeError, match="no memory is left"):
         train(tmp_path, 1, after=0, last_step=2)
     assert not compiled._Job.compiles
-
-
-def test_steps_are_not_compiled_where_that_is_not_wanted(tmp_path: Path) -> None:
-    assert not any(train(tmp_path, 1, after=-1))

@@ -62,7 +62,7 @@ def test_a_model_learns_the_words_of_a_folder_and_keeps_its_own(
     assert train([*again, "--trainer.max_epochs", "1"]) is not None
 
 
-def test_the_same_command_goes_on_unless_the_captions_have_changed(
+def test_the_same_command_goes_on_unless_captions_changed(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = {"model": "shapes", "out": tmp_path / "out", "epochs": 1}
@@ -115,26 +115,11 @@ def test_bad_photos_are_named_before_training_or_left_out(
     assert "3.png: not an image" in capsys.readouterr().err
 
 
-def test_too_few_photos_are_refused(folder: Path, tmp_path: Path) -> None:
-    for number in range(2, 16):
-        (folder / f"{number}.png").unlink()
-        (folder / f"{number}.txt").unlink()
-    with pytest.raises(InputError, match="give at least 2 and 1"):
-        finetune(folder, "shapes", tmp_path / "out")
-
-
 def test_more_photos_train_more_of_the_encoder_for_fewer_epochs() -> None:
     plans = [Plan.of(photos) for photos in (20, 200, 1_000, 5_000)]
     assert [plan.stages for plan in plans] == [0, 0, 3, 6]
     assert sorted((plan.epochs for plan in plans), reverse=True) == [plan.epochs for plan in plans]
     assert Plan.of(20, epochs=3).epochs == 3
-
-
-def test_a_plan_validates_about_ten_times_and_after_its_last_epoch() -> None:
-    for epochs in (1, 7, 20, 30, 60):
-        every = Plan.of(50, epochs).epochs_per_validation
-        assert epochs % every == 0
-        assert min(epochs, 10) <= epochs / every < 20
 
 
 def test_of_a_spoilt_model_most_of_its_start_is_kept(tmp_path: Path) -> None:
@@ -149,7 +134,7 @@ def test_of_a_spoilt_model_most_of_its_start_is_kept(tmp_path: Path) -> None:
     assert best_between("shapes", found, records, "ptb")[2] >= score
 
 
-def test_the_start_is_kept_unless_the_trained_model_is_clearly_better(tmp_path: Path) -> None:
+def test_the_start_is_kept_unless_training_clearly_helped(tmp_path: Path) -> None:
     write_shapes(tmp_path / "scenes", train=1, val=12, test=1, progress=False)
     records = Coco(tmp_path / "scenes", objects=False).read("val")
     found, share, _ = best_between("shapes", load("shapes"), records, "ptb")

@@ -22,7 +22,7 @@ def with_words(captioner: Captioner, *words: str) -> Captioner:
     return Captioner.from_config(config)
 
 
-def test_the_rows_of_new_words_start_from_those_of_words_that_begin_alike(checkpoint: Path) -> None:
+def test_new_words_start_from_words_that_begin_alike(checkpoint: Path) -> None:
     initial = load(checkpoint)
     ours = with_words(load(checkpoint), f"{initial.vocabulary.words[0]}xy", "zzzz")
     start_from(str(checkpoint), ours)
@@ -46,7 +46,7 @@ def test_a_start_with_new_words_says_what_the_model_says() -> None:
     assert [c.text for c in start.freeze()(scenes)] == [c.text for c in shipped(scenes)]
 
 
-def test_a_captioner_between_has_the_share_of_the_start_in_every_parameter(
+def test_a_captioner_between_interpolates_every_parameter(
     checkpoint: Path,
 ) -> None:
     start, trained = (with_words(load(checkpoint), "zzzz") for _ in range(2))
@@ -83,7 +83,7 @@ def test_other_words_first_are_refused(checkpoint: Path) -> None:
         start_from(str(checkpoint), captioner)
 
 
-def test_a_training_adds_the_words_of_its_captions_to_those_it_starts_with(
+def test_a_training_adds_the_words_of_its_captions(
     train_into: Train, capsys: pytest.CaptureFixture[str]
 ) -> None:
     few = str(train_into("few", "--data.min_count", "4") / "last.ckpt")

@@ -19,7 +19,7 @@ def test_the_learning_rate_is_that_of_torchs_one_cycle(warmup: float) -> None:
     assert ours(30, 20) == pytest.approx(ours(19, 20))  # a training may resume with more epochs
 
 
-def test_the_inverse_square_root_is_the_papers_formula_over_its_highest_value() -> None:
+def test_the_inverse_square_root_is_the_papers_formula() -> None:
     width, warmup = 512, 40
     paper = [width**-0.5 * min(step**-0.5, step * warmup**-1.5) for step in range(1, 400)]
     schedule = InverseSquareRoot(warmup)

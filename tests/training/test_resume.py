@@ -1,17 +1,20 @@
+"""A training goes on where it was interrupted, and its folder keeps what is in it."""
+
 import csv
 import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytorch_lightning as pl
 import torch
 
+from captioning import files
 from captioning.errors import InputError
-from captioning.training.checkpoints import LastCheckpoint, check_resumable
+from captioning.files import only_writer
 from captioning.training.configured_training import TrainCLI
 from captioning.training.loggers import keep_steps
 from captioning.training.module import CaptioningModule
+from captioning.training.run_folder import resumable
 from captioning.training.train_cli import plain_messages
 from tests.conftest import files_no_larger_than
 from tests.training.conftest import (
@@ -67,24 +70,8 @@ def test_resuming_after_an_interrupt_equals_never_stopping(
     assert saved(parts, "best.ckpt")["global_step"] == saved(whole, "best.ckpt")["global_step"]
 
 
-def test_a_training_interrupted_before_its_first_last_checkpoint_resumes_from_the_best(
-    train_into: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = train_into("whole")
-
-    def interrupt(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(LastCheckpoint, "on_train_epoch_end", interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            train_into("parts")
-    assert not (tmp_path / "parts/last.ckpt").exists()
-    assert_same_training(whole, train_into("parts", "--resume"))
-
-
 @pytest.mark.integration
-def test_resuming_with_accumulated_gradients_equals_never_stopping(
+def test_resuming_equals_never_stopping_if_gradients_accumulate(
     train_into: Train, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = ("--trainer.accumulate_grad_batches", "2", "--data.batch_size", "1", ONE)
@@ -120,43 +107,16 @@ def test_resuming_after_a_kill_equals_never_stopping(
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("is_program", [True, False], ids=["command", "Python"])
-def test_sigterm_ends_a_training_with_a_line_that_says_how_to_continue(
-    tiny_config: Path, tmp_path: Path, is_program: bool
+def test_sigterm_ends_with_a_line_that_says_how_to_continue(
+    tiny_config: Path, tmp_path: Path
 ) -> None:
     folder = ["--config", str(tiny_config), "--trainer.default_root_dir", str(tmp_path / "run")]
-    call = "sys.exit(main())" if is_program else "train(sys.argv[2:])"
-    ended = ended_by(signal.SIGTERM, 4, folder, call)
+    ended = ended_by(signal.SIGTERM, 4, folder, "sys.exit(main())")
+    assert ended.returncode == 143
     last = ended.stderr.splitlines()[-1]
-    if is_program:
-        assert ended.returncode == 143
-        assert last == "captioning: interrupted; continue by the same command with --resume"
-    else:
-        assert last.startswith("KeyboardInterrupt: interrupted; continue by")
+    assert last == "captioning: interrupted; continue by the same command with --resume"
     assert ended.stdout == ""
     assert (tmp_path / "run/last.ckpt").exists()
-
-
-@pytest.mark.integration
-def test_an_interrupt_right_after_a_checkpoint_loses_no_row(
-    train_into: Train, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options = ("--trainer.log_every_n_steps", "1", "--save_every", "0")
-    whole = train_into("whole", *options)
-    save = LastCheckpoint.on_train_batch_end
-
-    def save_and_end(self: LastCheckpoint, trainer: Any, *arguments: Any) -> None:
-        save(self, trainer, *arguments)
-        if trainer.global_step == 5:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(LastCheckpoint, "on_train_batch_end", save_and_end)
-        with pytest.raises(KeyboardInterrupt):
-            train_into("parts", *options)
-    parts = train_into("parts", *options, "--resume")
-    assert len(logged(whole)) == 9
-    assert logged(parts) == logged(whole)
 
 
 def test_a_full_disk_keeps_the_earlier_checkpoints(train_into: Train) -> None:
@@ -174,7 +134,7 @@ def test_a_full_disk_keeps_the_earlier_checkpoints(train_into: Train) -> None:
     assert saved(folder)["epoch"] == 1
 
 
-def test_a_moved_run_resumes_with_its_scores_and_its_best_checkpoint(
+def test_a_moved_run_resumes_with_its_best_checkpoint(
     train_into: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_scores(monkeypatch, 0.0, 0.3, 0.1, 0.0, 0.2)
@@ -215,46 +175,129 @@ def test_a_kill_leaves_whole_rows_of_the_steps_done(
     assert (table.read_text().split() if table.exists() else None) == kept
 
 
-@pytest.fixture
-def last(train_into: Train) -> Path:
-    return train_into("run", ONE) / "last.ckpt"
-
-
-def training(config: Path, *options: str) -> tuple[CaptioningModule, pl.Trainer]:
-    """A training with these options, before its first step."""
+def refusal(path: Path, config: Path, *options: str) -> str:
+    """Why a training with these options cannot go on from a checkpoint."""
     with plain_messages():
-        made = TrainCLI(["--config", str(config), "--trainer.fast_dev_run=true", *options])
-    assert isinstance(made.model, CaptioningModule)
-    return made.model, made.trainer
-
-
-def refusal(path: Path, of: tuple[CaptioningModule, pl.Trainer]) -> str:
+        ours = TrainCLI(["--config", str(config), "--trainer.fast_dev_run=true", *options])
     with pytest.raises(InputError) as error:
-        check_resumable(path, *of)
-    message = str(error.value)
-    assert message.startswith(f"{path}: cannot be resumed from (")
-    return message
+        resumable(path, ours.model)
+    return str(error.value).removeprefix(f"{path}: cannot be resumed from (")
 
 
-def test_a_damaged_checkpoint_is_refused(train_into: Train, last: Path, tiny_config: Path) -> None:
-    ours = training(tiny_config)
-    check_resumable(last, *ours)
+def test_damaged_checkpoints_and_other_models_are_refused(
+    train_into: Train, tiny_config: Path
+) -> None:
+    last = train_into("run", ONE) / "last.ckpt"
+    hidden = "--model.decoder.init_args.hidden_dim=9"
+    assert "decoder.attention.query.weight differs" in refusal(last, tiny_config, hidden)
+    frozen = "--model.encoder.init_args.trainable_stages=0"
+    assert "other parts of the model were trained" in refusal(last, tiny_config, frozen)
     whole, content = last.read_bytes(), saved(last.parent)
-    for damaged in [b"", b"text", whole[:-1], whole[: len(whole) // 2]]:
+    torch.save({"state_dict": content["state_dict"]}, last)
+    assert "not a checkpoint of a training" in refusal(last, tiny_config)
+    for damaged in [b"", b"text", whole[: len(whole) // 2]]:
         last.write_bytes(damaged)
-        assert "damaged" in refusal(last, ours)
-    last.write_bytes(whole[:-1])
+        assert "damaged" in refusal(last, tiny_config)
     with pytest.raises(InputError, match=r"damaged.*start again with --overwrite"):
         train_into("run", "--resume", TWO)
-    for key in ("loops", "callbacks", "optimizer_states", "state_dict"):
-        torch.save({name: value for name, value in content.items() if name != key}, last)
-        assert "not a checkpoint of a training" in refusal(last, ours)
-    torch.save(content | {"loops": {"fit_loop": {"epoch_progress": 3}}}, last)
-    assert "values of other types" in refusal(last, ours)
 
 
-def test_a_checkpoint_of_another_model_is_refused(last: Path, tiny_config: Path) -> None:
-    larger = training(tiny_config, "--model.decoder.init_args.hidden_dim=9")
-    assert "has the shape" in refusal(last, larger)
-    frozen = training(tiny_config, "--model.encoder.init_args.trainable_stages=0")
-    assert "other parts" in refusal(last, frozen)
+@pytest.mark.parametrize("options", [(), ("--resume",)], ids=["new", "resumed"])
+def test_a_best_checkpoint_without_a_last_one_is_never_lost(
+    options: tuple[str, ...], train_into: Train, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    kept = {"best.ckpt": b"a model", "config.yaml": b"its settings"}
+    for name, content in kept.items():
+        (folder / name).write_bytes(content)
+    with pytest.raises(InputError, match=r"best\.ckpt: cannot be resumed|earlier run.*--overwrite"):
+        train_into("run", ONE, *options)
+    assert {file.name: file.read_bytes() for file in folder.glob("[!.]*")} == kept
+
+
+def test_a_second_training_in_one_folder_is_refused(
+    train_into: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "PATIENCE", 0.1)
+    (tmp_path / "run").mkdir()
+    with (
+        only_writer(tmp_path / "run"),
+        pytest.raises(InputError, match="run: another process is writing there"),
+    ):
+        train_into("run", ONE, "--overwrite")
+    assert not list((tmp_path / "run").glob("[!.]*"))
+
+
+def test_resuming_an_ended_training_says_what_to_raise(
+    train_into: Train, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = train_into("run", TWO)
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    capsys.readouterr()
+    for given in (ONE, TWO):
+        train_into("run", given, "--resume")
+        [line] = capsys.readouterr().err.splitlines()
+        assert "nothing is left to train: it ended after epoch 2; to continue, raise trai" in line
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+
+
+def test_an_early_stopped_training_continues_with_more_patience(
+    train_into: Train, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_scores(monkeypatch, 0.0, 0.3, 0.2, 0.0, 0.1, 0.1)
+    patience = "--early_stopping.patience"
+    folder = train_into("run", patience, "1", "--trainer.max_epochs=9")
+    assert "stopped after epoch 2: val/BLEU-4 has not improved on 0.3000 for 1" in (
+        capsys.readouterr().err
+    )
+    train_into("run", patience, "1", "--trainer.max_epochs=9", "--resume")
+    assert "stopped early after epoch 2; to continue, raise early_st" in capsys.readouterr().err
+    train_into("run", patience, "3", "--trainer.max_epochs=9", "--resume")
+    assert saved(folder)["epoch"] == 3
+
+
+@pytest.mark.parametrize("scores", [(0.0, 0.0, 0.0), (2e-9, 3e-9, 1e-9)], ids=["exact", "BLEU's"])
+def test_scores_of_0_stop_nothing(
+    scores: tuple[float, ...],
+    train_into: Train,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with_scores(monkeypatch, 0.0, *scores)
+    folder = train_into("run", "--early_stopping.patience", "1")  # 3 epochs
+    assert saved(folder, "best.ckpt")["epoch"] == saved(folder)["epoch"] == 2
+    assert "best val/BLEU-4: 0.0000, as no caption resembles" in capsys.readouterr().err
+
+
+def test_a_resumed_training_reports_changed_settings(
+    train_into: Train, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = (train_into("run", ONE) / "config.yaml").read_bytes()
+    for option in ("learning_rate=0.5", "weight_decay=0.5"):
+        with pytest.raises(InputError, match=r"model\.\w+: resumed with 0\.5, begun with 0\.\d+"):
+            train_into("run", TWO, f"--model.{option}", "--resume")
+    capsys.readouterr()
+    folder = train_into("run", TWO, "--data.batch_size=3", "--resume")
+    lines = capsys.readouterr().err.splitlines()
+    assert "resumed with another data.batch_size: 2 before, 3 now" in lines
+    assert (folder / "config.yaml").read_bytes() != before
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "callbacks: [{class_path: ModelCheckpoint, init_args: {dirpath: OTHER, filename: best}}]",
+        "callbacks: [{class_path: ModelCheckpoint, init_args: {filename: ../../other/best}}]",
+        "logger: {class_path: CSVLogger, init_args: {save_dir: OTHER, name: '', version: csv}}",
+        "logger: {class_path: CSVLogger, init_args: {save_dir: RUN, name: ../other}}",
+    ],
+)
+def test_a_configuration_writes_into_no_other_run(
+    part: str, train_into: Train, tmp_path: Path
+) -> None:
+    places = part.replace("OTHER", str(tmp_path / "other")).replace("RUN", str(tmp_path / "run"))
+    (tmp_path / "delta.yaml").write_text(f"trainer: {{{places}}}")
+    with pytest.raises(InputError, match=r"outside of the run's folder"):
+        train_into("run", "--config", str(tmp_path / "delta.yaml"))
+    assert not (tmp_path / "other").exists()

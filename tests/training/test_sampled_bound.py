@@ -12,7 +12,6 @@ from torch import Tensor
 from captioning.captioner import Captioner
 from captioning.data.dataset import Batch
 from captioning.data.vocabulary import BOS, EOS, PAD
-from captioning.errors import InputError
 from captioning.kernels import accelerate
 from captioning.models import HardAttention, LSTMDecoder
 from captioning.models.losses import cross_entropy
@@ -168,9 +167,7 @@ def test_the_loss_is_minus_the_bound(captioner: Captioner, seen: Tensor) -> None
     assert loss.figures["entropy"].item() == pytest.approx(entropies.item() / 3)
 
 
-def test_with_expected_contexts_alone_it_is_soft_attentions_likelihood(
-    hard: Captioner, seen: Tensor
-) -> None:
+def test_with_expected_contexts_alone_it_is_soft_attention(hard: Captioner, seen: Tensor) -> None:
     logits, _ = hard.model(seen, TOKENS[..., :-1])
     soft = cross_entropy(logits, TOKENS[..., 1:])
     learnt = objective(expected=1.0)
@@ -180,9 +177,7 @@ def test_with_expected_contexts_alone_it_is_soft_attentions_likelihood(
     assert learnt.baseline == 0  # it is of captions with drawn regions
 
 
-def test_the_baseline_is_a_moving_average_of_captions_log_likelihoods(
-    hard: Captioner, seen: Tensor
-) -> None:
+def test_the_baseline_is_a_moving_average_of_likelihoods(hard: Captioner, seen: Tensor) -> None:
     tokens = torch.cat([TOKENS, torch.tensor([[[BOS, 6, EOS, PAD]]]), torch.full_like(TOKENS, PAD)])
     batch = Batch(torch.empty(0), tokens, [])
     learnt = objective()
@@ -207,12 +202,6 @@ def test_a_region_without_weight_spoils_no_gradient(hard: Captioner, seen: Tenso
     hard.model.decoder.attention.energy.weight.data *= 1e4
     loss = objective(entropy=0.3)(hard.fast, seen, BATCH)
     assert gradient(loss.total, hard).isfinite().all()
-
-
-def test_a_decoder_without_hard_attention_is_refused(captioner: Captioner) -> None:
-    seen = torch.randn(1, 4, captioner.model.encoder.annotation_dim)
-    with pytest.raises(InputError, match=r"attention captioning\.models\.HardAttention"):
-        SampledBound()(captioner.fast, seen, BATCH)
 
 
 OPTIONS = (

@@ -124,7 +124,7 @@ def test_samples_follow_the_probabilities_that_are_trained(decoder: Decoder) -> 
     torch.testing.assert_close(shares.double(), chances, atol=0.02, rtol=0)
 
 
-def test_rewards_are_cider_of_the_training_references_with_ends_as_words(
+def test_rewards_are_cider_with_ends_as_words(
     captioner: Captioner,
 ) -> None:
     records = [
@@ -240,16 +240,7 @@ def test_one_delta_goes_on_from_a_checkpoint(
     assert config["model"]["objective"]["class_path"].endswith("SelfCritical")
 
 
-def test_a_checkpoint_of_another_model_is_refused(
-    tiny_config: Path, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    width = ("--model.decoder.init_args.hidden_dim", "9")
-    assert train_into(tiny_config, checkpoint, tmp_path, *width) == 1
-    reason = "differs in decoder.attention.query.weight; configure model.decoder as it was trained"
-    assert reason in capsys.readouterr().err
-
-
-def test_samples_are_scored_by_the_words_of_the_scores_whatever_the_model_learns(
+def test_samples_are_scored_by_the_words_of_the_scores(
     captioner: Captioner,
 ) -> None:
     captioner.vocabulary = Vocabulary(["doesn't", "x-ray"], "tweet")

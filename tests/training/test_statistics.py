@@ -42,7 +42,7 @@ def test_no_training_changes_statistics(
 def test_finetuning_stages_changes_no_statistics(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Plan, "of", lambda *_: Plan(stages=1, epochs=1, batch_size=2, use="this"))
+    monkeypatch.setattr(Plan, "of", lambda *_: Plan(stages=9, epochs=1, batch_size=2, use="this"))
     write_shapes(tmp_path / "scenes", train=4, val=2, test=1, progress=False)
     finetune(tmp_path / "scenes", "shapes", tmp_path / "out")
     encoder = load("shapes").model.encoder

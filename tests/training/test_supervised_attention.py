@@ -58,13 +58,6 @@ def test_shares_are_those_of_the_regions_that_boxes_cover() -> None:
     assert found.sum() == pytest.approx(1)
 
 
-def test_where_boxes_overlap_a_region_is_covered_once() -> None:
-    boxes = [thing("cat", 0, 0, 20, 10), thing("cat", 0, 0, 10, 10)]
-    found = box_shares(boxes, WHOLE, (4, 4))
-    assert found is not None
-    assert found[:3].tolist() == pytest.approx([0.5, 0.5, 0])
-
-
 def test_they_are_those_of_the_crop_and_of_its_mirror_image() -> None:
     cat = [thing("cat", 20, 0, 5, 10)]
     crop = (20.0, 0.0, 20.0, 20.0)
@@ -87,7 +80,7 @@ def test_each_word_that_names_an_object_asks_for_its_boxes(vocabulary: Vocabular
     torch.testing.assert_close(shares.sum(dim=1), torch.ones(4))
 
 
-def test_words_beyond_the_end_of_a_caption_that_is_cut_off_ask_for_nothing(
+def test_words_beyond_a_cut_caption_ask_for_nothing(
     vocabulary: Vocabulary,
 ) -> None:
     batch = batch_of(vocabulary, record("a cat and a big dog"), "a cat and a big dog")

@@ -28,9 +28,7 @@ def last_row(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.integration  # trains until the model names things
-def test_each_validation_logs_what_ground_finds_of_the_same_images(
-    train_into: Train, shapes_data: Path
-) -> None:
+def test_each_validation_logs_what_ground_finds(train_into: Train, shapes_data: Path) -> None:
     options = ("--validation_grounding.images", "2", "--validation_grounding.map", "gradient")
     options += ("--validation_page.images", "1")
     folder = train_into("run", *FLUENT, *options)

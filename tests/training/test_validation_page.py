@@ -1,12 +1,11 @@
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from captioning.captioner import Captioner, load
+from captioning.captioner import load
 from captioning.commands import main
 from captioning.data.readers import Coco
 from captioning.training.train_cli import train
@@ -79,33 +78,10 @@ def test_a_resumed_training_goes_on_with_the_page(
     assert (captions(page), losses(page)) == (captions(whole), losses(whole))
 
 
-def test_validations_within_an_epoch_have_their_place_on_the_page(train_into: Train) -> None:
+def test_validations_within_an_epoch_have_their_place(train_into: Train) -> None:
     options = ("--trainer.val_check_interval", "1", "--trainer.max_epochs", "1")
     page = (train_into("run", *TWO, *options, "--trainer.logger", "false") / PAGE).read_text()
     assert epochs(page) == ["1", "0.67", "0.33"]
-
-
-@pytest.mark.integration
-def test_images_are_captioned_once_for_w_and_b_and_the_page(
-    tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[int] = []
-    caption = Captioner.__call__
-
-    def counted(self: Captioner, photos: Any, *args: Any, **options: Any) -> Any:
-        calls.append(len(photos))
-        return caption(self, photos, *args, **options)
-
-    monkeypatch.setattr(Captioner, "__call__", counted)
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    monkeypatch.delenv("WANDB_DATA_DIR", raising=False)
-    options = ["--trainer.default_root_dir", str(tmp_path / "run"), "--trainer.max_epochs", "2"]
-    assert main(["train", "--config", str(tiny_config), *options]) == 0
-    assert calls == [4, 4]
-    assert any(
-        (tmp_path / "run").glob("wandb/offline-run-*/data/artifacts/staging/*")
-    )  # W&B has its table
-    assert (tmp_path / "run" / PAGE).exists()
 
 
 @pytest.mark.integration
