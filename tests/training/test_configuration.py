@@ -45,7 +45,9 @@ def test_what_lightning_refuses_is_one_line(
     with pytest.raises(InputError, match=r"trainer cannot do this: .*val_check_interval"):
         train(["--config", str(tiny_config), *options])
     part = "[{class_path: EarlyStopping, init_args: {monitor: val/none}}]"
-    (tmp_path / "delta.yaml").write_text(f"trainer: {{default_root_dir: run, callbacks: {part}}}")
+    (tmp_path / "delta.yaml").write_text(
+        f"trainer: {{default_root_dir: {tmp_path}, callbacks: {part}}}"
+    )
     configs = ["--config", str(tiny_config), "--config", str(tmp_path / "delta.yaml")]
     assert main(["train", *configs, "--validation_page.images=0"]) == 1
     assert capsys.readouterr().err.splitlines()[-1].startswith("captioning: ")
