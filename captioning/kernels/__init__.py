@@ -7,7 +7,7 @@ this package.
 The environment variable ``CAPTIONING_KERNELS=off`` switches all kernels off.
 """
 
-from captioning.kernels.accelerate import accelerate, caption_cross_entropy, on_by_default
+from captioning.kernels.accelerate import accelerate, caption_cross_entropy, on_by_default, plain
 from captioning.kernels.compiled import compile_from_now
 from captioning.kernels.convolutions import (
     fast_encoding,
@@ -27,4 +27,5 @@ __all__ = [
     "keep_depthwise_precise",
     "multiplies_bfloat16_fast",
     "on_by_default",
+    "plain",
 ]

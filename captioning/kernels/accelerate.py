@@ -52,6 +52,11 @@ def accelerate(model: Model) -> Model:
     return Model(encoder, model.adapter, decoder)
 
 
+def plain(decoder: Decoder) -> Decoder:
+    """The decoder whose kernel this is, or the decoder itself if it is no kernel."""
+    return decoder.plain if isinstance(decoder, FastLSTM) else decoder
+
+
 def caption_cross_entropy(
     decoder: Decoder,
     memory: Memory,

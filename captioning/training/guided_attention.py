@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from captioning.data.dataset import Batch
 from captioning.data.vocabulary import SPECIAL
 from captioning.errors import InputError
+from captioning.kernels import plain
 from captioning.maps.evidence_map import (
     SHARPNESS,
     evidence_of_regions,
@@ -70,9 +71,9 @@ class GuidedAttention(CrossEntropy):
         Raises:
             InputError: the decoder has no evidence, or the encoder no classes.
         """
-        adapter, decoder = model.adapter, with_evidence(model.decoder)
+        adapter, decoder = model.adapter, with_evidence(plain(model.decoder))
         memory = model.remember(annotations)
-        loss, weights = self.of_words(decoder, memory, batch.tokens)
+        loss, weights = self.of_words(model.decoder, memory, batch.tokens)
         targets = batch.tokens[..., 1:]
         words, places = targets.unique(return_inverse=True)
         named = words >= len(SPECIAL)
