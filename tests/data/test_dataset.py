@@ -106,12 +106,6 @@ def test_captions_in_a_batch_are_padded_after_eos() -> None:
     assert tokens[:, 0].tolist() == [[BOS, 4, EOS, PAD, PAD], [BOS, 4, 4, 4, EOS]]
 
 
-def test_an_image_with_fewer_captions_gets_rows_of_padding() -> None:
-    tokens = collate([example(1, 1), example(1)]).tokens
-    assert tokens[1, 1].tolist() == [PAD] * 3
-    assert (tokens[0] != PAD).all()
-
-
 def test_an_example_tells_what_part_of_the_photo_it_shows(record: Callable[..., Record]) -> None:
     # The photo's left half, 20 of its 40 columns, is red.
     examples = dataset([record("a dog")], augment=True, tells_seen=True)

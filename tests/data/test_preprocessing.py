@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 from captioning.data.images import MAX_PIXELS, PhotoSizeError, read_image, read_photo
-from captioning.data.preprocessing import MARGIN, Preprocessing, View
+from captioning.data.preprocessing import Preprocessing, View
 
 PHOTOS = {"wide": (240, 80), "tall": (70, 200), "square": (96, 96), "smaller": (20, 12)}
 
@@ -79,17 +79,6 @@ def test_a_padded_photo_is_seen_whole_between_grey_bars(
     columns = view.pixels[0].float().masked_fill(~inside, torch.nan).nanmean(dim=0)
     expected = (x - 0.5).masked_fill(~inside.any(dim=0), torch.nan)
     torch.testing.assert_close(columns[2:-2], expected[2:-2], atol=2, rtol=0, equal_nan=True)
-
-
-@pytest.mark.parametrize("size", PHOTOS.values(), ids=PHOTOS)
-def test_a_random_crop_lies_within_the_photo_at_its_aspect_ratio(size: tuple[int, int]) -> None:
-    for seed in range(20):
-        view = Preprocessing(16).augmented(ramp(size), seeded(seed), flip=True)
-        left, top, width, height = view.crop
-        assert width == height == min(size) * MARGIN
-        assert left >= 0 <= top
-        assert left + width <= size[0]
-        assert top + height <= size[1]
 
 
 def test_mirroring_turns_half_of_the_views() -> None:
