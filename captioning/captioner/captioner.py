@@ -292,9 +292,8 @@ class Captioner:
             log_probs = self.calibration.log_probs(logits, decoded.tokens)
             decoded = decoded._replace(log_probs=log_probs)
         tokens = F.pad(decoded.tokens, (1, 0), value=BOS)
-        captioned = Captioned(self.model, images, annotations, tokens)
         computed = {
-            name: word_maps(name, captioned).float().cpu()
+            name: word_maps(name, Captioned(self.model, images, annotations, tokens)).float().cpu()
             for name in maps
             if name != ATTENTION  # the search has computed it
         }

@@ -99,7 +99,7 @@ def test_all_maps_are_those_that_the_model_has(
     found = json.loads((tmp_path / "maps.json").read_text())
     has_evidence = "evidence" in found
     assert has_evidence == ("LSTM" in type(load(model).model.decoder).__name__)
-    assert len(found) == len(MAPS) - 3 * (not has_evidence)
+    assert len(found) == len(MAPS) - 2 * (not has_evidence)
     assert all(any(line.startswith(f"{name} ") for line in lines) for name in found)
 
 
