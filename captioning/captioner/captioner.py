@@ -134,7 +134,7 @@ class Captioner:
             Model.from_config(config["model"]),
             Vocabulary.from_config(config["vocabulary"], config.get("tokenizer", "ptb")),
             build(config["preprocessing"], Preprocessing),
-            build(config["search"], Search),
+            build(config["search"], Search),  # type: ignore[type-abstract]
             config["default_map"],
             kernels,
         )
@@ -168,7 +168,7 @@ class Captioner:
         return self
 
     @overload
-    def __call__(self, photos: Photo, *args: Any, **options: Any) -> Caption: ...  # type: ignore[overload-overlap]  # a path is a sequence of paths, too
+    def __call__(self, photos: Photo, *args: Any, **options: Any) -> Caption: ...
 
     @overload
     def __call__(self, photos: Iterable[Photo], *args: Any, **options: Any) -> list[Caption]: ...
@@ -297,8 +297,8 @@ class Captioner:
             for name in maps
             if name != ATTENTION  # the search has computed it
         }
-        details = tuple(maps) or (self.default_map,), computed, self._map, others, confidences
-        return best_captions(batch, decoded, self.vocabulary, self._grid, *details)
+        known = self.vocabulary, self._grid, tuple(maps) or (self.default_map,)
+        return best_captions(batch, decoded, *known, computed, self._map, others, confidences)
 
     @property
     def _grid(self) -> tuple[int, int]:
@@ -351,8 +351,9 @@ class Captioner:
         if self.calibration is not None:
             log_probs = self.calibration.log_probs(logits, written)
         decoded = Decoded(written, log_probs, weights, scores)
-        details = names or (self.default_map,), {}, self._map, others
-        [caption] = best_captions([seen], decoded, self.vocabulary, self._grid, *details)
+        shown = names or (self.default_map,)
+        known = self.vocabulary, self._grid, shown
+        [caption] = best_captions([seen], decoded, *known, {}, self._map, others)
         return caption
 
     def constrained(
