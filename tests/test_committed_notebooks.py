@@ -38,7 +38,7 @@ def test_it_is_small(name: str) -> None:
 
 
 @each_notebook
-def test_it_names_no_folder_or_python_of_the_machine_that_ran_it(name: str) -> None:
+def test_it_names_no_folder_of_the_machine_that_ran_it(name: str) -> None:
     notebook = committed(name)
     for cell in code(notebook):
         assert set(cell.metadata) <= {"tags"}  # no times, for instance

@@ -1,6 +1,6 @@
-"""Whether a captioner's probabilities mean what they say, and the calibration that makes them.
+"""Calibrated probabilities: how far a captioner's confidence agrees with what comes true.
 
-Shapes: I images, W words of references, S signs, G temperatures of a grid.
+Shapes: I images, W words of references, S confidence features, G temperatures of a grid.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,17 +13,17 @@ import torch
 from jaxtyping import Bool, Float, Int
 from scipy.optimize import minimize
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from captioning.captioner import Captioner
 from captioning.captioner.calibration import FEATURES, Calibration, confidence_features, margins
 from captioning.captioner.stream import Viewed, raise_errors
-from captioning.data.dataset import Example, caption_ids, collate
+from captioning.data.dataset import caption_ids
 from captioning.data.feature_cache import FeatureCache
-from captioning.data.preprocessing import View
 from captioning.data.records import Record
 from captioning.data.tokenizers import TokenizerName, tokenizer_of_scores
 from captioning.data.tokens import words_of
-from captioning.data.vocabulary import PAD, UNK
+from captioning.data.vocabulary import PAD, UNK, Vocabulary
 from captioning.errors import InputError, PhotoError
 from captioning.evaluation.captions import photos_of
 from captioning.metrics.cider import DocumentFrequencies, cider_scores
@@ -39,7 +39,7 @@ BINS = 10
 """Bins of equal width for the expected calibration error."""
 
 PENALTY = 1e-3
-"""Weight of the squared regression weights of standardised signs, relative to an image's loss."""
+"""Weight of the squared regression weights of standardised features."""
 
 BOUNDS = ((0, None), (0, None), (None, 0), (0, None), (None, None))
 """Of the weights of `FEATURES`: likelier words and a larger margin never make a caption less sure,
@@ -52,20 +52,20 @@ FEWEST = 5
 
 @dataclass(frozen=True, eq=False)
 class Assessed:
-    """A model's captions of a split, what the model knew of them, and whether they are good.
+    """A model's captions of a split with their confidence features, and whether they are good.
 
     Attributes:
         captions: one per image, by image id.
-        signs: of each caption.
+        features: `FEATURES` of each caption.
         good: whether each is good.
-        likeliest: probability of the likeliest word in the place of each word of the references, at
-            each temperature.
+        likeliest: for each word of the references, the probability of the likeliest word in its
+            place, at each temperature.
         right: whether that is the word of the reference.
         of_image: the image of each word.
     """
 
     captions: Mapping[int | str, str]
-    signs: Float[np.ndarray, "I S"]
+    features: Float[np.ndarray, "I S"]
     good: Bool[np.ndarray, " I"]
     likeliest: Float[np.ndarray, "W G"]
     right: Bool[np.ndarray, " W"]
@@ -79,7 +79,7 @@ class Assessed:
         ]
         return Assessed(
             dict(kept),
-            self.signs[chosen],
+            self.features[chosen],
             self.good[chosen],
             self.likeliest[words],
             self.right[words],
@@ -114,51 +114,48 @@ def assess(
     search = search or captioner.search
 
     @torch.no_grad()
-    def assessed(
-        photos: Sequence[Viewed | PhotoError],
-    ) -> tuple[dict[int | str, str], np.ndarray, tuple[np.ndarray, ...]]:
-        """The captions, their signs, and `_of_words` of a batch."""
+    def read(photos: Sequence[Viewed | PhotoError]) -> tuple[dict[int | str, str], Sequence[Any]]:
+        """The captions of a batch, with their features and `_of_words`."""
         viewed = list(raise_errors(photos))
-        batch = collate([example(records[each.number], each.view) for each in viewed])
-        images, references = batch.to(captioner.device)[:2]
+        mine = [records[each.number] for each in viewed]
+        images = torch.stack([each.view.pixels for each in viewed]).to(captioner.device)
         memory = captioner.remember(captioner.encode(images))
-        ids = [record.image_id for record in batch.records]
         chosen = search.for_images(each.view.pixels.numpy().tobytes() for each in viewed)
         decoded = captioner.decode(memory, chosen)
-        best = Decoded(*(part[:, :1] for part in decoded))
-        read = captioner.logits(memory, best.tokens)
-        signs = confidence_features(best, margins(decoded.scores)[:, :1], read)
+        ids = (record.image_id for record in mine)
         captions = dict(zip(ids, captioner.sentences(decoded), strict=True))
-        logits = captioner.logits(memory, references[..., 1:])
-        return captions, signs[:, 0].cpu().numpy(), _of_words(logits.float(), references[..., 1:])
-
-    def example(record: Record, view: View) -> Example:
-        generator = torch.Generator().manual_seed(0)
-        references = caption_ids(record, captioner.vocabulary, generator)
-        return Example(view.pixels, references, record)
+        best = Decoded(*(part[:, :1] for part in decoded))
+        logits = captioner.logits(memory, best.tokens)
+        known = confidence_features(best, margins(decoded.scores)[:, :1], logits)[:, 0]
+        written = _references(mine, captioner.vocabulary).to(captioner.device)
+        of_words = _of_words(captioner.logits(memory, written).float(), written)
+        return captions, (known.cpu().numpy(), *of_words)
 
     captions: dict[int | str, str] = {}
-    signs, likeliest, correct, owners = [], [], [], []
+    columns: list[Sequence[Any]] = []
     photos = photos_of(captioner, records, features)
-    results = captioner.batches(photos, assessed, batch_size, in_turn=search.draws)
     with ProgressBar("evaluate", "images", total=len(records)) as progress:
-        for found, its_signs, (tops, hits, images) in results:
-            signs.append(its_signs)
-            likeliest.append(tops)
-            correct.append(hits)
-            owners.append(len(captions) + images)
+        for found, (known, tops, hits, images) in captioner.batches(
+            photos, read, batch_size, in_turn=search.draws
+        ):
+            columns.append((known, tops, hits, len(captions) + images))
             captions |= found
             progress.update(len(found))
-    return Assessed(
-        captions,
-        np.concatenate(signs),
-        good_captions(captions, records, captioner.vocabulary.tokenizer)
-        if good is None
-        else good(captions),
-        np.concatenate(likeliest),
-        np.concatenate(correct),
-        np.concatenate(owners),
-    )
+    known, tops, hits, images = map(np.concatenate, zip(*columns, strict=True))
+    if good is None:
+        is_good = good_captions(captions, records, captioner.vocabulary.tokenizer)
+    else:
+        is_good = good(captions)
+    return Assessed(captions, known, is_good, tops, hits, images)
+
+
+def _references(records: Sequence[Record], vocabulary: Vocabulary) -> Int[Tensor, "B N T"]:
+    """The references of each photo as ids from the first word to EOS, padded."""
+    ids = [caption_ids(record, vocabulary, torch.Generator().manual_seed(0)) for record in records]
+    most = max(map(len, ids))
+    none = torch.empty(0, dtype=torch.long)
+    rows = [row[1:] for its in ids for row in [*its, *[none] * (most - len(its))]]
+    return pad_sequence(rows, batch_first=True, padding_value=PAD).unflatten(0, (-1, most))
 
 
 def _of_words(
@@ -221,7 +218,7 @@ def calibrated(assessed: Assessed) -> Calibration:
 
     The temperature makes the likeliest word as probable as it is often right, by the log loss of
     that (all words' cross-entropy would leave it too sure or too unsure); the confidence is a
-    logistic regression on the captions' signs.
+    logistic regression on the captions' features.
 
     Raises:
         InputError: too few captions are good, or too few are not.
@@ -232,11 +229,11 @@ def calibrated(assessed: Assessed) -> Calibration:
             f"{good} of {len(assessed.good)} captions are good; a calibration needs at least "
             f"{FEWEST} good ones and as many others, so use more photos"
         )
-    known = np.isfinite(assessed.signs)  # one caption alone, say, has no margin
-    means = np.where(known, assessed.signs, 0).sum(axis=0) / known.sum(axis=0).clip(min=1)
-    signs = np.where(known, assessed.signs, means) - means
-    scales = np.maximum(signs.std(axis=0), 1e-6)
-    standard, targets = signs / scales, assessed.good.astype(np.float64)
+    known = np.isfinite(assessed.features)  # one caption alone, say, has no margin
+    means = np.where(known, assessed.features, 0).sum(axis=0) / known.sum(axis=0).clip(min=1)
+    centred = np.where(known, assessed.features, means) - means
+    scales = np.maximum(centred.std(axis=0), 1e-6)
+    standard, targets = centred / scales, assessed.good.astype(np.float64)
 
     def loss(parameters: Float[np.ndarray, " _"]) -> float:
         logits = standard @ parameters[:-1] + parameters[-1]
@@ -316,7 +313,7 @@ class CalibrationReport:
     @classmethod
     def of(cls, assessed: Assessed, calibration: Calibration) -> "CalibrationReport":
         """The report of captions with this calibration."""
-        confidence = calibration.confidence(torch.from_numpy(assessed.signs).double()).numpy()
+        confidence = calibration.confidence(torch.from_numpy(assessed.features).double()).numpy()
         nearest = int(abs(np.log(TEMPERATURES / calibration.temperature)).argmin())
         return cls(
             Reliability(confidence, assessed.good),

@@ -22,7 +22,7 @@ from captioning.training.checkpoints import BestCheckpoint
 from captioning.viewing import validation_page, viewer
 from captioning.viewing.curves import Point, epoch_text
 from captioning.viewing.overlay import LONG_SIDE, word_pictures
-from captioning.viewing.validation_page import Example, Told
+from captioning.viewing.validation_page import Example, PastCaption
 
 PAGE = "validation.html"
 
@@ -263,7 +263,7 @@ class ValidationPage(ValidationImages):
     def _example(self, image: ShownImage, max_pixels: int) -> Example:
         record, caption, _ = image
         history = [
-            Told(validation["epoch"], told["caption"], told["scores"])
+            PastCaption(validation["epoch"], told["caption"], told["scores"])
             for validation in self._validations
             for told in validation["images"]
             if told["image"] == record.image_id

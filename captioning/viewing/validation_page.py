@@ -24,7 +24,7 @@ NO_WORDS = "(no words)"
 
 
 @dataclass(frozen=True)
-class Told:
+class PastCaption:
     """An image's caption and its scores by name, in the validation after `epoch` epochs."""
 
     epoch: float
@@ -48,7 +48,7 @@ class Example:
     photo: Image.Image
     caption: CaptionView
     references: Sequence[str]
-    history: Sequence[Told]
+    history: Sequence[PastCaption]
 
 
 def html(

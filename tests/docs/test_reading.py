@@ -42,7 +42,7 @@ def test_every_equation_is_on_the_page_in_order() -> None:
 
 
 @pytest.mark.parametrize(("what", "where"), ROWS)
-def test_an_equation_stands_in_the_docstring_that_the_page_names(what: str, where: str) -> None:
+def test_an_equation_stands_in_the_docstring_that_is_named(what: str, where: str) -> None:
     docstring = " ".join((named(where).__doc__ or "").split())
     if what.startswith("eq."):
         assert what.split()[1] in equations(docstring)

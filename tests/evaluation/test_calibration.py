@@ -31,8 +31,8 @@ HAND = Calibration(0.5, (0.0,) * len(FEATURES), (1.0, 0.0, 0.0, 0.0, 0.0), 0.25)
 def assessed(images: int = 4000, sharpness: float = 2.0, seed: int = 0) -> Assessed:
     """Captions that are good by a known rule, and words that come true more seldom than said."""
     random = np.random.default_rng(seed)
-    signs = random.normal(size=(images, len(FEATURES)))
-    good = random.random(images) < 1 / (1 + np.exp(-(signs[:, 0] + 0.5 * signs[:, 3] + 0.3)))
+    features = random.normal(size=(images, len(FEATURES)))
+    good = random.random(images) < 1 / (1 + np.exp(-(features[:, 0] + 0.5 * features[:, 3] + 0.3)))
     logits = random.normal(size=(3 * images, 8)) * sharpness
     truth = np.exp(logits / 1.5)  # so the temperature is 1.5
     words = (
@@ -42,7 +42,7 @@ def assessed(images: int = 4000, sharpness: float = 2.0, seed: int = 0) -> Asses
     log_probs = scaled - np.log(np.exp(scaled).sum(axis=1, keepdims=True))
     return Assessed(
         dict.fromkeys(range(images), "a caption"),
-        signs,
+        features,
         good,
         np.exp(log_probs.max(axis=1)),
         logits.argmax(axis=1) == words,
@@ -60,9 +60,9 @@ def test_a_calibration_finds_the_temperature_and_the_rule() -> None:
 
 def test_a_sign_that_no_caption_has_gets_no_weight() -> None:
     given = assessed()
-    signs = given.signs.copy()
-    signs[:, 3] = np.nan
-    found = calibrated(replace(given, signs=signs))
+    features = given.features.copy()
+    features[:, 3] = np.nan
+    found = calibrated(replace(given, features=features))
     assert found.weights[0] == pytest.approx(1.0, abs=0.1)
     assert (found.means[3], found.weights[3]) == (0, pytest.approx(0, abs=1e-3))
 
@@ -116,9 +116,9 @@ def test_the_margin_is_to_the_best_other_caption() -> None:
 
 def test_a_sign_that_is_not_known_changes_nothing() -> None:
     calibration = Calibration(1.0, (1.0,) * 5, (2.0,) * 5, 0.3)
-    signs = torch.full((2, 5), torch.nan)
+    features = torch.full((2, 5), torch.nan)
     expected = torch.tensor(0.3).sigmoid().item()
-    assert calibration.confidence(signs).tolist() == pytest.approx([expected] * 2)
+    assert calibration.confidence(features).tolist() == pytest.approx([expected] * 2)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from captioning.evaluation.calibration import assess
 from captioning.evaluation.captions import split_captions
 
 
-def test_captions_and_signs_do_not_depend_on_threads(
+def test_captions_and_features_do_not_depend_on_threads(
     captioner: Captioner, shapes_records: list[Record], two_threads: None
 ) -> None:
     captions, assessed = [], []
@@ -18,5 +18,5 @@ def test_captions_and_signs_do_not_depend_on_threads(
             assess(captioner, shapes_records, None, lambda found: np.ones(len(found), bool), 2)
         )
     assert captions[0] == captions[1] == assessed[1].captions
-    np.testing.assert_allclose(assessed[0].signs, assessed[1].signs, rtol=1e-4)
+    np.testing.assert_allclose(assessed[0].features, assessed[1].features, rtol=1e-4)
     np.testing.assert_array_equal(assessed[0].of_image, assessed[1].of_image)

@@ -56,7 +56,7 @@ def test_the_peak_is_inside_the_cell_of_the_largest_weight(
 
 @pytest.mark.parametrize("fit", ["crop", "pad", "squeeze"])
 @pytest.mark.parametrize("size", [WIDE, TALL])
-def test_equal_weights_are_equal_inside_and_zero_outside_the_crop(
+def test_equal_weights_are_equal_inside_the_crop_zero_outside(
     fit: Fit, size: tuple[int, int]
 ) -> None:
     place = Preprocessing(32, fit).place(size)

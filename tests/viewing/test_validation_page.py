@@ -7,7 +7,7 @@ from PIL import Image
 
 from captioning.viewing import validation_page
 from captioning.viewing.curves import Point
-from captioning.viewing.validation_page import Example, Told
+from captioning.viewing.validation_page import Example, PastCaption
 
 MARKUP = "</script><script>document.title='run'</script><img src=x onerror=alert(1)>"
 SCORES = {
@@ -25,7 +25,10 @@ def example(words: tuple[str, ...] = ("a", "dog"), **changes: Any) -> Example:
         "crop": (15.0, 0.0, 60.0, 60.0),
         "maps": {"attention": maps},
     }
-    history = [Told(1.0, "a cat", {"CIDEr": 0.5}), Told(2.0, " ".join(words), {"CIDEr": 2.5})]
+    history = [
+        PastCaption(1.0, "a cat", {"CIDEr": 0.5}),
+        PastCaption(2.0, " ".join(words), {"CIDEr": 2.5}),
+    ]
     given: dict[str, Any] = {
         "name": "dog.jpg",
         "photo": Image.new("RGB", (90, 60), "grey"),
@@ -85,4 +88,4 @@ def test_markup_in_data_stays_text() -> None:
 
 def test_without_scores_images_or_words_there_is_a_page() -> None:
     assert "Training loss" in page(scores={}, examples=[], best=None)
-    assert "(no words)" in page(example((), history=[Told(1.0, "", {})]))
+    assert "(no words)" in page(example((), history=[PastCaption(1.0, "", {})]))

@@ -10,7 +10,7 @@ from PIL import Image
 
 from captioning.viewing import validation_page
 from captioning.viewing.curves import Point
-from captioning.viewing.validation_page import Example, Told
+from captioning.viewing.validation_page import Example, PastCaption
 from tests.conftest import opened_page
 
 pytestmark = pytest.mark.integration
@@ -23,7 +23,7 @@ def example(*words: str) -> Example:
     told = [{"word": word, "probability": 0.5} for word in words]
     crop, text = (15.0, 0.0, 60.0, 60.0), " ".join(words)
     caption = {"caption": text, "words": told, "crop": crop, "maps": {"attention": maps}}
-    history = [Told(n / 2, text, {"BLEU-4": 0.5, "CIDEr": 1.0}) for n in range(1, 12)]
+    history = [PastCaption(n / 2, text, {"BLEU-4": 0.5, "CIDEr": 1.0}) for n in range(1, 12)]
     photo = Image.new("RGB", (90, 60), "grey")
     return Example("a" * 60 + ".jpg", photo, caption, ["a reference of words"] * 5, history)
 
