@@ -1,6 +1,7 @@
 """The words of captions that name objects."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,7 +30,8 @@ class Mention(NamedTuple):
     stop: int
 
 
-class ImageMentions(NamedTuple):
+@dataclass(frozen=True)
+class ImageMentions:
     """How many mentions the captions of an image have.
 
     Attributes:
