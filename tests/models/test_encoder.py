@@ -112,7 +112,7 @@ def test_a_download_that_fails_is_one_line(
 @pytest.mark.parametrize(
     ("backbone", "weights", "told"),
     [
-        ("small", "missing.pth", r"missing\.pth: No such file"),
+        ("small", "missing.pth", r"missing\.pth: no such file"),
         ("small", "text.pth", r"text\.pth: not a file of weights"),
         ("small", "list.pth", r"list\.pth: not the weights of a small"),
         ("plain", "DEFAULT", "plain: has no pretrained weights; give a file, or null"),
