@@ -110,8 +110,8 @@ def opened_photo(photo: str | Path) -> Iterator[BufferedReader | BytesIO]:
         InputError: it is missing, too large or cannot be read.
     """
     if not (place := _place(Path(photo))):
-        with opened(photo) as file:
-            yield file
+        with opened(photo) as whole:
+            yield whole
         return
     its, (file, name) = _shard_of(place[0]), place
     if (size := its.sizes.get(name)) is None:

@@ -37,7 +37,7 @@ def seen(caches: Caches, image: Path, caption: str, mirror: bool = True) -> list
     return [data[0, seed].image for seed in SEEDS]
 
 
-def test_a_mirrored_image_is_the_image_with_left_and_right_exchanged(images: list[Path]) -> None:
+def test_a_mirrored_image_has_left_and_right_exchanged(images: list[Path]) -> None:
     plain, mirrored = Preprocessing(16)(images[0]), MirroredPreprocessing(16)(images[0])
     assert mirrored.pixels.flip(-1).equal(plain.pixels)
     assert mirrored.crop == plain.crop
@@ -53,14 +53,12 @@ def test_half_of_the_time_a_training_sees_the_mirrored_image(
     assert all(found.equal(mirrored) or found.equal(plain) for found in vectors)
 
 
-def test_an_image_with_a_caption_of_left_or_right_is_seen_as_it_is(
-    caches: Caches, images: list[Path]
-) -> None:
+def test_captions_of_left_or_right_are_seen_as_they_are(caches: Caches, images: list[Path]) -> None:
     vectors = seen(caches, images[1], "a dog to the left")
     assert all(found.equal(caches[0][images[1]]) for found in vectors)
 
 
-def test_mirroring_needs_annotation_vectors_that_are_computed_once(shapes_data: Path) -> None:
+def test_mirroring_needs_features(shapes_data: Path) -> None:
     with pytest.raises(InputError, match=r"give data\.features"):
         CaptionData(Coco(shapes_data), mirror=True)
 

@@ -76,13 +76,12 @@ def _lines(
 ) -> Iterator[tuple[str, list[str]]]:
     """The values of each row with its place; a row may have several lines."""
     has_quotes = separator in QUOTED
-    quoting = csv.QUOTE_MINIMAL if has_quotes else csv.QUOTE_NONE
     reader = csv.reader(
         io.StringIO(text, newline=""),
         strict=True,
         skipinitialspace=True,
         delimiter=separator,
-        quoting=quoting,
+        quoting=csv.QUOTE_MINIMAL if has_quotes else csv.QUOTE_NONE,
     )
     while True:
         place = f"{file}: line {reader.line_num + 1}"
