@@ -25,10 +25,6 @@ class InputError(Exception):
         super().__init__(printable(text.strip()))
 
 
-class UsageError(InputError):
-    """An unknown or invalid option of a command; exit code 2."""
-
-
 class PhotoError(InputError):
     """A photo that cannot be captioned, beside others that can.
 
@@ -75,20 +71,3 @@ def shown(value: object) -> str:
     """A value for a message, in one line of at most 60 characters."""
     text = " ".join(_SHORT.repr(value).split())
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def as_input_error(
-    error: OSError, path: str | Path | None = None, trouble: str | None = None
-) -> InputError:
-    """An operating-system error as one line with the path.
-
-    Args:
-        error: the operating system's error.
-        path: the file that was read or written; by default the error's own path.
-        trouble: what failed, such as "cannot be written".
-    """
-    # Of a copy that fails, the second name is where it was written to.
-    named = path if path is not None else error.filename2 or error.filename
-    reason = error.strerror or str(error) or type(error).__name__
-    subject = "" if named is None else f"{named}: "
-    return InputError(f"{subject}{f'{trouble} ({reason})' if trouble else reason}")
