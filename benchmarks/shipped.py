@@ -24,9 +24,9 @@ def photos(captioner: Any, paths: Sequence[Path]) -> object:
     """The captions of all photos, in batches, as `captioning caption` prints them."""
     if hasattr(captioner, "stream"):
         return list(captioner.stream(paths))
-    from captioning.inference.batches import candidates  # of versions before 0.4
+    from captioning.inference import batches  # type: ignore[attr-defined]  # before 0.4
 
-    return list(candidates(captioner, paths, progress=False, most=1))
+    return list(batches.candidates(captioner, paths, progress=False, most=1))
 
 
 def latency(captioner: Any, paths: Sequence[Path]) -> object:
@@ -43,12 +43,11 @@ def features(captioner: Any, paths: Sequence[Path]) -> object:
 
     if hasattr(captioner, "batches"):
         return list(captioner.batches(paths, encoded))
-    from captioning.inference.batches import read_ahead  # of versions before 0.4
-
+    from captioning.inference import batches  # type: ignore[attr-defined]  # before 0.4
     from captioning.threads import in_threads
 
     parts = [paths[first : first + 16] for first in range(0, len(paths), 16)]
-    read = read_ahead(captioner, enumerate(parts))
+    read = batches.read_ahead(captioner, enumerate(parts))
     views = ([SimpleNamespace(view=view) for view in part[2]] for part in read)
     return list(in_threads(encoded, views, captioner.device))
 

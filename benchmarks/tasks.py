@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from PIL import Image
@@ -19,6 +19,7 @@ from benchmarks.peer import PeerDecoder
 from benchmarks.shipped import prepared
 from benchmarks.sizes import SIZES, WORDS, Size, annotations, tokens
 from benchmarks.textbook import TextbookDecoder, TextbookEncoder, read_photo
+from captioning.models import CNNEncoder
 
 OURS, BEFORE = "ours", "before"
 PEER, TEXTBOOK = "peer", "textbook"
@@ -150,7 +151,7 @@ def _end_to_end(job: Job, size: Size, device: torch.device, photos: list[Path]) 
     model.never_end()
     if job.contender in (OURS, BEFORE):
         return partial(caption, model.captioner(size, BEAMS, WORDS), photos)
-    encoder = TextbookEncoder(model.model.encoder)
+    encoder = TextbookEncoder(cast(CNNEncoder, model.model.encoder))
     decoder = _decoder(job, size).to(device).eval()
     never_end(decoder.output)
 

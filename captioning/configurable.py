@@ -6,7 +6,17 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from math import isfinite
 from types import UnionType
-from typing import Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from captioning.errors import InputError, shown
 
@@ -120,7 +130,7 @@ def _checked(name: Any, expected_class: type[Part], given: dict[str, Any]) -> pa
         if not _fits(value, hint) or (limits and value is not None and value not in limits):
             raise InputError(f"{kind.__name__}: {argument} cannot be {shown(value)}")
         given[argument] = _class_of(value, hint)
-    return partial(kind, **given)
+    return cast("partial[Part]", partial(kind, **given))
 
 
 def _class_of(value: Any, hint: Any) -> Any:

@@ -59,7 +59,7 @@ def reading(path: object, *errors: type[Exception]) -> Iterator[None]:
     except OSError as error:
         reason = error.strerror.lower() if error.strerror else str(error)
         raise InputError(f"{path}: {reason}") from error
-    except (ValueError, EOFError, RecursionError, *errors) as error:
+    except (ValueError, EOFError, RecursionError, *errors) as error:  # type: ignore[misc]
         raise InputError(f"{path}: {str(error) or type(error).__name__}") from error
 
 

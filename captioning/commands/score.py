@@ -174,7 +174,7 @@ def compare(
         for captions in systems
     ]
     names = (str(first), str(second))
-    result = comparison.Comparison.of(*scores, names, samples, trials, seed)
+    result = comparison.Comparison.of(scores[0], scores[1], names, samples, trials, seed)
     metrics.note_on_cider(len(systems[0]))
     table = result.table(format)
     if out is None:

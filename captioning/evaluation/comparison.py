@@ -156,15 +156,15 @@ class Comparison:
             )
             for name, each in self.scores.items()
         ]
-        first, second = map(printable, self.names)
+        a, b = map(printable, self.names)
         note = (
-            f"A: {first}; B: {second}; {self.images} images; {self.samples} bootstrap samples, "
+            f"A: {a}; B: {b}; {self.images} images; {self.samples} bootstrap samples, "
             f"{self.trials} randomisation trials, seed {self.seed}"
         )
         if form == "text":
             return f"{aligned([columns, *rows])}\n{note}"
         rule = ("---", *["--:"] * (len(columns) - 1))
-        lines = [f"| {' | '.join(row)} |" for row in (columns, rule, *rows)]
+        lines = [f"| {' | '.join(cells)} |" for cells in (columns, rule, *rows)]
         return "\n".join([*lines, "", note])
 
 

@@ -111,7 +111,7 @@ def _fused(module: nn.Module) -> nn.Module:
             continue
         before = layers[-1] if layers else None
         if type(layer) in (nn.Conv2d, SameConv2d) and _is_zero_padded(layer):
-            layers.append(FusedConvolution(layer))
+            layers.append(FusedConvolution(cast("nn.Conv2d", layer)))
         elif type(layer) in ACTIVATIONS and type(before) is FusedConvolution and before.is_bare:
             before.activation = layer
         else:

@@ -64,7 +64,7 @@ class FastLSTM(Decoder):
         self.kernel = kernel
 
     @property
-    def training(self) -> bool:  # type: ignore[override]
+    def training(self) -> bool:
         """The plain decoder's mode, which `train` and `eval` set in either."""
         return self.plain.training
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 from fastapi import FastAPI, File, Request
 from fastapi.responses import HTMLResponse, JSONResponse
@@ -162,7 +162,7 @@ def service(
             compares = len(settings.maps) > 1
             views = [caption.view() for caption in captions]
             answer["view"] = await batcher.in_reader(
-                lambda: viewer.data(photo, views, compares=compares)
+                lambda: viewer.data(cast("Image", photo), views, compares=compares)
             )
         return JSONResponse(answer)
 

@@ -180,7 +180,7 @@ def grounding_table(reports: Mapping[str, GroundingReport]) -> str:
     lines = []
     if first.mentions:
         header = ("map", "pointing", "minus Gaussian's", "off middle", "mass", "fall", "overall")
-        rows = [(*header, "ms/word")]
+        rows: list[tuple[str, ...]] = [(*header, "ms/word")]
         rows += [(printable(name), *_cells(report, MODEL)) for name, report in reports.items()]
         baselines = (GAUSSIAN, UNIFORM, *([RANDOM] if first.mentions[0].areas else []))
         rows += [(source, *_cells(first, source)) for source in baselines]
