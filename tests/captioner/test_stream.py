@@ -33,7 +33,7 @@ def test_every_photo_has_its_caption_or_its_error_in_order(
                 found.append((str(path), reason))
             case Caption(text=text):
                 found.append(text)
-    gone_reason = "no such file; check the path"
+    gone_reason = "no such file or directory"
     assert found[:4] == [expected, (str(gone), gone_reason), expected, expected]
     name, reason = found[4]
     assert name == "photo 5"

@@ -183,6 +183,8 @@ import signal, time
 from concurrent.futures import ThreadPoolExecutor
 import captioning.commands.share
 from captioning.__main__ import run
+as_usual = signal.default_int_handler if {int(number)} == signal.SIGINT else signal.SIG_DFL
+signal.signal({int(number)}, as_usual)  # also where whoever runs the tests ignores it
 def models():
     ThreadPoolExecutor(1).submit(time.sleep, 600)
     signal.raise_signal({int(number)})

@@ -53,8 +53,8 @@ def test_names_that_are_no_utf8_come_through_a_list(tmp_path: Path) -> None:
     ("paths", "listed", "told"),
     [
         (["."], None, "no images in this folder"),
-        ([], "gone.txt", r"gone.txt: No such file"),
-        ([], ".", "Is a directory"),
+        ([], "gone.txt", r"gone.txt: no such file"),
+        ([], ".", "is a directory"),
     ],
 )
 def test_what_gives_no_photos_is_an_error(

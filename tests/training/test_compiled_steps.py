@@ -19,7 +19,7 @@ class Watch(pl.Callback):
 
     def on_train_batch_start(self, *arguments: Any) -> None:
         """Look."""
-        self.compiles.append(compiled._Job.compiles)
+        self.compiles.append(compiled._state["compiles"])
         if len(self.compiles) == self.last_step:
             raise RuntimeError("no memory is left")
 
@@ -53,7 +53,7 @@ def train(
 def test_later_steps_are_compiled_also_when_resumed(tmp_path: Path) -> None:
     whole = train(tmp_path / "whole", 3)
     assert whole == [False] * 6 + [True] * 6
-    assert not compiled._Job.compiles  # the training is over
+    assert not compiled._state["compiles"]  # the training is over
     parts = train(tmp_path / "parts", 1)
     parts += train(tmp_path / "parts", 3, tmp_path / "parts" / "last.ckpt")
     assert parts == whole
@@ -62,4 +62,4 @@ def test_later_steps_are_compiled_also_when_resumed(tmp_path: Path) -> None:
 def test_nothing_is_compiled_after_a_training_that_failed(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="no memory is left"):
         train(tmp_path, 1, after=0, last_step=2)
-    assert not compiled._Job.compiles
+    assert not compiled._state["compiles"]

@@ -8,8 +8,6 @@ import pytest
 import torch
 
 from captioning.captioner import Captioner
-from captioning.captioner.ensemble import ensemble
-from captioning.data.preprocessing import Preprocessing
 from captioning.data.readers import Coco
 from captioning.data.records import ImageObject, Phrase, Record
 from captioning.errors import InputError
@@ -110,16 +108,6 @@ def test_batches_give_the_same_as_images_one_by_one(
     # A quotient of two falls, each of which is compared below: its error is theirs over the fall.
     assert one.pop(DROP_TIMES) == pytest.approx(other.pop(DROP_TIMES), abs=1e-4)
     assert one == pytest.approx(other, abs=1e-5)
-
-
-def test_an_ensemble_of_different_grids_hides_no_regions(
-    captioner: Captioner, record: Record
-) -> None:
-    finer = Captioner(captioner.model, captioner.vocabulary, Preprocessing(64))
-    both = ensemble([captioner, finer], ["coarse", "fine"])
-    [look] = grounded(both, record, "a circle").mentions
-    assert look.weights.shape == (8, 8)
-    assert look.drops is None
 
 
 def test_the_report_without_masks_is_valid_json(captioner: Captioner, record: Record) -> None:
