@@ -5,8 +5,7 @@ last frozen stage.
 
 A folder of features holds
 
-    index.json            the encoder's fingerprint, the photos with a hash of each, and how many
-                          rows a shard has
+    index.json            the encoder's fingerprint, the photos' hashes, and the rows of a shard
     features-00000.npy    a shard: the features of the first photos, float16 (rows, L, D)
     features-00001.npy    ...
 
