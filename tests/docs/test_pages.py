@@ -79,7 +79,7 @@ def shrunk(config: dict[str, Any]) -> dict[str, Any]:
     if "encoder" in model:
         encoder = model["encoder"]["init_args"]
         encoder["weights"] = None
-        if encoder["backbone"] in ("resnet101", "vgg19"):  # hundreds of megabytes
+        if encoder.get("backbone") in ("resnet101", "vgg19"):  # hundreds of megabytes
             encoder |= {"backbone": "mobilenet_v2", "grid": 2}
     for part, sizes in SIZES.items():
         if part in model:
