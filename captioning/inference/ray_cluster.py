@@ -157,7 +157,7 @@ def check_seen(lines: Sequence[Line], blind: str) -> None:
 
 
 def _connected(address: str) -> Any:
-    """The module `ray`, connected to a cluster; raises InputError if none answers."""
+    """The module `ray`, connected to a cluster; InputError if the cluster cannot be reached."""
     import ray
 
     host, _, port = address.rpartition(":")

@@ -27,9 +27,9 @@ class Entry(NamedTuple):
     """An image of the file."""
 
     image_id: int | str  # COCO's if there is one, else the number in the file
-    photo: str  # below the folder of the photos; empty if none is named
+    photo: str  # path relative to the folder of the photos; "" if missing
     captions: tuple[str, ...]
-    split: str  # empty if none is named
+    split: str  # "" if missing
 
 
 class Karpathy(OneFileReader):
