@@ -28,13 +28,9 @@ from captioning.data.preprocessing import (
     several_photos,
 )
 from captioning.data.vocabulary import BOS, Vocabulary
+from captioning.device import multiplies_bfloat16_fast
 from captioning.errors import InputError, PhotoError
-from captioning.kernels import (
-    accelerate,
-    in_parts,
-    multiplies_bfloat16_fast,
-    on_by_default,
-)
+from captioning.kernels import accelerate, in_parts, on_by_default
 from captioning.maps import ATTENTION, Captioned, default_map, known_maps, word_maps
 from captioning.models import Model
 from captioning.models.decoder import Memory

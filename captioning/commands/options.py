@@ -97,7 +97,7 @@ class ModelOptions:
     def load(self, max_megapixels: float = 100.0, device: str | None = None) -> "Captioner":
         """The captioner, on `device` or the device of these options."""
         from captioning.captioner import load
-        from captioning.captioner.device import usable_device
+        from captioning.device import usable_device
         from captioning.progress_bar import stage
 
         kernels = None if self.kernels is None else self.kernels == "on"
@@ -221,9 +221,9 @@ class MetricOptions:
             return ()
         if photos is None:
             raise InputError("--clip needs the photos; give their folder by --photos")
-        from captioning.captioner.device import usable_device
         from captioning.data.images import pixels_of
         from captioning.data.results import check_photos
+        from captioning.device import usable_device
         from captioning.metrics.clip_score import Clip, ClipScore
 
         check_photos(photos)

@@ -4,28 +4,24 @@ Each kernel equals one plain class, with its parameters and settings. Subclasses
 user's own have no kernel: the plain code computes them. Nothing in `models` or `search` imports
 this package.
 
-The environment variable ``CAPTIONING_KERNELS=off`` switches all kernels off.
+The environment variable ``CAPTIONING_KERNELS=off`` switches all kernels off; their files are then
+not even imported.
 """
 
-from captioning.kernels.accelerate import accelerate, caption_cross_entropy, on_by_default, plain
-from captioning.kernels.compiled import compile_from_now
-from captioning.kernels.convolutions import (
+from captioning.kernels.accelerate import (
+    accelerate,
+    caption_cross_entropy,
     fast_encoding,
-    folded,
     in_parts,
-    keep_depthwise_precise,
+    on_by_default,
+    plain,
 )
-from captioning.kernels.linear import multiplies_bfloat16_fast
 
 __all__ = [
     "accelerate",
     "caption_cross_entropy",
-    "compile_from_now",
     "fast_encoding",
-    "folded",
     "in_parts",
-    "keep_depthwise_precise",
-    "multiplies_bfloat16_fast",
     "on_by_default",
     "plain",
 ]

@@ -1,14 +1,15 @@
-"""Puts kernels into a model."""
+"""Puts kernels into a model. They are imported here only where they are switched on."""
 
 import logging
 import os
-from typing import cast
+from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
 
+import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
-from captioning.kernels.convolutions import folded
-from captioning.kernels.fast_lstm import FastLSTM, why_not
 from captioning.models.decoder import Decoder, Memory
 from captioning.models.losses import cross_entropy
 from captioning.models.lstm import LSTMDecoder
@@ -18,6 +19,12 @@ log = logging.getLogger(__name__)
 
 SWITCH = "CAPTIONING_KERNELS"
 """The environment variable that switches kernels off."""
+
+CPU_PIXELS = 2**18
+"""Pixels of images that are encoded at once on a CPU: 5 of 224 x 224, or 2 of 320 x 320."""
+
+GPU_PIXELS = 2**21
+"""Pixels of images that are encoded at once elsewhere."""
 
 
 def on_by_default() -> bool:
@@ -38,6 +45,9 @@ def accelerate(model: Model) -> Model:
     """
     if next(model.parameters()).device.type != "cpu":
         return model
+    from captioning.kernels.convolutions import folded
+    from captioning.kernels.fast_lstm import FastLSTM, why_not
+
     encoder, decoder = model.encoder, model.decoder
     if not any(parameter.requires_grad for parameter in model.parameters()):
         encoder = folded(encoder)
@@ -54,7 +64,7 @@ def accelerate(model: Model) -> Model:
 
 def plain(decoder: Decoder) -> Decoder:
     """The decoder whose kernel this is, or the decoder itself if it is no kernel."""
-    return decoder.plain if isinstance(decoder, FastLSTM) else decoder
+    return cast("Decoder", getattr(decoder, "plain", decoder))
 
 
 def caption_cross_entropy(
@@ -76,7 +86,28 @@ def caption_cross_entropy(
         label_smoothing: share of a word's probability spread over the vocabulary.
         caption_weights: factor of each caption's loss; defaults to one.
     """
-    if isinstance(decoder, FastLSTM):
-        return decoder.cross_entropy(memory, tokens, label_smoothing, caption_weights)
+    if plain(decoder) is not decoder:
+        kernel: Any = decoder
+        return kernel.cross_entropy(memory, tokens, label_smoothing, caption_weights)
     logits, weights = decoder.teacher_forcing(memory, tokens[..., :-1])
     return cross_entropy(logits, tokens[..., 1:], label_smoothing, caption_weights), weights
+
+
+def in_parts(encode: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
+    """Equals `encode(images)` without gradients, a few images at a time.
+
+    The maps of many images take a CPU a third longer each, beyond its caches, and fill the memory.
+    Cached features, which are floats, are encoded at once.
+    """
+    pixels = CPU_PIXELS if images.device.type == "cpu" else GPU_PIXELS
+    at_once = max(1, pixels // images[0, 0].numel())
+    if images.is_floating_point() or len(images) <= at_once:
+        return encode(images)
+    return torch.cat([encode(part) for part in images.split(at_once)])
+
+
+def fast_encoding(network: nn.Module) -> Callable[[Tensor], Tensor]:
+    """Equals the network for inference, `folded` and `in_parts`."""
+    from captioning.kernels.convolutions import folded
+
+    return partial(in_parts, folded(network))

@@ -7,8 +7,6 @@ Shapes: B images, C and D channels.
 """
 
 import copy
-from collections.abc import Callable
-from functools import partial
 from itertools import pairwise
 from typing import Any, TypeVar, cast
 
@@ -19,7 +17,7 @@ from torch.nn import functional as F
 from torch.nn.grad import conv2d_input, conv2d_weight
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from captioning.kernels.linear import multiplies_bfloat16_fast
+from captioning.device import multiplies_bfloat16_fast
 from captioning.models.efficientnet_lite import Residual, SameConv2d
 
 Network = TypeVar("Network", bound=nn.Module)
@@ -44,32 +42,8 @@ ACTIVATIONS: dict[type[nn.Module], tuple[str, list[float]]] = {
 }
 """oneDNN's name of each activation that it computes within a convolution, and its bounds."""
 
-CPU_PIXELS = 2**18
-"""Pixels of images that are encoded at once on a CPU: 5 of 224 x 224, or 2 of 320 x 320."""
-
-GPU_PIXELS = 2**21
-"""Pixels of images that are encoded at once elsewhere."""
-
 COLUMNS = 3
 """The most columns of a depthwise kernel for which oneDNN computes the kernel's gradient fast."""
-
-
-def in_parts(encode: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
-    """Equals `encode(images)` without gradients, a few images at a time.
-
-    The maps of many images take a CPU a third longer each, beyond its caches, and fill the memory.
-    Cached features, which are floats, are encoded at once.
-    """
-    pixels = CPU_PIXELS if images.device.type == "cpu" else GPU_PIXELS
-    at_once = max(1, pixels // images[0, 0].numel())
-    if images.is_floating_point() or len(images) <= at_once:
-        return encode(images)
-    return torch.cat([encode(part) for part in images.split(at_once)])
-
-
-def fast_encoding(network: nn.Module) -> Callable[[Tensor], Tensor]:
-    """Equals the network for inference, `folded` and `in_parts`."""
-    return partial(in_parts, folded(network))
 
 
 def folded(network: Network) -> Network:

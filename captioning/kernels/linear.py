@@ -1,4 +1,4 @@
-"""Linear layers by the faster of PyTorch's two CPU libraries, and what the processor is fast at.
+"""Linear layers by the faster of PyTorch's two CPU libraries.
 
 Worth: 1.1 times the speed of a training step and 1.2 of beam search, at both sizes.
 
@@ -8,9 +8,7 @@ MKL avoids AVX-512; and MKL's on Intel's (docs/benchmarks.md). Either library is
 packed beforehand, which it would otherwise rearrange for every product; frozen layers keep theirs.
 """
 
-import platform
 from functools import cache
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -19,6 +17,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from captioning.device import is_intels, multiplies_bfloat16_fast
 from captioning.kernels.compiled import Compiled
 
 ROWS = 160
@@ -119,34 +118,6 @@ def fast_library(x: Tensor, weight: Tensor) -> Library | None:
 def _has(library: str, *operators: str) -> bool:
     available = getattr(torch.backends, library).is_available()
     return available and all(hasattr(getattr(torch.ops, library), name) for name in operators)
-
-
-@cache
-def is_intels() -> bool:
-    """Whether the processor is Intel's.
-
-    No measurement decides, so that all processes of a training, and a resumed one, compute the same
-    numbers.
-    """
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        return "GenuineIntel" in cpuinfo.read_text(encoding="utf-8")
-    return "GenuineIntel" in platform.processor()  # on Windows the name includes the maker
-
-
-def multiplies_bfloat16_fast() -> bool:
-    """Whether matrix products in bfloat16 are clearly faster than in single precision.
-
-    They are with AMX, and with AVX-512 BF16 on AMD's processors, but not with Intel's AVX-512 BF16
-    without AMX (docs/benchmarks.md), nor if oneDNN must not use these.
-    """
-    # Private, and missing in some supported versions of PyTorch.
-    amx, avx512 = (
-        getattr(torch.cpu, name, lambda: False)
-        for name in ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
-    )
-    onednn = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
-    return bool((amx() or (avx512() and not is_intels())) and onednn())
 
 
 def _precision(x: Tensor) -> torch.dtype:

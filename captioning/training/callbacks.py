@@ -10,7 +10,6 @@ from pytorch_lightning.callbacks import EarlyStopping, WeightAveraging
 from pytorch_lightning.callbacks.early_stopping import EarlyStoppingReason
 from torch import Tensor
 
-from captioning.kernels import compile_from_now
 from captioning.metrics.scores import COUNTS
 from captioning.progress_bar import ProgressBar, duration, say
 
@@ -41,15 +40,22 @@ class NumberedSteps(pl.Callback):
         steps = trainer.fit_loop.epoch_loop.total_batch_idx
         ranks_and_steps = steps * trainer.world_size + trainer.global_rank
         torch.manual_seed(self.seed * 1_000_000_007 + ranks_and_steps)
-        compile_from_now(0 <= self.compile_after <= trainer.global_step)
+        _compile_kernels(pl_module, 0 <= self.compile_after <= trainer.global_step)
 
-    def teardown(self, *_: Any, **__: Any) -> None:
+    def teardown(self, trainer: pl.Trainer, pl_module: Any, stage: str) -> None:
         """Compile nothing after the training."""
-        compile_from_now(False)
+        _compile_kernels(pl_module, False)
 
-    def on_exception(self, *_: Any) -> None:
+    def on_exception(self, trainer: pl.Trainer, pl_module: Any, exception: BaseException) -> None:
         """Nor after one that failed or was interrupted."""
-        compile_from_now(False)
+        _compile_kernels(pl_module, False)
+
+
+def _compile_kernels(pl_module: Any, wanted: bool) -> None:
+    if pl_module.kernels:
+        from captioning.kernels.compiled import compile_from_now
+
+        compile_from_now(wanted)
 
 
 class ExponentialAverage(WeightAveraging):

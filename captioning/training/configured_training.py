@@ -15,8 +15,8 @@ from pytorch_lightning.callbacks import (
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
-from captioning.captioner.device import fast_precision
 from captioning.data.data_module import CaptionData
+from captioning.device import fast_precision
 from captioning.errors import InputError
 from captioning.files import made_folder
 from captioning.integrity import bounded_parameters

@@ -19,12 +19,7 @@ from captioning.data.dataset import Batch
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.vocabulary import Vocabulary
 from captioning.errors import InputError
-from captioning.kernels import (
-    accelerate,
-    fast_encoding,
-    keep_depthwise_precise,
-    on_by_default,
-)
+from captioning.kernels import accelerate, fast_encoding, on_by_default
 from captioning.metrics.caption_metric import validation_metrics
 from captioning.models import Adapter, Decoder, Encoder, Model
 from captioning.progress_bar import stage
@@ -157,6 +152,8 @@ class CaptioningModule(pl.LightningModule):
         encoder = self.model.encoder.to(device)
         data.keep_features(encoder.constant, fast_encoding if self.kernels else None)
         if self.kernels and device.type == "cpu":  # a GPU computes the plain model as fast
+            from captioning.kernels.convolutions import keep_depthwise_precise
+
             self.captioner.kernels = True
             self.captioner.fast = accelerate(self.model)
             keep_depthwise_precise(encoder)

@@ -1,6 +1,9 @@
 """Which models have kernels: exactly the plain classes, with nothing changed."""
 
 import logging
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -127,13 +130,17 @@ def test_anything_else_is_computed_plainly_and_one_line_says_why(
     assert reason in record.message
 
 
-def test_one_environment_variable_switches_kernels_off(
-    captioner: Captioner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert captioner.fast is not captioner.model
-    monkeypatch.setenv("CAPTIONING_KERNELS", "off")
-    plain = Captioner.from_config(captioner.config)
-    assert plain.fast is plain.model
+def test_an_environment_variable_keeps_kernels_unimported() -> None:
+    code = """
+import sys, captioning, captioning.training
+captioner = captioning.load()
+assert captioner.fast is captioner.model
+print([name for name in sys.modules if name.startswith("captioning.kernels.")])
+"""
+    environment = os.environ | {"CAPTIONING_KERNELS": "off"}
+    command = [sys.executable, "-c", code]
+    found = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    assert found.stdout == "['captioning.kernels.accelerate']\n"
 
 
 def test_captions_are_the_same_with_kernels_and_without(

@@ -7,12 +7,14 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from captioning.kernels import (
+from captioning.device import multiplies_bfloat16_fast
+from captioning.kernels.convolutions import (
+    FusedConvolution,
+    FusedResidual,
+    PreciseDepthwise,
     folded,
     keep_depthwise_precise,
-    multiplies_bfloat16_fast,
 )
-from captioning.kernels.convolutions import FusedConvolution, FusedResidual, PreciseDepthwise
 from captioning.models import BACKBONES, CNNEncoder
 from captioning.models.efficientnet_lite import efficientnet_lite
 

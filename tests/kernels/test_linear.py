@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from captioning.captioner import device
+from captioning.device import multiplies_bfloat16_fast
 from captioning.kernels import accelerate, linear
 from captioning.search import BeamSearch
 from tests.kernels.plain_models import plain_model
@@ -82,7 +82,7 @@ def test_packed_layers_under_autocast_are_pytorchs(library: str | None, rows: in
         wanted = layer(x)
         assert_close(linear.layer(layer, x), wanted)
         assert_close(linear.layer(layer, x.bfloat16()), wanted)
-    assert (layer in linear._packed) == bool(library and linear.multiplies_bfloat16_fast())
+    assert (layer in linear._packed) == bool(library and multiplies_bfloat16_fast())
 
 
 @pytest.mark.usefixtures("library")
@@ -109,32 +109,3 @@ def test_searches_find_the_same_by_either_library(frozen: bool) -> None:
         assert found.tokens.equal(wanted.tokens)
         assert_close(found.scores, wanted.scores, rtol=1e-4, atol=1e-4)
         assert_close(found.weights, wanted.weights, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("amx", "avx512", "is_intels", "onednn", "precision"),
-    [
-        (True, True, True, True, "bf16-mixed"),
-        (False, True, False, True, "bf16-mixed"),
-        (False, True, True, True, "32-true"),  # AMX hidden by a virtual machine
-        (False, True, False, False, "32-true"),  # AVX-512 hidden from oneDNN
-        (None, None, False, True, "32-true"),  # a PyTorch without these queries
-    ],
-)
-def test_trainings_run_in_the_precision_that_is_fast(
-    amx: bool | None,
-    avx512: bool | None,
-    is_intels: bool,
-    onednn: bool,
-    precision: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    for name, has in (("_is_amx_tile_supported", amx), ("_is_avx512_bf16_supported", avx512)):
-        if has is None:
-            monkeypatch.delattr(torch.cpu, name, raising=False)
-        else:
-            monkeypatch.setattr(torch.cpu, name, lambda has=has: has, raising=False)
-    monkeypatch.setattr(linear, "is_intels", lambda: is_intels)
-    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: onednn)
-    assert device.fast_precision() == precision

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from captioning.errors import InputError
-from captioning.kernels import folded
+from captioning.kernels.convolutions import folded
 from captioning.models import CNNEncoder
 from captioning.models.backbones import stages_of
 from captioning.models.efficientnet_lite import NETWORKS

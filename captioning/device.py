@@ -1,9 +1,12 @@
 """Chooses the device and the precision to compute in."""
 
+import platform
+from functools import cache
+from pathlib import Path
+
 import torch
 
 from captioning.errors import InputError
-from captioning.kernels import multiplies_bfloat16_fast
 
 
 def usable_device(name: str | None = None) -> str:
@@ -36,3 +39,31 @@ def fast_precision() -> str:
     else:
         fast = multiplies_bfloat16_fast()
     return "bf16-mixed" if fast else "32-true"
+
+
+def multiplies_bfloat16_fast() -> bool:
+    """Whether a CPU multiplies matrices in bfloat16 clearly faster than in single precision.
+
+    It does with AMX, and with AVX-512 BF16 on AMD's processors, but not with Intel's AVX-512 BF16
+    without AMX (docs/benchmarks.md), nor if oneDNN must not use these.
+    """
+    # Private, and missing in some supported versions of PyTorch.
+    amx, avx512 = (
+        getattr(torch.cpu, name, lambda: False)
+        for name in ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
+    )
+    onednn = getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
+    return bool((amx() or (avx512() and not is_intels())) and onednn())
+
+
+@cache
+def is_intels() -> bool:
+    """Whether the processor is Intel's.
+
+    No measurement decides, so that all processes of a training, and a resumed one, compute the same
+    numbers.
+    """
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        return "GenuineIntel" in cpuinfo.read_text(encoding="utf-8")
+    return "GenuineIntel" in platform.processor()  # on Windows the name includes the maker
