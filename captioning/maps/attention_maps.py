@@ -10,7 +10,8 @@ from torch import Tensor
 
 from captioning.maps.captioned import Captioned, Maps
 from captioning.models import Decoder, LSTMDecoder, TransformerDecoder
-from captioning.models.multi_head import MultiHead, attention_weights
+from captioning.models.attention import masked_softmax
+from captioning.models.multi_head import MultiHead
 
 
 @torch.no_grad()
@@ -53,8 +54,11 @@ def head_map(captioned: Captioned, name: str) -> Maps:
     captions = captioned.tokens.shape[1]
     # All words of a caption at once, or a word at a time: (B, N T, W) either way.
     query = torch.cat([part.unflatten(1, (captions, -1)) for part in queries], dim=2).flatten(1, 2)
-    by_head = (part.unflatten(-1, (attention.heads, -1)).transpose(1, 2) for part in (query, *keys))
-    weights = attention_weights(*by_head)
+    queries_by_head, keys_by_head = (
+        part.unflatten(-1, (attention.heads, -1)).transpose(1, 2) for part in (query, *keys)
+    )
+    scores = queries_by_head @ keys_by_head.transpose(2, 3)
+    weights = masked_softmax(scores / queries_by_head.shape[3] ** 0.5)
     of_heads = weights[:, heads].mean(dim=1)  # (B, N T, L)
     return of_heads.unflatten(1, (captions, -1)).unflatten(-1, captioned.grid)
 

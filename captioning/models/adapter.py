@@ -50,11 +50,9 @@ class Adapter(Configurable, nn.Module):
         super().__init__()
         self.annotation_dim = annotation_dim
         self.output_dim = width = projection_dim or annotation_dim
-        self.project: nn.Module = (
-            nn.Sequential(nn.Linear(annotation_dim, projection_dim), nn.ReLU())
-            if projection_dim
-            else nn.Identity()
-        )
+        self.project: nn.Module = nn.Identity()
+        if projection_dim:
+            self.project = nn.Sequential(nn.Linear(annotation_dim, width), nn.ReLU())
         self.dropout = nn.Dropout(dropout)
         self.norm = nn.LayerNorm(width) if normalise else nn.Identity()
         self.region_layers = nn.ModuleList(

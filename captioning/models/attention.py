@@ -1,7 +1,7 @@
 """Which regions of the image matter for the next word: soft and hard attention (Xu et al. 2015).
 
 Shapes: B images, N captions (queries) per image, L regions, D annotation width, Q query width,
-A attention width.
+A attention width, H heads.
 """
 
 from abc import abstractmethod
@@ -152,14 +152,14 @@ class HardAttention(AdditiveAttention):
 
 
 def masked_softmax(
-    scores: Float[Tensor, "B N L"], mask: Bool[Tensor, "B L"] | None = None
-) -> Float[Tensor, "B N L"]:
+    scores: Float[Tensor, "B *H N L"], mask: Bool[Tensor, "#B *N L"] | None = None
+) -> Float[Tensor, "B *H N L"]:
     """Softmax over regions (Xu et al. 2015, eq. 5), in at least single precision.
 
     Args:
-        scores: one score per region.
-        mask: True where a region may be attended, at least once per image; the others weigh zero.
-            None where all may.
+        scores: of each region for each query, by any number of heads.
+        mask: True where a region may be attended, at least once per query; the others weigh zero.
+            (B, L) for all queries alike, (B, N, L) for those of several heads; None where all may.
     """
     if mask is not None:
         scores = scores.masked_fill(~mask[:, None], float("-inf"))

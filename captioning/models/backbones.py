@@ -6,9 +6,7 @@ small ones of this package. The last feature map of a network holds the annotati
 Shapes: D annotation width.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +23,8 @@ DEFAULT = "DEFAULT"
 
 TIMM = "timm/"
 """Prefix of the names of timm's backbones; torchvision has some of the same names."""
+
+OURS = {"small": SmallCNN, "plain": PlainCNN}
 
 SMALL_WEIGHTS = Path(__file__).with_name("small_cnn.pth")
 """Weights of the small backbone, trained by `scripts/shapes_model` on drawn scenes."""
@@ -87,18 +87,13 @@ def backbone(name: str, weights: str | None) -> Backbone:
         half = (0.5, 0.5, 0.5)
         return Backbone(WIDTH, efficientnet_lite(lite), half, half, NETWORKS[lite][2])
     network: Any = classifier(name, weights)
+    stages = stages_of(network, name)
     if not name.startswith(TIMM):
-        size = None if isinstance(network, SmallCNN | PlainCNN) else 224
-        return Backbone(BACKBONES[name], stages_of(network, name), image_size=size)
+        return Backbone(BACKBONES[name], stages, image_size=None if name in OURS else 224)
     network.reset_classifier(0)
     config = network.pretrained_cfg
-    return Backbone(
-        network.num_features,
-        stages_of(network, name),
-        config["mean"],
-        config["std"],
-        config["input_size"][-1],
-    )
+    size = config["input_size"][-1]
+    return Backbone(network.num_features, stages, config["mean"], config["std"], size)
 
 
 def classifier(name: str, weights: str | None) -> nn.Module:
@@ -106,22 +101,10 @@ def classifier(name: str, weights: str | None) -> nn.Module:
 
     The arguments and errors are those of `backbone`.
     """
-    if name.startswith(TIMM):
-        network, source, download = _of_timm(name.removeprefix(TIMM))
-    elif name in BACKBONES:
-        network, source, download = _of_torchvision_or_ours(name)
-    else:
-        raise InputError(
-            f"unknown backbone {name!r}; choose from {', '.join(BACKBONES)}, or give {TIMM}NAME "
-            "for one of timm's"
-        )
+    network = _network(name)
     if weights is None:
         return network
-    if weights == DEFAULT:
-        with reading(source, RuntimeError):
-            state = download()
-    else:
-        state = read_weights(Path(weights))
+    state = _pretrained(name) if weights == DEFAULT else _read_weights(Path(weights))
     try:
         network.load_state_dict(state)
     except (RuntimeError, TypeError):
@@ -129,38 +112,52 @@ def classifier(name: str, weights: str | None) -> nn.Module:
     return network
 
 
-def _of_torchvision_or_ours(name: str) -> tuple[nn.Module, str, Callable[[], Any]]:
-    """A network with random parameters, where its weights are, and how to get them."""
-    if name == "small":
-        return SmallCNN(), name, partial(read_weights, SMALL_WEIGHTS)
-    if name == "plain":
-        return PlainCNN(), name, _no_weights
-    from torchvision import models  # takes a second to import
+def _network(name: str) -> Any:
+    """A network with random parameters."""
+    if name in OURS:
+        return OURS[name]()
+    if name in BACKBONES:
+        from torchvision import models  # takes a second to import
 
-    pretrained = models.get_model_weights(name).DEFAULT
-    download = partial(pretrained.get_state_dict, progress=True, check_hash=True)
-    return models.get_model(name, weights=None), pretrained.url, download
-
-
-def _no_weights() -> None:
-    raise ValueError("has no pretrained weights; give a file, or null for a random start")
-
-
-def _of_timm(name: str) -> tuple[nn.Module, str, Callable[[], Any]]:
+        return models.get_model(name, weights=None)
+    if not name.startswith(TIMM):
+        raise InputError(
+            f"unknown backbone {name!r}; choose from {', '.join(BACKBONES)}, or give {TIMM}NAME "
+            "for one of timm's"
+        )
     import timm  # takes seconds
 
+    name = name.removeprefix(TIMM)
     if not timm.is_model(name):
         near = ", ".join(timm.list_models(f"*{name.partition('.')[0]}*")[:5])
         raise InputError(f"timm has no model {name!r}" + (f"; it has {near}" if near else ""))
     try:
-        model = timm.create_model(name, dynamic_img_size=True)  # a transformer for any image size
+        return timm.create_model(name, dynamic_img_size=True)  # a transformer for any image size
     except TypeError:  # convolutions know no such option
-        model = timm.create_model(name)
-    weights = f"the weights of {TIMM}{name}"
-    return model, weights, lambda: timm.create_model(name, pretrained=True).state_dict()
+        return timm.create_model(name)
 
 
-def read_weights(path: Path) -> Any:
+def _pretrained(name: str) -> Any:
+    """The published weights of a network, or this package's."""
+    if name == "plain":
+        raise InputError(
+            "plain: has no pretrained weights; give a file, or null for a random start"
+        )
+    if name == "small":
+        return _read_weights(SMALL_WEIGHTS)
+    if name.startswith(TIMM):
+        import timm
+
+        with reading(f"the weights of {name}", RuntimeError):
+            return timm.create_model(name.removeprefix(TIMM), pretrained=True).state_dict()
+    from torchvision.models import get_model_weights
+
+    weights = get_model_weights(name).DEFAULT
+    with reading(weights.url, RuntimeError):
+        return weights.get_state_dict(progress=True, check_hash=True)
+
+
+def _read_weights(path: Path) -> Any:
     """The content of a file that `torch.save` wrote."""
     with reading(path), path.open("rb") as file:
         try:
@@ -171,8 +168,6 @@ def read_weights(path: Path) -> Any:
 
 def stages_of(network: Any, name: str) -> list[nn.Module]:
     """What computes the last feature map of a network, in as many stages as are known of it."""
-    if isinstance(network, SmallCNN | PlainCNN):
-        return list(network.features)
     if name.startswith(TIMM):
         from timm.models.efficientnet import EfficientNet
 

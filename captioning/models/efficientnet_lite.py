@@ -40,17 +40,17 @@ STEM, WIDTH = 32, 1280
 def efficientnet_lite(name: str) -> list[nn.Module]:
     """The stages of a network with random parameters: the stem, each block, and the head."""
     width, depth, _ = NETWORKS[name]
-    stages: list[nn.Module] = [nn.Sequential(_convolution(3, STEM, 3, 2), _norm(STEM), _act())]
+    stages: list[nn.Module] = [nn.Sequential(*_layers(3, STEM, 3, 2), nn.ReLU6(inplace=True))]
     channels = STEM
     for number, (repeats, kernel, stride, expansion, wanted) in enumerate(STAGES):
-        out = _scaled(wanted, width)
+        out = int(wanted * width + 4) // 8 * 8  # the nearest multiple of 8
+        out += 8 * (out < 0.9 * wanted * width)
         if 0 < number < len(STAGES) - 1:  # the first and the last are not repeated more often
             repeats = math.ceil(repeats * depth)
         for place in range(repeats):
             stages.append(_block(channels, out, kernel, stride if place == 0 else 1, expansion))
             channels = out
-    stages.append(nn.Sequential(_convolution(channels, WIDTH, 1), _norm(WIDTH), _act()))
-    return stages
+    return [*stages, nn.Sequential(*_layers(channels, WIDTH, 1), nn.ReLU6(inplace=True))]
 
 
 class SameConv2d(nn.Conv2d):
@@ -79,37 +79,22 @@ class Residual(nn.Sequential):
 def _block(channels: int, out: int, kernel: int, stride: int, expansion: int) -> nn.Sequential:
     """An inverted residual block (Sandler et al. 2018); expansion 1 leaves out its first layer."""
     inner = channels * expansion
-    layers: list[tuple[str, nn.Module]] = []
+    layers: list[nn.Module] = []
+    names = ["conv_dw", "bn1", "act2", "conv_pw", "bn2"]
     if expansion > 1:
-        layers = [("conv_pw", _convolution(channels, inner, 1)), ("bn1", _norm(inner))]
-        layers.append(("act1", _act()))
-    depthwise = _convolution(inner, inner, kernel, stride, groups=inner)
-    names = ("bn2", "conv_pwl", "bn3") if expansion > 1 else ("bn1", "conv_pw", "bn2")
-    layers += [("conv_dw", depthwise), (names[0], _norm(inner)), ("act2", _act())]
-    layers += [(names[1], _convolution(inner, out, 1)), (names[2], _norm(out))]
+        layers = [*_layers(channels, inner, 1), nn.ReLU6(inplace=True)]
+        names = ["conv_pw", "bn1", "act1", "conv_dw", "bn2", "act2", "conv_pwl", "bn3"]
+    layers += [*_layers(inner, inner, kernel, stride, groups=inner), nn.ReLU6(inplace=True)]
+    layers += _layers(inner, out, 1)
     kind = Residual if stride == 1 and channels == out else nn.Sequential
-    return kind(OrderedDict(layers))
+    return kind(OrderedDict(zip(names, layers, strict=True)))
 
 
-def _convolution(
+def _layers(
     channels: int, out: int, kernel: int, stride: int = 1, groups: int = 1
-) -> nn.Conv2d:
+) -> tuple[nn.Conv2d, nn.BatchNorm2d]:
+    """A convolution and its batch norm."""
     kind, padding = (nn.Conv2d, kernel // 2) if stride == 1 else (SameConv2d, 0)
     made = kind(channels, out, kernel, stride, padding, groups=groups, bias=False)
     nn.init.normal_(made.weight, std=(2 * groups / (out * kernel**2)) ** 0.5)
-    return made
-
-
-def _norm(channels: int) -> nn.BatchNorm2d:
-    return nn.BatchNorm2d(channels, eps=1e-3)
-
-
-def _act() -> nn.ReLU6:
-    return nn.ReLU6(inplace=True)
-
-
-def _scaled(channels: int, factor: float) -> int:
-    """The multiple of 8 nearest to the scaled number, but no more than a tenth below it."""
-    wanted = channels * factor
-    nearest = max(8, int(wanted + 4) // 8 * 8)
-    return nearest if nearest >= 0.9 * wanted else nearest + 8
+    return made, nn.BatchNorm2d(out, eps=1e-3)

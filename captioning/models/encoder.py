@@ -162,9 +162,6 @@ class CNNEncoder(Encoder):
 class FrozenStages(nn.Module):
     """The frozen stages of an encoder whose last stages are trained.
 
-    Args:
-        encoder: has at least one frozen stage.
-
     Attributes:
         config: identifies the output, together with the parameters.
     """

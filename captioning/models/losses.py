@@ -39,9 +39,7 @@ def cross_entropy(
 
 
 def doubly_stochastic_penalty(
-    weights: Float[Tensor, "B N T L"],
-    real: Bool[Tensor, "B N T"],
-    mask: Bool[Tensor, "B L"] | None = None,
+    weights: Float[Tensor, "B N T L"], real: Bool[Tensor, "B N T"]
 ) -> Float[Tensor, ""]:
     """Penalty on uneven attention over the regions (Xu et al. 2015, eq. 14).
 
@@ -53,11 +51,7 @@ def doubly_stochastic_penalty(
     Args:
         weights: attention over regions for every word.
         real: True for words, False for padding.
-        mask: True where a region may be attended.
     """
     coverage = (weights * real[..., None]).sum(dim=2)  # (B, N, L)
-    regions = weights.shape[-1] if mask is None else mask.sum(dim=1)[:, None, None]
-    difference = coverage - coverage.sum(dim=-1, keepdim=True) / regions
-    if mask is not None:
-        difference = difference * mask[:, None]
+    difference = coverage - coverage.sum(dim=-1, keepdim=True) / weights.shape[-1]
     return difference.square().sum()

@@ -100,13 +100,14 @@ class Coordinates(nn.Module):
         self.squares = squares
 
     def forward(self, features: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C2 H W"]:
-        batch, _, height, width = features.shape
-        rows = torch.linspace(-1, 1, height, device=features.device, dtype=features.dtype)
-        columns = torch.linspace(-1, 1, width, device=features.device, dtype=features.dtype)
-        where = torch.stack(torch.meshgrid(rows, columns, indexing="ij"))
+        sides = (
+            torch.linspace(-1, 1, side, device=features.device, dtype=features.dtype)
+            for side in features.shape[2:]
+        )
+        where = torch.stack(torch.meshgrid(*sides, indexing="ij"))
         if self.squares:
             where = torch.cat([where, where.square()])
-        return torch.cat([features, where.expand(batch, -1, -1, -1)], dim=1)
+        return torch.cat([features, where.expand(len(features), -1, -1, -1)], dim=1)
 
 
 class UnitScale(nn.Module):
@@ -149,10 +150,7 @@ class ResidualBlock(nn.Module):
 
 
 class PlainCNN(nn.Module):
-    """Three stages that halve rows and columns: 80 pixels give 10 x 10 annotation vectors.
-
-    An ordinary network for small images of any kind.
-    """
+    """Three stages that halve rows and columns: 80 pixels give 10 x 10 annotation vectors."""
 
     def __init__(self) -> None:
         super().__init__()

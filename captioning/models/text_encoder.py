@@ -3,7 +3,7 @@
 Shapes: B sentences, L source words, D annotation width, V source vocabulary.
 """
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -13,23 +13,12 @@ from captioning.configurable import Configurable
 from captioning.data.vocabulary import PAD
 
 
-class EncodedText(NamedTuple):
-    """What a decoder remembers of sentences: ``decoder.remember(*encoder(tokens))``.
-
-    Attributes:
-        annotations: an annotation vector for every source word; zero at PAD.
-        mask: True for words, False for padding.
-    """
-
-    annotations: Float[Tensor, "B L D"]
-    mask: Bool[Tensor, "B L"]
-
-
 class TextEncoder(Configurable, nn.Module):
     """A bi-directional RNN over source words (Bahdanau et al. 2015, section 3.2).
 
     The annotation vector of a word is the forward state, which has read all words up to it, beside
-    the backward state, which has read all words from it on.
+    the backward state, which has read all words from it on. A decoder reads sentences by
+    ``decoder.remember(*encoder(tokens))``.
 
     Args:
         vocab_size: V, special tokens included.
@@ -56,8 +45,10 @@ class TextEncoder(Configurable, nn.Module):
         self.rnn = nn.GRU(embedding_dim, hidden_dim, batch_first=True, bidirectional=True)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, tokens: Int[Tensor, "B L"]) -> EncodedText:
-        """Annotation vectors of sentences, and where they have words.
+    def forward(
+        self, tokens: Int[Tensor, "B L"]
+    ) -> tuple[Float[Tensor, "B L D"], Bool[Tensor, "B L"]]:
+        """Annotation vectors, zero at PAD, and where sentences have words.
 
         Args:
             tokens: source words, at least one per sentence; PAD after the last one.
@@ -70,4 +61,4 @@ class TextEncoder(Configurable, nn.Module):
         annotations, _ = pad_packed_sequence(
             self.rnn(packed)[0], batch_first=True, total_length=tokens.shape[1]
         )
-        return EncodedText(self.dropout(annotations), mask)
+        return self.dropout(annotations), mask

@@ -1,7 +1,7 @@
 """A transformer that writes captions (Vaswani et al. 2017, over the regions of an image).
 
 Shapes: B images, N captions per image, L regions, D annotation width, T words, W width of the
-model, V vocabulary.
+model, W2 = 2 W, V vocabulary.
 """
 
 from collections.abc import Sequence
@@ -14,16 +14,14 @@ from torch import Tensor, nn
 
 from captioning.data.vocabulary import PAD
 from captioning.models.decoder import Decoder, Memory, State, Step
-from captioning.models.multi_head import KeysValues
 from captioning.models.transformer_layers import DecoderLayer, sinusoids
 
 
 @dataclass(frozen=True)
 class TransformerMemory(Memory):
-    """Annotation vectors with the keys and values of every layer."""
+    """Annotation vectors with their keys and values, side by side, for every layer."""
 
-    keys: tuple[Float[Tensor, "B L W"], ...]
-    values: tuple[Float[Tensor, "B L W"], ...]
+    keys: tuple[Float[Tensor, "B L W2"], ...]
 
 
 class TransformerDecoder(Decoder):
@@ -81,14 +79,12 @@ class TransformerDecoder(Decoder):
     def remember(
         self, annotations: Float[Tensor, "B L D"], mask: Bool[Tensor, "B L"] | None = None
     ) -> TransformerMemory:
-        projected = [layer.cross_attention.project(annotations) for layer in self.layers]
-        keys, values = zip(*projected, strict=True)
-        return TransformerMemory(annotations, mask, keys, values)
+        keys = (layer.cross_attention.project(annotations) for layer in self.layers)
+        return TransformerMemory(annotations, mask, tuple(keys))
 
     def start(self, memory: Memory, n: int) -> State:
-        empty = memory.annotations.new_zeros(memory.images, n, 0, self.width)
-        numbers = range(len(self.layers))
-        return {f"{number}.{part}": empty for number in numbers for part in KeysValues._fields}
+        empty = memory.annotations.new_zeros(memory.images, n, 0, 2 * self.width)
+        return {f"layer_{number}": empty for number in range(len(self.layers))}
 
     def step(self, tokens: Int[Tensor, "B N"], state: State, memory: Memory) -> Step:
         words, weights, state = self._read(tokens[:, :, None], state, memory)
@@ -106,25 +102,18 @@ class TransformerDecoder(Decoder):
     ) -> tuple[Float[Tensor, "B N T W"], Float[Tensor, "B N T L"], State]:
         """The output layer's input, weights, and the state after T words of every caption."""
         assert isinstance(memory, TransformerMemory)
-        words = self._embedded(tokens, before=state["0.keys"].shape[2])
-        mask = None if memory.mask is None else memory.mask[:, None]
-        weights: Tensor | None = None
-        after: State = {}
-        for number, layer in enumerate(self.layers):
-            words, past, weights = layer(
-                words,
-                KeysValues(state[f"{number}.keys"], state[f"{number}.values"]),
-                KeysValues(memory.keys[number], memory.values[number]),
-                mask,
-                with_weights=number == len(self.layers) - 1,
-            )
-            after |= {f"{number}.{name}": part for name, part in past._asdict().items()}
-        assert weights is not None
-        return self.norm(words), weights.mean(dim=1), after
-
-    def _embedded(self, tokens: Int[Tensor, "B N T"], before: int) -> Float[Tensor, "B N T W"]:
-        """Word embeddings and positions (Vaswani et al. 2017, sections 3.4 and 3.5)."""
+        # Word embeddings and positions (Vaswani et al. 2017, sections 3.4 and 3.5).
         words = self.embedding(tokens) * self.width**0.5
         precision = torch.promote_types(words.dtype, torch.float32)
-        places = before + torch.arange(tokens.shape[2], device=words.device, dtype=precision)
-        return self.dropout(words + sinusoids(places, self.width).to(words.dtype))
+        places = torch.arange(tokens.shape[2], device=words.device, dtype=precision)
+        places = places + state["layer_0"].shape[2]  # after the words before
+        words = self.dropout(words + sinusoids(places, self.width).to(words.dtype))
+
+        mask = None if memory.mask is None else memory.mask[:, None]
+        after: State = {}
+        for number, layer in enumerate(self.layers):
+            name, is_last = f"layer_{number}", number == len(self.layers) - 1
+            words, after[name], weights = layer(
+                words, state[name], memory.keys[number], mask, with_weights=is_last
+            )
+        return self.norm(words), weights.mean(dim=1), after

@@ -1,16 +1,14 @@
 """The parts of a transformer (Vaswani et al. 2017): positions, and layers of encoder and decoder.
 
-Shapes: B rows of a batch or images, N captions per image, T words, S words so far, L regions, H
-heads, W width of the model.
+Shapes: B rows of a batch or images, N captions per image, T words, S words so far, S2 = S + T, L
+regions, H heads, W width of the model, W2 = 2 W.
 """
-
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from captioning.models.multi_head import KeysValues, MultiHead, causal_mask
+from captioning.models.multi_head import MultiHead
 
 LONGEST_WAVE = 10_000.0
 """The slowest wave repeats after 2 pi times this many positions."""
@@ -42,7 +40,7 @@ class FeedForward(nn.Module):
         return self.outer(self.dropout(self.inner(x).relu()))
 
 
-class Residual(nn.Module):
+class AroundSubLayer(nn.Module):
     """The residual connection around a sub-layer, whose input is normalised.
 
     The norm comes before the sub-layer (Xiong et al. 2020) rather than after the sum, so that deep
@@ -71,25 +69,17 @@ class EncoderLayer(nn.Module):
         super().__init__()
         self.self_attention = MultiHead(width, heads, dropout=dropout)
         self.feed_forward = FeedForward(width, inner_width, dropout)
-        self.around_attention = Residual(width, dropout)
-        self.around_network = Residual(width, dropout)
+        self.around_attention = AroundSubLayer(width, dropout)
+        self.around_network = AroundSubLayer(width, dropout)
 
     def forward(
         self, x: Float[Tensor, "B L W"], mask: Bool[Tensor, "#B #L L"] | None = None
     ) -> Float[Tensor, "B L W"]:
         """Every position after one look at all those that the mask lets it see."""
         read = self.around_attention.norm(x)
-        seen = self.self_attention(read, self.self_attention.project(read), mask)
-        x = self.around_attention(x, seen.context)
+        seen, _ = self.self_attention(read, self.self_attention.project(read), mask)
+        x = self.around_attention(x, seen)
         return self.around_network(x, self.feed_forward(self.around_network.norm(x)))
-
-
-class DecoderLayerResult(NamedTuple):
-    """The result of a decoder layer."""
-
-    words: Float[Tensor, "B N T W"]
-    past: KeysValues  # of all words so far
-    weights: Float[Tensor, "B H N T L"] | None  # over regions; None unless requested
 
 
 class DecoderLayer(nn.Module):
@@ -120,40 +110,46 @@ class DecoderLayer(nn.Module):
             width, heads, key_dim=annotation_dim, width=width, dropout=dropout
         )
         self.feed_forward = FeedForward(width, inner_width, dropout)
-        self.around_self = Residual(width, dropout)
-        self.around_cross = Residual(width, dropout)
-        self.around_network = Residual(width, dropout)
+        self.around_self = AroundSubLayer(width, dropout)
+        self.around_cross = AroundSubLayer(width, dropout)
+        self.around_network = AroundSubLayer(width, dropout)
 
     def forward(
         self,
         words: Float[Tensor, "B N T W"],
-        past: KeysValues,
-        regions: KeysValues,
+        past: Float[Tensor, "B N S W2"],
+        regions: Float[Tensor, "B L W2"],
         regions_mask: Bool[Tensor, "B 1 L"] | None = None,
         with_weights: bool = False,
-    ) -> DecoderLayerResult:
+    ) -> tuple[
+        Float[Tensor, "B N T W"], Float[Tensor, "B N S2 W2"], Float[Tensor, "B H N T L"] | None
+    ]:
         """Read T words of every caption: its first ones, or one after others.
 
         Args:
             words: the layer's input.
-            past: keys and values (B, N, S, W) of the words before; S may be zero.
-            regions: keys and values (B, L, W) of the image, from `cross_attention.project`.
+            past: keys and values of the words before; S may be zero.
+            regions: keys and values of the image, from `cross_attention.project`.
             regions_mask: True where a region may be seen.
-            with_weights: whether to return the weights over regions.
+            with_weights: whether to return the weights.
+
+        Returns:
+            The layer's output, keys and values of all words so far, and weights over regions.
         """
-        shape = words.shape[:3]
+        captions, count = words.shape[:2], words.shape[2]
         read = self.around_self.norm(words)
-        new = self.self_attention.project(read)
-        past = KeysValues(*(torch.cat(parts, dim=2) for parts in zip(past, new, strict=True)))
-        rows = KeysValues(past.keys.flatten(0, 1), past.values.flatten(0, 1))
-        mask = causal_mask(shape[2], words.device) if shape[2] > 1 else None
-        seen = self.self_attention(read.flatten(0, 1), rows, mask)
-        words = self.around_self(words, seen.context.unflatten(0, shape[:2]))
+        past = torch.cat([past, self.self_attention.project(read)], dim=2)
+        mask = None
+        if count > 1:  # each word sees itself and those before it (section 3.2.3)
+            mask = torch.ones(1, count, count, dtype=torch.bool, device=words.device).tril()
+        seen, _ = self.self_attention(read.flatten(0, 1), past.flatten(0, 1), mask)
+        words = self.around_self(words, seen.unflatten(0, captions))
 
         read = self.around_cross.norm(words).flatten(1, 2)
-        looked = self.cross_attention(read, regions, regions_mask, with_weights=with_weights)
-        words = self.around_cross(words, looked.context.unflatten(1, shape[1:]))
-        weights = None if looked.weights is None else looked.weights.unflatten(2, shape[1:])
+        looked, weights = self.cross_attention(read, regions, regions_mask, with_weights)
+        words = self.around_cross(words, looked.unflatten(1, words.shape[1:3]))
+        if weights is not None:
+            weights = weights.unflatten(2, words.shape[1:3])
 
         words = self.around_network(words, self.feed_forward(self.around_network.norm(words)))
-        return DecoderLayerResult(words, past, weights)
+        return words, past, weights

@@ -1,4 +1,4 @@
-"""A training step of the plain model is one graph for torch.compile."""
+"""The encoder and a training step of the plain model are one graph for torch.compile."""
 
 import subprocess
 import sys
@@ -19,12 +19,12 @@ def step(model, images, tokens):
 images = torch.randint(0, 256, (2, 3, 32, 32), dtype=torch.uint8)
 tokens = torch.randint(1, 8, (2, 3, 4))
 for name, decoder in DECODERS.items():
-    encoder = CNNEncoder("small", None, trainable_stages=-1)
+    encoder = CNNEncoder("timm/tf_efficientnet_lite0", None, trainable_stages=2)
     adapter = Adapter(encoder.annotation_dim, 6, 0.1, True, region_layers=1, region_heads=2)
     model = Model(encoder, adapter, decoder(6, 8)).train()
     torch._dynamo.reset()
-    found = torch._dynamo.explain(step)(model, images, tokens)
-    assert found.graph_count == 1, (name, found.break_reasons)
+    torch.compile(step, fullgraph=True, backend="eager")(model, images, tokens).backward()
+    print(name)
 """
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from captioning.errors import InputError
-from captioning.models.multi_head import MultiHead, causal_mask
+from captioning.models.multi_head import MultiHead
 
 ROWS, QUERIES, KEYS, WIDTH, HEADS = 3, 4, 4, 6, 2
 
@@ -24,13 +24,14 @@ def some_of_each_query() -> Tensor:
     return mask
 
 
+CAUSAL = torch.ones(1, QUERIES, QUERIES, dtype=torch.bool).tril()
 PADDING = torch.tensor([[True] * 4, [True, False, True, False], [True] + [False] * 3])
 MASKS: dict[str, Tensor | None] = {
     "all": None,
     "padding": PADDING[:, None],
-    "causal": causal_mask(QUERIES),
+    "causal": CAUSAL,
     "of each query": some_of_each_query(),
-    "padding and causal": PADDING[:, None] & causal_mask(QUERIES),
+    "padding and causal": PADDING[:, None] & CAUSAL,
 }
 every_mask = pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS)
 

@@ -6,17 +6,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from captioning.models.multi_head import KeysValues, causal_mask
 from captioning.models.transformer_layers import DecoderLayer, EncoderLayer, sinusoids
-from tests.models.test_multi_head import as_ours, exact, numbers
+from tests.models.test_multi_head import CAUSAL, as_ours, exact, numbers
 
 B, T, L, WIDTH, HEADS, INNER = 3, 4, 5, 6, 2, 7
 WORDS = torch.tensor([[True] * 4, [True, True, False, False], [True] + [False] * 3])
 REGIONS = torch.tensor([[True, False, True, True, False], [True] * 5, [False] * 4 + [True]])
 WORD_MASKS: dict[str, Tensor | None] = {
     "all words": None,
-    "causal": causal_mask(T),
-    "causal and padding": causal_mask(T) & WORDS[:, None],
+    "causal": CAUSAL,
+    "causal and padding": CAUSAL & WORDS[:, None],
 }
 REGION_MASKS: dict[str, Tensor | None] = {"all regions": None, "regions": REGIONS[:, None]}
 every_word_mask = pytest.mark.parametrize("mask", WORD_MASKS.values(), ids=WORD_MASKS)
@@ -103,36 +102,35 @@ def test_a_decoders_layer_is_torchs(regions_mask: Tensor | None, with_weights: b
     ours.load_state_dict(by_our_names(theirs, dict(theirs.named_parameters()), norms))
     words, regions = numbers(B, T, WIDTH), numbers(B, L, WIDTH, seed=1)
     projected = ours.cross_attention.project(regions)
-    result = ours(words[:, None], no_words(1), projected, regions_mask, with_weights)
+    read, _, weights = ours(words[:, None], no_words(1), projected, regions_mask, with_weights)
     expected = theirs(
         words,
         regions,
-        tgt_mask=~causal_mask(T)[0],
+        tgt_mask=~CAUSAL[0],
         memory_mask=None
         if regions_mask is None
         else ~regions_mask.expand(B, T, L).repeat_interleave(HEADS, 0),
     )
-    compared(ours, theirs, (result.words[:, 0], expected), [words, regions])
+    compared(ours, theirs, (read[:, 0], expected), [words, regions])
     if with_weights:
         torch.testing.assert_close(
-            result.weights.sum(dim=-1), torch.ones(B, HEADS, 1, T, dtype=torch.double)
+            weights.sum(dim=-1), torch.ones(B, HEADS, 1, T, dtype=torch.double)
         )
 
 
-def no_words(captions: int) -> KeysValues:
-    empty = torch.zeros(B, captions, 0, WIDTH, dtype=torch.double)
-    return KeysValues(empty, empty)
+def no_words(captions: int) -> Tensor:
+    return torch.zeros(B, captions, 0, 2 * WIDTH, dtype=torch.double)
 
 
 def test_captions_of_an_image_share_its_keys_and_nothing_else() -> None:
     layer = with_random_parameters(DecoderLayer(WIDTH, HEADS, INNER, 0.0))
     words, regions = numbers(B, 2, T, WIDTH), numbers(B, L, WIDTH, seed=1)
     projected, mask = layer.cross_attention.project(regions), REGIONS[:, None]
-    together = layer(words, no_words(2), projected, mask, with_weights=True)
+    together, _, weights = layer(words, no_words(2), projected, mask, with_weights=True)
     for n in range(2):
-        alone = layer(words[:, n : n + 1], no_words(1), projected, mask, with_weights=True)
-        exact(together.words[:, n : n + 1], alone.words)
-        exact(together.weights[:, :, n : n + 1], alone.weights)
+        alone, _, own = layer(words[:, n : n + 1], no_words(1), projected, mask, with_weights=True)
+        exact(together[:, n : n + 1], alone)
+        exact(weights[:, :, n : n + 1], own)
 
 
 def places(count: int) -> Tensor:
