@@ -2,26 +2,41 @@
 
 import atexit
 import os
+import signal
 import sys
 from contextlib import suppress
+from types import FrameType
 from typing import NoReturn
+
+from captioning.commands import main
 
 
 def run() -> NoReturn:
-    """Run the command of this process and end it, without waiting for threads at work."""
+    """Run the command of this process and end it, without waiting for threads at work.
+
+    SIGTERM and a closed terminal's SIGHUP interrupt it as Ctrl-C does; the exit code is 128 plus
+    the number of the signal, as in shells.
+    """
     # Notebooks let their commands inherit a backend that may not be installed here.
     os.environ["MPLBACKEND"] = "agg"
-    try:
-        from captioning.commands import main
+    process, received = os.getpid(), [int(signal.SIGINT)]
 
-        code = main()
-    except KeyboardInterrupt:  # among imports
-        code = 130
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if os.getpid() != process:
+            os._exit(128 + number)  # a worker, which its parent ends
+        received.append(number)
+        raise KeyboardInterrupt
+
+    for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # not under nohup
+            signal.signal(number, interrupt)
+    code = main()
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, AttributeError):  # full, or closed
             stream.flush()
-    os._exit(code)
+    os._exit(128 + received[-1] if code == 130 else code)
 
 
 if __name__ == "__main__":

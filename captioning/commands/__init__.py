@@ -7,14 +7,11 @@ so that help is instant. What a command does, Python can call: ``captioning.eval
 import logging
 import os
 import platform
-import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import wraps
 from importlib import import_module
-from types import FrameType
 from typing import Any, Literal
 
 from cyclopts import App, CycloptsError, Parameter
@@ -36,8 +33,8 @@ COMMANDS = {
     "compare": "captioning.commands.score:compare",
     "ground": "captioning.commands.evaluate:ground_model",
     "features": "captioning.commands.train:encode_photos",
-    "check": "captioning.commands.data_sets:check_data",
-    "shapes": "captioning.commands.data_sets:shapes",
+    "check": "captioning.commands.train:check_data",
+    "shapes": "captioning.commands.train:shapes",
     "models": "captioning.commands.share:models",
     "export": "captioning.commands.share:export_model",
     "push": "captioning.commands.share:push_model",
@@ -93,35 +90,33 @@ def app(imports_all: bool = False) -> App:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code.
 
-    It is 1 for bad input, 2 for bad options, and 128 plus the number of a signal, as in shells.
-    What is printed as one line is what happens to users; any other exception is a bug.
+    It is 1 for bad input, 2 for bad options, 130 for an interrupt. What is printed as one line is
+    what happens to users; any other exception is a bug.
 
     Args:
         arguments: the command and its options; defaults to those of the process.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
-    signals: list[int] = []
     try:
         modules, given = split_imports(given)
         import_modules(modules)
         logging.getLogger("captioning").addHandler(LINES)  # once, however often
         logging.getLogger("captioning").setLevel(logging.INFO)
         warnings.filterwarnings("ignore", module=r"PIL\.")  # odd metadata of readable photos
-        with _interrupted_by_signals(signals):
-            name = given[0] if given else ""
-            parser = app(imports_all=name not in COMMANDS)
-            command, bound, _ = parser.parse_args(given, print_error=False, exit_on_error=False)
-            if name not in ENDLESS:
-                keep_freed_memory()
-            result = command(*bound.args, **bound.kwargs)
-            sys.stdout.flush()
-            return result if isinstance(result, int) else 0
+        name = given[0] if given else ""
+        parser = app(imports_all=name not in COMMANDS)
+        command, bound, _ = parser.parse_args(given, print_error=False, exit_on_error=False)
+        if name not in ENDLESS:
+            keep_freed_memory()
+        result = command(*bound.args, **bound.kwargs)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
     except CycloptsError as error:
         return _failed(f"{error} See captioning --help.", 2)
     except InputError as error:
         return _failed(str(error))
     except KeyboardInterrupt as interrupt:
-        return _failed(str(interrupt) or "interrupted", 128 + (signals or [signal.SIGINT])[0])
+        return _failed(str(interrupt) or "interrupted", 130)
     except BrokenPipeError:  # whoever reads our output, such as head, has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -184,33 +179,6 @@ def _failure_of_the_system(error: RuntimeError) -> str | None:
     if "by peer" in text:  # torch.distributed: connection closed, connection reset
         return "another process of this training has died; see what it printed"
     return None
-
-
-@contextmanager
-def _interrupted_by_signals(received: list[int]) -> Iterator[None]:
-    """Let SIGTERM and a closed terminal's SIGHUP interrupt as Ctrl-C does.
-
-    Args:
-        received: gets the number of the signal.
-    """
-    process = os.getpid()
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        if os.getpid() != process:
-            os._exit(128 + number)  # a worker, which its parent ends
-        received.append(number)
-        raise KeyboardInterrupt
-
-    before = {}
-    for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP
-        number = getattr(signal, name, None)
-        if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # not under nohup
-            before[number] = signal.signal(number, interrupt)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class _Lines(logging.Handler):

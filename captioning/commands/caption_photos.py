@@ -1,5 +1,7 @@
 """`captioning caption`: captions for photos, folders of photos and lists of photos."""
 
+import csv
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,14 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Group, Parameter
 
-from captioning.commands.caption_outputs import (
-    PictureOptions,
-    Pictures,
-    Table,
-    TextFiles,
-    TextOptions,
+from captioning.commands.options import (
+    MAY_BEGIN_WITH_DASH,
+    Maps,
+    MaxMegapixels,
+    ModelOptions,
+    SearchOptions,
 )
-from captioning.commands.options import MaxMegapixels, ModelOptions, SearchOptions
 from captioning.errors import InputError, PhotoError
 from captioning.terminal import printable
 
@@ -24,11 +25,9 @@ if TYPE_CHECKING:
     from captioning.captioner import Caption, Captioner
     from captioning.search import Search
 
-NOT_SURE = "not sure"
-"""Printed in place of captions below --min-confidence."""
-
-RUNNERS_UP = 3
-"""How many alternatives a page shows for each word."""
+INDEX = "index.html"
+NOT_SURE = "not sure"  # printed in place of captions below --min-confidence
+RUNNERS_UP = 3  # the alternatives that a page shows for each word
 
 
 @Parameter(name="*", group="What captions say")
@@ -48,41 +47,43 @@ class WishOptions:
     must_say: tuple[str, ...] = ()
     """Say this word or phrase in each caption; repeatable."""
 
-    def of(self, captioner: "Captioner", options: SearchOptions) -> "Search":
-        """The search for such captions.
 
-        Raises:
-            InputError: the options do not go together.
-        """
-        from captioning.search import BeamSearch, DiverseBeamSearch, Sampling
+@Parameter(name="*", group="Texts")
+@dataclass(frozen=True)
+class TextOptions:
+    """The captions as text."""
 
-        is_beam = not (options.greedy or options.sample)
-        search = options.of(captioner)
-        if self.begin or self.avoid or self.must_say:
-            if self.diverse or not is_beam:
-                raise InputError(
-                    "--begin, --avoid and --must-say are for beam search; leave out --greedy, "
-                    "--sample and --diverse"
-                )
-            search = captioner.constrained(
-                self.begin, self.avoid, self.must_say, search, width=options.beam
-            )
-        if self.diverse and not (self.captions and is_beam):
-            raise InputError(
-                "--diverse is for several captions by beam search; give --captions N, and leave "
-                "out --greedy and --sample"
-            )
-        if not self.captions:
-            return search
-        if options.greedy:
-            raise InputError("--greedy finds one caption; leave out either it or --captions")
-        if self.diverse:
-            return search.replace(DiverseBeamSearch, groups=self.captions)
-        if isinstance(search, Sampling):
-            return search.replace(captions=self.captions)
-        if not isinstance(search, BeamSearch):
-            search = search.replace(BeamSearch, width=1)
-        return search.replace(width=max(self.captions, search.config["width"]))
+    sentence: bool = False
+    """Write each caption with a capital and a full stop."""
+    prefix: Annotated[str, MAY_BEGIN_WITH_DASH] = ""
+    """Write this text before each caption."""
+    suffix: Annotated[str, MAY_BEGIN_WITH_DASH] = ""
+    """Write this text after each caption."""
+    txt: bool = False
+    """Write a file NAME.txt beside each photo NAME.jpg."""
+    txt_dir: Path | None = None
+    """Write these files to this folder instead."""
+    skip_existing: bool = False
+    """Leave out photos whose text file exists."""
+    overwrite: bool = False
+    """Replace text files that exist."""
+    csv: Path | None = None
+    """Write a table: file_name, caption, confidence."""
+
+
+@Parameter(name="*", group=Group("Pictures", help="Where the model looked for every word."))
+@dataclass(frozen=True)
+class PictureOptions:
+    """Pictures and pages of where the model looked."""
+
+    overlay: Path | None = None
+    """Write a picture per photo to this folder."""
+    gif: Path | None = None
+    """Write an animation per photo to this folder, one frame per word."""
+    html: Path | None = None
+    """Write a page per photo to this folder, to see word by word where the model looked, in any
+    browser, and index.html with all of them."""
+    maps: Maps = ()
 
 
 @Parameter(name="*", group=Group("Bulk captioning", help="More photos than a screen can show."))
@@ -131,10 +132,6 @@ def caption(
             have it.
         min_confidence: Print 'not sure' for captions below P.
     """
-    from captioning.data.photos import find_photos
-    from captioning.inference.shards import json_line
-    from captioning.progress_bar import ProgressBar, say
-
     paths = [*photos, *(["-"] if stdin else [])]
     if not paths and listed is None:
         raise InputError("no photos; give photos, folders or --list FILE")
@@ -153,23 +150,43 @@ def caption(
         return _write_shards(paths, listed, using, max_megapixels, search, wishes, bulk)
     if bulk != BulkOptions():
         raise InputError("--shard-size and --ray are for bulk captioning; give --out")
+
+    from captioning.data.photos import find_photos, picture_names
+    from captioning.files import written_whole
+    from captioning.inference.shards import json_line
+    from captioning.progress_bar import ProgressBar, say
+
     found = list(find_photos(paths, listed))
-    text_files = TextFiles(texts, found)
-    outputs = (text_files, Table(texts.csv), Pictures(pictures, found, max_megapixels))
-    found = [photo for photo in found if not text_files.skips(photo)]
+    folders = {".png": pictures.overlay, ".gif": pictures.gif, ".html": pictures.html}
+    drawn = {
+        suffix: picture_names(found, folder, suffix, [INDEX] if suffix == ".html" else [])
+        for suffix, folder in folders.items()
+        if folder is not None
+    }
+    text_files = text_names(found, texts.txt_dir) if texts.txt or texts.txt_dir else {}
+    if not texts.overwrite:
+        existing = {photo: path for photo, path in text_files.items() if os.path.lexists(path)}
+        if existing and not texts.skip_existing:
+            raise InputError(
+                f"{next(iter(existing.values()))}: exists; --skip-existing keeps such text files, "
+                "--overwrite replaces them"
+            )
+        found = [photo for photo in found if photo not in existing]
     captioner = using.load(max_megapixels)
     if captioner.calibration is None and (confidence or min_confidence):
         raise InputError(
             "this model is not calibrated, so it has no confidence; see captioning calibrate --help"
         )
-    maps = (pictures.maps or [captioner.default_map]) if pictures.folders else ()
+    maps = (pictures.maps or [captioner.default_map]) if drawn else ()
     runners_up = RUNNERS_UP if pictures.html or text is not None else 0
     if text is None:
         most = None if pictures.html else wishes.captions or 1  # pages show all
-        chosen = wishes.of(captioner, search)
+        chosen = _search(captioner, search, wishes)
         results = captioner.stream(found, chosen, maps, runners_up, most, using.batch_size)
     else:
         results = _readings(captioner, found, text, runners_up, maps)
+    rows: list[tuple[object, ...]] = [("file_name", "caption", "confidence")]
+    pages: list[tuple[str, str, str, float | None]] = []
     done = 0
     try:
         with ProgressBar("captioning", "photos", len(found), shown=len(found) > 1) as bar:
@@ -180,39 +197,131 @@ def caption(
                     continue
                 captions = [best, *best.others]
                 asked = captions[: wishes.captions or 1]
-                written = [texts.written(each, min_confidence) for each in asked]
-                for output in outputs:
-                    output.write(photo, captions, written)
+                written = [_written(each, texts, min_confidence) for each in asked]
+                if photo in text_files and any(written):
+                    lines = "".join(f"{line}\n" for line in written if line)
+                    with written_whole(text_files[photo]) as file:
+                        file.write_text(lines, "utf-8", "backslashreplace")
+                if drawn:
+                    names = {suffix: paths[photo] for suffix, paths in drawn.items()}
+                    pages += _draw(photo, captions, names, max_megapixels)
+                name = os.fsencode(photo).decode("utf-8", "backslashreplace")
                 for each, line in zip(asked, written, strict=True):
+                    rows.append((name, line, each.confidence))
                     if json:
-                        shown = json_line(photo, each, texts.written(each))
+                        shown = json_line(photo, each, line)
                     elif text is not None:
                         scored = zip(each.words, each.probabilities, strict=True)
                         shown = printable(photo, " ".join(f"{word} {p:.2f}" for word, p in scored))
                     else:
-                        sure = [f"{each.confidence:.2f}"] if confidence else []
-                        shown = printable(*sure, photo, line or NOT_SURE)
+                        chance = [f"{each.confidence:.2f}"] if confidence else []
+                        shown = printable(*chance, photo, line or NOT_SURE)
                     say(shown, file=sys.stdout)
                 done += 1
     except KeyboardInterrupt:
-        remedy = "; go on by --skip-existing" if texts.are_written and not texts.overwrite else ""
+        remedy = "; go on by --skip-existing" if text_files and not texts.overwrite else ""
         line = f"interrupted after {done:,} of {len(found):,} photos{remedy}"
         raise KeyboardInterrupt(line) from None
-    for output in outputs:
-        output.finish()
+    if texts.csv is not None:
+        with written_whole(texts.csv) as path, path.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows(rows)
+    if pictures.html is not None and len(pages) > 1:
+        from captioning.viewing.viewer import save_index
+
+        save_index(pages, pictures.html / INDEX)
     return int(done < len(found))
+
+
+def _search(captioner: "Captioner", options: SearchOptions, wishes: WishOptions) -> "Search":
+    from captioning.search import BeamSearch, DiverseBeamSearch, Sampling
+
+    is_beam = not (options.greedy or options.sample)
+    search = options.of(captioner)
+    if wishes.begin or wishes.avoid or wishes.must_say:
+        if wishes.diverse or not is_beam:
+            raise InputError(
+                "--begin, --avoid and --must-say are for beam search; leave out --greedy, "
+                "--sample and --diverse"
+            )
+        asked = wishes.begin, wishes.avoid, wishes.must_say
+        search = captioner.constrained(*asked, search, width=options.beam)
+    if wishes.diverse and not (wishes.captions and is_beam):
+        raise InputError(
+            "--diverse is for several captions by beam search; give --captions N, and leave out "
+            "--greedy and --sample"
+        )
+    if not wishes.captions:
+        return search
+    if options.greedy:
+        raise InputError("--greedy finds one caption; leave out either it or --captions")
+    if wishes.diverse:
+        return search.replace(DiverseBeamSearch, groups=wishes.captions)
+    if isinstance(search, Sampling):
+        return search.replace(captions=wishes.captions)
+    if isinstance(search, BeamSearch):
+        return search.replace(width=max(wishes.captions, search.config["width"]))
+    return search.replace(BeamSearch, width=wishes.captions)
 
 
 def _readings(
     captioner: "Captioner", photos: Sequence[Path], text: str, runners_up: int, maps: Sequence[str]
 ) -> "Iterator[Caption | PhotoError]":
     """The model's reading of a caption of each photo, or why the photo cannot be read."""
-    captioner.vocabulary.known_words(text)  # unknown words are told before any photo
+    captioner.vocabulary.known_words(text)  # before any photo
     for photo in photos:
         try:
             yield captioner.read(photo, text, runners_up, maps)
         except PhotoError as error:
             yield error
+
+
+def _written(caption: "Caption", texts: TextOptions, min_confidence: float) -> str:
+    """The caption as text; empty if the model is not sure enough."""
+    if caption.confidence is not None and caption.confidence < min_confidence:
+        return ""
+    return f"{texts.prefix}{caption.sentence if texts.sentence else caption.text}{texts.suffix}"
+
+
+def _draw(
+    photo: Path, captions: "Sequence[Caption]", names: dict[str, Path], max_megapixels: float
+) -> list[tuple[str, str, str, float | None]]:
+    """Write the pictures of a photo; returns the index's entry of its page, if there is one."""
+    from captioning.data.images import pixels_of, read_image
+    from captioning.viewing import viewer
+
+    image, best = read_image(photo, pixels_of(max_megapixels)), captions[0]
+    for suffix in names.keys() - {".html"}:
+        best.save(names[suffix], image)
+    if (page := names.get(".html")) is None:
+        return []
+    viewer.save(image, [each.view() for each in captions], page, photo.name)
+    thumbnail = viewer.jpeg(image, viewer.THUMBNAIL)
+    return [(page.name, thumbnail, best.sentence, best.confidence)]
+
+
+def text_names(photos: Sequence[Path], folder: Path | None = None) -> dict[Path, Path]:
+    """The path of each photo's text file: NAME.txt beside NAME.jpg, or in a folder.
+
+    Of several photos of one name beside each other, such as NAME.jpg and NAME.heic, the later ones
+    have their whole name before ``.txt``.
+
+    Raises:
+        InputError: a photo is in a shard.
+    """
+    from captioning.data.photo_shards import is_shard
+    from captioning.data.photos import picture_names
+
+    if folder is not None:
+        return picture_names(photos, folder, ".txt")
+    names: dict[str, tuple[Path, Path]] = {}
+    for photo in dict.fromkeys(photos):
+        if is_shard(photo.parent):
+            raise InputError(f"{photo}: in a shard, so no text file goes beside it; give --txt-dir")
+        path = photo.with_suffix(".txt")
+        if str(path).casefold() in names:  # some file systems ignore case
+            path = photo.with_name(f"{photo.name}.txt")
+        names[str(path).casefold()] = photo, path
+    return dict(names.values())
 
 
 def _write_shards(
@@ -236,7 +345,7 @@ def _write_shards(
     cluster = None if bulk.ray is None else RayCluster(bulk.ray, using.device)
     photos = PhotoList(paths, listed)
     captioner = using.load(max_megapixels, device=None if cluster is None else "cpu")
-    chosen = wishes.of(captioner, search)
+    chosen = _search(captioner, search, wishes)
     made_with = settings(using.paths, using.bf16, chosen, search.seed, bulk.shard_size, photos)
     shards = Shards(made_folder(bulk.out), bulk.shard_size, made_with)
     try:

@@ -1,26 +1,23 @@
 """`captioning evaluate`, `calibrate` and `ground`: a model against a data set."""
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
 from captioning.commands.options import (
-    MAPS,
     DataOptions,
+    Maps,
     MetricOptions,
     ModelOptions,
     SearchOptions,
 )
 from captioning.errors import InputError
+from captioning.shelf import folder_beside
 from captioning.terminal import printable
 
-ALL = "all"
-
 Features = Annotated[
-    Path | None,
-    Parameter(help="Use the cached annotations of `train` or `features` in this folder."),
+    Path | None, Parameter(help="Use the cached annotations of `captioning features` there.")
 ]
 
 
@@ -37,14 +34,12 @@ def evaluate(
 
     Args:
         out: The folder of the results; by default beside the model.
-
-    Returns:
-        The scores.
     """
     from captioning.evaluation import grounding
     from captioning.evaluation.calibration import CalibrationReport, assess
     from captioning.evaluation.captions import features_of, split_captions, training_captions
-    from captioning.evaluation.report import Report
+    from captioning.evaluation.pictures import save_calibration
+    from captioning.evaluation.report import Report, scenes_right
     from captioning.files import made_folder, write_json
     from captioning.metrics.scores import Scores
 
@@ -56,9 +51,9 @@ def evaluate(
     captioner = using.load(data.max_megapixels)
     chosen = search.of(captioner)
     annotations = features_of(features, captioner, records)
-    right = _scenes_right(data)
+    right = scenes_right(data.data[0], data.split) if len(data.data) == 1 else None
     kind = "evaluation" if len(using.model) == 1 else "ensemble"
-    folder = made_folder(out or _beside(using, f"{kind}-{data.split}"))
+    folder = made_folder(out or folder_beside(using.model[0]) / f"{kind}-{data.split}")
     # What is good is decided by drawn scenes, or by people's captions of the same photo.
     is_decided = right is not None or any(len(record.captions) > 1 for record in records)
     assessed = None
@@ -81,8 +76,6 @@ def evaluate(
     metrics.note_on_cider(len(captions))
     print(report.table())
     if assessed is not None and captioner.calibration is not None:
-        from captioning.evaluation.pictures import save_calibration
-
         calibration = CalibrationReport.of(assessed, captioner.calibration)
         write_json(folder / "calibration.json", calibration.as_json())
         save_calibration(calibration, folder / "calibration.png")
@@ -91,13 +84,9 @@ def evaluate(
         objects = data.reader(objects=True).read(data.split)
         known = grounding.categories(objects)
         if known and not any(record.phrases for record in objects):  # those are of references
+            lexicon, some = grounding.Lexicon.of(known), objects[: data.limit]
             [grounded] = grounding.ground(
-                captioner,
-                objects[: data.limit],
-                captions,
-                grounding.Lexicon.of(known),
-                using.batch_size,
-                search.seed,
+                captioner, some, captions, lexicon, using.batch_size, search.seed
             ).values()
             grounded.write(folder / "grounding.json")
             print(grounded.line())
@@ -117,28 +106,22 @@ def calibrate(
     """Write a model with calibrated probabilities, and a confidence of each caption.
 
     The split should be one that the model was neither trained on nor chosen by.
-
-    Returns:
-        The file.
     """
     from captioning.captioner import export
     from captioning.evaluation.calibration import CalibrationReport, assess, calibrated
     from captioning.evaluation.captions import features_of
     from captioning.evaluation.pictures import save_calibration
+    from captioning.evaluation.report import scenes_right
     from captioning.files import made_folder
 
     if len(using.model) > 1:
         raise InputError("calibrate takes one model; an ensemble has no file")
     records = data.reader().read(data.split)[: data.limit]
     captioner = using.load(data.max_megapixels)
-    assessed = assess(
-        captioner,
-        records,
-        search.of(captioner),
-        _scenes_right(data),
-        using.batch_size,
-        features_of(features, captioner, records),
-    )
+    right = scenes_right(data.data[0], data.split) if len(data.data) == 1 else None
+    annotations = features_of(features, captioner, records)
+    chosen = search.of(captioner)
+    assessed = assess(captioner, records, chosen, right, using.batch_size, annotations)
     calibration = calibrated(assessed)
     report = CalibrationReport.across_halves(assessed)
     picture = made_folder(file.parent) / f"{file.stem}-calibration.png"
@@ -156,21 +139,15 @@ def ground_model(
     data: DataOptions,
     using: ModelOptions = ModelOptions(),
     search: SearchOptions = SearchOptions(),
-    maps: Annotated[
-        tuple[str, ...],
-        Parameter(
-            name="--map",
-            help=f"The map to test; repeatable, to compare several in one table: {MAPS}, of a "
-            f"model with several heads also a head, such as 'head 3', or {ALL} of the model. By "
-            "default the model's default map.",
-        ),
-    ] = (),
+    maps: Maps = (),
     words: Path | None = None,
     references: bool = False,
     out: Path | None = None,
     wandb: bool = False,
 ) -> dict[str, dict[str, float]]:
     """Test maps of words against the boxes and masks of the objects that the words name.
+
+    `--map all` tests all maps that the model has.
 
     Args:
         words: JSON: the words that name each category; by default everyday words for COCO's
@@ -179,9 +156,6 @@ def ground_model(
             and the same for every model.
         out: The folder of the results; by default beside the model.
         wandb: Log the report to W&B too.
-
-    Returns:
-        The scores of each map.
     """
     from captioning.data.images import pixels_of
     from captioning.evaluation import grounding
@@ -205,22 +179,15 @@ def ground_model(
     lexicon = grounding.Lexicon.load(words) if words else grounding.Lexicon.of(known)
     records = records[: data.limit]
     captioner = using.load(data.max_megapixels)
-    chosen = available_maps(captioner.model) if ALL in maps else maps
+    chosen = available_maps(captioner.model) if "all" in maps else maps
     tested = known_maps(chosen, captioner.model, captioner.default_map)
-    folder = made_folder(out or _beside(using, f"grounding-{data.split}"))
+    folder = made_folder(out or folder_beside(using.model[0]) / f"grounding-{data.split}")
     captions = None
     if not references:
         captions = split_captions(captioner, records, search.of(captioner), using.batch_size)
-    several = len(tested) > 1
+    several, size = len(tested) > 1, using.batch_size
     reports = grounding.ground(
-        captioner,
-        records,
-        captions,
-        lexicon,
-        batch_size=using.batch_size,
-        seed=search.seed,
-        maps=tested,
-        curves=several,
+        captioner, records, captions, lexicon, size, search.seed, tested, curves=several
     )
     report = next(iter(reports.values()))
     report.write(folder / "grounding.json")
@@ -234,17 +201,3 @@ def ground_model(
     print(grounding.grounding_table(reports))
     print(printable(folder))
     return {name: report.summary for name, report in reports.items()}
-
-
-def _scenes_right(data: DataOptions) -> "Callable[[Mapping[int | str, str]], Any] | None":
-    """What judges captions of drawn scenes; None for other data sets."""
-    from captioning.evaluation.report import scenes_right
-
-    return scenes_right(data.data[0], data.split) if len(data.data) == 1 else None
-
-
-def _beside(using: ModelOptions, name: str) -> Path:
-    """The folder of results beside the first model."""
-    from captioning.shelf import folder_beside
-
-    return folder_beside(using.model[0]) / name

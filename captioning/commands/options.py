@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Group, Parameter
 
 from captioning.errors import InputError
-from captioning.shelf import DEFAULT
+from captioning.shelf import DEFAULT, path_of
 
 if TYPE_CHECKING:
     from captioning.captioner import Captioner
@@ -34,6 +34,15 @@ Tokenizer = Literal["ptb", "characters", "japanese", "chinese", "thai"]
 
 MAPS = "attention, evidence, attention-evidence, gradient, grad-cam or occlusion"
 """For help texts: the names in `captioning.maps`, which takes seconds to import."""
+
+Maps = Annotated[
+    tuple[str, ...],
+    Parameter(
+        name="--map",
+        help=f"A map of a word: {MAPS}; of a model with several heads also one of them, such as "
+        "'head 3' or 'layer 2 head 3', or heads for all; repeatable.",
+    ),
+]
 
 
 @Parameter(name="*", group="Data")
@@ -66,16 +75,6 @@ class DataOptions:
         return " + ".join(Path(folder).resolve().name for folder in self.data)
 
 
-SETTINGS = (
-    *("temperature", "top_k", "top_p"),
-    *("length_penalty", "max_length", "min_length", "no_repeat_ngram"),
-)
-"""Options that are arguments of a `Search` under the same name."""
-
-SEARCH = Group("Search", help="How words are chosen; by default as the model's file says.")
-METRICS = Group("Metrics", help="In addition to BLEU, ROUGE-L and CIDEr of the COCO evaluation.")
-
-
 @Parameter(name="*", group="Model")
 @dataclass(frozen=True)
 class ModelOptions:
@@ -103,17 +102,15 @@ class ModelOptions:
         kernels = None if self.kernels is None else self.kernels == "on"
         with stage("loading the model"):
             place = device or usable_device(self.device)
-            return load(self.paths, place, self.bf16, max_megapixels, kernels)
+            return load(self.model, place, self.bf16, max_megapixels, kernels)
 
     @property
     def paths(self) -> list[Path]:
         """The files of the models."""
-        from captioning.shelf import path_of
-
         return [path_of(model) for model in self.model]
 
 
-@Parameter(name="*", group=SEARCH)
+@Parameter(name="*", group=Group("Search", help="By default as the model's file says."))
 @dataclass(frozen=True)
 class SearchOptions:
     """How words are chosen."""
@@ -151,24 +148,19 @@ class SearchOptions:
 
         from captioning.search import BeamSearch, Greedy, Sampling
 
-        if (self.beam is not None) + self.greedy + self.sample > 1:
+        asked = {BeamSearch: self.beam is not None, Greedy: self.greedy, Sampling: self.sample}
+        kinds = [kind for kind, is_asked in asked.items() if is_asked]
+        if len(kinds) > 1:
             raise InputError("--beam, --greedy and --sample are three searches; give one of them")
         torch.manual_seed(self.seed)
-        kind = type(captioner.search)
-        given: dict[str, Any] = {}
-        if self.beam is not None:
-            kind, given["width"] = BeamSearch, self.beam
-        elif self.greedy or self.sample:
-            kind = Greedy if self.greedy else Sampling
-        if kind is Sampling:
-            given["seed"] = self.seed
-        for name in SETTINGS:
-            if (value := getattr(self, name)) is not None:
-                given[name] = value
+        [kind] = kinds or [type(captioner.search)]
+        given = vars(self) | {"width": self.beam, "seed": self.seed if kind is Sampling else None}
+        others = ("beam", "greedy", "sample")
+        given = {name: v for name, v in given.items() if v is not None and name not in others}
         return captioner.search.replace(kind, **given)
 
 
-@Parameter(name="*", group=METRICS)
+@Parameter(name="*", group=Group("Metrics", help="In addition to BLEU, ROUGE-L and CIDEr."))
 @dataclass(frozen=True)
 class MetricOptions:
     """Metrics to compute in addition to the usual ones."""
@@ -194,8 +186,7 @@ class MetricOptions:
         from captioning.metrics.cider import DocumentFrequencies, cider_scores
         from captioning.metrics.registry import scorers
 
-        named = {"METEOR": self.meteor, "SPICE": self.spice}
-        found = scorers([*self.metric, *(name for name, is_asked in named.items() if is_asked)])
+        found = scorers([*self.metric, *["METEOR"] * self.meteor, *["SPICE"] * self.spice])
         if self.frequencies is not None:
             frequencies = DocumentFrequencies.load(self.frequencies)
             found["CIDEr"] = partial(cider_scores, frequencies=frequencies)
@@ -207,12 +198,7 @@ class MetricOptions:
         max_megapixels: float,
         device: str | None = None,
     ) -> "tuple[PhotoScorer, ...]":
-        """The scorers that need photos.
-
-        Args:
-            photos: the path of each photo by image id; None if they are not known.
-            max_megapixels: the largest photo that is read.
-            device: where CLIP computes.
+        """The scorers that need photos, given by image id; CLIP computes on `device`.
 
         Raises:
             InputError: a photo, the extra, or the weights are missing.
@@ -231,10 +217,7 @@ class MetricOptions:
         return (ClipScore(clip, photos),)
 
     def note_on_cider(self, images: int) -> None:
-        """Say that CIDEr of one image means nothing, on stderr, if the scores are of one."""
+        """Say that CIDEr of one image means nothing, if the scores are of one."""
         if images == 1 and self.frequencies is None:
-            print(
-                "captioning: CIDEr of one image is always 0, since it weights words by how few of "
-                "the images have them; score more images, or give --frequencies",
-                file=sys.stderr,
-            )
+            note = "CIDEr of one image is always 0; score more images, or give --frequencies"
+            print(f"captioning: {note}", file=sys.stderr)

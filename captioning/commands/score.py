@@ -1,7 +1,7 @@
 """`captioning score` and `captioning compare`: captions from files, of any model."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -17,22 +17,8 @@ from captioning.commands.options import (
 from captioning.errors import InputError
 
 if TYPE_CHECKING:
-    from captioning.metrics.scores import PhotoScorer
-
-RESULTS = (
-    "COCO's results format (a list of objects with image_id and caption), a table of image and "
-    "caption, a folder or lines of `captioning caption`, or a folder of `captioning evaluate`"
-)
-"""For help texts: where captions may be."""
-
-References = Annotated[
-    Path,
-    Parameter(
-        help="The reference captions: COCO's `captions_*.json`, Karpathy's "
-        "`dataset_*.json`, Flickr8k.token.txt, a table such as captions.csv, or a data set's "
-        "folder."
-    ),
-]
+    from captioning.data.references import References
+    from captioning.evaluation.report import Report
 
 
 @Parameter(name="*", group="References")
@@ -49,19 +35,10 @@ class ReferenceOptions:
     """The folder of the photos that the references name, for --clip."""
     max_megapixels: MaxMegapixels = 100.0
 
-    def photo_scorers(
-        self, metrics: MetricOptions, references: Path, images: Iterable[int | str]
-    ) -> "tuple[PhotoScorer, ...]":
-        """The scorers that need the photos of these images."""
-        from captioning.data.results import named_photos
-
-        photos = named_photos(references, self.photos, images) if self.photos else None
-        return metrics.photo_scorers(photos, self.max_megapixels)
-
 
 def score(
-    results: Annotated[Path, Parameter(help=f"The captions: {RESULTS}.")],
-    references: References,
+    results: Path,
+    references: Path,
     /,
     *,
     json: Annotated[str | None, MAY_BEGIN_WITH_DASH] = None,
@@ -73,47 +50,33 @@ def score(
     """Score captions from files, of any model.
 
     Args:
+        results: The captions: COCO's results format (a list of objects with image_id and caption),
+            a table of image and caption, a folder or lines of `captioning caption`, or a folder of
+            `captioning evaluate`.
+        references: The reference captions: COCO's `captions_*.json`, Karpathy's `dataset_*.json`,
+            Flickr8k.token.txt, a table such as captions.csv, or a data set's folder.
         json: Write the report, including the scores of every image; - prints it in place of the
             table.
         training: The training captions, in a format of the references; reports the share of
             results that differ from all of them.
         save_frequencies: Write the document frequencies of all references, for --frequencies.
-
-    Returns:
-        The scores.
     """
-    from captioning.data.references import read_references
-    from captioning.data.results import read_results, scored_captions
     from captioning.data.tokenizers import tokenizer
-    from captioning.evaluation.report import Report
     from captioning.files import write_json
     from captioning.metrics.cider import DocumentFrequencies
     from captioning.terminal import printable_json
 
-    found = read_references(references, reading.split)
-    captions = scored_captions(read_results(results), found, results, references)
-    known = None
-    if training is not None:
-        known = [text for texts in read_references(training).captions.values() for text in texts]
-    report = Report.of(
-        captions,
-        found.captions,
-        metrics.scorers(),
-        known,
-        photo_scorers=reading.photo_scorers(metrics, references, captions),
-        tokenizer=reading.tokenizer,
-    )
+    found, [report] = _reports([results], references, reading, metrics, training)
     if save_frequencies is not None:
         words = tokenizer(reading.tokenizer)
         written = [list(map(words, texts)) for texts in found.captions.values()]
         DocumentFrequencies.of(written).save(save_frequencies)
-    if missing := len(found.captions) - len(captions):
+    if missing := len(found.captions) - len(report.captions):
         print(
             f"captioning: {missing} of the {len(found.captions)} images in {references} have "
-            f"no result; the scores are of the other {len(captions)}",
+            f"no result; the scores are of the other {len(report.captions)}",
             file=sys.stderr,
         )
-    metrics.note_on_cider(len(captions))
     if json == "-":
         print(printable_json(report.as_json()))
         return report.summary
@@ -124,9 +87,9 @@ def score(
 
 
 def compare(
-    first: Annotated[Path, Parameter(name="A", help=f"System A's captions: {RESULTS}.")],
-    second: Annotated[Path, Parameter(name="B", help="System B's captions of the same images.")],
-    references: References,
+    first: Annotated[Path, Parameter(name="A")],
+    second: Annotated[Path, Parameter(name="B")],
+    references: Path,
     /,
     *,
     samples: int = 1000,
@@ -140,45 +103,63 @@ def compare(
     """Test whether one system's captions are better than another's.
 
     Args:
+        first: System A's captions, in any form that `captioning score` reads.
+        second: System B's captions of the same images.
+        references: The reference captions, in any form that `captioning score` reads.
         samples: Samples of the paired bootstrap.
         trials: Trials of the approximate randomisation.
         seed: Of samples and trials.
         format: Of the table.
         out: Write the table to this file, not to the screen.
     """
-    from captioning.data.references import read_references
-    from captioning.data.results import read_results, scored_captions
-    from captioning.evaluation import comparison
-    from captioning.evaluation.report import Report
+    from captioning.evaluation.comparison import Comparison
     from captioning.files import written_whole
 
-    paths = (first, second)
-    found = read_references(references, reading.split)
-    systems = [scored_captions(read_results(path), found, path, references) for path in paths]
-    if alone := sorted(systems[0].keys() ^ systems[1].keys(), key=str):
-        path = paths[alone[0] in systems[0]]
-        raise InputError(
-            f"{path}: no caption of image {str(alone[0])[:80]}, which the other system has; "
-            "compare captions of the same images"
-        )
-    scorers = metrics.scorers()
-    by_photos = reading.photo_scorers(metrics, references, systems[0])
-    scores = [
-        Report.of(
-            {image: captions[image] for image in systems[0]},
-            found.captions,
-            scorers,
-            photo_scorers=by_photos,
-            tokenizer=reading.tokenizer,
-        ).scores
-        for captions in systems
-    ]
+    _, [one, other] = _reports([first, second], references, reading, metrics)
     names = (str(first), str(second))
-    result = comparison.Comparison.of(scores[0], scores[1], names, samples, trials, seed)
-    metrics.note_on_cider(len(systems[0]))
-    table = result.table(format)
+    table = Comparison.of(one.scores, other.scores, names, samples, trials, seed).table(format)
     if out is None:
         print(table)
     else:
         with written_whole(out) as temporary:
             temporary.write_text(f"{table}\n", encoding="utf-8")
+
+
+def _reports(
+    paths: Sequence[Path],
+    references: Path,
+    reading: ReferenceOptions,
+    metrics: MetricOptions,
+    training: Path | None = None,
+) -> "tuple[References, list[Report]]":
+    """The references, and the scores of one or two systems' captions of the same images."""
+    from captioning.data.references import read_references
+    from captioning.data.results import named_photos, read_results, scored_captions
+    from captioning.evaluation.report import Report
+
+    found = read_references(references, reading.split)
+    systems = [scored_captions(read_results(path), found, path, references) for path in paths]
+    images = systems[0].keys()
+    if alone := sorted(images ^ systems[-1].keys(), key=str):
+        raise InputError(
+            f"{paths[-1 if alone[0] in images else 0]}: no caption of image {str(alone[0])[:80]}, "
+            "which the other system has; compare captions of the same images"
+        )
+    known = None
+    if training is not None:
+        known = [text for texts in read_references(training).captions.values() for text in texts]
+    scorers = metrics.scorers()
+    photos = named_photos(references, reading.photos, images) if reading.photos else None
+    by_photos = metrics.photo_scorers(photos, reading.max_megapixels)
+    metrics.note_on_cider(len(images))
+    return found, [
+        Report.of(
+            {image: captions[image] for image in images},
+            found.captions,
+            scorers,
+            known,
+            photo_scorers=by_photos,
+            tokenizer=reading.tokenizer,
+        )
+        for captions in systems
+    ]

@@ -1,12 +1,13 @@
-"""`captioning train`, `features` and `finetune`: captioners of one's own."""
+"""`captioning train`, `features`, `finetune`, `check` and `shapes`: training, and its data."""
 
+import os
 import shlex
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from captioning.commands.options import CaptionColumn, Images, Tokenizer
+from captioning.commands.options import CaptionColumn, Images, MaxMegapixels, Tokenizer
 from captioning.shelf import DEFAULT
 from captioning.terminal import printable
 
@@ -95,9 +96,6 @@ def finetune_model(
         skip_bad: Leave out faulty photos and rows, naming them.
         tokenizer: What splits captions into words; by default as for the model. For scripts
             without spaces, characters or the words of a language (extras ja, zh and th).
-
-    Returns:
-        The model.
     """
     from captioning.training import finetune as training
 
@@ -108,3 +106,61 @@ def finetune_model(
     print(printable(f"captioning caption PHOTOS --model {shlex.quote(str(made))}"))
     print(printable(f"how it learnt: {made.with_name('validation.html')}"))
     return made
+
+
+def check_data(
+    data: Path,
+    /,
+    *,
+    images: Images = None,
+    caption_column: CaptionColumn = None,
+    max_megapixels: MaxMegapixels = 100.0,
+) -> int:
+    """Look for faults in a data set before training.
+
+    Every photo and caption is read. The exit code is 1 if there are faults.
+
+    Args:
+        data: The data set, in any layout that is known.
+    """
+    from captioning.data import folder_check
+    from captioning.data.images import pixels_of
+    from captioning.data.readers import reader_for
+
+    reader = reader_for(data, True, images, caption_column)
+    found = folder_check.check(reader, max_pixels=pixels_of(max_megapixels))
+    print(found)
+    return 0 if found.ok else 1
+
+
+def shapes(
+    directory: Path,
+    /,
+    *,
+    train: int = 6000,
+    val: int = 500,
+    test: int = 500,
+    pixels: int = 128,
+    hard: bool = False,
+    seed: int = 0,
+    processes: int | None = None,
+) -> None:
+    """Draw the data set of simple scenes.
+
+    Args:
+        directory: Where to draw it.
+        train: Scenes to train on.
+        val: Scenes to validate on.
+        test: Scenes held out.
+        pixels: Side of a picture.
+        hard: Draw three to five textured objects, some partly hidden, among clutter.
+        seed: Of what is drawn.
+        processes: Drawing processes; by default one for each core and each 1,000 scenes.
+    """
+    from captioning.shapes import write_shapes
+
+    worthwhile = max(1, min(os.cpu_count() or 1, (train + val + test) // 1000))
+    counts = {"train": train, "val": val, "test": test}
+    processes = processes or worthwhile
+    write_shapes(directory, **counts, pixels=pixels, seed=seed, processes=processes, hard=hard)
+    print(printable(directory))

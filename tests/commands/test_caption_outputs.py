@@ -4,16 +4,17 @@ import csv
 import json
 import os
 import re
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from PIL import Image
 
 from captioning.captioner import load
 from captioning.commands import main
-from captioning.commands.caption_outputs import TextFiles, text_names
+from captioning.commands.caption_photos import text_names
 from captioning.data.readers import CaptionTable
+from captioning.files import written_whole
 from captioning.terminal import UNPRINTABLE
 from tests.conftest import draw_photos, refusal
 
@@ -77,14 +78,12 @@ def test_words_of_the_user_are_not_replaced_unless_asked_for(
 def test_an_interrupt_says_how_many_photos_are_done(
     caption: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    write = TextFiles.write
-
-    def interrupted(files: TextFiles, photo: Path, *captions: Any) -> None:
-        if photo.name == "index.png":
+    def interrupted(path: Path) -> AbstractContextManager[Path]:
+        if path.name == "index.txt":
             raise KeyboardInterrupt
-        write(files, photo, *captions)
+        return written_whole(path)
 
-    monkeypatch.setattr(TextFiles, "write", interrupted)
+    monkeypatch.setattr("captioning.files.written_whole", interrupted)
     assert main([*caption, "--txt"]) == 130
     last = capsys.readouterr().err.splitlines()[-1]
     assert last == "captioning: interrupted after 1 of 2 photos; go on by --skip-existing"
