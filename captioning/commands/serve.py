@@ -3,40 +3,27 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
 
-from cyclopts import Group, Parameter
-
-from captioning.commands.options import MAPS, ModelOptions, SearchOptions
+from captioning.commands.options import Maps, ModelOptions, SearchOptions
 from captioning.errors import InputError
-from captioning.shelf import DEFAULT
-
-Offered = Annotated[
-    tuple[str, ...],
-    Parameter(
-        name="--map",
-        help=f"A map of a word that requests may choose: {MAPS}; repeatable, and the first is "
-        "their default. By default all that the model has.",
-    ),
-]
-
-LIMITS = Group("Limits", help="What is refused.")
 
 
 def serve_captions(
     *,
     using: ModelOptions = ModelOptions(),
     search: SearchOptions = SearchOptions(),
-    maps: Offered = (),
+    maps: Maps = (),
     host: str = "127.0.0.1",
     port: int = 8000,
     allow_host: tuple[str, ...] = (),
-    max_megabytes: Annotated[int, Parameter(group=LIMITS)] = 20,
-    max_megapixels: Annotated[int, Parameter(group=LIMITS)] = 25,
-    timeout: Annotated[float, Parameter(group=LIMITS)] = 30.0,
-    queue: Annotated[int, Parameter(group=LIMITS)] = 64,
+    max_megabytes: int = 20,
+    max_megapixels: int = 25,
+    timeout: float = 30.0,
+    queue: int = 64,
 ) -> None:
     """Serve a page in the browser and a JSON API, until interrupted; needs the extra serve.
+
+    With --map, requests may choose among these maps only, and the first is their default.
 
     Args:
         host: Address to listen on; 0.0.0.0 for all of this machine.
@@ -61,23 +48,17 @@ def serve_captions(
         seconds=timeout,
         requests=queue,
     )
-    app = serving.application(
-        captioner,
-        search.of(captioner),
-        " + ".join("/".join(Path(path).parts[-2:]) for path in using.model),  # no whole paths
-        using.batch_size,
-        limits,
-        hosts,
-        maps=maps,
-    )
-    serving.serve(app, address, limits)
+    name = " + ".join("/".join(Path(path).parts[-2:]) for path in using.model)  # no whole paths
+    chosen = search.of(captioner)
+    app = serving.application(captioner, chosen, name, using.batch_size, limits, maps)
+    serving.serve(serving.Protection(app, limits, hosts), address, limits)
 
 
 def demo(
     *,
     port: int = 0,
     no_browser: bool = False,
-    maps: Offered = (),
+    maps: Maps = (),
 ) -> None:
     """Open the web page at once: the model that comes with the package, and photos to click.
 
@@ -89,22 +70,11 @@ def demo(
     """
     with _extra():
         from captioning import serving
-        from captioning.serving.demo import FREE_PHOTOS, SCENES
-    from captioning.captioner import load
+        from captioning.serving.demo import demo_application
 
     address = serving.free_address("127.0.0.1", port)
     limits = serving.Limits()
-    of_scenes, of_photos = load("shapes"), load(DEFAULT)
-    app = serving.application(
-        of_photos,
-        of_photos.search,
-        DEFAULT,
-        batch_size=16,
-        limits=limits,
-        examples=FREE_PHOTOS,
-        maps=maps,
-        tab=serving.service(of_scenes, of_scenes.search, "shapes", 16, limits, SCENES, maps),
-    )
+    app = serving.Protection(demo_application(limits, maps), limits)
     serving.serve(app, address, limits, opens_browser=not no_browser)
 
 

@@ -1,21 +1,20 @@
-"""A web page and a JSON API that caption photos from strangers.
+"""A web page and a JSON API that caption photos from strangers; needs the extra `serve`.
 
-`application` makes the ASGI app and `serve` runs it until it is interrupted. Needs the extra
-`serve`.
+`application` makes the app, `Protection` bounds what strangers may send to it, and `serve` runs
+both until they are interrupted.
 """
 
-from captioning.serving.app import application, service
-from captioning.serving.origin import AllowedHosts, allowed_hosts
-from captioning.serving.refusals import Limits
+from captioning.serving.app import application
+from captioning.serving.protection import AllowedHosts, Limits, Protection, allowed_hosts
 from captioning.serving.server import free_address, serve, web_server
 
 __all__ = [
     "AllowedHosts",
     "Limits",
+    "Protection",
     "allowed_hosts",
     "application",
     "free_address",
     "serve",
-    "service",
     "web_server",
 ]

@@ -1,16 +1,16 @@
 """The server's addresses, and what each of them answers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Coroutine, Sequence
+from html import escape
+from pathlib import Path
+from string import Template
 from typing import Annotated, Any, TypeVar, cast
 
 from fastapi import FastAPI, File, Request
 from fastapi.responses import HTMLResponse, JSONResponse
 from PIL.Image import Image
 from starlette.requests import ClientDisconnect
-from starlette.routing import Mount
-from starlette.types import ASGIApp
 
 from captioning.captioner import Caption, Captioner
 from captioning.captioner.stream import raise_errors
@@ -18,21 +18,16 @@ from captioning.data.images import Upload, read_image
 from captioning.data.preprocessing import View
 from captioning.maps import available_maps
 from captioning.search import Search
-from captioning.serving.api_page import docs
 from captioning.serving.batching import Batcher
-from captioning.serving.demo import DRAWN, Examples
-from captioning.serving.form import Answer, CaptionForm, Health, Settings
-from captioning.serving.origin import AllowedHosts, with_origin_check, with_security_headers
-from captioning.serving.refusals import MEANINGS, Limits, Refusal, RequestLimits, add_errors
+from captioning.serving.form import Answer, CaptionForm, Settings
+from captioning.serving.protection import MEANINGS, Limits, Refusal, add_errors
 from captioning.threads import thread_count
 from captioning.viewing import viewer
-from captioning.web.page import page
+from captioning.web.page import asset, page
 
 RUNNERS_UP = 3  # the alternatives that the view shows for each word
 LONGEST_NAME = 100  # characters of a file's name that an error repeats
 FORM_LIMITS: Any = {"max_files": 1, "max_fields": 20, "max_part_size": 1024}  # bytes
-
-LOOPBACK = AllowedHosts()
 
 Result = TypeVar("Result")
 
@@ -43,12 +38,11 @@ def application(
     name: str,
     batch_size: int,
     limits: Limits,
-    hosts: AllowedHosts = LOOPBACK,
-    examples: Examples | None = None,
     maps: Sequence[str] = (),
-    tab: FastAPI | None = None,
-) -> ASGIApp:
-    """The web page and the JSON API of a model, for strangers.
+    buttons: str = "",
+    tabs: str = "",
+) -> FastAPI:
+    """The web page and the JSON API of a model; for strangers, put `Protection` before it.
 
     Args:
         captioner: what captions the photos.
@@ -56,71 +50,34 @@ def application(
         name: of the model, as the page shows it.
         batch_size: the most photos per batch; a CPU captions several batches at once.
         limits: of requests.
-        hosts: the names that the server answers to.
-        examples: pictures that the page offers.
         maps: the maps of a word that requests may choose, the first by default. If empty, all
             maps of the model, its default first.
-        tab: the page and API of another model with examples, by `service`.
+        buttons: in HTML, pictures that the page offers.
+        tabs: in HTML, links to other pages.
     """
-    app = service(captioner, search, name, batch_size, limits, examples, maps)
-    if tab is not None:
-        app.mount(f"/{DRAWN}", tab)
-    return with_security_headers(with_origin_check(RequestLimits(app, limits), hosts))
-
-
-def service(
-    captioner: Captioner,
-    search: Search,
-    name: str,
-    batch_size: int,
-    limits: Limits,
-    examples: Examples | None = None,
-    maps: Sequence[str] = (),
-) -> FastAPI:
-    """The addresses of `application`, without its protection."""
     maps = tuple(dict.fromkeys(maps or (captioner.default_map, *available_maps(captioner.model))))
 
     def caption_batch(views: Sequence[View], settings: Sequence[Settings]) -> list[list[Caption]]:
         first = settings[0]
-        found = captioner.stream(
-            views,
-            first.search,
-            first.maps,
-            RUNNERS_UP if first.view else 0,
-            max(each.captions for each in settings),
-            batch_size,
-        )
+        runners_up = RUNNERS_UP if first.view else 0
+        most = max(each.captions for each in settings)
+        found = captioner.stream(views, first.search, first.maps, runners_up, most, batch_size)
         return [[best, *best.others] for best in raise_errors(found)]
 
     at_once = batch_size * thread_count(captioner.device)
     batcher = Batcher(captioner.view, caption_batch, at_once, limits.requests)
-
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with AsyncExitStack() as stack:
-            for route in app.routes:
-                if isinstance(route, Mount) and isinstance(route.app, FastAPI):
-                    tab = route.app
-                    await stack.enter_async_context(tab.router.lifespan_context(tab))
-            await stack.enter_async_context(batcher.running())
-            yield
-
     app = FastAPI(
         title="captioning",
         summary="Says what is in a photo, and shows where it looked for every word.",
         version="1",
-        lifespan=lifespan,
         form_limits=FORM_LIMITS,
         docs_url=None,  # these pages load scripts from elsewhere
         redoc_url=None,
     )
     add_errors(app)
-    if examples is not None:
-        app.include_router(examples.router)
 
     @app.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
     async def page_of_the_model() -> HTMLResponse:
-        buttons, tabs = (examples.buttons, examples.tabs) if examples else ("", "")
         return HTMLResponse(page(name, search, limits.bytes, maps, examples=buttons, tabs=tabs))
 
     @app.api_route("/docs", methods=["GET", "HEAD"], include_in_schema=False)
@@ -128,20 +85,14 @@ def service(
         return HTMLResponse(docs(str(request.base_url).rstrip("/")))
 
     @app.get("/health")
-    async def health() -> Health:
-        """The server's status, and how many photos it has captioned."""
-        return Health(
-            status="ok",
-            model=name,
-            waiting=batcher.waiting,
-            photos=batcher.photos,
-            batches=batcher.batches,
-        )
+    async def health() -> dict[str, str | int]:
+        """The model, how many photos wait or are being captioned, and how many have been."""
+        counts = {"photos": batcher.photos, "batches": batcher.batches}
+        return {"status": "ok", "model": name, "waiting": batcher.waiting, **counts}
 
     @app.post(
         "/caption",
         response_model=Answer,
-        response_model_exclude_none=True,
         responses={
             status: {"model": Refusal, "description": meaning}
             for status, meaning in MEANINGS.items()
@@ -169,12 +120,28 @@ def service(
     return app
 
 
-async def _unless_gone(request: Request, answer: Coroutine[Any, Any, Result]) -> Result:
-    """The answer; cancelled when the client disconnects.
+def docs(address: str) -> str:
+    """The page that describes the API, with an example for the server's address."""
 
-    Raises:
-        ClientDisconnect: the client has closed the connection.
-    """
+    def rows(meanings: dict[str, str]) -> str:
+        return "".join(
+            f"<tr><th><code>{escape(name)}</code></th><td>{escape(meaning)}</td></tr>"
+            for name, meaning in meanings.items()
+        )
+
+    fields = {name: field.description or "" for name, field in CaptionForm.model_fields.items()}
+    template = Path(__file__).with_name("docs.html").read_text(encoding="ascii")
+    return Template(template).substitute(
+        address=escape(address),
+        fields=rows(fields),
+        refusals=rows({str(status): meaning for status, meaning in MEANINGS.items()}),
+        style=asset("page.css"),
+        view_style=viewer.asset("viewer.css"),
+    )
+
+
+async def _unless_gone(request: Request, answer: Coroutine[Any, Any, Result]) -> Result:
+    """The answer; cancelled, with ClientDisconnect, when the client closes the connection."""
 
     async def departure() -> None:
         while (await request.receive())["type"] != "http.disconnect":

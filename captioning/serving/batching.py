@@ -1,9 +1,8 @@
 """Dynamic batching: photos of concurrent requests are captioned as one batch."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -62,20 +61,9 @@ class Batcher:
         self.photos = 0
         self.batches = 0
         self._queue: list[_Waiting] = []
-        self._news = asyncio.Event()
+        self._work: asyncio.Task[None] | None = None
         self._readers = ThreadPoolExecutor(READERS, "reader")
         self._model = ThreadPoolExecutor(1, "model")
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        """Caption queued photos while the block lasts."""
-        work = asyncio.create_task(self._work())
-        try:
-            yield
-        finally:
-            work.cancel()
-            for threads in (self._readers, self._model):
-                threads.shutdown(cancel_futures=True)
 
     async def captions(self, photo: Upload | Image, settings: Settings) -> list[Caption]:
         """The captions of a photo, the best first. If cancelled, the photo leaves the queue.
@@ -92,7 +80,8 @@ class Batcher:
             view = await self.in_reader(self._see, photo)
             found = asyncio.get_running_loop().create_future()
             self._queue.append(_Waiting(view, settings, found))
-            self._news.set()
+            if self._work is None or self._work.done():
+                self._work = asyncio.create_task(self._caption_queue())
             captions: list[Caption] = await found
             return captions[: settings.captions]
         finally:
@@ -103,19 +92,13 @@ class Batcher:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._readers, function, *arguments)
 
-    async def _work(self) -> None:
-        """Caption the photo queued first, with others of the same settings, for ever."""
-        while True:
-            self._queue = [photo for photo in self._queue if not photo.captions.done()]
-            if not self._queue:
-                self._news.clear()
-                await self._news.wait()
-                continue
-            first = self._queue[0].settings
+    async def _caption_queue(self) -> None:
+        """Caption the photo queued first, with others of the same settings, until none waits."""
+        while queue := [photo for photo in self._queue if not photo.captions.done()]:
+            first = queue[0].settings
             size = 1 if first.is_slow else self._batch_size
-            same = [one for one in self._queue if one.settings.batch_key == first.batch_key]
-            batch = same[:size]
-            self._queue = [photo for photo in self._queue if photo not in batch]
+            batch = [one for one in queue if one.settings.batch_key == first.batch_key][:size]
+            self._queue = [photo for photo in queue if photo not in batch]
             await self._answer(batch)
 
     async def _answer(self, batch: Sequence[_Waiting]) -> None:

@@ -1,70 +1,52 @@
-"""Pictures for the page to begin with: free photos, or drawn scenes."""
+"""The pages of `captioning demo`: free photos to click and, in another tab, drawn scenes."""
 
 import io
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Annotated
 
 import numpy as np
-from fastapi import APIRouter, HTTPException, Path
-from fastapi.responses import FileResponse, Response
+from fastapi import FastAPI, Path
+from fastapi.responses import Response
 from PIL import Image
+from starlette.staticfiles import StaticFiles
 
+from captioning.captioner import load
+from captioning.serving.app import application
+from captioning.serving.protection import Limits
 from captioning.shapes import picture, random_scene
+from captioning.shelf import DEFAULT
 from captioning.web.page import PHOTO_BUTTONS, PHOTOS
 
 PIXELS = 256  # side of a scene's picture
 SPLIT = 3  # none of the data set's: no scene of the page is one of the training's
 MOST = 10**6  # scenes
-DRAWN = "drawn"
-"""Where the page of drawn scenes lies, below that of photos."""
-
-
-@dataclass(frozen=True)
-class Examples:
-    """Pictures that a page offers.
-
-    Attributes:
-        router: the addresses of the pictures.
-        buttons: in HTML, what draws a scene or captions a photo.
-        tabs: in HTML, links to the pages of the demo.
-    """
-
-    router: APIRouter
-    buttons: str
-    tabs: str
-
-
-scenes, photos = APIRouter(), APIRouter()
-SCENES = Examples(
-    scenes,
+SCENE_BUTTON = (
     '<button id="scene" type="button">Draw a new scene</button> '
-    "<span>This model knows circles, squares, triangles, stars and crosses, and no photos.</span>",
+    "<span>This model knows circles, squares, triangles, stars and crosses, and no photos.</span>"
+)
+TABS = (
+    '<a href="" aria-current="page">Photos</a> <a href="drawn/">Drawn scenes</a>',
     '<a href="../">Photos</a> <a href="" aria-current="page">Drawn scenes</a>',
 )
-FREE_PHOTOS = Examples(
-    photos,
-    PHOTO_BUTTONS,
-    f'<a href="" aria-current="page">Photos</a> <a href="{DRAWN}/">Drawn scenes</a>',
-)
+"""Of the page of photos, and of that of drawn scenes below it."""
 
 
-@photos.get(
-    "/photos/{name}",
-    response_class=FileResponse,
-    responses={200: {"content": {"image/jpeg": {}}}, 404: {"description": "no such photo"}},
-)
-def photo(name: str) -> FileResponse:
-    """One of the free photos."""
-    if name not in PHOTOS:
-        raise HTTPException(404, "no such photo")
-    return FileResponse(PHOTOS[name], media_type="image/jpeg")
+def demo_application(limits: Limits, maps: Sequence[str] = (), model: str = DEFAULT) -> FastAPI:
+    """Both pages; `model` captions the photos."""
+    app, drawn = (
+        application(found, found.search, name, 16, limits, maps, buttons, tabs)
+        for name, buttons, tabs in zip(
+            (model, "shapes"), (PHOTO_BUTTONS, SCENE_BUTTON), TABS, strict=True
+        )
+        for found in [load(name)]
+    )
+    pictures = {200: {"content": {"image/png": {}}}, 422: {"description": "no such scene"}}
+    drawn.get("/scenes/{number}", response_class=Response, responses=pictures)(scene)
+    app.mount("/photos", StaticFiles(directory=PHOTOS["cat.jpg"].parent))
+    app.mount("/drawn", drawn)
+    return app
 
 
-@scenes.get(
-    "/scenes/{number}",
-    response_class=Response,
-    responses={200: {"content": {"image/png": {}}}, 422: {"description": "no such scene"}},
-)
 def scene(number: Annotated[int, Path(ge=0, lt=MOST)]) -> Response:
     """The picture of a drawn scene; a number always gives the same one."""
     drawn = random_scene(np.random.default_rng([0, SPLIT, number]))

@@ -126,33 +126,15 @@ class CaptionForm(BaseModel):
         return names
 
 
-class WordAnswer(BaseModel):
-    """A word of a caption."""
-
-    word: str
-    probability: float = Field(description="Given the photo and the words before it.")
-    runners_up: list[dict[str, Any]] | None = Field(
-        None,
-        description="With view=true: the most probable other words and their probabilities; the "
-        "word is null for the end of the caption.",
-    )
-
-
-class CaptionAnswer(BaseModel):
-    """A caption."""
-
-    caption: str
-    confidence: float | None = Field(
-        None, description="The chance that it is good; null for a model that is not calibrated."
-    )
-    score: float = Field(description="Captions are ranked by it.")
-    words: list[WordAnswer]
-
-
 class Answer(BaseModel):
     """Captions of a photo, the best first."""
 
-    captions: list[CaptionAnswer]
+    captions: list[dict[str, Any]] = Field(
+        description="Each has its caption, its score, by which captions are ranked, its confidence "
+        "(the chance that it is good, if the model is calibrated) and its words, each with its "
+        "probability given the photo and the words before it. With view=true a word has "
+        "runners_up, the most probable other words; null stands for the end of the caption."
+    )
     view: dict[str, Any] | None = Field(
         None,
         description="With view=true: the photo as a JPEG (a data URI); crop, the left, top, width "
@@ -160,13 +142,3 @@ class Answer(BaseModel):
         "with its maps. A map has its name, its rows and columns over the crop and, for each word, "
         "one byte per region from the top left, as base64; 255 is the word's peak.",
     )
-
-
-class Health(BaseModel):
-    """What the server is doing."""
-
-    status: str = Field(description="ok")
-    model: str
-    waiting: int = Field(description="Photos that wait or are being captioned.")
-    photos: int = Field(description="Photos captioned since the start.")
-    batches: int = Field(description="How many times the model took waiting photos.")

@@ -20,7 +20,7 @@ from granian.server.embed import Server
 from starlette.types import ASGIApp
 
 from captioning.errors import InputError
-from captioning.serving.refusals import Limits
+from captioning.serving.protection import Limits
 
 CONNECTIONS = 512  # the most that are open; as many as usual limits on open files allow
 LONGEST_HEADER = 2**16  # bytes of a request's address and headers
@@ -36,8 +36,6 @@ def free_address(host: str, port: int) -> tuple[str, int]:
     Raises:
         InputError: nothing can listen there.
     """
-    if not host.strip():  # which would be every address of this machine
-        raise InputError("--host is empty; give an address, or 0.0.0.0 for all of this machine")
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.create_server(address[:2], family=family) as tried:

@@ -17,7 +17,14 @@ from starlette.types import ASGIApp
 
 from captioning.captioner import Captioner
 from captioning.search import BeamSearch
-from captioning.serving import AllowedHosts, Limits, application, free_address, web_server
+from captioning.serving import (
+    AllowedHosts,
+    Limits,
+    Protection,
+    application,
+    free_address,
+    web_server,
+)
 
 LOOPBACK = AllowedHosts()
 
@@ -41,8 +48,9 @@ def ask(captioner: Captioner) -> Iterator[Ask]:
             **given: int | float,
         ) -> TestClient:
             limits, search = Limits(**given), captioner.search
-            app = application(captioner, search, "tiny", batch_size, limits, hosts, maps=maps)
-            client = TestClient(app, "http://localhost", raise_server_exceptions=False)
+            app = application(captioner, search, "tiny", batch_size, limits, maps)
+            guarded = Protection(app, limits, hosts)
+            client = TestClient(guarded, "http://localhost", raise_server_exceptions=False)
             return stack.enter_context(client)
 
         yield start
@@ -88,7 +96,7 @@ def serve(captioner: Captioner) -> Iterator[Serve]:
         def start(**given: int | float) -> httpx.Client:
             limits = Limits(**given)
             app = application(captioner, captioner.search, "tiny", 16, limits)
-            address = stack.enter_context(served(app, limits))
+            address = stack.enter_context(served(Protection(app, limits), limits))
             # Certificates, which nobody asks for here, take longer to read than a test.
             client = httpx.Client(base_url=address, timeout=30, verify=False)
             return stack.enter_context(client)

@@ -13,8 +13,8 @@ from starlette.testclient import TestClient
 from starlette.types import ASGIApp
 
 from captioning.captioner import load
-from captioning.serving import Limits, application, service
-from captioning.serving.demo import FREE_PHOTOS, PIXELS, SCENES, SPLIT
+from captioning.serving import Limits, Protection
+from captioning.serving.demo import PIXELS, SPLIT, demo_application
 from captioning.shapes import faults, picture, random_scene
 from captioning.shelf import path_of
 from captioning.web import page as page_module
@@ -28,10 +28,7 @@ MEGABYTES = 3
 @pytest.fixture
 def demo() -> ASGIApp:
     """The demo's app, with the small model for its photos, too."""
-    captioner, limits = load("shapes"), Limits()
-    search = captioner.search
-    tab = service(captioner, search, "shapes", 16, limits, SCENES)
-    return application(captioner, search, "photos", 16, limits, examples=FREE_PHOTOS, tab=tab)
+    return Protection(demo_application(Limits(), model="shapes"), Limits())
 
 
 @pytest.fixture
@@ -82,7 +79,6 @@ def test_the_page_offers_the_free_photos(client: TestClient) -> None:
         assert f'src="photos/{name}"' in page.text
         with Image.open(io.BytesIO(client.get(f"/photos/{name}").content)) as image:
             assert image.format == "JPEG"
-    assert client.get("/photos/README.md").status_code == 404
     assert client.get("/photos/..%2Fdemo.py").status_code == 404
 
 

@@ -1,15 +1,23 @@
-"""What the server refuses: its limits, and every error as one sentence in JSON."""
+"""What the server refuses: its limits, other sites' pages, and errors as a sentence in JSON.
+
+A page of another site may send requests to any address that the browser reaches, including this
+machine. By DNS rebinding, where the page's own name is made to resolve to this machine, it could
+even read the answers; the Host header still holds the page's name then.
+"""
 
 import asyncio
-from collections.abc import Mapping
+import re
+import socket
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Any
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
@@ -19,6 +27,7 @@ from captioning.data.images import PhotoSizeError
 from captioning.errors import InputError
 from captioning.maps import MapError
 from captioning.serving.form import SettingError
+from captioning.web.page import SERVER, policy
 
 MEANINGS = {
     400: "The form or the request cannot be read.",
@@ -32,6 +41,22 @@ MEANINGS = {
     504: "The captions took too long.",
 }
 """What each status means, for the API's documentation."""
+
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": f"{policy(SERVER)}; frame-ancestors 'none'",
+}
+"""Security headers for browsers, in every answer."""
+
+AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+?)\.?)(:[0-9]{1,5})?", re.ASCII)
+"""An IPv6 address or a name, with an optional port."""
+
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS", "TRACE")  # which never run the model
 
 
 @dataclass(frozen=True)
@@ -55,27 +80,70 @@ class Limits:
     header_seconds: float = 5.0
 
 
-class Refusal(BaseModel):
-    """Why a request was not answered."""
+@dataclass(frozen=True)
+class AllowedHosts:
+    """The hosts that requests may be for, besides loopback, in lower case and with any port.
 
-    error: str = Field(description="One sentence: what is wrong and what to do.")
+    Starlette's TrustedHostMiddleware cannot allow all numeric addresses.
 
-
-def refusal(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """The response to a refused request: one sentence that says what is wrong."""
-    sentence = sentence.encode("utf-8", "backslashreplace").decode()  # it may quote the request
-    return JSONResponse({"error": sentence}, status, headers)
-
-
-class RequestLimits:
-    """Middleware that bounds the size of each body and of all together, and a request's time.
-
-    The time counts from the end of the header, which has a limit of its own in the web server.
+    Attributes:
+        names: of the server.
+        trusted: further names, whose pages may send photos even if a proxy changes Host.
+        every_address: whether to allow all numeric addresses, which DNS rebinding cannot use.
     """
 
-    def __init__(self, app: ASGIApp, limits: Limits) -> None:
+    names: frozenset[str] = frozenset()
+    trusted: frozenset[str] = frozenset()
+    every_address: bool = False
+
+    def __contains__(self, name: str) -> bool:
+        """Whether a host is allowed, without its port."""
+        if name == "localhost" or name in self.names | self.trusted:
+            return True
+        try:
+            return ip_address(name).is_loopback or self.every_address
+        except ValueError:
+            return False
+
+
+def allowed_hosts(address: str, host: str, further: Iterable[str]) -> AllowedHosts:
+    """The names of a server: its address, that of --host and those of --allow-host.
+
+    Raises:
+        InputError: a name of --allow-host is malformed.
+    """
+    trusted = {name.lower() for name in further}
+    for name in trusted:
+        if _name(f"{name}:1") != name:
+            raise InputError(
+                f"--allow-host {name!r} is not a host name; give a name or an address without a "
+                "port, such as photos.example.org"
+            )
+    names = {host.lower(), address}
+    is_everywhere = ip_address(address.partition("%")[0]).is_unspecified
+    if is_everywhere:
+        own = socket.gethostname().lower()
+        names |= {own, f"{own}.local"}
+    return AllowedHosts(frozenset(names), frozenset(trusted), is_everywhere)
+
+
+def _name(authority: str) -> str | None:
+    """The host of "host:port" without brackets; None if malformed."""
+    found = AUTHORITY.fullmatch(authority.lower())
+    return found and (found[1] or found[2])
+
+
+class Protection:
+    """An app for strangers: bounds what they send, and refuses pages of other sites.
+
+    It bounds the size of each body and of all together, and a request's time from the end of the
+    header, which has a limit of its own in the web server.
+    """
+
+    def __init__(self, app: ASGIApp, limits: Limits, hosts: AllowedHosts = AllowedHosts()) -> None:
         self.app = app
         self.limits = limits
+        self.hosts = hosts
         self._held = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -102,18 +170,54 @@ class RequestLimits:
                 raise HTTPException(503, "too many large photos at a time; try again in a moment")
             return message
 
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        answer = self._refused(Headers(scope=scope), scope["method"]) or self.app
         try:
             async with asyncio.timeout(self.limits.seconds):
-                await self.app(scope, counted, send)
+                await answer(scope, counted, sent)
         except TimeoutError:
             late = f"within the {self.limits.seconds:g} seconds that a request may take"
             if is_whole:
                 answer = refusal(504, f"no captions {late}; try again later or ask for fewer")
             else:
                 answer = refusal(408, f"the photo did not arrive {late}; send a smaller one")
-            await answer(scope, receive, send)
+            await answer(scope, receive, sent)
         finally:
             self._held -= size
+
+    def _refused(self, headers: Headers, method: str) -> ASGIApp | None:
+        """The answer to a request for another host, or from a page of another site."""
+        given = headers.getlist("host")
+        name = _name(given[0]) if len(given) == 1 else None
+        if name is None:
+            return refusal(400, "the Host header is missing or malformed; send this server's name")
+        if name not in self.hosts:
+            sentence = f"this server is not {name}; if it should be, start it with --allow-host"
+            return refusal(421, sentence)
+        # Browsers say whose page sends, in this header or, where it is not encrypted, in Origin.
+        is_own = headers.get("sec-fetch-site") in ("same-origin", "none")
+        if "sec-fetch-site" not in headers:
+            authority = headers.get("origin", f"//{given[0]}").lower().partition("//")[2]
+            is_own = authority == given[0].lower() or _name(authority) in self.hosts.trusted
+        if is_own or method in SAFE_METHODS:
+            return None
+        return refusal(403, "pages of other sites may not send photos; open this server's own page")
+
+
+class Refusal(BaseModel):
+    """Why a request was not answered."""
+
+    error: str = Field(description="One sentence: what is wrong and what to do.")
+
+
+def refusal(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """The response to a refused request: one sentence that says what is wrong."""
+    sentence = sentence.encode("utf-8", "backslashreplace").decode()  # it may quote the request
+    return JSONResponse({"error": sentence}, status, headers)
 
 
 def add_errors(app: FastAPI) -> None:
