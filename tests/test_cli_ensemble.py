@@ -6,7 +6,7 @@ import torch
 
 from captioning import load
 from captioning.commands import main
-from captioning.data.extraction import feature_cache
+from captioning.data.feature_cache import feature_cache
 from captioning.data.readers import Coco
 from captioning.data.records import Record
 from tests.conftest import refusal

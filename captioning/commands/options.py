@@ -208,7 +208,7 @@ class MetricOptions:
         if photos is None:
             raise InputError("--clip needs the photos; give their folder by --photos")
         from captioning.data.images import pixels_of
-        from captioning.data.results import check_photos
+        from captioning.data.references import check_photos
         from captioning.device import usable_device
         from captioning.metrics.clip_score import Clip, ClipScore
 

@@ -133,8 +133,12 @@ def _reports(
     training: Path | None = None,
 ) -> "tuple[References, list[Report]]":
     """The references, and the scores of one or two systems' captions of the same images."""
-    from captioning.data.references import read_references
-    from captioning.data.results import named_photos, read_results, scored_captions
+    from captioning.data.references import (
+        named_photos,
+        read_references,
+        read_results,
+        scored_captions,
+    )
     from captioning.evaluation.report import Report
 
     found = read_references(references, reading.split)

@@ -2,23 +2,17 @@
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 from torch import Tensor
+from torch.nn import Module
 from torch.utils.data import DataLoader
 
-from captioning.data.dataset import (
-    CaptionDataset,
-    SeededSampler,
-    collate,
-    lower_priority,
-    sided,
-)
-from captioning.data.extraction import feature_cache
-from captioning.data.feature_cache import ConstantEncoder, FeatureCache
+from captioning.data.dataset import CaptionDataset, SeededSampler, collate, sided
+from captioning.data.feature_cache import FeatureCache, feature_cache, lower_priority
 from captioning.data.images import MEGAPIXELS, pixels_of
 from captioning.data.preprocessing import Fit, MirroredPreprocessing, Preprocessing
 from captioning.data.readers import Reader
@@ -147,12 +141,9 @@ class CaptionData(pl.LightningDataModule):
         return self._records(self.val_split)
 
     def _records(self, split: str, min_captions: int = 1) -> list[Record]:
-        kept = [
-            record
-            for record in self.reader.read(split)
-            if record.image not in self.leave_out and len(record.captions) >= min_captions
-        ]
-        return kept[: self.limit]
+        read = self.reader.read(split)
+        kept = [r for r in read if r.image not in self.leave_out]
+        return [r for r in kept if len(r.captions) >= min_captions][: self.limit]
 
     @cached_property
     @stage("building the vocabulary")
@@ -169,7 +160,7 @@ class CaptionData(pl.LightningDataModule):
 
     def keep_features(
         self,
-        encoder: ConstantEncoder | None,
+        encoder: Module | None,
         faster: Callable[[Any], Callable[[Tensor], Tensor]] | None = None,
     ) -> None:
         """Compute or open the features, if `features` is set.
@@ -188,25 +179,24 @@ class CaptionData(pl.LightningDataModule):
                 "features are computed once, but all of the encoder is trained; set data.features "
                 "to null or model.encoder.init_args.trainable_stages to a smaller number"
             )
-        cached = partial(feature_cache, encoder=encoder, workers=self.workers, faster=faster)
+        options: Any = {"encoder": encoder, "workers": self.workers, "faster": faster}
         images = [record.image for record in (*self.train_records, *self.val_records)]
-        self._cache = cached(self.features, preprocessing=self.preprocessing, images=images)
+        self._cache = feature_cache(
+            self.features, preprocessing=self.preprocessing, images=images, **options
+        )
         side = math.isqrt(self._cache.cells)
-        if self.crop and side**2 != self._cache.cells:
-            raise InputError("data.crop cuts squares of square feature maps; set it to null")
-        if self.crop and self.crop > side:
+        if self.crop and (self.crop > side or side**2 != self._cache.cells):
             raise InputError(
-                f"data.crop: the features have {side} rows of {side} cells; give at most {side}"
+                f"data.crop: the features have {side} rows of {self._cache.cells // side} cells; "
+                f"give at most {side}, or null where the numbers differ"
             )
         images = [record.image for record in self.train_records if not sided(record)]
         if self.mirror and images:
             mirrored = MirroredPreprocessing(self.preprocessing.size, self.preprocessing.fit)
             mirrored.max_pixels = self.preprocessing.max_pixels
-            self._mirrored = cached(
-                f"{self.features}-mirrored",
-                preprocessing=mirrored,
-                images=images,
-                name="mirrored features",
+            folder, name = f"{self.features}-mirrored", "mirrored features"
+            self._mirrored = feature_cache(
+                folder, preprocessing=mirrored, images=images, name=name, **options
             )
 
     def state_dict(self) -> dict[str, int]:
@@ -234,7 +224,7 @@ class CaptionData(pl.LightningDataModule):
             self.batch_size,
             self.trainer.world_size,
             self.trainer.global_rank,
-            seed=self.seed,
+            self.seed,
             first_epoch=self._epochs,
             first_index=self._batches * self.batch_size,
         )
@@ -264,6 +254,7 @@ class CaptionData(pl.LightningDataModule):
             **options,
         )
         workers = 0 if self._cache else self.workers  # reading the cache costs less than a worker
+        trainer = self.trainer
         return DataLoader(
             dataset,
             self.batch_size,
@@ -272,6 +263,5 @@ class CaptionData(pl.LightningDataModule):
             persistent_workers=workers > 0,
             collate_fn=collate,
             worker_init_fn=lower_priority,
-            pin_memory=self.trainer is not None
-            and self.trainer.strategy.root_device.type == "cuda",
+            pin_memory=trainer is not None and trainer.strategy.root_device.type == "cuda",
         )

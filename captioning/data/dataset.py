@@ -1,9 +1,7 @@
 """Records as examples, examples as batches, and the order of the training images."""
 
 import math
-import os
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle, islice
@@ -81,16 +79,6 @@ def collate(examples: Sequence[Example]) -> Batch:
     )
 
 
-def lower_priority(worker: int) -> None:
-    """Lower the priority of a DataLoader's worker; a `worker_init_fn`.
-
-    The threads of a step wait for each other, so a worker on the core of one delays them all. On
-    two cores this makes training a third faster.
-    """
-    if sys.platform != "win32":
-        os.nice(10)
-
-
 @dataclass(eq=False)
 class CaptionDataset(Dataset[Example]):
     """Images, each read once, with their captions as word ids; the options are `CaptionData`'s.
@@ -141,7 +129,6 @@ class CaptionDataset(Dataset[Example]):
     def _feature(
         self, index: int, features: FeatureCache, generator: torch.Generator
     ) -> tuple[Tensor, Seen | None]:
-        """The features of an image, or of a random square of their cells."""
         record, is_mirrored = self.records[index], False
         if self.mirrored is not None and not sided(record):
             is_mirrored = bool(torch.rand((), generator=generator) < 0.5)

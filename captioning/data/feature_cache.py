@@ -15,23 +15,32 @@ The index is written first. Shards are written atomically, so a shard whose file
 import hashlib
 import math
 import os
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from contextlib import closing
+from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Float16
-from torch import Tensor
+from jaxtyping import Float, Float16, UInt8
+from torch import Tensor, distributed
+from torch.nn import Module
+from torch.utils.data import DataLoader
 
 from captioning.configurable import bare_name
 from captioning.data.photo_shards import photo_hash
 from captioning.data.preprocessing import Preprocessing
 from captioning.errors import InputError, reading
 from captioning.files import made_folder, write_json, written_whole
+from captioning.progress_bar import ProgressBar, stage
+from captioning.threads import cut, in_threads
 from captioning.untrusted import read_json
+
+Result = TypeVar("Result")
 
 INDEX = "index.json"
 REMEDY = "remove it or give another place for the features"
@@ -40,31 +49,13 @@ MOST_SHARDS = 256  # all stay open, and a process may open about 1,000 files
 FEWEST_ROWS = 64  # of a shard, which a killed process loses
 
 
-@runtime_checkable
-class ConstantEncoder(Protocol):
-    """The `constant` part of an encoder, which computes features: a module with a config."""
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """The settings that decide its output, apart from its parameters."""
-
-    def __call__(self, images: Tensor) -> Tensor:
-        """Features (B, L, D) of uint8 images (B, 3, S, S)."""
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Its parameters and buffers."""
-
-    def parameters(self) -> Iterator[Tensor]:
-        """Its parameters."""
-
-
 class FeatureCache:
     """Half-precision features (L, D) by image, memory-mapped from a folder.
 
     `images` are the paths of the photos, in the order of the rows.
 
     Args:
-        folder: where `captioning.data.extraction.feature_cache` wrote them.
+        folder: where `feature_cache` wrote them.
 
     Raises:
         InputError: the folder holds something else.
@@ -72,61 +63,29 @@ class FeatureCache:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        index = read_json(self.folder / INDEX)
+        self._index = read_json(self.folder / INDEX)
         try:
-            self.fingerprint: str = index["fingerprint"]
-            self._shard_rows = int(index["rows"])
-            hashes: dict[str, str] = dict(index["images"])
+            self.fingerprint: str = self._index["fingerprint"]
+            self._shard_rows = int(self._index["rows"])
+            hashes: dict[str, str] = dict(self._index["images"])
             "".join(hashes.values())  # earlier versions kept sizes
         except (KeyError, TypeError, ValueError):
             raise InputError(
                 f"{self.folder}: holds no features, or those of an earlier version; {REMEDY}"
             ) from None
         # The index holds paths relative to the folder, so they are valid in any working directory.
-        root = _place(self.folder)
+        root = _absolute(self.folder)
         self.images = [Path(os.path.normpath(f"{root}/{image}")) for image in hashes]
         self._rows = {str(image): row for row, image in enumerate(self.images)}
-        self._hashes = list(hashes.values())
         count = math.ceil(len(self.images) / self._shard_rows)
         self._paths = [self.folder / f"features-{shard:05d}.npy" for shard in range(count)]
 
-    @classmethod
-    def begin(cls, folder: Path, fingerprint: str, images: Sequence[Path]) -> "FeatureCache":
-        """Write the index of a folder that is new or empty.
-
-        Raises:
-            InputError: the folder holds something else or cannot be written to, or a photo is
-                missing.
-        """
-        made_folder(folder)
-        if any(not file.name.startswith(".") for file in folder.iterdir()):
-            raise InputError(f"{folder}: holds something other than features; {REMEDY}")
-        root, hashes = _place(folder), {}
-        for image, digest in zip(images, _hashes_of(images), strict=True):
-            if digest is None:
-                raise InputError(f"{image}: no such file; check the path")
-            hashes[os.path.relpath(_place(image), root)] = digest
-        rows = max(FEWEST_ROWS, math.ceil(len(hashes) / MOST_SHARDS))
-        write_json(folder / INDEX, {"fingerprint": fingerprint, "rows": rows, "images": hashes})
-        return cls(folder)
-
-    def go_on(self) -> list[int]:
-        """The shards that are still to be written, after noting the photos as they are now."""
-        missing = [shard for shard, path in enumerate(self._paths) if not path.exists()]
-        if missing:
-            index = read_json(self.folder / INDEX)
-            names = list(index["images"])
-            for row in (row for shard in missing for row in self.rows(shard)):
-                index["images"][names[row]] = photo_hash(self.images[row]) or self._hashes[row]
-            write_json(self.folder / INDEX, index)
-        return missing
-
     def __contains__(self, image: Path) -> bool:
-        return _place(image) in self._rows
+        return _absolute(image) in self._rows
 
     def __getitem__(self, image: Path) -> Float16[Tensor, "L D"]:
         """The features of an image."""
-        shard, row = divmod(self._rows[_place(image)], self._shard_rows)
+        shard, row = divmod(self._rows[_absolute(image)], self._shard_rows)
         return torch.from_numpy(self._shards[shard][row].copy())
 
     @property
@@ -134,9 +93,15 @@ class FeatureCache:
         """L, the regions of an image or the cells of the last frozen stage."""
         return self._shards[0].shape[1] if self._shards else 0
 
-    def check(
-        self, encoder: ConstantEncoder, preprocessing: Preprocessing, images: Sequence[Path]
-    ) -> None:
+    @cached_property
+    def _shards(self) -> list[np.ndarray]:
+        found = []
+        for path in self._paths:
+            with reading(f"{path}: missing or damaged; `captioning features` writes it"):
+                found.append(np.load(path, mmap_mode="r"))
+        return found
+
+    def check(self, encoder: Module, preprocessing: Preprocessing, images: Sequence[Path]) -> None:
         """Check that these are the features of `images`, and perhaps of more, by this encoder.
 
         A photo has changed if its content has, whatever its size. The photos themselves may be
@@ -151,17 +116,29 @@ class FeatureCache:
         if missing := [image for image in images if image not in self]:
             self._refuse(f"has no features of {missing[0]} and {len(missing) - 1} more")
         written = [path.exists() for path in self._paths]
-        rows = [self._rows[_place(image)] for image in images]
-        stale = [
-            image
-            for image, row, digest in zip(images, rows, _hashes_of(images), strict=True)
-            if digest not in (None, self._hashes[row]) and written[row // self._shard_rows]
-        ]
+        rows = {image: self._rows[_absolute(image)] for image in images}
+        done = [image for image, row in rows.items() if written[row // self._shard_rows]]
+        hashes = list(self._index["images"].values())
+        found = zip(done, _hashes_of(done), strict=True)
+        stale = [image for image, digest in found if digest not in (None, hashes[rows[image]])]
         if stale:
             self._refuse(f"{stale[0]} and {len(stale) - 1} more have changed since")
 
     def _refuse(self, reason: str) -> None:
         raise InputError(f"{self.folder}: {reason}; {REMEDY}")
+
+    def missing(self) -> list[int]:
+        """The shards that are still to be written; the index gets their photos as they are now."""
+        found = [shard for shard, path in enumerate(self._paths) if not path.exists()]
+        rows = [row for shard in found for row in self.rows(shard)]
+        hashes, names = self._index["images"], list(self._index["images"])
+        for row, digest in zip(rows, _hashes_of(self.images[row] for row in rows), strict=True):
+            if digest is None:
+                raise InputError(f"{self.images[row]}: no such file; check the path")
+            hashes[names[row]] = digest
+        if found:
+            write_json(self.folder / INDEX, self._index)
+        return found
 
     def rows(self, shard: int) -> range:
         """The rows of a shard."""
@@ -173,19 +150,175 @@ class FeatureCache:
         with written_whole(self._paths[shard]) as path, path.open("wb") as file:
             np.save(file, features.numpy())
 
-    @cached_property
-    def _shards(self) -> list[np.ndarray]:
-        found = []
-        for path in self._paths:
-            with reading(f"{path}: missing or damaged; `captioning features` writes it"):
-                found.append(np.load(path, mmap_mode="r"))
-        return found
+
+def feature_cache(
+    folder: str | Path,
+    encoder: Module,
+    preprocessing: Preprocessing,
+    images: Sequence[Path],
+    batch_size: int = 16,
+    workers: int = 1,
+    name: str = "features",
+    faster: Callable[[Any], Callable[[Tensor], Tensor]] | None = None,
+) -> FeatureCache:
+    """The features of `images` under `folder`; missing shards are computed.
+
+    If torch.distributed is initialised, all processes must call this, and share the shards.
+
+    Args:
+        folder: where the features are, or will be written.
+        encoder: the `constant` part of an Encoder.
+        preprocessing: how a photo becomes an image.
+        images: paths of the photos.
+        batch_size: images encoded at a time.
+        workers: processes that read photos, for each process that encodes.
+        name: of the features in the progress bar.
+        faster: returns a function that equals the encoder in less time; used if shards are missing.
+
+    Raises:
+        InputError: the folder holds something else, or a photo cannot be read.
+    """
+    folder, process = Path(folder), process_and_count()[0]
+
+    def begin() -> list[int]:
+        if process:
+            return []
+        with stage(f"{name}: comparing {folder} with the photos"):
+            if not (folder / INDEX).exists():
+                _begin(folder, fingerprint(encoder, preprocessing), images)
+            cache = FeatureCache(folder)
+            cache.check(encoder, preprocessing, images)
+            return cache.missing()
+
+    missing = run_on_all_ranks(begin)[0]
+    [cache, *_] = run_on_all_ranks(lambda: FeatureCache(folder))  # fails if it is not shared
+    if missing:
+        device = next(encoder.parameters()).device
+        encode = encoder if faster is None else faster(encoder)
+        before = torch.backends.cudnn.allow_tf32
+        torch.backends.cudnn.allow_tf32 = False  # as where a captioner is moved to a GPU
+        try:
+            _write(cache, encode, device, preprocessing, missing, batch_size, workers, name)
+        finally:
+            torch.backends.cudnn.allow_tf32 = before
+    return cache
 
 
-def fingerprint(encoder: ConstantEncoder, preprocessing: Preprocessing) -> str:
+def _begin(folder: Path, key: str, images: Iterable[Path]) -> None:
+    """Write the index of a folder that is new or empty."""
+    made_folder(folder)
+    if any(not file.name.startswith(".") for file in folder.iterdir()):
+        raise InputError(f"{folder}: holds something other than features; {REMEDY}")
+    root = _absolute(folder)
+    names = dict.fromkeys((os.path.relpath(_absolute(image), root) for image in images), "")
+    rows = max(FEWEST_ROWS, math.ceil(len(names) / MOST_SHARDS))
+    write_json(folder / INDEX, {"fingerprint": key, "rows": rows, "images": names})
+
+
+def _write(
+    cache: FeatureCache,
+    encode: Callable[[Tensor], Tensor],
+    device: torch.device,
+    preprocessing: Preprocessing,
+    missing: list[int],
+    batch_size: int,
+    workers: int,
+    name: str,
+) -> None:
+    """Write the missing shards; process p of P writes every P-th, from the p-th on."""
+    process, count = process_and_count()
+    mine = missing[process::count]
+    batches = [list(map(list, cut(cache.rows(shard), batch_size))) for shard in mine]
+    photos: Any = cache.images  # a list is all that a DataLoader needs
+    loader: DataLoader[Any] = DataLoader(
+        photos,
+        batch_sampler=list(chain(*batches)),
+        num_workers=workers,
+        collate_fn=partial(_pixels, preprocessing),
+        worker_init_fn=lower_priority,
+        pin_memory=device.type == "cuda",
+    )
+
+    @torch.inference_mode()
+    def encoded(images: UInt8[Tensor, "B 3 S S"]) -> Float[Tensor, "B P C"]:
+        return encode(images.to(device, non_blocking=True)).half().cpu()
+
+    left = sum(len(cache.rows(shard)) for shard in missing)
+    total = len(cache.images)
+    bar = ProgressBar(name, "images", total, initial=total - left, leave=True, shown=process == 0)
+    with closing(in_threads(encoded, loader, device)) as features, bar as progress:
+
+        def write(place: int) -> int:
+            if place >= len(mine):
+                return 0
+            parts = []
+            for batch in batches[place]:
+                parts.append(next(features))
+                progress.update(len(batch))
+            cache.write(mine[place], torch.cat(parts))
+            return sum(map(len, parts))
+
+        # All processes do their shards in step, so an unreadable photo in one stops all of them.
+        for place in range(math.ceil(len(missing) / count)):
+            done = run_on_all_ranks(partial(write, place))
+            progress.update(sum(done) - done[process])
+
+
+def _pixels(preprocessing: Preprocessing, images: list[Path]) -> UInt8[Tensor, "B 3 S S"]:
+    return torch.stack([preprocessing(image).pixels for image in images])
+
+
+def lower_priority(worker: int) -> None:
+    """Lower the priority of a DataLoader's worker; a `worker_init_fn`.
+
+    The threads of a step wait for each other, so a worker on the core of one delays them all. On
+    two cores this makes training a third faster.
+    """
+    if sys.platform != "win32":
+        os.nice(10)
+
+
+def process_and_count() -> tuple[int, int]:
+    """The rank of this process over all machines, and the number of processes."""
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return 0, 1
+    return distributed.get_rank(), distributed.get_world_size()
+
+
+def run_on_all_ranks(step: Callable[[], Result]) -> list[Result]:
+    """The picklable results of a step that every rank runs, in rank order.
+
+    A failure on one rank raises on all, so that no rank waits for one that has stopped.
+
+    Raises:
+        InputError: the step failed on another rank, for this reason.
+        Exception: whatever the step raised on this one.
+    """
+    result: Any = None
+    failure: Exception | None = None
+    try:
+        result = step()
+    except Exception as error:
+        failure = error
+    outcomes: list[Any] = [(result, failure and (str(failure) or repr(failure)))]
+    count = process_and_count()[1]
+    if count > 1:
+        [own] = outcomes
+        outcomes = [None] * count
+        distributed.all_gather_object(outcomes, own)
+    if failure is not None:
+        raise failure
+    for _, reason in outcomes:
+        if reason is not None:
+            raise InputError(reason)
+    return [result for result, _ in outcomes]
+
+
+def fingerprint(encoder: Module, preprocessing: Preprocessing) -> str:
     """A hash of the encoder's architecture and parameters and of the preprocessing."""
     digest = hashlib.sha256()
-    for config in (encoder.config | {"weights": None}, preprocessing.config):
+    settings: Any = encoder.config
+    for config in (settings | {"weights": None}, preprocessing.config):
         # Without the module, so that a class that moves keeps its features.
         named = {"class": bare_name(config["class"])} if "class" in config else {}
         digest.update(repr(sorted((config | named).items())).encode())
@@ -195,11 +328,11 @@ def fingerprint(encoder: ConstantEncoder, preprocessing: Preprocessing) -> str:
     return digest.hexdigest()
 
 
-def _hashes_of(images: Sequence[Path]) -> list[str | None]:
+def _hashes_of(images: Iterable[Path]) -> list[str | None]:
     """A hash of the content of each photo, None for a missing one."""
     with ThreadPoolExecutor(8) as pool:  # hashing releases the GIL, and a slow disk overlaps
         return list(pool.map(photo_hash, images))
 
 
-def _place(path: Path) -> str:
+def _absolute(path: Path) -> str:
     return os.path.normpath(path.absolute())

@@ -1,6 +1,7 @@
 """Checks a data set for faults before training."""
 
 import os
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -49,34 +50,30 @@ class Check:
             rows.append((name, *map(str, (len(split.records), sum(counts), per_image, objects))))
         return rows
 
-    def notes(self, split: str) -> dict[str, list[str]]:
-        """Photos of a split by what is no problem but may be a slip."""
-        records = self.splits[split].records
-        folders = tuple(f"{os.path.abspath(folder)}{os.sep}" for folder in self.folders)  # noqa: PTH100
-        places = {record.image: os.path.abspath(record.image) for record in records}  # noqa: PTH100
-        repeated = [str(r.image) for r in records if len(set(r.captions)) < len(r.captions)]
-        outside = [str(image) for image, place in places.items() if not place.startswith(folders)]
-        return {"outside the data set's folder": outside, "with the same caption twice": repeated}
-
     def __str__(self) -> str:
         rows = [COLUMNS, *self.rows]
         width = max(len(name) for name, *_ in rows)
         lines = [self.source]
-        for name, images, captions, per_image, objects in rows:
-            lines.append(
-                f"{name:{width}}  {images:>8}  {captions:>8}  {per_image:>18}  {objects:>8}"
-            )
+        lines += [f"{name:{width}}  {a:>8}  {b:>8}  {c:>18}  {d:>8}" for name, a, b, c, d in rows]
+        folders = tuple(f"{os.path.abspath(folder)}{os.sep}" for folder in self.folders)  # noqa: PTH100
         for split, contents in self.splits.items():
-            by_kind: dict[str, list[str]] = {}
+            by_kind = defaultdict(list)
             for problem in contents.problems:
-                by_kind.setdefault(problem.kind, []).append(problem.name)
+                by_kind[problem.kind].append(problem.name)
             for kind, names in by_kind.items():
                 lines += [f"{split}: {kind} ({len(names)})", *(f"  {n}" for n in names[:NAMED])]
                 lines += [f"  and {len(names) - NAMED} more"] if len(names) > NAMED else []
-            for note, photos in self.notes(split).items():
-                if photos:
-                    such = f"{len(photos)} {note}, such as {photos[0]}"
-                    lines.append(f"{split}: not a problem: {such}")
+            notes = {"outside the data set's folder": [], "with the same caption twice": []}
+            for record in contents.records:
+                if not os.path.abspath(record.image).startswith(folders):  # noqa: PTH100
+                    notes["outside the data set's folder"].append(record.image)
+                if len(set(record.captions)) < len(record.captions):
+                    notes["with the same caption twice"].append(record.image)
+            lines += [
+                f"{split}: not a problem: {len(photos)} {note}, such as {photos[0]}"
+                for note, photos in notes.items()
+                if photos
+            ]
         count = sum(len(split.problems) for split in self.splits.values())
         lines.append(f"Problems found: {count}" if count else "No problems found")
         return "\n".join(map(printable, lines))
@@ -104,7 +101,7 @@ def check(reader: Reader, progress: bool = True, max_pixels: int = MAX_PIXELS) -
     pool = ThreadPoolExecutor(min(8, os.cpu_count() or 1))  # decoding releases the GIL
     try:
         with ProgressBar("check", "images", total=len(images), shown=progress) as bar:
-            look = partial(_identity_and_fault, max_pixels=max_pixels)
+            look = partial(_hash_and_fault, max_pixels=max_pixels)
             for image, each in zip(images, pool.map(look, images), strict=True):
                 found[image] = each
                 bar.update()
@@ -114,10 +111,9 @@ def check(reader: Reader, progress: bool = True, max_pixels: int = MAX_PIXELS) -
     seen: dict[str, tuple[str, Path]] = {}
     for split, contents in splits.items():
         for record in contents.records:
-            identity, fault = found[record.image]
-            if fault:
-                contents.problems.append(fault)
-            first, image = seen.setdefault(identity, (split, record.image))
+            content, fault = found[record.image]
+            contents.problems.extend([fault] if fault else [])
+            first, image = seen.setdefault(content, (split, record.image))
             if first != split:
                 name = f"{record.image} is {image} of {first}"
                 contents.problems.append(Problem("images that are in another split too", name))
@@ -126,11 +122,10 @@ def check(reader: Reader, progress: bool = True, max_pixels: int = MAX_PIXELS) -
     return Check(source, splits, frozenset(faulty), tuple(reader.folders))
 
 
-def _identity_and_fault(image: Path, max_pixels: int) -> tuple[str, Problem | None]:
+def _hash_and_fault(image: Path, max_pixels: int) -> tuple[str, Problem | None]:
     """A text that is the same for equal files, and what is wrong with this one."""
     try:
-        found = photo_hash(image)
-        if found is None:
+        if (found := photo_hash(image)) is None:
             return str(image), Problem("missing image files", str(image))
         read_image(image, max_pixels)
     except InputError as error:

@@ -12,11 +12,11 @@ import os
 import re
 import tarfile
 from bisect import bisect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from io import BufferedReader, BytesIO
-from itertools import accumulate, groupby
+from itertools import accumulate, chain, groupby, islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -131,16 +131,22 @@ def photo_hash(photo: Path) -> str | None:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
-def _shard_of(file: Path) -> "_Tar | _Rows":
+def _place(photo: Path) -> tuple[Path, str] | None:
+    """The shard of a photo and its name there; None if it is in no shard."""
+    file = next(filter(is_shard, photo.parents), None)
+    return None if file is None else (file, photo.relative_to(file).as_posix())
+
+
+def _shard_of(file: Path) -> "TarShard | RowShard":
     status = file.stat()
     return _shard(file, status.st_size, status.st_mtime_ns)
 
 
 @lru_cache(MOST_OPEN)
-def _shard(file: Path, *state: int) -> "_Tar | _Rows":
+def _shard(file: Path, *state: int) -> "TarShard | RowShard":
     """A shard, until the state of its file changes."""
     with _reading(file):
-        found = _Tar(file) if file.suffix.lower() == ".tar" else _Rows(file)
+        found = TarShard(file) if file.suffix.lower() == ".tar" else RowShard(file)
     if not found.sizes:
         raise InputError(f"{file}: no photos inside; give the files that hold them")
     return found
@@ -148,7 +154,6 @@ def _shard(file: Path, *state: int) -> "_Tar | _Rows":
 
 @contextmanager
 def _reading(file: Path) -> Iterator[None]:
-    """What is raised while a shard is read as errors of one line."""
     try:
         with reading(f"{file}: damaged or cut short", tarfile.TarError):
             yield
@@ -158,20 +163,12 @@ def _reading(file: Path) -> Iterator[None]:
         ) from None
 
 
-def _place(photo: Path) -> tuple[Path, str] | None:
-    """The shard of a photo and its name there; None if it is in no shard."""
-    file = next(filter(is_shard, photo.parents), None)
-    return None if file is None else (file, photo.relative_to(file).as_posix())
-
-
-class _Tar:
+class TarShard:
     """A tar file, in which the files of a sample have one name and different suffixes.
 
     Attributes:
         sizes: the bytes of each photo by its name in the file; None if it has no content.
     """
-
-    sizes: dict[str, int | None]
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -183,7 +180,8 @@ class _Tar:
                     self._places[name] = member.offset_data, member.size
         # As WebDataset has it: a sample's files follow each other, and have one name up to the
         # first dot.
-        self.sizes, self._texts = {}, []
+        self.sizes: dict[str, int | None] = {}
+        self._texts: list[tuple[str, str | None, str | None]] = []
         parts = (re.fullmatch(r"((?:.*/)?[^./]+)\.([^/]*)", name) for name in self._places)
         for _, sample in groupby(filter(None, parts), key=lambda part: part[1]):
             names = {part[2].lower(): part[0] for part in sample}
@@ -208,97 +206,92 @@ class _Tar:
             return file.read(min(size, MOST_BYTES))
 
 
-class _Rows:
+class RowShard:
     """A Parquet or Arrow file with a column of photos: bytes, or objects with bytes and path.
 
-    A photo's name is the number of the first row that has it. As `_Tar` otherwise.
+    A photo's name is the number of the first row that has it. As `TarShard` otherwise.
     """
 
     def __init__(self, file: Path) -> None:
         import pyarrow
-        from pyarrow import parquet
+        from pyarrow import parquet, types
 
-        self._file, self._metadata, self._batches = file, None, []
+        self._file, self._table = file, None
         if file.suffix.lower() == ".arrow":
-            table = pyarrow.ipc.open_stream(pyarrow.memory_map(str(file))).read_all()
-            self._batches, schema = table.to_batches(), table.schema
-            lengths = [len(batch) for batch in self._batches]
-            self._steps = [BLOCK_ROWS] * len(lengths)
+            self._table = pyarrow.ipc.open_stream(pyarrow.memory_map(str(file))).read_all()
+            schema = self._table.schema
         else:
             whole = parquet.ParquetFile(file)
             self._metadata, schema = whole.metadata, whole.schema_arrow
-            groups = [whole.metadata.row_group(i) for i in range(whole.num_row_groups)]
-            lengths = [group.num_rows for group in groups]
-            means = [
-                max(group.column(i).total_uncompressed_size for i in range(group.num_columns))
-                // max(1, group.num_rows)
+            groups = [whole.metadata.row_group(i).to_dict() for i in range(whole.num_row_groups)]
+            self._starts = list(accumulate((group["num_rows"] for group in groups), initial=0))
+            mean = max(
+                (column["total_uncompressed_size"] // max(1, group["num_rows"]))
                 for group in groups
-            ]
-            if max(means, default=0) > MOST_BYTES:
+                for column in group["columns"]
+            )
+            if mean > MOST_BYTES:
                 raise InputError(f"{file}: holds values of more than {MOST_BYTES / 1e6:.0f} MB")
-            self._steps = [max(1, min(BLOCK_ROWS, BLOCK_BYTES // (mean + 1))) for mean in means]
-        self._starts = list(accumulate(lengths, initial=0))
-        columns = [part.name for part in schema if _is_of_photos(part.type)]
-        self._texts = [name for name in schema.names if name not in columns]
-        self._photos = columns[:1]
-        self.sizes: dict[str, int | None] = {}
-        self._names: list[str] = []
+            self._step = max(1, min(BLOCK_ROWS, BLOCK_BYTES // (mean + 1)))
         self._cached = lru_cache(2)(self._block)
+        parts = [(kind.name, kind.type) for kind in schema]
+        parts = [(n, k.field("bytes").type if _has_bytes(k) else k) for n, k in parts]
+        photos = [n for n, kind in parts if types.is_binary(kind) or types.is_large_binary(kind)]
+        self._texts = [name for name, _ in parts if name not in photos]
+        self._photos = photos[:1]
+        self._names: list[str] = []  # of each row's photo
+        self.sizes: dict[str, int | None] = {}
         firsts: dict[object, str] = {}
-        for number, cell in enumerate(self._all_photos()):
+        for cell in chain.from_iterable(map(_cells, self._batches(self._photos))):
+            number = str(len(self._names))
             size = len(cell.as_buffer()) if cell.is_valid else None
             key: object = number
             if size is not None and size <= MOST_BYTES:
                 key = hashlib.blake2b(cell.as_buffer(), digest_size=16).digest()
-            self._names.append(firsts.setdefault(key, str(number)))
+            self._names.append(firsts.setdefault(key, number))
             self.sizes.setdefault(self._names[-1], size)
 
-    def _all_photos(self) -> Iterator[Any]:
-        for group in range(len(self._steps) if self._photos else 0):
-            for batch in self._parts(group, self._photos):
-                yield from _cells(batch)
-
     def rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        names = iter(self._names)
-        for group in range(len(self._steps)):
-            for batch in self._parts(group, self._texts):
-                yield from zip(names, batch.to_pylist(), strict=False)
+        """As of `TarShard`."""
+        rows = chain.from_iterable(batch.to_pylist() for batch in self._batches(self._texts))
+        return zip(self._names, rows, strict=False)
 
     def read(self, name: str) -> bytes:
-        group = bisect(self._starts, int(name)) - 1
-        block, row = divmod(int(name) - self._starts[group], self._steps[group])
+        """As of `TarShard`."""
+        row = int(name)
+        if self._table is not None:
+            return next(iter(_cells(self._table.select(self._photos).slice(row, 1)))).as_py()
+        group = bisect(self._starts, row) - 1
+        block, row = divmod(row - self._starts[group], self._step)
         return self._cached(group, block)[row]
 
     def _block(self, group: int, block: int) -> list[bytes]:
-        """The photos of some rows."""
-        for number, batch in enumerate(self._parts(group, self._photos)):
-            if number == block:
-                return [cell.as_py() for cell in _cells(batch)]
-        raise InputError(f"{self._file}: ends before its last row")
+        """The photos of some rows of Parquet."""
+        batch = next(islice(self._batches(self._photos, group), block, None))
+        return [cell.as_py() for cell in _cells(batch)]
 
-    def _parts(self, group: int, columns: list[str]) -> Iterable[Any]:
-        """The record batches of a row group, of a few rows each."""
-        step = self._steps[group]
-        if self._metadata is None:
-            batch = self._batches[group].select(columns)
-            return (batch.slice(first, step) for first in range(0, len(batch), step))
+    def _batches(self, columns: list[str], group: int | None = None) -> Iterator[Any]:
+        """Record batches of a few rows each, of all row groups or of one."""
+        if not columns:
+            return
+        if self._table is not None:
+            yield from self._table.select(columns).to_batches(max_chunksize=BLOCK_ROWS)
+            return
         from pyarrow import parquet
 
         file = parquet.ParquetFile(self._file, metadata=self._metadata)
-        return file.iter_batches(step, [group], columns, use_threads=False)
+        for number in range(file.num_row_groups) if group is None else [group]:
+            yield from file.iter_batches(self._step, [number], columns, use_threads=False)
 
 
-def _is_of_photos(kind: Any) -> bool:
+def _has_bytes(kind: Any) -> bool:
     from pyarrow import types
 
-    if types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
-        kind = kind.field("bytes").type
-    return types.is_binary(kind) or types.is_large_binary(kind)
+    return types.is_struct(kind) and kind.get_field_index("bytes") >= 0
 
 
-def _cells(batch: Any) -> Any:
-    """The photos of a batch of their column."""
-    from pyarrow import compute, types
-
-    column = batch.column(0)
-    return compute.struct_field(column, "bytes") if types.is_struct(column.type) else column
+def _cells(rows: Any) -> Iterator[Any]:
+    """The photos in the first column, which may be objects."""
+    column = rows.column(0)
+    inside = _has_bytes(column.type)
+    return (cell["bytes"] if inside and cell.is_valid else cell for cell in column)

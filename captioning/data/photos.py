@@ -5,8 +5,8 @@ import glob
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
-from itertools import chain
+from contextlib import nullcontext
+from itertools import chain, count
 from pathlib import Path
 
 from captioning.data.images import IMAGE_SUFFIXES, is_photo
@@ -16,7 +16,8 @@ from captioning.errors import InputError, reading
 STDIN = "-"
 """Stands for standard input, which lists photos."""
 
-LONGEST_NAME = 200  # bytes of a photo's name in its picture's, which leaves room for a number
+LONGEST_NAME = 50
+"""Characters of a photo's name in its picture's where it is longer than file systems allow."""
 
 
 def find_photos(paths: Iterable[str | Path], listed: str | Path | None = None) -> Iterator[Path]:
@@ -75,15 +76,11 @@ def picture_names(
     photos = dict.fromkeys(photos)
     originals = {os.path.realpath(photo): photo for photo in photos}
     names: dict[Path, Path] = {}
-    taken = {name.casefold() for name in taken_names}
+    taken = {name.casefold() for name in taken_names}  # some file systems ignore case
     for photo in photos:
-        stem = photo.stem
-        while len(os.fsencode(stem)) > LONGEST_NAME:
-            stem = stem[:-1]
-        name, number = f"{stem}{suffix}", 1
-        while name.casefold() in taken:  # some file systems ignore case
-            number += 1
-            name = f"{stem}-{number}{suffix}"
+        stem = photo.stem if len(os.fsencode(photo.stem)) <= 200 else photo.stem[:LONGEST_NAME]
+        numbered = chain([f"{stem}{suffix}"], (f"{stem}-{number}{suffix}" for number in count(2)))
+        name = next(name for name in numbered if name.casefold() not in taken)
         taken.add(name.casefold())
         names[photo] = Path(folder) / name
         original = originals.get(os.path.realpath(names[photo]))
@@ -111,17 +108,16 @@ def _photos_below(folder: Path) -> Iterator[Path]:
 
 
 def _photos_of_list(file: str | Path) -> Iterator[Path]:
-    name = "standard input" if str(file) == STDIN else str(file)
-    with reading(name), ExitStack() as stack:
+    is_stdin = str(file) == STDIN
+    name = "standard input" if is_stdin else str(file)
+    with (
+        reading(name),
+        nullcontext(sys.stdin.buffer) if is_stdin else Path(file).open("rb") as lines,
+    ):
         # File names are bytes, and those that are not UTF-8 must stay unchanged.
-        source = (
-            sys.stdin.buffer if str(file) == STDIN else stack.enter_context(Path(file).open("rb"))
-        )
-        for number, line in enumerate(source, 1):
-            line = (
-                line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
-            )  # of Windows' editors
+        for number, line in enumerate(lines, 1):
             if b"\0" in line:
                 raise InputError(f"{name}: line {number} is not a path")
+            line = line.removeprefix(codecs.BOM_UTF8)  # of Windows' editors
             if path := os.fsdecode(line).rstrip("\r\n"):
                 yield Path(path)

@@ -162,8 +162,8 @@ class Preprocessing(Configurable):
     def _view(self, image: Image, size: tuple[int, int], place: Place) -> View:
         # The last pixels of a reduced photo may reach beyond it, so its size is not exact.
         r = round(size[0] / image.width)
-        across = _Axis.of(place[0], place[2], size[0], self.size)
-        down = _Axis.of(place[1], place[3], size[1], self.size)
+        across = Axis.of(place[0], place[2], size[0], self.size)
+        down = Axis.of(place[1], place[3], size[1], self.size)
         small = image.resize(
             (across.pixels, down.pixels),
             Resampling.BILINEAR,
@@ -185,7 +185,7 @@ class MirroredPreprocessing(Preprocessing):
         return super().__call__(photo).mirrored()
 
 
-class _Axis(NamedTuple):
+class Axis(NamedTuple):
     """What is seen of a photo along one axis; bars take whole pixels of the image."""
 
     first: float  # pixel of the photo
@@ -196,7 +196,7 @@ class _Axis(NamedTuple):
     extent: float
 
     @classmethod
-    def of(cls, start: float, extent: float, length: int, size: int) -> "_Axis":
+    def of(cls, start: float, extent: float, length: int, size: int) -> "Axis":
         """The axis of a photo of this `length` in an image of this `size`."""
         first, last = max(start, 0.0), min(start + extent, float(length))
         if (first, last) == (start, start + extent):

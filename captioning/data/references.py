@@ -1,27 +1,34 @@
-"""Reference captions from every format that readers know, without looking for photos."""
+"""Captions in files and folders: people's references, and the captions of models to score."""
 
+import os
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from captioning.data.images import IMAGE_SUFFIXES
-from captioning.data.readers import CaptionTable, Problem, reader_for
-from captioning.data.readers.coco import captions_in
+from captioning.data.readers import Problem, reader_for
 from captioning.data.readers.dataset_files import common_end
-from captioning.data.readers.flickr8k import is_numbered, numbered_captions
-from captioning.data.readers.karpathy import entries_in
-from captioning.data.readers.rows import is_photo
+from captioning.data.readers.reader import MALFORMED, field, numbered, parsed
+from captioning.data.readers.rows import is_photo, json_lines, rows_of
 from captioning.data.records import id_finder
-from captioning.errors import InputError
-from captioning.untrusted import read_json
+from captioning.errors import InputError, reading
+from captioning.untrusted import json_of, text_of
 
 REMEDY = (
-    "expected COCO's annotations (annotations with image_id and caption), Karpathy's format "
-    "(images with sentences), lines as in Flickr8k.token.txt, a table of file names and captions, "
-    "or a data set's folder"
+    "expected COCO's results format (a list of objects with image_id and caption), a table, or "
+    "lines as of `captioning caption --json`"
 )
+
+CAPTIONS, SHARDS = "captions.json", "captions-*.jsonl"
+EVALUATIONS = ("evaluation-*", "ensemble-*")
+
+KEYS = ("image", "image_id", "file_name")
+"""What an object may call its image."""
+
+Captions = dict[int | str, str]
+"""One caption by image id or path of the photo."""
 
 
 @dataclass(frozen=True)
@@ -38,60 +45,31 @@ class References:
 
 
 def read_references(path: str | Path, split: str | None = None) -> References:
-    """The reference captions of a file or of a data set's folder, of all splits by default.
+    """The reference captions of a file or folder that `reader_for` knows, of all splits by default.
 
-    A file holds COCO's annotations, Karpathy's format, lines as in ``Flickr8k.token.txt``, or a
-    table that `captioning.data.readers.CaptionTable` reads. Photos may be missing, except where
-    their captions lie beside them or in them (`Sidecar`, `PhotoShards`).
+    Photos may be missing, except where their captions lie beside them or in them (`Sidecar`,
+    `PhotoShards`). In COCO's and Karpathy's files, so may their names and the splits.
 
     Raises:
         InputError: the file is missing, malformed or in an unknown format, has no captions, has no
             splits though one is named, or an image is in two splits.
     """
-    path, dataset = Path(path), None
-    if not path.exists():
-        raise InputError(f"{path}: no such file; check the path")
-    is_text = is_numbered(path)
-    if split is not None and is_text:
-        raise InputError(f"--split {split}: {path} has no splits; give its folder")
-    if split is None and path.suffix.lower() == ".json" and not path.is_dir():
-        dataset = read_json(path)
-        if not isinstance(dataset, dict) or not {"annotations", "images"} & dataset.keys():
-            dataset = {} if not CaptionTable.resembles(path) else None
-    if is_text or dataset is not None:
-        captions, photos = _of_file(path, dataset)
-    else:
-        captions, photos = _of_reader(path, split)
-    kept = {image: tuple(filter(str.strip, texts)) for image, texts in captions.items()}
-    kept = {image: texts for image, texts in kept.items() if texts}
-    if not kept:
-        raise InputError(f"{path}: no captions; {REMEDY}")
-    return References(kept, photos)
-
-
-def with_ids_of(
-    captions: Mapping[int | str, str],
-    references: Collection[int | str],
-    source: str | Path,
-    photos: Mapping[int | str, str] | None = None,
-) -> dict[int | str, str]:
-    """The captions by the ids of the references; others keep theirs.
-
-    An id matches where one file writes 12 and the other "12", and a photo's path matches its image
-    by its file name; see `image_finder`.
-
-    Raises:
-        InputError: two captions are of one image; the message names `source`, their file.
-    """
-    find = image_finder(references, photos or {})
-    found: dict[int | str, str] = {}
-    for image, caption in captions.items():
-        known = find(image)
-        known = image if known is None else known
-        if known in found:
-            raise InputError(f"{source}: image {image!r} has two captions; leave one of them")
-        found[known] = caption
-    return found
+    reader = reader_for(path, objects=False, captions_only=True)
+    captions: dict[int | str, tuple[str, ...]] = {}
+    photos: dict[int | str, str] = {}
+    for name in reader.splits if split is None else (split,):
+        contents = reader.contents(name)
+        if bad := [problem.name for problem in contents.problems if problem.kind == MALFORMED]:
+            raise InputError(f"{bad[0]}; fewer references would change scores")
+        for record in contents.records:
+            image = record.image_id
+            if image in captions:
+                raise InputError(f"{path}: image {image!r} is in two splits; name one by --split")
+            captions[image] = record.captions
+            photos |= {image: str(record.image)} if record.image.name else {}
+    if not captions:
+        raise InputError(f"{path}: no captions; give a file or a folder that has some")
+    return References(captions, photos)
 
 
 def image_finder(
@@ -112,7 +90,7 @@ def image_finder(
         by_name[_stem(name)].append(image)
     # The ids themselves may be file names, whose suffix others leave out.
     stems = {_stem(str(image)): image for image in images if is_photo(image)}
-    by_stem = id_finder(stems) if len(stems) == len(images) else lambda sought: None
+    by_stem = id_finder(stems if len(stems) == len(images) else ())
 
     def find(sought: int | str) -> int | str | None:
         known = by_id(sought)
@@ -122,8 +100,7 @@ def image_finder(
             stem = by_stem(sought)
             return None if stem is None else stems[str(stem)]
         named = by_name.get(_stem(str(sought)), ())
-        parts = _parts(str(sought))
-        lengths = [common_end(parts, _parts(photos[image])) for image in named]
+        lengths = [common_end(_parts(str(sought)), _parts(photos[image])) for image in named]
         longest = max(lengths, default=0)
         best = [i for i, length in zip(named, lengths, strict=True) if length == longest]
         return best[0] if len(best) == 1 else None
@@ -141,44 +118,143 @@ def _stem(name: str) -> str:
     return path.stem if path.suffix.lower() in IMAGE_SUFFIXES else path.name
 
 
-def _of_reader(
-    path: Path, split: str | None
-) -> tuple[dict[int | str, Sequence[str]], dict[int | str, str]]:
-    """The captions and the photos of a data set of any layout."""
-    reader = reader_for(path, objects=False, captions_only=True)
-    captions: dict[int | str, Sequence[str]] = {}
-    photos: dict[int | str, str] = {}
-    for name in reader.splits if split is None else (split,):
-        for record in reader.contents(name).records if split is None else reader.read(name):
-            image = record.image_id
-            if image in captions:
-                raise InputError(f"{path}: image {image!r} is in two splits; name one by --split")
-            captions[image], photos[image] = record.captions, str(record.image)
-    return captions, photos
+def read_results(path: str | Path) -> Captions:
+    """One caption per image, by image id or path of the photo.
 
+    Args:
+        path: a file in COCO's results format, a CSV or TSV table, lines of JSON as
+            ``captioning caption`` writes them, the folder of its shards, or a folder of
+            ``captioning evaluate`` or the one training folder that holds it. Photos that could not
+            be captioned are left out.
 
-def _of_file(
-    path: Path, dataset: Any
-) -> tuple[dict[int | str, Sequence[str]], dict[int | str, str]]:
-    """The same of one file: numbered lines, or JSON of which images and names may be missing."""
-    captions: dict[int | str, list[str]] = defaultdict(list)
-    photos: dict[int | str, str] = {}
+    Raises:
+        InputError: the file is missing or malformed, has no captions, or two of one image; or a
+            folder holds none of these, or several evaluations.
+    """
+    path = Path(path)
+    captions: Captions = {}
     problems: list[Problem] = []
-    if dataset is None:
-        for name, caption in numbered_captions(path, problems):
-            captions[_stem(name)].append(caption)
-            photos[_stem(name)] = name
-    elif "annotations" in dataset:
-        for image, caption in captions_in(path, dataset, problems):
-            captions[image].append(caption)
-        named = dataset.get("images")
-        for entry in named if isinstance(named, list) else ():
-            if isinstance(entry, dict) and isinstance(entry.get("id"), int | str):
-                photos[entry["id"]] = str(entry.get("file_name", ""))
-    elif "images" in dataset:
-        for image, photo, texts, _ in entries_in(path, dataset, problems):
-            captions[image] += texts
-            photos |= {image: photo} if photo else {}
-    if problems:  # fewer references would change scores
+    for file in _files(path):
+        for image, caption in _captions_in(file, problems):
+            if image in captions:
+                raise InputError(f"{path}: image {image!r} has two captions; leave one of them")
+            captions[image] = caption
+    if problems:  # fewer captions would change scores
         raise InputError(f"{problems[0].name}; {REMEDY}")
-    return dict(captions), photos
+    if not captions:
+        raise InputError(f"{path}: no captions; {REMEDY}")
+    return captions
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    if shards := sorted(path.glob(SHARDS)):
+        return shards
+    found = [*path.glob(CAPTIONS)]
+    found = found or [file for name in EVALUATIONS for file in path.glob(f"{name}/{CAPTIONS}")]
+    if len(found) != 1:
+        held = ", ".join(sorted(f.parent.name for f in found)) or f"no {CAPTIONS} and no {SHARDS}"
+        raise InputError(
+            f"{path}: holds {held}; give a folder of `captioning evaluate` or `caption --out`"
+        )
+    return found
+
+
+def _captions_in(file: Path, problems: list[Problem]) -> Iterator[tuple[int | str, str]]:
+    """The captions of a file; photos with an error in place of a caption are left out."""
+    if file.suffix.lower() in (".csv", ".tsv"):
+        for row in rows_of(file, problems):
+            yield from ((row.name, caption) for caption in row.captions)
+        return
+    text = text_of(file)
+    if file.suffix.lower() == ".jsonl" or text.lstrip().startswith("{"):
+        entries = json_lines(file, text, problems)
+    else:
+        with reading(file):
+            content = json_of(text)
+        if not isinstance(content, list):
+            raise InputError(f"{file}: not a list; {REMEDY}")
+        entries = numbered(f"{file}: caption", content)
+    yield from filter(None, parsed(entries, _caption_in, problems))
+
+
+def _caption_in(entry: Any) -> tuple[int | str, str] | None:
+    if isinstance(entry, dict) and "error" in entry:
+        return None
+    key = next((key for key in KEYS if isinstance(entry, dict) and key in entry), KEYS[0])
+    return field(entry, key, int, str), field(entry, "caption", str)
+
+
+def scored_captions(
+    captions: Mapping[int | str, str],
+    references: References,
+    path: str | Path,
+    source: str | Path,
+) -> Captions:
+    """The captions of `read_results` by the ids of the references; see `image_finder`.
+
+    Args:
+        captions: of some of the images.
+        references: of all images.
+        path: of the captions, for messages.
+        source: of the references, for messages.
+
+    Raises:
+        InputError: an image has no reference, or two captions are of one image.
+    """
+    find = image_finder(references.captions, references.photos)
+    found: Captions = {}
+    unknown = []
+    for image, caption in captions.items():
+        known = find(image)
+        if known is None:
+            unknown.append(image)
+        elif known in found:
+            raise InputError(f"{path}: image {image!r} has two captions; leave one of them")
+        else:
+            found[known] = caption
+    if unknown:
+        raise InputError(
+            f"{path}: {len(unknown)} of {len(captions)} images have no caption in {source}, such "
+            f"as {unknown[0]!r}; give the references of the same images"
+        )
+    return found
+
+
+def named_photos(
+    references: str | Path, folder: str | Path, images: Iterable[int | str]
+) -> dict[int | str, Path]:
+    """The photo of each image, in a folder.
+
+    Args:
+        references: a source for `read_references` that names the photo of each image.
+        folder: of the photos, or of the folders that the file names, such as val2014.
+        images: their ids in the results or ratings.
+
+    Raises:
+        InputError: the folder is missing, or the file is malformed or lacks an image.
+    """
+    if not Path(folder).is_dir():
+        raise InputError(f"{folder}: no such folder; give the folder of the photos")
+    names = {str(image): name for image, name in read_references(references).photos.items()}
+    photos: dict[int | str, Path] = {}
+    for image in images:
+        name = names.get(str(image)) or names.get(Path(str(image)).stem)
+        if name is None:
+            raise InputError(f"{references}: names no photo of image {image!r}")
+        # Karpathy's names include the folder of the split, in which not everybody keeps the photos.
+        inside = Path(folder) / name
+        is_inside = os.path.isfile(inside)  # noqa: PTH113 - a Path raises if a name is too long
+        photos[image] = inside if is_inside else Path(folder) / inside.name
+    return photos
+
+
+def check_photos(photos: Mapping[Any, Path]) -> None:
+    """Raise if a photo is missing."""
+    missing = [path for path in photos.values() if not os.path.isfile(path)]  # noqa: PTH113
+    if missing:
+        raise InputError(
+            f"{missing[0]}: no such photo ({len(missing):,} of {len(photos):,} are missing); "
+            "check the folder of the photos"
+        )

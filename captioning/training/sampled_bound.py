@@ -5,11 +5,10 @@ Shapes: B images, N captions per image, T words, L regions, D annotation width, 
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 from torch.nn import functional as F
 
 from captioning.data.dataset import Batch
-from captioning.data.ranks import sum_over_ranks
 from captioning.data.vocabulary import PAD
 from captioning.errors import InputError
 from captioning.models import Decoder, HardAttention, LSTMDecoder, Model
@@ -75,7 +74,7 @@ class SampledBound(Objective, nn.Module):
         rewarded = self.reward * advantages * (drawn - drawn.detach())
         total = -(likelihoods + rewarded).sum() - self.entropy * entropy
         self._follow(likelihoods.detach()[~expected], real.any(dim=2)[~expected])
-        of_all = sum_over_ranks(torch.stack([entropy.detach(), real.sum().to(entropy)]))
+        of_all = _sum_over_ranks(torch.stack([entropy.detach(), real.sum().to(entropy)]))
         figures: dict[str, float | Tensor] = {
             "baseline": self.baseline.clone(),
             "entropy": of_all[0] / of_all[1],
@@ -85,9 +84,16 @@ class SampledBound(Objective, nn.Module):
     def _follow(self, likelihoods: Float[Tensor, "b N"], exists: Bool[Tensor, "b N"]) -> None:
         """Move the baseline towards the mean over the captions of all ranks."""
         total = (likelihoods * exists).sum().float()
-        total, count = sum_over_ranks(torch.stack([total, exists.sum().float()])).unbind()
+        total, count = _sum_over_ranks(torch.stack([total, exists.sum().float()])).unbind()
         if count:
             self.baseline.lerp_((total / count).to(self.baseline), 1 - self.decay)
+
+
+def _sum_over_ranks(numbers: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
+    if distributed.is_available() and distributed.is_initialized():
+        numbers = numbers.clone()
+        distributed.all_reduce(numbers)
+    return numbers
 
 
 def drawn_steps(

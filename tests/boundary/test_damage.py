@@ -21,8 +21,7 @@ from captioning.captioner import Captioner, load
 from captioning.data.folder_check import check
 from captioning.data.images import read_image
 from captioning.data.readers import reader_for
-from captioning.data.references import read_references
-from captioning.data.results import read_results
+from captioning.data.references import read_references, read_results
 from captioning.errors import InputError
 from captioning.metrics.cider import DocumentFrequencies
 from captioning.models import CNNEncoder

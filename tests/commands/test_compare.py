@@ -179,7 +179,7 @@ def test_a_split_s_references_count_alone(
     assert main(["score", files[1], files[2]]) == 0
     assert capsys.readouterr().out == own
     assert main(["score", files[1], files[2], "--split", "test"]) == 1
-    assert "Flickr8k.token.txt has no splits; give its folder" in capsys.readouterr().err
+    assert "Flickr8k.token.txt has no split 'test'" in capsys.readouterr().err
 
 
 def test_photos_of_one_name_are_told_apart_by_their_folders(

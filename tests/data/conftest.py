@@ -9,8 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from captioning.data.extraction import feature_cache
-from captioning.data.feature_cache import FeatureCache
+from captioning.data.feature_cache import FeatureCache, feature_cache
 from captioning.data.preprocessing import MirroredPreprocessing, Preprocessing
 from captioning.data.records import Record
 from captioning.models import CNNEncoder

@@ -88,7 +88,7 @@ import sys, torch
 from pathlib import Path
 from torch import distributed
 from captioning.data import feature_cache as cache_module
-from captioning.data.extraction import feature_cache
+from captioning.data.feature_cache import feature_cache
 from captioning.data.preprocessing import Preprocessing
 from captioning.models import CNNEncoder
 

@@ -3,8 +3,13 @@ from typing import Any
 
 import pytest
 
-from captioning.data.references import image_finder, with_ids_of
-from captioning.data.results import check_photos, named_photos
+from captioning.data.references import (
+    References,
+    check_photos,
+    image_finder,
+    named_photos,
+    scored_captions,
+)
 from captioning.errors import InputError
 from tests.data.conftest import draw, write
 
@@ -58,11 +63,11 @@ def test_missing_photos_are_counted(folder: Path) -> None:
 
 
 def test_ids_of_results_match_numbers_or_text() -> None:
-    captions: dict[int | str, str] = {"1": "a dog", 2: "a cat", "x": "a bird"}
-    expected: dict[int | str, str] = {1: "a dog", "0002": "a cat", "x": "a bird"}
-    assert with_ids_of(captions, [1, "0002"], "results.json") == expected
-    with pytest.raises(InputError, match=r"results\.json: image 1 has two captions"):
-        with_ids_of({"1": "a dog", 1: "a cat"}, [1], "results.json")
+    references = References({1: ("a dog",), "0002": ("a cat",)}, {})
+    captions: dict[int | str, str] = {"1": "a dog", 2: "a cat"}
+    assert scored_captions(captions, references, "r.json", "") == {1: "a dog", "0002": "a cat"}
+    with pytest.raises(InputError, match=r"r\.json: image 1 has two captions"):
+        scored_captions({"1": "a dog", 1: "a cat"}, references, "r.json", "")
 
 
 def test_of_photos_of_one_name_the_longest_common_path_counts() -> None:

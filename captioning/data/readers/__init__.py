@@ -5,14 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from captioning.data.images import IMAGE_SUFFIXES
-from captioning.data.readers.coco import Coco
-from captioning.data.readers.flickr8k import Flickr8k
-from captioning.data.readers.flickr30k_entities import Flickr30kEntities
-from captioning.data.readers.joined import Joined
-from captioning.data.readers.karpathy import Karpathy
-from captioning.data.readers.reader import Contents, Problem, Reader
-from captioning.data.readers.sidecar import Sidecar
-from captioning.data.readers.table import CaptionTable, PhotoShards
+from captioning.data.readers.coco import Coco, Karpathy
+from captioning.data.readers.flickr import Flickr8k, Flickr30kEntities
+from captioning.data.readers.reader import Contents, Joined, Problem, Reader
+from captioning.data.readers.table import CaptionTable, PhotoShards, Sidecar
 from captioning.errors import InputError
 
 READERS: list[type[Reader]] = [
@@ -74,17 +70,13 @@ def reader_for(
             "(Karpathy), Flickr8k.token.txt (Flickr8k), or Sentences and Annotations (Flickr30k "
             "Entities); a reader of your own: --import its module"
         )
-    options = {
-        "images": images,
-        "caption_column": caption_column,
-        "objects": objects,
-        "val_fraction": val_fraction,
-    }
     taken = inspect.signature(kind).parameters
     if caption_column is not None and "caption_column" not in taken:
         raise InputError(
             f"{root}: read by {kind.__name__}, which has no columns; omit the caption column"
         )
+    columns = {"caption_column": caption_column, "val_fraction": val_fraction}
+    options: dict[str, Any] = {"images": images, "objects": objects} | columns
     given: Any = {name: v for name, v in options.items() if v is not None and name in taken}
     reader = kind(root, **given)
     reader.captions_only = captions_only

@@ -1,4 +1,4 @@
-"""COCO's format: captions_*.json or other names, and instances_*.json for boxes and masks."""
+"""The JSON formats of COCO (captions, boxes, masks) and of Karpathy's splits."""
 
 from collections import defaultdict
 from functools import cached_property
@@ -7,20 +7,22 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from captioning.data.readers import dataset_files as files
+from captioning.data.readers.dataset_files import has_keys, in_order, json_files, split_name
 from captioning.data.readers.reader import (
     Contents,
     Problem,
     Reader,
     field,
-    in_order,
+    listed,
     numbered,
     parsed,
-    split_in,
-    split_name,
 )
 from captioning.data.records import ImageObject, Record, id_finder
 from captioning.errors import InputError, reading, shown
 from captioning.untrusted import read_json
+
+OF_HUGGING_FACE = ("dataset_dict", "dataset_info", "dataset_infos")
+"""Other files with names like Karpathy's."""
 
 
 class Release(NamedTuple):
@@ -50,7 +52,7 @@ class Coco(Reader):
         annotations: folder of the JSON files; by default ``annotations`` below `root`.
         year: the release to read if the folder has several, such as 2017.
         objects: whether to read boxes and masks, which take gigabytes of memory for all of COCO.
-        val_fraction: share of the images for validation if the data set has no splits.
+        val_fraction: see `Reader`.
     """
 
     def __init__(
@@ -75,8 +77,8 @@ class Coco(Reader):
 
     @classmethod
     def resembles(cls, root: Path) -> bool:
-        """Whether a JSON file has images and annotations with captions."""
-        return any(map(_has_captions, files.json_files(root)))
+        """Whether a JSON file has annotations with captions."""
+        return any(map(_has_captions, json_files(root)))
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -86,15 +88,15 @@ class Coco(Reader):
     @cached_property
     def _releases(self) -> dict[str, Release]:
         """The file of each split."""
-        pattern = "captions_*.json" if self.year is None else f"captions_*{self.year}.json"
+        pattern = f"captions_*{self.year or ''}.json"
         found: dict[str, list[Release]] = defaultdict(list)
         for file in sorted(self.annotations.glob(pattern)):
             name = file.stem.removeprefix("captions_")
             split = split_name(name.rstrip("0123456789") or name)
             found[split].append(Release(file, name, split))
         if not found and self.year is None:
-            for file in filter(_has_captions, files.json_files(self.searched)):
-                part = split_in(file.stem)
+            for file in filter(_has_captions, json_files(self.searched)):
+                part = files.split_in(file.stem)
                 found[part or file.stem].append(Release(file, file.stem, part))
         if not found:
             raise InputError(f"{self.annotations}: no {pattern} here; give the folder that has it")
@@ -110,7 +112,7 @@ class Coco(Reader):
         release, *others = self._releases.values()
         if others or release.split is not None:
             return {}
-        contents = self._contents(release)
+        contents = self._of(release)
         parts = self._divided(contents.records) or {"train": []}
         return {
             split: Contents(records, contents.problems if split == "train" else [])
@@ -118,49 +120,50 @@ class Coco(Reader):
         }
 
     def _load(self, split: str) -> Contents:
-        return self._by_hash.get(split) or self._contents(self._releases[split])
+        return self._by_hash.get(split) or self._of(self._releases[split])
 
-    def _contents(self, release: Release) -> Contents:
+    def _of(self, release: Release) -> Contents:
         file, problems = release.file, list[Problem]()
         dataset = read_json(file)
         with reading(f"{file}: not COCO's captions"):
-            images = field(dataset, "images", list)
+            rows = numbered(f"{file}: annotation", field(dataset, "annotations", list))
+            images = [] if self.captions_only else field(dataset, "images", list)
+        if self.captions_only and isinstance(dataset.get("images"), list):
+            # Names of photos may be missing.
+            images = [{"file_name": ""} | each for each in dataset["images"]]
         names: dict[int | str, str] = {}
-        for _, (image_id, name) in parsed(numbered(f"{file}: image", images), _image, problems):
+        for image_id, name in parsed(numbered(f"{file}: image", images), _image, problems):
             if image_id in names:
                 problems.append(Problem("image ids used twice", f"{image_id} in {file.name}"))
             names[image_id] = name
         find = id_finder(names)
         captions: dict[int | str, list[str]] = {image_id: [] for image_id in names}
-        for image_id, caption in captions_in(file, dataset, problems):
+        for found in parsed(rows, _caption, problems):
+            if found is None:
+                continue
+            image_id, caption = found
             known = find(image_id)
-            if known is None:
+            if known is not None or self.captions_only:
+                captions.setdefault(image_id if known is None else known, []).append(caption)
+            else:
                 place = f"image id {image_id} in {file.name}"
                 problems.append(Problem("captions of images that are not listed", place))
-            else:
-                captions[known].append(caption)
-        paths = files.find_images(
-            names.values(),
-            self._folders(release),
-            file,
-            release.split,
-            as_written=self.captions_only,
-        )
         instances = file.with_name(f"instances_{release.name}.json")
         objects: dict[int | str | None, list[ImageObject]] = defaultdict(list)
         if self.objects and instances.exists():
-            for image_id, found in _objects(instances, problems):
-                objects[find(image_id)].append(found)
+            for image_id, thing in _objects(instances, problems):
+                objects[find(image_id)].append(thing)
+        photos = [names.get(image_id, "") for image_id in captions]
+        paths = self._photos(photos, file, self._folders(release), split=release.split)
         records = [
-            Record(path, image_id, tuple(captions[image_id]), tuple(objects.get(image_id, ())))
-            for image_id, path in zip(names, paths, strict=True)
+            Record(path, image_id, tuple(texts), tuple(objects.get(image_id, ())))
+            for path, (image_id, texts) in zip(paths, captions.items(), strict=True)
         ]
         return Contents(records, problems)
 
     def _folders(self, release: Release) -> list[Path]:
         """Where the images of a split may be."""
-        root = self.root.parent if self.root.is_file() else self.root
-        bases = [root, root / "images"] if self.images is None else [self.images]
+        bases = [self.folder, self.folder / "images"] if self.images is None else [self.images]
         parts = dict.fromkeys(filter(None, (release.name, release.split)))
         folders = [base / part for base, part in product(bases, parts)]
         if release.split is not None:
@@ -168,19 +171,63 @@ class Coco(Reader):
         return [*folders, *files.photo_folders(*reversed(bases))]
 
 
-def captions_in(file: Path, dataset: Any, problems: list[Problem]) -> list[tuple[int | str, str]]:
-    """Each caption of a file in COCO's format with the id of its image.
+class Karpathy(Reader):
+    """A data set in the format of Karpathy's ``dataset_coco.json``; restval belongs to train.
 
-    Raises:
-        InputError: the file has no annotations.
+    Args:
+        root: the folder that holds the one ``dataset_*.json``, or the path of that file.
+        images: folder of the images, or of the folders that the file names (train2014, ...); by
+            default the folder of the file, or wherever they are below it.
     """
-    with reading(f"{file}: not COCO's captions"):
-        rows = numbered(f"{file}: annotation", field(dataset, "annotations", list))
-    return [pair for _, pair in parsed(rows, _caption, problems) if pair is not None]
+
+    @classmethod
+    def recognises(cls, root: Path) -> bool:
+        """Whether `root` is a ``dataset*.json`` or a folder that holds one."""
+        return root.match("dataset*.json") if root.is_file() else bool(_named_files(root))
+
+    @classmethod
+    def resembles(cls, root: Path) -> bool:
+        """Whether a JSON file of any name is in this format."""
+        return any(map(_has_sentences, json_files(root)))
+
+    def _read(self, problems: list[Problem]) -> dict[str, list[Record]]:
+        found = [self.root]
+        if self.root.is_dir():
+            found = _named_files(self.root) or list(filter(_has_sentences, json_files(self.root)))
+        if len(found) != 1:
+            held = listed(file.name for file in found)
+            raise InputError(f"{self.root}: holds {held}; give the path of one dataset_*.json")
+        [file] = found
+        with reading(f"{file}: not Karpathy's format"):
+            rows = numbered(f"{file}: image", field(read_json(file), "images", list))
+        entries = list(parsed(rows, self._entry, problems))
+        paths = self._photos([photo for _, photo, _, _ in entries], file)
+        records = defaultdict(list)
+        for (image_id, _, captions, split), path in zip(entries, paths, strict=True):
+            records[split].append(Record(path, image_id, captions))
+        return records
+
+    def _entry(self, image: Any) -> tuple[int | str, str, tuple[str, ...], str]:
+        """The id of an image, the path of its photo, its captions and its split."""
+        captions = tuple(field(each, "raw", str) for each in field(image, "sentences", list))
+        if self.captions_only:  # these may be missing
+            image = {"filename": "", "split": ""} | image
+        name = field(image, "filename", str)
+        image_id = field(image, "cocoid" if "cocoid" in image else "imgid", int, str)
+        photo = f"{field(image, 'filepath', str)}/{name}" if name and "filepath" in image else name
+        return image_id, photo, captions, split_name(field(image, "split", str))
 
 
 def _has_captions(file: Path) -> bool:
-    return files.has_keys(file, "images", "annotations", "caption")
+    return has_keys(file, "annotations", "image_id", "caption")
+
+
+def _has_sentences(file: Path) -> bool:
+    return has_keys(file, "images", "sentences", "raw")
+
+
+def _named_files(root: Path) -> list[Path]:
+    return sorted(f for f in root.glob("dataset_*.json") if f.stem not in OF_HUGGING_FACE)
 
 
 def _image(entry: Any) -> tuple[int | str, str]:
@@ -196,9 +243,8 @@ def _objects(file: Path, problems: list[Problem]) -> list[tuple[int | str, Image
     """Each object with the id of its image."""
     dataset = read_json(file)
     with reading(f"{file}: not COCO's instances (objects: false of the reader leaves boxes out)"):
-        categories, annotations = (
-            field(dataset, key, list) for key in ("categories", "annotations")
-        )
+        annotations = field(dataset, "annotations", list)
+        categories = field(dataset, "categories", list)
         names = {field(entry, "id", int): field(entry, "name", str) for entry in categories}
 
     def parse(entry: Any) -> tuple[int | str, ImageObject]:
@@ -213,5 +259,4 @@ def _objects(file: Path, problems: list[Problem]) -> list[tuple[int | str, Image
         found = ImageObject(names[category], (left, top, width, height), mask)
         return field(entry, "image_id", int, str), found
 
-    rows = numbered(f"{file}: annotation", annotations)
-    return [pair for _, pair in parsed(rows, parse, problems)]
+    return list(parsed(numbered(f"{file}: annotation", annotations), parse, problems))

@@ -10,7 +10,6 @@ from functools import cache
 from pathlib import Path
 
 from captioning.data.images import IMAGE_SUFFIXES
-from captioning.data.readers.reader import SPLITS, split_in
 from captioning.errors import InputError
 
 FOLDERS = ("images", "Images", "Flicker8k_Dataset", "flickr30k_images", "flickr30k-images")
@@ -19,62 +18,37 @@ FOLDERS = ("images", "Images", "Flicker8k_Dataset", "flickr30k_images", "flickr3
 MOST_FILES = 100
 """JSON files that are looked into; a folder of more has one for each photo."""
 
+SPLITS = ("train", "val", "test")
+ALIASES = {
+    **{name: name for name in SPLITS},
+    **dict.fromkeys(("training", "restval"), "train"),  # Karpathy's restval
+    **dict.fromkeys(("validation", "valid", "dev"), "val"),
+    "testing": "test",
+}
+"""The usual name of each name of a split; their case does not matter."""
+
+
+def split_name(name: str) -> str:
+    """The usual name of a split, such as val for Validation; other names are unchanged."""
+    return ALIASES.get(name.strip().lower(), name.strip())
+
+
+def split_in(name: str) -> str | None:
+    """The split named by a word of a file or folder name; None unless exactly one is."""
+    words = re.findall(r"[a-z]+", name.lower())
+    found = {ALIASES[word] for word in words if word in ALIASES}
+    return found.pop() if len(found) == 1 else None
+
+
+def in_order(splits: Iterable[str]) -> tuple[str, ...]:
+    """The names of splits without repeats: train, val and test first, then others by name."""
+    found = set(splits)
+    return (*(name for name in SPLITS if name in found), *sorted(found.difference(SPLITS)))
+
 
 def photo_folders(*bases: Path) -> list[Path]:
     """Where photos usually are: in the bases, and in folders of usual names in these."""
     return [base / name for base in dict.fromkeys(bases) for name in ("", *FOLDERS)]
-
-
-def find_images(
-    names: Iterable[str],
-    folders: Iterable[Path],
-    source: Path,
-    split: str | None = None,
-    required: bool = True,
-    as_written: bool = False,
-) -> list[Path]:
-    """The path of each image.
-
-    The first folder that holds one of the names as written holds them all; the others may differ
-    there in case, Unicode form, slashes or a missing suffix. If no folder holds any name as
-    written, the trailing parts of the names decide, in and below the folders, so that images are
-    found by another machine's paths. A name that fits several files, or a file that fits several
-    names, is left as written, in the first folder.
-
-    Args:
-        names: of the images, relative to their folder.
-        folders: where they may be.
-        source: the file that lists the images, for messages.
-        split: theirs; folders named for another split are not searched.
-        required: whether it is an error if no image is found.
-        as_written: whether to return the names without looking for the files.
-
-    Raises:
-        InputError: no image is found; the message names one path that was looked for.
-    """
-    if as_written:
-        return [Path(name) for name in names]
-    names, folders = list(names), list(dict.fromkeys(folders))
-    existing = [folder for folder in folders if folder.is_dir()]
-    entries = cache(_entries)  # much faster than to ask for each of many
-    for folder in existing:
-        paths = ((name, os.path.split(os.path.join(folder, name))) for name in names)  # noqa: PTH118
-        found = {name: folder / name for name, (parent, base) in paths if base in entries(parent)}
-        if found or not names:
-            missing = [name for name in dict.fromkeys(names) if name not in found]
-            if missing:
-                found |= _similar(missing, folder, set(found.values()), split, whole=True)
-            return [found.get(name, folder / name) for name in names]
-    for folder in existing:
-        if found := _similar(dict.fromkeys(names), folder, set(), split, whole=False):
-            return [found.get(name, folder / name) for name in names]
-    if names and required:
-        example = str(folders[0] / names[0])[:200]
-        raise InputError(
-            f"{source}: none of its images is in {', '.join(map(str, folders))}; there is no "
-            f"{example!r}, for example; put them there, or give their folder as images"
-        )
-    return [folders[0] / name for name in names]
 
 
 def folders_of(split: str, bases: Iterable[Path]) -> list[Path]:
@@ -100,6 +74,60 @@ def has_keys(file: Path, *keys: str) -> bool:
         return False
 
 
+def find_images(
+    names: Iterable[str],
+    folders: Iterable[Path],
+    source: Path,
+    split: str | None = None,
+    required: bool = True,
+) -> list[Path]:
+    """The path of each image.
+
+    The first folder that holds one of the names as written holds them all; the others may differ
+    there in case, Unicode form, slashes or a missing suffix. If no folder holds any name as
+    written, the trailing parts of the names decide, in and below the folders, so that images are
+    found by another machine's paths. A name that fits several files, or a file that fits several
+    names, is left as written, in the first folder.
+
+    Args:
+        names: of the images, relative to their folder.
+        folders: where they may be.
+        source: the file that lists the images, for messages.
+        split: theirs; folders named for another split are not searched.
+        required: whether it is an error if no image is found.
+
+    Raises:
+        InputError: no image is found; the message names one path that was looked for.
+    """
+    names, folders = list(names), list(dict.fromkeys(folders))
+    existing = [folder for folder in folders if folder.is_dir()]
+    entries = cache(_entries)  # much faster than to ask for each of many
+    for folder in existing:
+        paths = ((name, os.path.split(os.path.join(folder, name))) for name in names)  # noqa: PTH118
+        found = {name: folder / name for name, (parent, base) in paths if base in entries(parent)}
+        if found or not names:
+            if missing := [name for name in dict.fromkeys(names) if name not in found]:
+                found |= _similar(missing, folder, set(found.values()), split, whole=True)
+            return [found.get(name, folder / name) for name in names]
+    for folder in existing:
+        if found := _similar(dict.fromkeys(names), folder, set(), split, whole=False):
+            return [found.get(name, folder / name) for name in names]
+    if names and required:
+        example = str(folders[0] / names[0])[:200]
+        raise InputError(
+            f"{source}: none of its images is in {', '.join(map(str, folders))}; there is no "
+            f"{example!r}, for example; put them there, or give their folder as images"
+        )
+    return [folders[0] / name for name in names]
+
+
+def common_end(one: Sequence[str], other: Sequence[str]) -> int:
+    """The number of last parts that two paths share."""
+    pairs = zip(reversed(one), reversed(other), strict=False)
+    differ = (n for n, (a, b) in enumerate(pairs) if _plain(a) != _plain(b))
+    return next(differ, min(len(one), len(other)))
+
+
 def _entries(folder: str) -> frozenset[str]:
     try:
         return frozenset(os.listdir(folder))  # noqa: PTH208 - a Path raises if a name is too long
@@ -112,12 +140,8 @@ def _similar(
 ) -> dict[str, Path]:
     """The one file below a folder that each name fits; names without such a file are left out.
 
-    Args:
-        names: of images.
-        folder: searched with all folders below it.
-        taken: files that other names fit exactly.
-        split: folders of other splits are not searched.
-        whole: whether all parts of the name must fit, not only the last ones.
+    Files that are `taken` are left out, and folders of other splits. If `whole`, all parts of a
+    name must fit, not only the last ones.
     """
     files: dict[str, list[Path]] = defaultdict(list)  # by file name, with and without its suffix
     others = set(SPLITS) - {split} if split in SPLITS else set()
@@ -125,9 +149,10 @@ def _similar(
         inside[:] = [n for n in inside if not n.startswith(".") and split_in(n) not in others]
         for name in found:
             if not name.startswith("."):
-                stem, dot, suffix = _plain(name).rpartition(".")
-                for known in (_plain(name), stem) if dot + suffix in IMAGE_SUFFIXES else (name,):
-                    files[_plain(known)].append(Path(parent, name))
+                plain = _plain(name)
+                stem, dot, suffix = plain.rpartition(".")
+                for known in (plain, stem) if dot + suffix in IMAGE_SUFFIXES else (plain,):
+                    files[known].append(Path(parent, name))
     fitting = {}
     for name in names:
         parts = [part for part in name.replace("\\", "/").split("/") if part not in ("", ".")]
@@ -143,16 +168,6 @@ def _similar(
             fitting[name] = (exact or candidates)[0]
     counts = Counter(fitting.values())
     return {n: path for n, path in fitting.items() if counts[path] == 1 and path not in taken}
-
-
-def common_end(one: Sequence[str], other: Sequence[str]) -> int:
-    """The number of last parts that two paths share."""
-    count = 0
-    for first, second in zip(reversed(one), reversed(other), strict=False):
-        if _plain(first) != _plain(second):
-            break
-        count += 1
-    return count
 
 
 def _plain(name: str) -> str:

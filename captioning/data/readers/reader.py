@@ -1,9 +1,7 @@
-"""The interface of readers of data sets."""
+"""The interface of readers of data sets, and what they share."""
 
 import hashlib
-import re
 import sys
-from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,20 +9,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+from captioning.data.readers.dataset_files import (
+    find_images,
+    in_order,
+    photo_folders,
+    split_name,
+)
 from captioning.data.records import Record
 from captioning.errors import InputError, shown
 from captioning.progress_bar import stage
 
 Parsed = TypeVar("Parsed")
-
-SPLITS = ("train", "val", "test")
-ALIASES = {
-    **{name: name for name in SPLITS},
-    **dict.fromkeys(("training", "restval"), "train"),  # Karpathy's restval
-    **dict.fromkeys(("validation", "valid", "dev"), "val"),
-    "testing": "test",
-}
-"""The usual name of each name of a split; their case does not matter."""
 
 VAL_FRACTION, VAL_FRACTION_OF_FEW, FEW = 0.1, 0.25, 100
 """The share of validation images where a data set has no splits, and that of fewer than so many.
@@ -51,8 +46,8 @@ class Contents:
     problems: list[Problem]
 
 
-class Reader(ABC):
-    """A data set in one file format.
+class Reader:
+    """A data set in one file format. A subclass has `splits` and `_load`, or `_read` alone.
 
     Args:
         root: the folder of the data set, or the file that describes it.
@@ -89,19 +84,40 @@ class Reader(ABC):
         return False
 
     @property
-    def folders(self) -> list[Path]:
-        """The folder of the data set, and that of the photos if another one is given."""
-        root = self.root.parent if self.root.is_file() else self.root
-        return [root] if self.images is None else [root, self.images]
+    def folder(self) -> Path:
+        """The folder of the data set."""
+        return self.root.parent if self.root.is_file() else self.root
 
     @property
-    @abstractmethod
+    def folders(self) -> list[Path]:
+        """The folder of the data set, and that of the photos if another one is given."""
+        return [self.folder] if self.images is None else [self.folder, self.images]
+
+    @property
     def splits(self) -> tuple[str, ...]:
         """The available splits: train, val and test in this order, then any others."""
+        return in_order(self._contents)
 
-    @abstractmethod
     def _load(self, split: str) -> Contents:
         """The unfiltered contents of one of `splits`, including images without captions."""
+        return self._contents[split]
+
+    def _read(self, problems: list[Problem]) -> dict[str, list[Record]]:
+        """The records of each split; faults of rows are added to the problems."""
+        raise NotImplementedError
+
+    @cached_property
+    def _contents(self) -> dict[str, Contents]:
+        """What `_read` finds of each split; the problems belong to the first one."""
+        problems: list[Problem] = []
+        records = self._read(problems)
+        if problems and not records:
+            raise InputError(problems[0].name)
+        first = next(iter(in_order(records)), None)
+        return {
+            split: Contents(its, problems if split == first else [])
+            for split, its in records.items()
+        }
 
     def read(self, split: str) -> list[Record]:
         """The images of a split that have captions; empty captions and malformed rows are left out.
@@ -131,7 +147,7 @@ class Reader(ABC):
         name = by_name.get(split, by_name.get(split_name(split)))
         if name is None:
             raise InputError(
-                f"{self.root} has no split {split!r}; it has {listed(self.splits)}; name one of "
+                f"{self.root} has no split {split!r}; it has {', '.join(self.splits)}; name one of "
                 "these (--split; train_split or val_split of a configuration's data)"
             )
         loaded = self._load(name)
@@ -148,16 +164,30 @@ class Reader(ABC):
                 problems.append(Problem("images without captions", str(record.image)))
         return Contents(records, problems)
 
+    def _photos(
+        self, names: Sequence[str], source: Path, folders: Sequence[Path] = (), **options: Any
+    ) -> list[Path]:
+        """The path of each photo that a file names: see `find_images`."""
+        if self.captions_only:
+            return [Path(name) for name in names]
+        usual = [self.images] if self.images else photo_folders(source.parent, self.folder)
+        return find_images(names, folders or usual, source, **options)
+
     def _divided(self, records: Sequence[Record]) -> dict[str, list[Record]]:
         """Train and val of a data set without splits.
 
         A hash of the id decides, so images keep their split when others are added.
         """
-        ordered = sorted({str(record.image_id) for record in records}, key=_place)
+
+        def place(name: str) -> int:  # Python's own hash differs from run to run
+            digest = hashlib.sha256(name.encode(errors="surrogatepass")).digest()
+            return int.from_bytes(digest[:8], "big")
+
+        ordered = sorted({str(record.image_id) for record in records}, key=place)
         share = self.val_fraction
         if share is None:
             share = VAL_FRACTION if len(ordered) >= FEW else VAL_FRACTION_OF_FEW
-        validation = {name for name in ordered if _place(name) < share}
+        validation = {name for name in ordered if place(name) / 2**64 < share}
         if share:
             validation = validation.union(ordered[:1]).difference(ordered[-1:])
         splits = defaultdict(list)
@@ -166,46 +196,63 @@ class Reader(ABC):
         return splits
 
 
-class OneFileReader(Reader):
-    """A data set with the captions of all splits in one file."""
+class Joined(Reader):
+    """The images of several data sets, one data set after the other.
 
-    @abstractmethod
-    def _read(self, problems: list[Problem]) -> dict[str, list[Record]]:
-        """The records of each split; faults of rows are added to the problems."""
+    A split has the images of all data sets that have this split. An image's id is its own id behind
+    the name of its data set's folder, such as ``flickr8k/1000268201_693b08cb0e``, so that equal ids
+    of different data sets stay apart.
 
-    @cached_property
-    def _contents(self) -> dict[str, Contents]:
-        """Of each split; the problems belong to the first one."""
-        problems: list[Problem] = []
-        records = self._read(problems)
-        if problems and not records:
-            raise InputError(problems[0].name)
-        first = next(iter(in_order(records)), None)
-        return {
-            split: Contents(its, problems if split == first else [])
-            for split, its in records.items()
-        }
+    Args:
+        readers: the data sets.
+
+    Raises:
+        InputError: no data set is given, or one of them twice.
+    """
+
+    def __init__(self, readers: Sequence[Reader]) -> None:
+        roots = [reader.root for reader in readers]
+        super().__init__(" + ".join(map(str, roots)))
+        names = [root.stem if root.suffix else root.name for root in roots]
+        if len(set(names)) < len(names):
+            names = [root.as_posix() for root in roots]
+        if len(set(names)) < len(names) or not names:
+            raise InputError(f"Joined: give different data sets, not {self.root}")
+        self.readers = dict(zip(names, readers, strict=True))
+
+    @property
+    def folders(self) -> list[Path]:
+        """The folders of all data sets."""
+        return [folder for reader in self.readers.values() for folder in reader.folders]
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The splits that the file names."""
-        return in_order(self._contents)
+        """The splits that any of the data sets has."""
+        return in_order(split for reader in self.readers.values() for split in reader.splits)
 
     def _load(self, split: str) -> Contents:
-        return self._contents[split]
+        joined = Contents([], [])
+        for name, reader in self.readers.items():
+            if split in reader.splits:
+                its = reader.contents(split)
+                joined.problems.extend(its.problems)
+                joined.records.extend(
+                    replace(record, image_id=f"{name}/{record.image_id}") for record in its.records
+                )
+        return joined
 
 
 def parsed(
     rows: Iterable[tuple[str, Any]], parse: Callable[[Any], Parsed], problems: list[Problem]
-) -> Iterator[tuple[str, Parsed]]:
-    """What `parse` makes of each row, both with the row's place; what it refuses is a problem."""
+) -> Iterator[Parsed]:
+    """What `parse` makes of each row, which comes with its place; what it refuses is a problem."""
     for place, row in rows:
         try:
             found = parse(row)
         except (ValueError, RecursionError, InputError) as error:
             problems.append(Problem(MALFORMED, f"{place}: {error}"))
         else:
-            yield place, found
+            yield found
 
 
 def numbered(place: str, rows: Iterable[Any]) -> Iterator[tuple[str, Any]]:
@@ -227,30 +274,6 @@ def field(row: Any, key: str, *types: type) -> Any:
     return row[key]
 
 
-def listed(names: Iterable[str]) -> str:
+def listed(names: Iterable[object]) -> str:
     """Names for a message, which a broken file may have thousands of."""
-    return ", ".join(names)[:200] or "none"
-
-
-def in_order(splits: Iterable[str]) -> tuple[str, ...]:
-    """The names of splits without repeats: train, val and test first, then others by name."""
-    found = set(splits)
-    return (*(name for name in SPLITS if name in found), *sorted(found.difference(SPLITS)))
-
-
-def split_name(name: str) -> str:
-    """The usual name of a split, such as val for Validation; other names are unchanged."""
-    return ALIASES.get(name.strip().lower(), name.strip())
-
-
-def split_in(name: str) -> str | None:
-    """The split named by a word of a file or folder name; None unless exactly one is."""
-    words = re.findall(r"[a-z]+", name.lower())
-    found = {ALIASES[word] for word in words if word in ALIASES}
-    return found.pop() if len(found) == 1 else None
-
-
-def _place(name: str) -> float:
-    """A hash of the name, spread evenly over 0..1; Python's own differs from run to run."""
-    digest = hashlib.sha256(name.encode(errors="surrogatepass")).digest()
-    return int.from_bytes(digest[:8], "big") / 2**64
+    return ", ".join(map(str, names))[:200] or "none"

@@ -1,90 +1,125 @@
-"""The rows of tables: CSV and its relatives, JSON lines, JSON, and shards."""
+"""Rows of photos and captions, from CSV and its relatives, JSON, JSON lines and shards.
+
+Columns may have any of the names that people give them.
+"""
 
 import csv
 import io
 import json
 import re
 from collections.abc import Iterator
-from itertools import chain
-from pathlib import Path
-from typing import Any
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
 
 from captioning.data.images import IMAGE_SUFFIXES
 from captioning.data.photo_shards import is_shard, shard_rows
-from captioning.data.readers.reader import ALIASES, MALFORMED, Problem, numbered, parsed
-from captioning.errors import InputError
-from captioning.untrusted import read_json, text_of
+from captioning.data.readers.dataset_files import ALIASES, SPLITS, split_name
+from captioning.data.readers.reader import MALFORMED, Problem, field, listed, numbered, parsed
+from captioning.errors import InputError, shown
+from captioning.untrusted import json_of, read_json, text_of
+
+IMAGE_COLUMNS = (
+    *("file_name", "filename", "file", "image_path", "file_path", "filepath", "path", "image_name"),
+    *("image_file", "image", "img_path", "img", "photo", "picture", "image_id", "img_id", "id"),
+)
+"""Usual names of the column of the photos; the first one that looks like file names counts."""
+
+CAPTION_COLUMNS = (
+    *("caption", "captions", "caption_str", "comment", "comments", "text", "description"),
+    *("sentence", "sentences", "report", "raw", "prompt", "alt_text", "alt"),
+)
+"""Usual names of the column of the captions; the first two count before all others."""
+
+SPLIT_COLUMNS = ("split", "set", "set_name", "subset", "partition")
+NUMBERED_COLUMN = re.compile(r"(captions?|comment|text|description|sentence)_?\d+")
+NOT_CAPTIONS = re.compile(r"[\d.,:\s+-]*|\w+://\S*")  # numbers, dates, addresses
+NUMBER = re.compile(r"#\d+$")  # the end of a name that has the caption's number, a.jpg#0
 
 SEPARATORS = ",;\t|"
 QUOTED = ",;"  # separators of files in which quotes enclose values; elsewhere they are text
 
-NUMBERED = re.compile(r"#\d+$")  # the end of a name that has the caption's number, a.jpg#0
-
-Rows = Iterator[tuple[str, Any]]  # the place that messages name, and the values by column
+SAMPLE = 20  # rows read to guess what a column holds
 
 
-def rows_of(file: Path, problems: list[Problem]) -> Rows:
-    """The rows of a table, by its suffix; malformed ones are problems.
+class Row(NamedTuple):
+    """A photo and the captions of one row."""
+
+    name: str
+    captions: tuple[str, ...]
+    split: str | None
+
+
+class Columns(NamedTuple):
+    """The columns that are read."""
+
+    image: str
+    captions: tuple[str, ...]
+    split: str | None
+
+
+def rows_of(file: Path, problems: list[Problem], caption_column: str | None = None) -> list[Row]:
+    """The rows of a table; malformed ones are problems.
+
+    Args:
+        file: CSV, TSV, JSON, JSON lines or a shard.
+        problems: to which malformed rows are added.
+        caption_column: the column of the captions; None to find it.
 
     Raises:
-        InputError: the file cannot be read.
+        InputError: the file cannot be read, no column has photos or captions, or it is not clear
+            which one has captions.
     """
+    faults: list[Problem] = []
+    entries = list(_entries(file, faults))
+    if not entries:
+        advice = f"{file}: no captions; add rows of file_name and caption"
+        raise InputError(faults[0].name if faults else advice)
+    columns = _columns(file, [e for _, e in entries if isinstance(e, dict)], caption_column)
+    rows = [row for several in parsed(entries, partial(_rows, columns), faults) for row in several]
+    problems += faults
+    return rows
+
+
+def _entries(file: Path, problems: list[Problem]) -> Iterator[tuple[str, Any]]:
+    """The place of each row, for messages, and its values by column."""
     suffix = file.suffix.lower()
     if is_shard(file):
-        return ((str(file.parent / row["file_name"]), row) for row in shard_rows(file))
-    if suffix == ".jsonl":
-        lines = numbered(f"{file}: line", text_of(file).split("\n"))
-        return parsed((line for line in lines if line[1].strip()), json.loads, problems)
-    return _json_rows(file) if suffix == ".json" else _csv_rows(file, problems)
+        yield from ((str(file.parent / row["file_name"]), row) for row in shard_rows(file))
+    elif suffix == ".jsonl":
+        yield from json_lines(file, text_of(file), problems)
+    elif suffix == ".json":
+        yield from _json_rows(file)
+    else:
+        yield from _csv_rows(file, problems)
 
 
 def is_photo(value: object) -> bool:
     """Whether a value looks like the name of a photo, not its address in the web."""
-    name = NUMBERED.sub("", value.strip().lower()) if isinstance(value, str) else ""
+    name = NUMBER.sub("", value.strip().lower()) if isinstance(value, str) else ""
     return name.endswith(tuple(IMAGE_SUFFIXES)) and "://" not in name
 
 
-def _csv_rows(file: Path, problems: list[Problem]) -> Rows:
+def plain(column: object) -> str:
+    """A column's name without case, and with underscores: file_name for "File name"."""
+    return re.sub(r"[\s-]+", "_", str(column).strip().lower())
+
+
+def _csv_rows(file: Path, problems: list[Problem]) -> Iterator[tuple[str, dict[str, str]]]:
     text = text_of(file)
     first = re.sub(r'"[^"]*"', "", text.partition("\n")[0])
     separator = min(SEPARATORS, key=lambda s: first.find(s) if s in first else len(first))
-    lines = _lines(text, file, separator, problems)
-    _, header = next(lines, ("", []))
-    header = [column.strip() for column in header]
-    named = next(filter(is_photo, header), None)
-    if named is not None:  # the first line is a row already: columns get numbers
-        lines = chain([(f"{file}: line 1", header)], lines)
-        named, header = str(header.index(named) + 1), [str(i + 1) for i in range(len(header))]
-
-    def by_column(values: list[str]) -> dict[str, str]:
-        if len(values) == len(header) - 1 and re.match(r"\d+\s", values[-1]):
-            # Flickr30k's results.csv lacks one separator: "2199200615.jpg| 4   A dog runs".
-            values = [*values[:-1], *values[-1].split(maxsplit=1)]
-        if len(values) != len(header):
-            raise ValueError(
-                f"{len(values)} values, where the first line has {len(header)}; put a caption with "
-                'commas in double quotes, "so, for example"'
-            )
-        entry = dict(zip(header, values, strict=True))
-        return entry | ({named: NUMBERED.sub("", entry[named])} if named else {})
-
-    return parsed(lines, by_column, problems)
-
-
-def _lines(
-    text: str, file: Path, separator: str, problems: list[Problem]
-) -> Iterator[tuple[str, list[str]]]:
-    """The values of each row with its place; a row may have several lines."""
-    has_quotes = separator in QUOTED
+    quoting = csv.QUOTE_MINIMAL if separator in QUOTED else csv.QUOTE_NONE
     reader = csv.reader(
         io.StringIO(text, newline=""),
         strict=True,
         skipinitialspace=True,
         delimiter=separator,
-        quoting=csv.QUOTE_MINIMAL if has_quotes else csv.QUOTE_NONE,
+        quoting=quoting,
     )
+    header: list[str] = []
     while True:
-        place = f"{file}: line {reader.line_num + 1}"
+        place = f"{file}: line {reader.line_num + 1}"  # a row may have several lines
         try:
             values = next(reader)
         except StopIteration:
@@ -93,8 +128,26 @@ def _lines(
             advice = 'write a quote inside a quoted caption as ""'
             problems.append(Problem(MALFORMED, f"{place}: not CSV ({error}); {advice}"))
             continue
-        if any(values):
-            yield place, values if has_quotes else list(map(_unquoted, values))
+        if not any(values):
+            continue
+        if quoting == csv.QUOTE_NONE:
+            values = list(map(_unquoted, values))
+        if not header:
+            header = [column.strip() for column in values]
+            if not any(map(is_photo, header)):
+                continue
+            header = [str(i + 1) for i in range(len(header))]  # the first line is a row already
+        if len(values) == len(header) - 1 and re.match(r"\d+\s", values[-1]):
+            # Flickr30k's results.csv lacks one separator: "2199200615.jpg| 4   A dog runs".
+            values[-1:] = values[-1].split(maxsplit=1)
+        if len(values) == len(header):
+            yield place, dict(zip(header, values, strict=True))
+        else:
+            error = (
+                f"{len(values)} values, where the first line has {len(header)}; put a caption with "
+                'commas in double quotes, "so, for example"'
+            )
+            problems.append(Problem(MALFORMED, f"{place}: {error}"))
 
 
 def _unquoted(value: str) -> str:
@@ -105,7 +158,14 @@ def _unquoted(value: str) -> str:
     return value
 
 
-def _json_rows(file: Path) -> Rows:
+def json_lines(file: Path, text: str, problems: list[Problem]) -> Iterator[tuple[str, Any]]:
+    """The place and the value of each line; lines that are not JSON are problems."""
+    for place, line in numbered(f"{file}: line", text.split("\n")):
+        if line.strip():
+            yield from ((place, value) for value in parsed([(place, line)], json_of, problems))
+
+
+def _json_rows(file: Path) -> Iterator[tuple[str, Any]]:
     """The rows of a list, of a list "data" as TextCaps', or of lists by split as R2Gen's.
 
     A single object of names and captions is a row for each name.
@@ -117,10 +177,107 @@ def _json_rows(file: Path) -> Rows:
         if content and all(key.lower() in ALIASES for key in content):
             lists = content
         elif content and all(map(is_photo, content)):
-            rows = [{"file_name": name, "caption": text} for name, text in content.items()]
-            lists = {"": rows}
+            lists = {"": [{"file_name": n, "caption": text} for n, text in content.items()]}
     for split, rows in lists.items():
         if not isinstance(rows, list):
             raise InputError(f"{file}: no list of objects with the name of a photo and its caption")
         for place, row in numbered(f"{file}: {split} row" if split else f"{file}: row", rows):
             yield place, {**row, "split": split} if split and isinstance(row, dict) else row
+
+
+def _columns(file: Path, entries: list[dict[str, Any]], chosen: str | None) -> Columns:
+    """The columns to read; `chosen` has the captions.
+
+    Raises:
+        InputError: no column has photos or captions, or it is not clear which one has captions.
+    """
+    names = list(dict.fromkeys(name for entry in entries for name in entry))
+    called = {plain(name): name for name in reversed(names)}
+    values = {name: [v for e in entries[:SAMPLE] for v in _each(e.get(name))] for name in names}
+    has = f"its columns are {listed(names)}"
+
+    photos = [name for name in names if any(map(is_photo, values[name]))]
+    usual = [called[name] for name in IMAGE_COLUMNS if name in called]
+    found = [*(n for n in usual if n in photos), *photos, *usual]
+    if not found:
+        raise InputError(f"{file}: no column of photos; {has}; call one of them file_name")
+    image = "file_name" if is_shard(file) else found[0]
+
+    split = next((called[name] for name in SPLIT_COLUMNS if name in called), None)
+    if split is not None and plain(split) != "split":  # it may be another kind of set
+        parts = {split_name(str(entry.get(split))) for entry in entries}
+        split = split if parts <= set(SPLITS) else None
+
+    if chosen is not None:
+        if chosen not in names and plain(chosen) not in called:
+            raise InputError(f"{file}: no column {chosen!r}; {has}; give one of these")
+        return Columns(image, (chosen if chosen in names else called[plain(chosen)],), split)
+
+    usual = [called[name] for name in CAPTION_COLUMNS if name in called and called[name] != image]
+    several = [name for name in names if NUMBERED_COLUMN.fullmatch(plain(name))]
+    others = [
+        name
+        for name in names
+        if name not in ("", image, split) and plain(name) not in IMAGE_COLUMNS
+        if not plain(name).endswith("id")
+        if any(isinstance(v, str) and not NOT_CAPTIONS.fullmatch(v) for v in values[name])
+    ]
+    if usual and plain(usual[0]) in CAPTION_COLUMNS[:2]:
+        return Columns(image, (usual[0],), split)
+    captions = several or usual or others
+    if not captions or (len(captions) > 1 and not several):
+        raise InputError(
+            f"{file}: no column is clearly that of the captions; {has}; name it by "
+            "--caption-column (in a configuration, the reader's caption_column)"
+        )
+    return Columns(image, tuple(captions), split)
+
+
+def _rows(columns: Columns, entry: Any) -> list[Row]:
+    """The photos of a row, usually one, with its captions.
+
+    Raises:
+        ValueError: the row lacks a value, or one is not text.
+    """
+    photos = _each(field(entry, columns.image, str, list))
+    values = [field(entry, name, str, list, dict) for name in columns.captions]
+    texts = [text for value in values for text in _texts(value)]
+    if len(columns.captions) > 1:  # a column for each caption: some photos have fewer
+        texts = list(filter(None, texts)) or [""]
+    split = None
+    if columns.split is not None and columns.split in entry:
+        split = split_name(field(entry, columns.split, str))
+        if not split:
+            raise ValueError(f"an empty {columns.split}")
+    if not photos or not all(isinstance(name, str) and name.strip() for name in photos):
+        raise ValueError(f"an empty {columns.image}")
+    names = (name.strip() for name in photos)
+    names = (NUMBER.sub("", name) if is_photo(name) else name for name in names)
+    return [Row(PurePosixPath(name).as_posix(), tuple(texts), split) for name in names]
+
+
+def _each(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _texts(value: Any) -> list[str]:
+    """The captions of a value: texts or objects such as {"raw": ..., "id": ...}, one or a list.
+
+    A list may be written as JSON.
+    """
+
+    def inside(value: Any) -> Any:
+        names = [n for n in CAPTION_COLUMNS if n in value] if isinstance(value, dict) else []
+        return value[names[0]] if names else value
+
+    value = inside(value)
+    if isinstance(value, str) and value.startswith('["'):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return [str(value).strip()]
+    texts = list(map(inside, _each(value)))
+    for text in texts:
+        if not isinstance(text, str):
+            raise ValueError(f"{shown(text)} is not a caption")
+    return [text.strip() for text in texts] or [""]

@@ -1,35 +1,27 @@
-"""Tables of file names and captions, in any of the ways that people write them."""
+"""One's own photos and captions: in a table, in a text file beside each photo, or in shards."""
 
+import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 from captioning.data.images import IMAGE_SUFFIXES
 from captioning.data.photo_shards import is_shard, shards_in
-from captioning.data.readers import dataset_files
-from captioning.data.readers.columns import (
-    CAPTION_COLUMNS,
-    IMAGE_COLUMNS,
-    Row,
-    columns_of,
-    plain,
-    rows_in,
-)
-from captioning.data.readers.reader import (
+from captioning.data.readers.dataset_files import (
+    MOST_FILES,
     SPLITS,
-    OneFileReader,
-    Problem,
-    listed,
-    parsed,
+    folders_of,
+    json_files,
+    photo_folders,
     split_in,
     split_name,
 )
-from captioning.data.readers.rows import is_photo, rows_of
+from captioning.data.readers.reader import Problem, Reader, listed
+from captioning.data.readers.rows import CAPTION_COLUMNS, IMAGE_COLUMNS, is_photo, plain, rows_of
 from captioning.data.records import Record
 from captioning.errors import InputError
-from captioning.untrusted import opened
+from captioning.untrusted import opened, text_of
 
 TABLES = ("captions.csv", "captions.jsonl")
 PUBLISHED = ("captions.tsv", "captions.txt", "results.csv", "results_*.token")
@@ -37,7 +29,7 @@ METADATA = ("metadata.csv", "metadata.jsonl")  # Hugging Face's imagefolder
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".token")
 
 
-class CaptionTable(OneFileReader):
+class CaptionTable(Reader):
     """Photos and a table of their names and captions: CSV, TSV, with semicolons or bars, or JSON.
 
     The table has a column of file names, relative to the photos' folder, and one of captions, and
@@ -54,13 +46,9 @@ class CaptionTable(OneFileReader):
         root: the folder that holds the table, or the path of the table.
         images: folder of the photos; by default the folder of the table, or wherever they are
             below.
-        val_fraction: share of the photos for validation, from 0 to below 1, if there are no splits.
-            Unless it is 0, each split gets at least one of two or more photos.
+        val_fraction: see `Reader`.
         caption_column: the column of the captions, if its name leaves doubt.
     """
-
-    image_column: str | None = None
-    """The column of the photos; None to find it."""
 
     def __init__(
         self,
@@ -75,9 +63,7 @@ class CaptionTable(OneFileReader):
     @classmethod
     def recognises(cls, root: Path) -> bool:
         """Whether `root` is a table by its suffix, or holds one of a usual name."""
-        if root.is_file():
-            return root.suffix.lower() in SUFFIXES
-        return bool(_usual_tables(root))
+        return root.suffix.lower() in SUFFIXES if root.is_file() else bool(_usual_tables(root))
 
     @classmethod
     def resembles(cls, root: Path) -> bool:
@@ -86,17 +72,16 @@ class CaptionTable(OneFileReader):
 
     def _read(self, problems: list[Problem]) -> dict[str, list[Record]]:
         """The records of each split: those of the table, or train and val without any."""
-        root = self.root if self.root.is_dir() else self.root.parent
-        files = self._tables() if self.root.is_dir() else [self.root]
+        files = [self.root] if self.root.is_file() else self._tables()
         if not files:
-            raise InputError(f"{root}: no {' or '.join(TABLES)} here; give the file's path")
-        splits = [_split_of(file.relative_to(root)) for file in files]
-        is_single = len(files) == 1 and files[0].parent == root
+            raise InputError(f"{self.root}: no {' or '.join(TABLES)} here; give the file's path")
+        splits = [_split_of(file.relative_to(self.folder)) for file in files]
+        is_single = len(files) == 1 and files[0].parent == self.folder
         if is_single or set(splits) == {"train"}:  # with nothing to validate on
             splits = [None] * len(files)
         records = defaultdict(list)
         for file, split in zip(files, splits, strict=True):
-            for part, record in self._of_file(file, root, split, problems):
+            for part, record in self._of_table(file, split, problems):
                 records[part or ""].append(record)
         for part, divided in self._divided(records.pop("", [])).items():
             records[part] += divided
@@ -107,45 +92,38 @@ class CaptionTable(OneFileReader):
         found = _usual_tables(self.root) or _other_tables(self.root)
         names = [file.relative_to(self.root) for file in found]
         if len({(name.parent, _split_of(name)) for name in names}) < len(names):
-            held = listed(map(str, names))
-            raise InputError(f"{self.root}: holds {held}; give the path of one of them")
+            raise InputError(f"{self.root}: holds {listed(names)}; give the path of one of them")
         return found
 
-    def _of_file(
-        self, file: Path, root: Path, split: str | None, problems: list[Problem]
+    def _of_table(
+        self, file: Path, split: str | None, problems: list[Problem]
     ) -> Iterator[tuple[str | None, Record]]:
         """The records of a table, each with its split or None."""
-        faults: list[Problem] = []
-        entries = list(rows_of(file, faults))
-        if not entries:
-            advice = f"{file}: no captions; add rows of file_name and caption"
-            raise InputError(faults[0].name if faults else advice)
-        columns = columns_of(file, entries, self.caption_column, self.image_column)
-        found = parsed(entries, partial(rows_in, columns=columns), faults)
-        rows = [row for _, several in found for row in several]
-        problems += faults
-        if file.name in METADATA and all(row.split is None for row in rows):
-            rows = _split_by_folder(rows)
+        rows = rows_of(file, problems, self.caption_column)
+        parts = [row.split for row in rows]
+        if file.name in METADATA and not any(parts):  # the photos' folders may name splits
+            parts = [split_name(row.name.partition("/")[0]) for row in rows]
+            parts = (
+                parts if set(parts) <= set(SPLITS) and len(set(parts)) > 1 else [None] * len(rows)
+            )
         captions: dict[tuple[str | None, str], list[str]] = defaultdict(list)
-        for row in rows:
-            captions[row.split or split, row.name].extend(row.captions)
+        for row, part in zip(rows, parts, strict=True):
+            captions[part or split, row.name].extend(row.captions)
         names = list(dict.fromkeys(name for _, name in captions))
-        paths = dict(zip(names, self._photos(names, file, root, split), strict=True))
-        below = file.parent.relative_to(root)
+        paths = dict(zip(names, self._paths(names, file, split), strict=True))
+        below = file.parent.relative_to(self.folder)
         for (part, name), texts in captions.items():
             yield part, Record(paths[name], (below / name).as_posix(), tuple(texts))
 
-    def _photos(self, names: list[str], file: Path, root: Path, split: str | None) -> list[Path]:
+    def _paths(self, names: list[str], file: Path, split: str | None) -> list[Path]:
         """The paths of the photos that a table names."""
-        folders = dataset_files.photo_folders(file.parent, root)
+        folders = photo_folders(file.parent, self.folder)
         if self.images is not None:
-            folders = [self.images / file.parent.relative_to(root), self.images]
+            folders = [self.images / file.parent.relative_to(self.folder), self.images]
         # Another split's folder may hold photos of the same names; TextCaps' holds the photos.
-        theirs = split if file.parent != root else None
-        folders[1:1] = dataset_files.folders_of(split, folders[:1]) if split else []
-        return dataset_files.find_images(
-            names, folders, file, theirs, required=False, as_written=self.captions_only
-        )
+        theirs = split if file.parent != self.folder else None
+        folders[1:1] = folders_of(split, folders[:1]) if split else []
+        return self._photos(names, file, folders, split=theirs, required=False)
 
 
 class PhotoShards(CaptionTable):
@@ -160,8 +138,8 @@ class PhotoShards(CaptionTable):
     Args:
         root: the folder of the shards, or one of them.
         images: not to be given, since the photos are in the shards.
-        val_fraction: as for `CaptionTable`.
-        caption_column: the column of the captions, if its name leaves doubt.
+        val_fraction: see `Reader`.
+        caption_column: as for `CaptionTable`.
     """
 
     @classmethod
@@ -174,15 +152,60 @@ class PhotoShards(CaptionTable):
         """Whether `root` holds shards of any name."""
         return bool(shards_in(root))
 
-    image_column = "file_name"
-
     def _tables(self) -> list[Path]:
         return shards_in(self.root)
 
-    def _photos(self, names: list[str], file: Path, root: Path, split: str | None) -> list[Path]:
+    def _paths(self, names: list[str], file: Path, split: str | None) -> list[Path]:
         if self.images is not None:
             raise InputError(f"{file}: has its photos inside; omit the folder of the images")
         return [file.parent / name for name in names]
+
+
+class Sidecar(Reader):
+    """Photos such as ``photo.jpg``, and beside each a ``photo.txt`` with one caption a line.
+
+    Photos may be in folders; the id of a photo is its path below `root`. The split is the name of
+    the uppermost folder if all of these name splits, such as train and validation. Otherwise a hash
+    of the id decides between train and val.
+
+    Args:
+        root: the folder of the data set.
+        images: folder of the photos and text files; by default `root`.
+        val_fraction: see `Reader`.
+    """
+
+    @classmethod
+    def resembles(cls, root: Path) -> bool:
+        """Whether a photo has a text file beside it."""
+        return any(text is not None for _, text in _pairs(root))
+
+    def _read(self, problems: list[Problem]) -> dict[str, list[Record]]:
+        folder = self.root if self.images is None else self.images
+        splits: dict[str, list[Record]] = defaultdict(list)
+        for photo, text in _pairs(folder):
+            lines = () if text is None else text_of(text).splitlines()
+            name = photo.relative_to(folder)
+            record = Record(photo, name.as_posix(), tuple(filter(None, map(str.strip, lines))))
+            splits[split_name(name.parts[0]) if name.parts[1:] else ""].append(record)
+        records = [record for its in splits.values() for record in its]
+        if not any(record.captions for record in records):
+            raise InputError(
+                f"{folder}: no captions; put a text file beside each photo, photo.txt for photo.jpg"
+            )
+        is_named = set(splits) <= set(SPLITS) and set(splits) != {"train"}
+        return splits if is_named else self._divided(records)
+
+
+def _pairs(folder: Path) -> Iterator[tuple[Path, Path | None]]:
+    """Every photo in and below a folder in order, and its text file if there is one."""
+    for parent, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        texts = {name.rpartition(".")[0]: name for name in files if name.lower().endswith(".txt")}
+        for name in sorted(files):
+            stem, dot, suffix = name.rpartition(".")
+            if (dot + suffix).lower() in IMAGE_SUFFIXES and not name.startswith("."):
+                text = texts.get(stem, texts.get(name))  # photo.txt, or photo.jpg.txt
+                yield Path(parent, name), None if text is None else Path(parent, text)
 
 
 def _usual_tables(root: Path) -> list[Path]:
@@ -198,11 +221,10 @@ def _usual_tables(root: Path) -> list[Path]:
 def _other_tables(root: Path) -> list[Path]:
     """The tables of other names in a folder: those of splits if there are some, else all."""
     photos = {path.stem for path in root.iterdir() if path.suffix.lower() in IMAGE_SUFFIXES}
-    found = dataset_files.json_files(root)
+    found = json_files(root)
     for suffix in (*SUFFIXES, ".txt"):
         files = sorted(root.glob(f"*{suffix}"))
-        if len(files) <= dataset_files.MOST_FILES:  # else captions of single photos
-            found += files
+        found += files if len(files) <= MOST_FILES else []  # else captions of single photos
     tables = [file for file in found if file.stem not in photos and _names_photos(file)]
     return [file for file in tables if _split_of(file.relative_to(root))] or tables
 
@@ -225,11 +247,3 @@ def _names_photos(file: Path) -> bool:
 def _split_of(path: Path) -> str | None:
     """The split that the name of a table or of a folder around it has, the outermost first."""
     return next(filter(None, map(split_in, path.with_suffix("").parts)), None)
-
-
-def _split_by_folder(rows: list[Row]) -> list[Row]:
-    """The rows with the splits that the photos' folders name, if all do and name several."""
-    splits = [split_name(row.name.partition("/")[0]) for row in rows]
-    if not set(splits) <= set(SPLITS) or len(set(splits)) == 1:
-        return rows
-    return [row._replace(split=split) for row, split in zip(rows, splits, strict=True)]

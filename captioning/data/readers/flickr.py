@@ -1,24 +1,81 @@
-"""Flickr30k Entities' own files: sentences with marked phrases, and boxes in XML.
+"""Flickr8k as distributed, and Flickr30k Entities with marked phrases and boxes in XML.
 
 Plummer et al. 2015, "Flickr30k Entities: Collecting Region-to-Phrase Correspondences for Richer
 Image-to-Sentence Models".
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
-from captioning.data.readers.dataset_files import find_images, photo_folders
-from captioning.data.readers.reader import SPLITS, Contents, Problem, Reader, parsed
+from captioning.data.images import IMAGE_SUFFIXES
+from captioning.data.readers.dataset_files import SPLITS
+from captioning.data.readers.reader import Contents, Problem, Reader, numbered, parsed
 from captioning.data.records import ImageObject, Phrase, Record
 from captioning.data.tokens import tokenize
 from captioning.errors import InputError, reading, shown
-from captioning.untrusted import text_of
+from captioning.untrusted import opened, text_of
+
+TOKENS, TEXT = "Flickr8k.token.txt", "Flickr8k_text"
+LISTS = {
+    "train": "Flickr_8k.trainImages.txt",
+    "val": "Flickr_8k.devImages.txt",
+    "test": "Flickr_8k.testImages.txt",
+}
 
 SENTENCES, ANNOTATIONS = "Sentences", "Annotations"
 
 PHRASE = re.compile(r"\[/EN#(\d+)((?:/[^\s/\]]+)+) ([^\[\]]+)\]")  # [/EN#3/people A man]
+
+
+class Flickr8k(Reader):
+    """Flickr8k as distributed: its text files and a folder of the photos.
+
+    The id of an image is its file name without the suffix. Captions of images outside all
+    splits are skipped without a report, since the original file has some. Without the lists of the
+    splits, a hash of the id decides between train and val.
+
+    Args:
+        root: the folder that holds ``Flickr8k.token.txt``, or ``Flickr8k_text`` with that file; or
+            a file of such lines.
+        images: folder of the photos; by default ``Images`` or ``Flicker8k_Dataset`` in `root`.
+        val_fraction: share of the photos for validation if there are no lists of the splits.
+    """
+
+    @classmethod
+    def recognises(cls, root: Path) -> bool:
+        """Whether ``Flickr8k.token.txt`` is there, or `root` is a file that begins like it."""
+        if not root.is_file():
+            return (root / TOKENS).is_file() or (root / TEXT / TOKENS).is_file()
+        if root.suffix.lower() not in (".txt", ".token"):
+            return False
+        with opened(root) as content:
+            start = content.read(4096).decode(errors="replace").lstrip("\ufeff")
+        return re.match(r"\s*[^\t\n]+#\d+\t", start) is not None
+
+    def _read(self, problems: list[Problem]) -> dict[str, list[Record]]:
+        file = self.root
+        if not file.is_file():
+            file = next(filter(Path.exists, (file / TOKENS, file / TEXT / TOKENS)), file / TOKENS)
+        rows = numbered(f"{file}: line", text_of(file).split("\n"))
+        captions: dict[str, list[str]] = defaultdict(list)
+        for name, caption in parsed((row for row in rows if row[1].strip()), _numbered, problems):
+            captions[name].append(caption)
+
+        # The original file has captions of 2258277193_586949ec62.jpg.1, which is no photo.
+        photos = [name for name in captions if Path(name).suffix.lower() in IMAGE_SUFFIXES]
+        lists = {split: file.with_name(name) for split, name in LISTS.items()}
+        named = {split: _names(path) for split, path in lists.items() if path.is_file()}
+        named = named if named and self.root.is_dir() else {"": photos}
+        names = list(dict.fromkeys(name for its in named.values() for name in its))
+        paths = dict(zip(names, self._photos(names, file), strict=True))
+        records = {
+            split: [Record(paths[n], Path(n).stem, tuple(captions.get(n, ()))) for n in its]
+            for split, its in named.items()
+        }
+        return self._divided(records[""]) if "" in records else records
 
 
 class Flickr30kEntities(Reader):
@@ -57,14 +114,11 @@ class Flickr30kEntities(Reader):
 
     def _load(self, split: str) -> Contents:
         file = self.root / f"{split}.txt"
-        lines = map(str.strip, text_of(file).splitlines())
-        names = list(dict.fromkeys(filter(None, lines)))
-        photos = [f"{name}.jpg" for name in names]
-        folders = [self.images] if self.images else photo_folders(self.root)
-        paths = find_images(photos, folders, source=file, as_written=self.captions_only)
+        names = _names(file)
+        paths = self._photos([f"{name}.jpg" for name in names], file)
         images = ((f"{self.root}: {pair[0]}", pair) for pair in zip(names, paths, strict=True))
         problems: list[Problem] = []
-        return Contents([record for _, record in parsed(images, self._record, problems)], problems)
+        return Contents(list(parsed(images, self._record, problems)), problems)
 
     def _record(self, image: tuple[str, Path]) -> Record:
         name, path = image
@@ -73,6 +127,18 @@ class Flickr30kEntities(Reader):
         objects = _boxes(self.root / ANNOTATIONS / f"{name}.xml") if self.objects else ()
         captions, phrases = (tuple(part) for part in zip(*read, strict=True)) if read else ((), ())
         return Record(path, name, captions, tuple(objects), phrases)
+
+
+def _names(file: Path) -> list[str]:
+    return list(dict.fromkeys(filter(None, map(str.strip, text_of(file).splitlines()))))
+
+
+def _numbered(line: str) -> tuple[str, str]:
+    """The photo's name and the caption of a line such as ``a.jpg#0``, a tab and ``A dog .``."""
+    name, tab, caption = line.partition("\t")
+    if not tab or "#" not in name:
+        raise ValueError(f"{shown(line)}: not a file name, #, a number, a tab and the caption")
+    return name.rpartition("#")[0], caption.strip()
 
 
 def _sentence(line: str) -> tuple[str, tuple[Phrase, ...]]:
@@ -87,11 +153,9 @@ def _sentence(line: str) -> tuple[str, tuple[Phrase, ...]]:
     caption += line[end:]
     if "[/EN#" in caption:
         raise ValueError(f"{shown(line)} is no sentence with phrases such as [/EN#3/people A man]")
-    words = tokenize(caption)
+    count = len(tokenize(caption))
     # Numbers of words before and after a phrase are right unless a token goes across its end.
-    return caption.strip(), tuple(
-        phrase for phrase in phrases if phrase.start < phrase.stop <= len(words)
-    )
+    return caption.strip(), tuple(each for each in phrases if each.start < each.stop <= count)
 
 
 def _boxes(file: Path) -> Iterator[ImageObject]:
@@ -112,7 +176,5 @@ def _boxes(file: Path) -> Iterator[ImageObject]:
             raise ValueError(f"{file.name}: a box has the edges {edges}")
         for name in thing.findall("name"):
             # Pixels are counted from one, and the last one belongs to the box.
-            yield ImageObject(
-                (name.text or "").strip(),
-                (left - 1.0, top - 1.0, right - left + 1.0, bottom - top + 1.0),
-            )
+            size = right - left + 1.0, bottom - top + 1.0
+            yield ImageObject((name.text or "").strip(), (left - 1.0, top - 1.0, *size))
