@@ -7,7 +7,6 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import EarlyStopping, WeightAveraging
-from pytorch_lightning.callbacks.early_stopping import EarlyStoppingReason
 from torch import Tensor
 
 from captioning.metrics.scores import COUNTS
@@ -33,22 +32,18 @@ class NumberedSteps(pl.Callback):
         self.seed = seed
         self.compile_after = compile_after
 
-    def on_train_batch_start(
-        self, trainer: pl.Trainer, pl_module: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_start(self, trainer: pl.Trainer, pl_module: Any, *_: Any) -> None:
         """Seed the step, and compile it after the first ones."""
         steps = trainer.fit_loop.epoch_loop.total_batch_idx
         ranks_and_steps = steps * trainer.world_size + trainer.global_rank
         torch.manual_seed(self.seed * 1_000_000_007 + ranks_and_steps)
         _compile_kernels(pl_module, 0 <= self.compile_after <= trainer.global_step)
 
-    def teardown(self, trainer: pl.Trainer, pl_module: Any, stage: str) -> None:
-        """Compile nothing after the training."""
+    def teardown(self, trainer: pl.Trainer, pl_module: Any, *_: Any, **__: Any) -> None:
+        """Compile nothing after the training, not even after one that failed."""
         _compile_kernels(pl_module, False)
 
-    def on_exception(self, trainer: pl.Trainer, pl_module: Any, exception: BaseException) -> None:
-        """Nor after one that failed or was interrupted."""
-        _compile_kernels(pl_module, False)
+    on_exception = teardown
 
 
 def _compile_kernels(pl_module: Any, wanted: bool) -> None:
@@ -95,18 +90,6 @@ class StopEarly(EarlyStopping):
     count from the first score above 0.
     """
 
-    @property
-    def reason(self) -> str | None:
-        """Why the training stopped; None if it did not stop early."""
-        if self.stopping_reason_message is None:
-            return None
-        if self.stopping_reason != EarlyStoppingReason.PATIENCE_EXHAUSTED:
-            return self.stopping_reason_message.removesuffix(" Signaling Trainer to stop.")
-        return (
-            f"{self.monitor} has not improved on {self.best_score:.4f} for {self.patience} "
-            "validations (early_stopping.patience)"
-        )
-
     def _run_early_stopping_check(self, trainer: pl.Trainer) -> None:
         score = trainer.callback_metrics.get(self.monitor)
         if score is None or not is_at_zero(self.mode, score, self.best_score):
@@ -118,7 +101,7 @@ class StopEarly(EarlyStopping):
         self.stopping_reason_message = None
 
 
-def is_at_zero(mode: str, score: Tensor, best: Tensor | None) -> bool:
+def is_at_zero(mode: str, score: Tensor, best: Tensor | None = None) -> bool:
     """Whether a score that should rise, and the best one before, are 0 as printed.
 
     The COCO evaluation's BLEU without a single match is not quite 0.
@@ -131,9 +114,7 @@ class Progress(pl.Callback):
     """Bars over the batches on stderr, and one line with the scores of each epoch."""
 
     def __init__(self) -> None:
-        self._epoch = ""
-        self._epoch_bar: ProgressBar | None = None
-        self._validation_bar: ProgressBar | None = None
+        self._bars: list[ProgressBar] = []  # of an epoch, and of a validation within it
         self._losses = torch.zeros(())
         self._steps = 0
         self._began = 0.0
@@ -158,12 +139,9 @@ class Progress(pl.Callback):
         self, trainer: pl.Trainer, pl_module: Any, batch: Any, batch_idx: int
     ) -> None:
         """Begin the epoch's bar, at its first batch or where it resumes."""
-        if self._epoch_bar is None:
-            last = trainer.max_epochs
-            of = f"/{last}" if last is not None and last > 0 else ""
-            self._epoch = f"epoch {trainer.current_epoch + 1}{of}"
+        if not self._bars:
             batches = int(trainer.num_training_batches)
-            self._epoch_bar = ProgressBar(self._epoch, "batches", batches, initial=batch_idx)
+            self._bars = [ProgressBar(_epoch(trainer), "batches", batches, initial=batch_idx)]
             self._losses = torch.zeros((), device=trainer.strategy.root_device)
             self._steps = 0
 
@@ -173,35 +151,31 @@ class Progress(pl.Callback):
         """Move the epoch's bar."""
         self._losses += outputs["loss"].detach()  # stays on its device: reading it would wait
         self._steps += 1
-        if self._epoch_bar is not None:
-            if self._epoch_bar.is_moving:
-                self._epoch_bar.show(f"loss {outputs['loss'].item():.3f}")
-            self._epoch_bar.update()
+        [bar] = self._bars
+        if bar.is_moving:
+            bar.show(f"loss {outputs['loss'].item():.3f}")
+        bar.update()
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Begin a bar over the validation images."""
         name, batches = "validation", trainer.num_val_batches
         if trainer.sanity_checking:
             name, batches = "check of the validation", trainer.num_sanity_val_batches
-        self._validation_bar = ProgressBar(name, "batches", int(sum(batches)))
+        self._bars.append(ProgressBar(name, "batches", int(sum(batches))))
 
     def on_validation_batch_end(self, *_: Any) -> None:
         """Move the bar."""
-        if self._validation_bar is not None:
-            self._validation_bar.update()
+        self._bars[-1].update()
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Remove the bar."""
-        if self._validation_bar is not None:
-            self._validation_bar.close()
+        self._bars.pop().close()
         self._validated = not trainer.sanity_checking
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Print the epoch's mean loss and its validation scores."""
-        if self._epoch_bar is not None:
-            self._epoch_bar.close()
-            self._epoch_bar = None
-        shown = [self._epoch, f"loss {self._losses.item() / max(self._steps, 1):.4f}"]
+        self.on_exception()
+        shown = [_epoch(trainer), f"loss {self._losses.item() / max(self._steps, 1):.4f}"]
         for name, value in trainer.callback_metrics.items():
             score = name.removeprefix("val/")
             # Without a validation in this epoch, the scores are an earlier one's.
@@ -214,7 +188,11 @@ class Progress(pl.Callback):
         self._began = time.monotonic()
 
     def on_exception(self, *_: Any) -> None:
-        """Clear the terminal for the error message."""
-        for bar in (self._validation_bar, self._epoch_bar):
-            if bar is not None:
-                bar.close()
+        """Clear the terminal."""
+        while self._bars:
+            self._bars.pop().close()
+
+
+def _epoch(trainer: pl.Trainer) -> str:
+    last = trainer.max_epochs
+    return f"epoch {trainer.current_epoch + 1}" + (f"/{last}" if last and last > 0 else "")

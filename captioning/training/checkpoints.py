@@ -1,18 +1,30 @@
-"""A training's checkpoints: when and how they are written."""
+"""A training's checkpoints: when they are written, and how a training resumes from one."""
 
 import time
+from collections.abc import Iterator, Mapping
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
+import yaml
 from pytorch_lightning.callbacks import Checkpoint, ModelCheckpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 from torch import Tensor
 
-from captioning.errors import InputError
+from captioning.errors import InputError, shown
 from captioning.files import written_whole
-from captioning.training.callbacks import is_at_zero
+from captioning.training.callbacks import StopEarly, is_at_zero
+
+BEST, LAST, CONFIG = "best.ckpt", "last.ckpt", "config.yaml"
+"""A run's files."""
+
+IN_CHECKPOINT = ("model.learning_rate", "model.encoder_learning_rate", "model.weight_decay")
+"""Settings that a resumed training takes from its checkpoint, with the optimizer's state."""
+
+OF_CALL = ("trainer.default_root_dir", "trainer.max_epochs")
+"""Settings that a moved or a longer training changes as a matter of course."""
 
 
 class BestCheckpoint(ModelCheckpoint):
@@ -49,12 +61,11 @@ class BestCheckpoint(ModelCheckpoint):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the best score so far, even if the run's folder has been moved."""
         assert self.dirpath is not None
-        moved: dict[str, Any] = {"dirpath": self.dirpath}
-        best = state_dict["best_model_score"]
-        path = Path(self.dirpath) / "best.ckpt"
+        path = Path(self.dirpath, BEST)
         if not path.exists():  # no validation yet, or somebody removed it
             return
-        if best is not None:
+        moved: dict[str, Any] = {"dirpath": self.dirpath}
+        if (best := state_dict["best_model_score"]) is not None:
             moved |= {"best_model_path": str(path), "kth_best_model_path": str(path)}
             moved["best_k_models"] = {str(path): best}
         super().load_state_dict(state_dict | moved)
@@ -66,12 +77,10 @@ class LastCheckpoint(Checkpoint):
     Lightning's own `save_last` writes only in epochs that are among the best.
 
     Args:
-        path: the file.
         minutes: time between checkpoints within an epoch.
     """
 
-    def __init__(self, path: Path, minutes: float) -> None:
-        self.path = path
+    def __init__(self, minutes: float) -> None:
         self.minutes = minutes
         self._saved = 0.0
 
@@ -93,7 +102,7 @@ class LastCheckpoint(Checkpoint):
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Save."""
-        trainer.save_checkpoint(self.path)
+        trainer.save_checkpoint(Path(trainer.default_root_dir, LAST))
         self._saved = time.monotonic()
 
 
@@ -107,12 +116,99 @@ class WholeCheckpoints(TorchCheckpointIO):
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None
     ) -> None:
         """Write a checkpoint, whole or not at all."""
+        content = BytesIO()
+        torch.save(checkpoint, content)
         with written_whole(path) as temporary:
-            try:
-                # With a Python file, the operating system's error is kept as the context.
-                with temporary.open("wb") as file:
-                    torch.save(checkpoint, file)
-            except RuntimeError as error:
-                if isinstance(error.__context__, OSError):
-                    raise error.__context__ from None
-                raise
+            temporary.write_bytes(content.getbuffer())
+
+
+def resumed_from(folder: Path, resume: bool, overwrite: bool) -> Path | None:
+    """The checkpoint to resume from; None for a training that begins.
+
+    The best one serves where a training was interrupted before it wrote its first last one.
+
+    Raises:
+        InputError: the folder has a checkpoint that would be lost.
+    """
+    kept = [folder / name for name in (LAST, BEST) if (folder / name).exists()]
+    if resume and kept:
+        return kept[0]
+    if kept and not overwrite:
+        raise InputError(
+            f"{folder}: contains an earlier run; continue with --resume, start again with "
+            "--overwrite, or give another --trainer.default_root_dir"
+        )
+    return None
+
+
+def resumable(path: Path, module: pl.LightningModule) -> dict[str, Any]:
+    """The content of a checkpoint that a training can resume from.
+
+    Raises:
+        InputError: it is damaged, or of another model.
+    """
+    try:
+        saved: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        found = {name: value.shape for name, value in saved["state_dict"].items()}
+        [optimizer] = saved["optimizer_states"]
+        trained = sum(len(group["params"]) for group in optimizer["param_groups"])
+        reason = ""
+    except Exception:  # of a dozen kinds: the file may hold anything
+        reason = "damaged, or not a checkpoint of a training"
+    else:
+        wanted = {name: value.shape for name, value in module.state_dict().items()}
+        if other := sorted({name for name, _ in found.items() ^ wanted.items()}):
+            reason = f"{other[0]} differs from the model's"
+        elif trained != sum(parameter.requires_grad for parameter in module.parameters()):
+            reason = "other parts of the model were trained"
+    if reason:
+        raise InputError(
+            f"{path}: cannot be resumed from ({reason}); put an earlier copy there, give the "
+            "configuration that it was trained with, or start again with --overwrite"
+        )
+    return saved
+
+
+def ended(saved: dict[str, Any], trainer: pl.Trainer) -> str | None:
+    """Why nothing is left of a checkpoint's training, and what to raise; None if it goes on."""
+    epochs = saved["loops"]["fit_loop"]["epoch_progress"]["current"]["processed"]
+    if trainer.max_epochs is not None and 0 <= trainer.max_epochs <= epochs:
+        return f"ended after epoch {epochs}; to continue, raise trainer.max_epochs"
+    if 0 <= trainer.max_steps <= saved["global_step"]:
+        return f"ended after step {trainer.max_steps}; to continue, raise trainer.max_steps"
+    for callback in trainer.early_stopping_callbacks:
+        state = saved["callbacks"].get(callback.state_key, {})
+        has_stopped = isinstance(callback, StopEarly) and state.get("stopping_reason_message")
+        if has_stopped and state["wait_count"] >= callback.patience:
+            return f"stopped early after epoch {epochs}; to continue, raise early_stopping.patience"
+    return None
+
+
+def changed(config: Path, settings: Mapping[str, Any]) -> list[str]:
+    """What a resumed training does otherwise than `config` says, a line for each setting.
+
+    Raises:
+        InputError: a setting has changed that would have no effect.
+    """
+    before = dict(_flat(yaml.safe_load(config.read_text(encoding="utf-8"))))
+    lines = []
+    for key, now in _flat(settings):
+        was = before.get(key, now)
+        if key in OF_CALL or was == now:
+            continue
+        if key in IN_CHECKPOINT:
+            raise InputError(
+                f"{key}: resumed with {shown(now)}, begun with {shown(was)}, which the optimizer "
+                "keeps; give that, or start again with --overwrite"
+            )
+        lines.append(f"resumed with another {key}: {shown(was)} before, {shown(now)} now")
+    return lines
+
+
+def _flat(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """The settings of a configuration, each with its dotted key."""
+    if isinstance(value, Mapping) and value:
+        for name, part in value.items():
+            yield from _flat(part, f"{key}.{name}" if key else str(name))
+    else:
+        yield key, value

@@ -1,4 +1,4 @@
-"""Configurations of other people: what they may name.
+"""Configurations of other people: what they may name and write, and how mistakes are told.
 
 jsonargparse imports every path that a configuration names where a class or a callable may stand,
 and checks its type afterwards. Within `allow_list` it imports listed classes only, which have been
@@ -6,17 +6,23 @@ imported already, so a configuration can neither import a module nor reach a fun
 """
 
 import copy
+import logging
 import sys
+import traceback
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import wandb
 import yaml
 from jsonargparse import Namespace, set_parsing_settings
 from jsonargparse._common import parsing_settings
+from lightning_fabric.utilities.warnings import PossibleUserWarning
 from pytorch_lightning import callbacks, loggers, strategies
 from pytorch_lightning.cli import LightningArgumentParser
+from pytorch_lightning.utilities.exceptions import MisconfigurationException, SIGTERMException
 
 from captioning.errors import InputError, reading
 from captioning.shelf import config_names, config_path_of
@@ -32,11 +38,24 @@ LIGHTNING = (
 )
 """Allow-list of Lightning's classes, beside this package's and those of ``--import``."""
 
-KERNELS = ("captioning.kernels",)
-"""Packages of ours whose classes a configuration may not name."""
+KERNELS = "captioning.kernels"
+"""A package whose classes a configuration may not name: they stand in for parts by themselves."""
 
 ON_COMMAND_LINE_ONLY = ("resume", "overwrite")
 """Options that a configuration may not set, since they decide about earlier runs."""
+
+IGNORED = (
+    # LightningCLI gets its own arguments, without the word train.
+    "LightningCLI's args parameter is intended to run from within Python.*",
+    # The run's folder has a config.yaml before the first checkpoint; an earlier run was refused.
+    "Checkpoint directory .* exists and is not empty.*",
+    "Experiment logs directory .* exists and is not empty.*",
+    # Lightning's own use of jsonargparse and torch.
+    r"\s*(By default only one Jsonargparse|``instantiate_classes`` was deprecated).*",
+    r".*isinstance\(treespec, LeafSpec\).*",
+    r"torch\.distributed\.nn\.functional\.all_gather is deprecated.*",
+)
+"""Lightning's and W&B's warnings that do not apply here, beside those that Lightning doubts."""
 
 
 class ConfigurationParser(LightningArgumentParser):
@@ -48,6 +67,38 @@ class ConfigurationParser(LightningArgumentParser):
         return added
 
 
+def with_config_paths(arguments: Sequence[str]) -> list[str]:
+    """LightningCLI's arguments, with the paths of configurations, which are checked."""
+    found: list[str] = []
+    for argument in arguments:
+        flag, equals, value = argument.partition("=")
+        if found and found[-1] in ("-c", "--config"):
+            argument = config_file(argument)
+        elif equals and flag in ("-c", "--config"):
+            argument = f"{flag}={config_file(value)}"
+        found.append(argument)
+    return found
+
+
+def config_file(name: str) -> str:
+    """The file of a configuration, a mapping that leaves earlier runs alone.
+
+    Raises:
+        InputError: it is missing, is no mapping, or has an option of the command line.
+    """
+    path = config_path_of(name)
+    if not Path(path).exists():
+        raise InputError(f"{path}: no such file; give one, or one of {', '.join(config_names())}")
+    with reading(path, yaml.YAMLError):
+        content = yaml.safe_load(text_of(path))
+    if not isinstance(content, dict) or any(isinstance(part, list) for part in content.values()):
+        raise InputError(f"{path}: not a configuration; see captioning train --help")
+    for key in ON_COMMAND_LINE_ONLY:
+        if content.get(key):
+            raise InputError(f"{path}: {key} is allowed on the command line only, as --{key}")
+    return path
+
+
 @contextmanager
 def allow_list(modules: Sequence[str]) -> Iterator[None]:
     """Let jsonargparse import listed classes only, within the block.
@@ -55,14 +106,15 @@ def allow_list(modules: Sequence[str]) -> Iterator[None]:
     Args:
         modules: the user's imported modules.
     """
-    ours = ("captioning", *modules)
+    ours = tuple(f"{name}." for name in ("captioning", *modules))
     paths = {
         f"{name}.{attribute}"
         for name, module in list(sys.modules.items())
-        if _is_within(name, (*ours, "pytorch_lightning"))
+        if f"{name}.".startswith((*ours, "pytorch_lightning."))
         for attribute, value in list(vars(module).items())
-        if isinstance(value, type) and (value in LIGHTNING or _is_within(value.__module__, ours))
-        if not _is_within(value.__module__, KERNELS)  # which stand in for parts by themselves
+        if isinstance(value, type)
+        and (value in LIGHTNING or f"{value.__module__}.".startswith(ours))
+        and not f"{value.__module__}.".startswith(f"{KERNELS}.")
     }
     before = copy.copy(parsing_settings)
     set_parsing_settings(
@@ -78,64 +130,26 @@ def allow_list(modules: Sequence[str]) -> Iterator[None]:
         parsing_settings.update(before)
 
 
-def _is_within(module: str, packages: Sequence[str]) -> bool:
-    return any(f"{module}.".startswith(f"{package}.") for package in packages)
-
-
-def with_config_paths(arguments: Sequence[str]) -> list[str]:
-    """LightningCLI's arguments, with the paths of configurations, which are checked.
+def check_writers(writers: Sequence[Any], folder: Path) -> None:
+    """Check the loggers and callbacks of a configuration, before and after they are built.
 
     Raises:
-        InputError: a configuration is missing, is not a mapping, or has an option of the command
-            line.
+        InputError: one would write outside of the run's folder, perhaps into another run's, or has
+            settings of W&B, such as the address that its key is sent to.
     """
-    found: list[str] = []
-    for argument in arguments:
-        flag, equals, value = argument.partition("=")
-        if found and found[-1] in ("-c", "--config"):
-            argument = _checked(argument)
-        elif equals and flag in ("-c", "--config"):
-            argument = f"{flag}={_checked(value)}"
-        found.append(argument)
-    return found
-
-
-def _checked(config: str) -> str:
-    """The file of a configuration, which is a mapping of mappings and leaves earlier runs alone."""
-    path = config_path_of(config)
-    if not Path(path).exists():
-        raise InputError(f"{path}: no such file; give one, or one of {', '.join(config_names())}")
-    with reading(path, yaml.YAMLError):
-        content = yaml.safe_load(text_of(path))
-    if not isinstance(content, dict) or any(isinstance(part, list) for part in content.values()):
-        raise InputError(f"{path}: not a configuration; see captioning train --help")
-    for key in ON_COMMAND_LINE_ONLY:
-        if content.get(key):
-            raise InputError(f"{path}: {key} is allowed on the command line only, as --{key}")
-    return path
-
-
-def check_parsed(value: Any, key: str = "") -> None:
-    """Refuse a parsed configuration with settings of W&B, such as where W&B's key is sent to.
-
-    Raises:
-        InputError: it has some, or arguments that no signature has.
-    """
-    if isinstance(value, Namespace):
-        value = vars(value)
-    if isinstance(value, list):
-        for part in value:
-            check_parsed(part, key)
-    elif isinstance(value, dict):
-        given = value.get("init_args") or {}
-        is_board = str(value.get("class_path")).endswith("WandbLogger")
-        if value.get("dict_kwargs") or (is_board and given.get("settings")):
-            raise InputError(
-                f"{key}: W&B's settings come from its environment variables only, and arguments "
-                "from init_args"
-            )
-        for name, part in value.items():
-            check_parsed(part, f"{key}.{name}" if key else str(name))
+    for each in writers:
+        if isinstance(each, Namespace) and (
+            each.get("dict_kwargs") or each.get("init_args.settings")
+        ):
+            raise InputError("trainer.logger: W&B's settings come from its environment variables")
+        if isinstance(each, callbacks.ModelCheckpoint):
+            place = Path(each.dirpath or folder, each.filename or "")
+        elif isinstance(each, loggers.CSVLogger):
+            place = Path(each.log_dir)
+        else:
+            continue
+        if not place.resolve().is_relative_to(folder.resolve()):
+            raise InputError(f"{place}: outside of the run's folder; name one in {folder}")
 
 
 def one_line(error: BaseException) -> str:
@@ -145,3 +159,40 @@ def one_line(error: BaseException) -> str:
         line = line.partition(" Add the import path")[0]
         line += " A configuration may name classes of captioning and of modules given by --import."
     return line if len(line) <= 400 else f"{line[:400]}..."
+
+
+@contextmanager
+def plain_messages(remedy: str = "continue by the same command with --resume") -> Iterator[None]:
+    """Hide warnings that do not apply, and turn errors of options into input errors.
+
+    An interrupt or SIGTERM, which Lightning would turn into an exit, names the remedy.
+    """
+    loud = [logging.getLogger(name) for name in ("pytorch_lightning", "lightning_fabric")]
+    levels = [logger.level for logger in loud]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=PossibleUserWarning)
+        for message in IGNORED:
+            warnings.filterwarnings("ignore", message=message)
+        for logger in loud:
+            logger.setLevel(logging.WARNING)
+        try:
+            yield
+        except (MisconfigurationException, RuntimeError, TypeError, ValueError) as error:
+            # Raised by Lightning or torch's optimizers themselves, not by code that they called.
+            *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+            module = str(frame.f_globals.get("__name__"))
+            if not module.startswith(("pytorch_lightning.", "lightning_fabric.", "torch.optim.")):
+                raise
+            raise InputError(f"the trainer cannot do this: {one_line(error)}") from None
+        except wandb.errors.Error as error:
+            raise InputError(
+                f"W&B: {one_line(error)}; WANDB_MODE=offline trains without it"
+            ) from None
+        except SystemExit as exit:
+            is_signal = isinstance(exit, SIGTERMException)  # where no handler of ours raised
+            if not (is_signal or isinstance(exit.__context__, KeyboardInterrupt)):
+                raise
+            raise KeyboardInterrupt(f"interrupted; {remedy}") from None
+        finally:
+            for logger, level in zip(loud, levels, strict=True):
+                logger.setLevel(level)

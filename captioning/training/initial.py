@@ -13,6 +13,7 @@ from captioning.captioner.checkpoint import read
 from captioning.data.tokenizers import TokenizerName
 from captioning.data.vocabulary import SPECIAL
 from captioning.errors import InputError
+from captioning.integrity import check_tensors
 from captioning.models import CNNEncoder
 from captioning.progress_bar import say
 from captioning.shelf import path_of
@@ -90,19 +91,10 @@ def _parameters(model: str, captioner: Captioner) -> tuple[dict[str, Tensor], li
     theirs, ours = (each.model.state_dict() for each in (initial, captioner))
     alike = _alike(words[len(known) :], known)
     for name, value in ours.items():
-        if (
-            name in theirs
-            and value.shape != theirs[name].shape
-            and len(value) == len(captioner.vocabulary)
-        ):
-            theirs[name] = _extended(theirs[name], len(known), alike)
-    shapes = [{(name, value.shape) for name, value in s.items()} for s in (theirs, ours)]
-    if shapes[0] != shapes[1]:
-        name, _ = min(shapes[0] ^ shapes[1])
-        raise InputError(
-            f"{model}: differs in {name}; configure model.{name.partition('.')[0]} as it was "
-            "trained"
-        )
+        first = theirs.get(name, value)
+        if value.shape != first.shape and len(value) == len(captioner.vocabulary):
+            theirs[name] = _extended(first, len(known), alike)
+    check_tensors(Path(model), theirs, ours)
     return theirs, alike
 
 

@@ -1,30 +1,41 @@
-"""Where scores are written: a CSV file and W&B."""
+"""Where scores and pictures are logged: a CSV file and W&B."""
 
 import csv
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal
 
 import pytorch_lightning as pl
 import torch
 import wandb
+from PIL import Image
 from pytorch_lightning.loggers import CSVLogger, Logger, WandbLogger
 
+from captioning.captioner import Caption
+from captioning.data.images import read_image
 from captioning.errors import InputError
 from captioning.evaluation.grounding import GroundingReport
 from captioning.files import written_whole
+from captioning.maps import ATTENTION
 from captioning.progress_bar import say
 from captioning.terminal import printable
 from captioning.training.checkpoints import BestCheckpoint
+from captioning.training.validation_images import ValidationImages, scores_by_image
+from captioning.viewing import viewer
+from captioning.viewing.overlay import LONG_SIDE, word_pictures
 
 DATA = "WANDB_DATA_DIR"
 """Where W&B stages the files of tables and artifacts until they are uploaded."""
 
 BOARD_ID = "wandb_id"
 """Where a checkpoint has the id of its W&B run."""
+
+OVERLAYS = 8
+"""The most images whose figures are logged to W&B, each under a key of its own."""
 
 
 def loggers(folder: Path, config: dict[str, Any], resume: bool) -> list[Logger]:
@@ -34,22 +45,24 @@ def loggers(folder: Path, config: dict[str, Any], resume: bool) -> list[Logger]:
     mode = wandb_mode()
     if mode == "disabled":
         return [table]
+    settings = wandb.Settings(silent=mode == "offline")
+    # With Lightning's own `offline` W&B would ask for a login.
     board = WandbLogger(
-        project="captioning",
-        name=folder.name,
-        save_dir=folder,
-        mode=mode,  # Lightning's own `offline` comes too late: W&B has asked for a login by then
-        config=config,
-        settings=wandb.Settings(silent=mode == "offline"),
+        folder.name, folder, project="captioning", mode=mode, config=config, settings=settings
     )
     return [table, board]
 
 
+def boards_of(trainer: pl.Trainer) -> list[WandbLogger]:
+    """The training's W&B loggers."""
+    return [logger for logger in trainer.loggers if isinstance(logger, WandbLogger)]
+
+
 def resume_board(trainer: pl.Trainer, checkpoint: Mapping[str, Any]) -> None:
     """Continue the W&B run of a checkpoint, before anything is logged."""
-    for logger in trainer.loggers:
-        if isinstance(logger, WandbLogger) and checkpoint.get(BOARD_ID):
-            logger._id = logger._wandb_init["id"] = checkpoint[BOARD_ID]
+    for board in boards_of(trainer):
+        if checkpoint.get(BOARD_ID):
+            board._id = board._wandb_init["id"] = checkpoint[BOARD_ID]
 
 
 class ResumedLogs(pl.Callback):
@@ -58,24 +71,14 @@ class ResumedLogs(pl.Callback):
     An ended training may have logged steps after its last checkpoint, which are then repeated.
     """
 
-    def __init__(self) -> None:
-        self._board_id: str | None = None
-
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         """Write what has been logged so far, and store the id of the W&B run."""
         for logger in trainer.loggers:
             logger.save()
-            if isinstance(logger, WandbLogger):
-                self._board_id = str(logger.version)
-        checkpoint[BOARD_ID] = self._board_id
-
-    def on_load_checkpoint(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
-        """Restore the run's id, which W&B may not be there to know."""
-        self._board_id = checkpoint.get(BOARD_ID)
+        for board in boards_of(trainer):
+            checkpoint[BOARD_ID] = str(board.version)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Remove the steps that are about to be repeated."""
@@ -98,29 +101,27 @@ def keep_steps(path: Path, count: int) -> None:
             writer.writerows(kept)
 
 
-def wandb_mode() -> str:
+def wandb_mode() -> Literal["online", "offline", "disabled"]:
     """The environment variable WANDB_MODE; if unset, online for users who have logged in.
 
     Raises:
         InputError: WANDB_MODE is something else, or online while nobody has logged in.
     """
-    wanted = os.environ.get("WANDB_MODE")
-    if wanted == "dryrun":  # an older name, which Lightning's own logger sets where it is offline
-        wanted = "offline"
-    if wanted not in (None, "online", "offline", "disabled"):
-        raise InputError(f"WANDB_MODE is {wanted!r}; give online, offline or disabled, or unset it")
-    if wanted == "disabled":
-        return wanted
-    # Otherwise W&B warns of a setting that Lightning passes on.
-    wandb.setup(wandb.Settings(show_warnings=False))
-    if wanted != "offline" and wandb.login(prompt=False, verify=False):
-        return "online"
-    if wanted == "online":
-        raise InputError(
-            "WANDB_MODE is online, but nobody has logged in; run `wandb login`, "
-            "or unset WANDB_MODE to keep the run on this disk"
-        )
-    return "offline"
+    match os.environ.get("WANDB_MODE"):
+        case "disabled":
+            return "disabled"
+        case "offline" | "dryrun":  # its older name, which Lightning's own logger sets
+            return "offline"
+        case None | "online" as wanted:
+            # Otherwise W&B warns of a setting that Lightning passes on.
+            wandb.setup(wandb.Settings(show_warnings=False))
+            if wandb.login(prompt=False, verify=False):
+                return "online"
+            if wanted is None:
+                return "offline"
+            raise InputError("WANDB_MODE is online, but nobody has logged in; run `wandb login`")
+        case other:
+            raise InputError(f"WANDB_MODE is {other!r}; give online, offline or disabled")
 
 
 @contextmanager
@@ -134,8 +135,7 @@ def wandb_within(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        if wandb.run is not None:
-            run = wandb.run
+        if (run := wandb.run) is not None:
             run.finish()
             if run.offline:  # by its id, as a resumed run has several folders
                 parts = Path(run.dir).parents[1] / f"offline-run-*-{run.id}"
@@ -144,6 +144,73 @@ def wandb_within(folder: Path) -> Iterator[None]:
                 shutil.rmtree(within, ignore_errors=True)
         if given is None:
             del os.environ[DATA]
+
+
+class ValidationTable(ValidationImages):
+    """Logs a W&B table of fixed validation images, and histograms of all images' scores.
+
+    A row has the photo, its references, the caption, its scores, the interactive view and one
+    overlay per word. The first images are also logged as ``val/overlay/0`` and so on, figures of
+    all words with their maps, which W&B shows with a slider over the steps.
+
+    Args:
+        images: number of images, evenly spaced in the validation split; 0 for no table.
+        maps: maps of each word, by their names in `captioning.maps`; by default the model's own.
+            The overlays show the first one, the interactive view compares them.
+    """
+
+    def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        """Log the table, except in the check before training and without W&B."""
+        boards = boards_of(trainer)
+        if not boards or not self.images or trainer.sanity_checking or not trainer.is_global_zero:
+            return
+        scores = scores_by_image(pl_module)
+        images = self.captioned(trainer, pl_module)
+        words = max((len(caption.words) for _, caption, _ in images), default=0)
+        rows = []
+        media: dict[str, Any] = {
+            f"val/{name} of images": wandb.Histogram(list(by_image.values()))
+            for name, by_image in scores.items()
+        }
+        for number, (record, caption, its_scores) in enumerate(images):
+            photo = read_image(record.image, pl_module.captioner.preprocessing.max_pixels)
+            page = viewer.html(photo, [caption.view()], record.image.name, LONG_SIDE)
+            pictures = word_pictures(photo, caption.array(), caption.crop)
+            overlays = [_jpeg(picture) for picture in pictures]
+            if number < OVERLAYS:
+                media[f"val/overlay/{number}"] = _figure(photo, caption)
+            rows.append(
+                [
+                    _jpeg(photo),
+                    "\n".join(record.captions),
+                    caption.text,
+                    *(its_scores.get(name) for name in scores),
+                    # W&B's own style sheet would come from its server, which the page forbids.
+                    wandb.Html(page, inject=False, data_is_not_path=True),
+                    *overlays,
+                    *[None] * (words - len(overlays)),
+                ]
+            )
+        maps = {caption.shown_maps[0] for _, caption, _ in images} - {ATTENTION}
+        of_words = [", ".join([f"word {number + 1}", *maps]) for number in range(words)]
+        columns = ["image", "references", "caption", *scores, "view", *of_words]
+        for board in boards:
+            board.log_table("val/captions", columns, rows, step=trainer.global_step)
+            board.log_metrics(media, step=trainer.global_step)
+
+
+def _jpeg(picture: Image.Image) -> wandb.Image:
+    """The picture at the size of an overlay; JPEG takes a tenth of a PNG's bytes."""
+    small = picture.copy()
+    small.thumbnail((LONG_SIDE, LONG_SIDE))
+    return wandb.Image(small, file_type="jpg")
+
+
+def _figure(photo: Image.Image, caption: Caption) -> wandb.Image:
+    """The photo and a panel for each word with its map, as a small JPEG."""
+    figure, file = caption.figure(photo=photo), BytesIO()
+    figure.savefig(file, format="png", dpi=100)
+    return wandb.Image(Image.open(file).convert("RGB"), file_type="jpg", caption=caption.text)
 
 
 def log_best(trainer: pl.Trainer, best: BestCheckpoint, settings: Mapping[str, Any]) -> None:
@@ -157,27 +224,25 @@ def log_best(trainer: pl.Trainer, best: BestCheckpoint, settings: Mapping[str, A
         best: the callback that wrote it.
         settings: the configuration, whose model is part of the artifact's metadata.
     """
-    path = Path(best.best_model_path)
-    boards = [logger for logger in trainer.loggers if isinstance(logger, WandbLogger)]
-    if not boards or not trainer.is_global_zero or not path.is_file():
+    path, score = Path(best.best_model_path), best.best_model_score
+    if not trainer.is_global_zero or not path.is_file():
         return
     saved = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    epoch, score = saved["epoch"] + 1, best.best_model_score
     metadata = {
         "monitor": best.monitor,
         "score": None if score is None else score.item(),
-        "epoch": epoch,
+        "epoch": saved["epoch"] + 1,
         "step": saved["global_step"],
         "seed": settings["seed_everything"],
         "model": settings["model"],
     }
-    for board in boards:
+    for board in boards_of(trainer):
         run = board.experiment
         artifact = wandb.Artifact(f"model-{run.id}", "model", metadata=metadata)
         kept = shutil.copy(path, Path(run.dir).parent) if run.offline else path
         # Immutable: not copied to the staging files. Not cached: no copy in the home folder.
         artifact.add_file(str(kept), path.name, policy="immutable", skip_cache=True)
-        run.log_artifact(artifact, aliases=["best", "latest", f"epoch-{epoch}"])
+        run.log_artifact(artifact, aliases=["best", "latest", f"epoch-{metadata['epoch']}"])
 
 
 def log_grounding(
@@ -200,7 +265,7 @@ def log_grounding(
             name=folder.absolute().name,
             job_type="grounding",
             dir=folder,
-            mode=cast("Any", mode),
+            mode=mode,
             config=config,
             settings=wandb.Settings(silent=mode == "offline"),
         )

@@ -223,11 +223,7 @@ class CaptioningModule(pl.LightningModule):
         gradient_clip_val: float | None = None,
         gradient_clip_algorithm: str | None = None,
     ) -> None:
-        """Clip as the trainer says, though the optimizer is fused.
-
-        Lightning refuses that under autocast, as fused optimizers unscale gradients themselves;
-        where ours is fused, gradients are not scaled.
-        """
+        """Clip as the trainer says; Lightning refuses it for fused optimizers under autocast."""
         Precision.clip_gradients(
             self.trainer.precision_plugin,
             optimizer,

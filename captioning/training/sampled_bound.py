@@ -11,8 +11,7 @@ from torch.nn import functional as F
 from captioning.data.dataset import Batch
 from captioning.data.vocabulary import PAD
 from captioning.errors import InputError
-from captioning.models import Decoder, HardAttention, LSTMDecoder, Model
-from captioning.models.decoder import Memory, Step
+from captioning.models import HardAttention, LSTMDecoder, Model
 from captioning.training.objectives import Loss, Objective
 
 
@@ -57,18 +56,30 @@ class SampledBound(Objective, nn.Module):
         Raises:
             InputError: the decoder has no hard attention.
         """
-        targets = batch.tokens[..., 1:]
+        decoder = model.decoder
+        if not isinstance(decoder, LSTMDecoder) or not isinstance(decoder.attention, HardAttention):
+            raise InputError(
+                "SampledBound: the decoder has no hard attention; give it one by "
+                "model.decoder.init_args.attention captioning.models.HardAttention"
+            )
+        inputs, targets = batch.tokens[..., :-1], batch.tokens[..., 1:]
         expected = torch.rand(len(annotations), device=annotations.device) < self.expected
         memory = model.remember(annotations)
-        draws = ~expected[:, None].expand(targets.shape[:2])
-        steps = drawn_steps(model.decoder, memory, batch.tokens[..., :-1], draws)
+        state = decoder.start(memory, inputs.shape[1])
+        state = state | {"draws": ~expected[:, None].expand(targets.shape[:2])}
+        steps = []
+        for words in inputs.unbind(dim=2):
+            steps.append(decoder.step(words, state, memory))
+            state = steps[-1].state
         logits = torch.stack([step.logits for step in steps], dim=2)
         weights = torch.stack([step.weights for step in steps], dim=2)
         log_probs = torch.stack([step.state["log_probs"] for step in steps], dim=2)
         real = targets != PAD
         likelihoods = log_likelihoods(logits, targets)  # log p(y | s, a)
         drawn = (log_probs * real).sum(dim=2)  # log p(s | a)
-        entropy = (entropies(weights) * real).sum()
+        # A region without weight has no entropy, and no gradient that is not a number.
+        entropies = -(weights * weights.clamp_min(torch.finfo(weights.dtype).tiny).log()).sum(dim=3)
+        entropy = (entropies * real).sum()
         advantages = (likelihoods.detach() - self.baseline) * real.any(dim=2)
         # drawn - drawn.detach() is zero, but its gradient is not.
         rewarded = self.reward * advantages * (drawn - drawn.detach())
@@ -96,26 +107,6 @@ def _sum_over_ranks(numbers: Float[Tensor, "n"]) -> Float[Tensor, "n"]:
     return numbers
 
 
-def drawn_steps(
-    decoder: Decoder, memory: Memory, tokens: Int[Tensor, "B N T"], draws: Bool[Tensor, "B N"]
-) -> list[Step]:
-    """Teacher forcing by hard attention, which draws a region for every word of some captions.
-
-    Raises:
-        InputError: the decoder has no hard attention.
-    """
-    if not isinstance(decoder, LSTMDecoder) or not isinstance(decoder.attention, HardAttention):
-        raise InputError(
-            "SampledBound: the decoder has no hard attention; give it one by "
-            "model.decoder.init_args.attention captioning.models.HardAttention"
-        )
-    state, steps = decoder.start(memory, tokens.shape[1]) | {"draws": draws}, []
-    for words in tokens.unbind(dim=2):
-        steps.append(decoder.step(words, state, memory))
-        state = steps[-1].state
-    return steps
-
-
 def log_likelihoods(
     logits: Float[Tensor, "B N T V"], targets: Int[Tensor, "B N T"]
 ) -> Float[Tensor, "B N"]:
@@ -123,9 +114,3 @@ def log_likelihoods(
     precise = logits.to(torch.promote_types(logits.dtype, torch.float32)).flatten(0, 2)
     of_words = F.cross_entropy(precise, targets.flatten(), ignore_index=PAD, reduction="none")
     return -of_words.view(targets.shape).sum(dim=2)
-
-
-def entropies(weights: Float[Tensor, "B N T L"]) -> Float[Tensor, "B N T"]:
-    """The entropy of every word's attention, in nats."""
-    # A region without weight has no entropy, and no gradient that is not a number.
-    return -(weights * weights.clamp_min(torch.finfo(weights.dtype).tiny).log()).sum(dim=3)

@@ -58,14 +58,11 @@ class SupervisedAttention(CrossEntropy):
         names = categories(records)
         if not names:
             raise InputError(
-                "no training photo has objects with boxes, from which attention could learn; give "
-                "data with boxes, and set the objects of data.reader to true, or take another "
-                "objective"
+                "no training photo has objects with boxes, from which attention could learn; set "
+                "the objects of data.reader to true, or take another objective"
             )
         if vocabulary.tokenizer != "ptb":
-            raise InputError(
-                "boxes are found for the words of the ptb tokenizer; set data.tokenizer to ptb"
-            )
+            raise InputError("boxes are found for words of ptb; set data.tokenizer to ptb")
         self._lexicon = Lexicon.of(names)
 
     def __call__(self, model: Model, annotations: Float[Tensor, "B L D"], batch: Batch) -> Loss:

@@ -1,48 +1,239 @@
-"""`captioning train` and `captioning features`: from a YAML file to a checkpoint or features."""
+"""`captioning train` and `captioning features`: from YAML files to a checkpoint or features."""
 
-import logging
-import os
-import traceback
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any, Literal
 
-import wandb
-from pytorch_lightning.utilities.exceptions import MisconfigurationException, SIGTERMException
+import pytorch_lightning as pl
+import yaml
+from jsonargparse import ArgumentError
+from pytorch_lightning.callbacks import Checkpoint, LearningRateMonitor, WeightAveraging
+from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
+from pytorch_lightning.plugins.io import TorchCheckpointIO
 
+from captioning.data.data_module import CaptionData
+from captioning.device import fast_precision
 from captioning.errors import InputError
-from captioning.files import only_writer
+from captioning.files import made_folder, only_writer, remove_unfinished, written_whole
+from captioning.integrity import bounded_parameters
+from captioning.kernels import on_by_default
 from captioning.progress_bar import say, stage
-from captioning.training.callbacks import is_at_zero
-from captioning.training.configuration import one_line
-from captioning.training.configured_training import FeaturesCLI, TrainCLI
-from captioning.training.loggers import log_best, resume_board, wandb_within
-from captioning.training.run_folder import ended, resumable
-
-IGNORED = (
-    # More workers would starve a training on two cores; data.workers is there for others.
-    ".*does not have many workers.*",
-    # A frozen encoder should be in evaluation mode.
-    r".*module\(s\) in eval mode at the start of training.*",
-    # LightningCLI gets its own arguments, without the word train.
-    "LightningCLI's args parameter is intended to run from within Python.*",
-    # The run's folder has a config.yaml before the first checkpoint; an earlier run was refused.
-    "Checkpoint directory .* exists and is not empty.*",
-    "Experiment logs directory .* exists and is not empty.*",
-    # Small data sets have few batches; every epoch is logged all the same.
-    "The number of training batches .* is smaller than the logging interval.*",
-    # Our sampler skips the images that the epoch has had, though it has no state of its own.
-    r".*your dataloader is\s+not resumable.*",
-    # Lightning's own use of jsonargparse and torch.
-    r"\s*(By default only one Jsonargparse|``instantiate_classes`` was deprecated).*",
-    r".*isinstance\(treespec, LeafSpec\).*",
-    r"torch\.distributed\.nn\.functional\.all_gather is deprecated.*",
+from captioning.training.callbacks import NumberedSteps, Progress, StopEarly, is_at_zero
+from captioning.training.checkpoints import (
+    BEST,
+    CONFIG,
+    LAST,
+    BestCheckpoint,
+    LastCheckpoint,
+    WholeCheckpoints,
+    changed,
+    ended,
+    resumable,
+    resumed_from,
 )
-"""Lightning's and W&B's warnings that do not apply here."""
+from captioning.training.configuration import (
+    ConfigurationParser,
+    allow_list,
+    check_writers,
+    one_line,
+    plain_messages,
+    with_config_paths,
+)
+from captioning.training.initial import words_of
+from captioning.training.loggers import (
+    ResumedLogs,
+    ValidationTable,
+    log_best,
+    loggers,
+    resume_board,
+    wandb_within,
+)
+from captioning.training.module import CaptioningModule
+from captioning.training.validation_images import ValidationGrounding, ValidationPage
+from captioning.user_modules import IMPORT, import_modules, split_imports
 
-OF_LAUNCHERS = ("LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "WORLD_SIZE")
-"""Environment variables by which launchers number processes and let them find each other."""
+WHERE = ("accelerator", "devices", "num_nodes", "strategy", "plugins")
+"""The trainer's options for hardware and processes."""
+
+
+class TrainCLI(LightningCLI):
+    """The parts of a training, built from YAML files and options.
+
+    Args:
+        arguments: LightningCLI's options, such as ``--config configs/shapes.yaml``, and
+            ``--import`` with the modules of further classes.
+
+    Raises:
+        InputError: options or data are invalid.
+
+    Attributes:
+        is_trial: whether a few batches are only tried out, which writes no files.
+        folder: the run's folder.
+    """
+
+    command = "captioning train"
+
+    def __init__(self, arguments: list[str]) -> None:
+        modules, options = split_imports(arguments)
+        import_modules(modules)
+        try:
+            with stage("building the model"), allow_list(modules), bounded_parameters():
+                super().__init__(
+                    CaptioningModule,
+                    CaptionData,
+                    args=with_config_paths(options),
+                    run=False,
+                    seed_everything_default=0,
+                    trainer_defaults={
+                        "enable_model_summary": False,
+                        "log_every_n_steps": 10,
+                        "precision": fast_precision(),
+                        # In inference mode, autocast would cast all weights again at every word.
+                        "inference_mode": False,
+                    },
+                    save_config_callback=None,
+                    auto_configure_optimizers=False,
+                    load_from_checkpoint_support=False,
+                    parser_class=ConfigurationParser,
+                    parser_kwargs={
+                        "exit_on_error": False,
+                        "allow_abbrev": False,
+                        "prog": self.command,
+                    },
+                )
+        except ArgumentError as error:
+            raise InputError(f"{one_line(error)}; see {self.command} --help") from None
+        except (ImportError, LookupError, TypeError, ValueError) as error:
+            raise InputError(f"the training's parts cannot be built: {one_line(error)}") from error
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """Link what the data decide to the model, and add the options of this command."""
+        parser.link_arguments("data.vocabulary", "model.vocabulary", apply_on="instantiate")
+        parser.link_arguments("data.preprocessing", "model.preprocessing", apply_on="instantiate")
+        parser.link_arguments("seed_everything", "data.seed")
+        starts = ("model.initial", "data.tokenizer")
+        parser.link_arguments(starts, "data.words", compute_fn=words_of)
+        parser.add_class_arguments(BestCheckpoint, "checkpoints")
+        parser.add_lightning_class_args(StopEarly, "early_stopping")
+        parser.add_lightning_class_args(ValidationTable, "validation_table")
+        parser.add_lightning_class_args(ValidationPage, "validation_page")
+        parser.add_lightning_class_args(ValidationGrounding, "validation_grounding")
+        # The score that decides which epoch is best also decides when to stop.
+        parser.link_arguments("checkpoints.monitor", "early_stopping.monitor")
+        parser.link_arguments("checkpoints.mode", "early_stopping.mode")
+        parser.set_defaults(
+            {
+                "early_stopping.patience": 5,
+                # After validations; a training may end within its first epoch, before any.
+                "early_stopping.check_on_train_epoch_end": False,
+                "model.objective": {"class_path": "captioning.training.CrossEntropy"},
+            }
+        )
+        for name, does in (
+            ("resume", "continue from last.ckpt in trainer.default_root_dir, or from best.ckpt"),
+            ("overwrite", "start again if trainer.default_root_dir contains an earlier run"),
+        ):
+            parser.add_argument(f"--{name}", action="store_true", help=does)
+        kernels = "on" if on_by_default() else "off"
+        options: tuple[tuple[str, Any, Any, str], ...] = (
+            ("save_every", float, 10.0, "minutes between checkpoints within a long epoch"),
+            ("log_model", bool, False, "keep best.ckpt as an artifact in W&B"),
+            ("compile_after", int, 100, "steps before arithmetic is compiled in C++; -1: never"),
+            ("kernels", Literal["on", "off"], kernels, "off: only the plain model, slower"),
+        )
+        for name, kind, default, does in options:
+            parser.add_argument(f"--{name}", type=kind, default=default, help=does)
+        parser.epilog = (
+            f"{IMPORT} MODULE, any number of times, lets the configuration name the classes of "
+            "your module, such as another decoder; see docs/configuration.md"
+        )
+
+    def before_instantiate_classes(self) -> None:
+        """Reject an unsuitable folder before anything slow begins."""
+        options = self.config.trainer
+        check_writers(_listed(options.logger), Path())
+        self.shows_progress = options.enable_progress_bar is not False
+        self.is_trial = bool(options.fast_dev_run)
+        self.folder = Path(options.default_root_dir or "runs/captioning")
+        if not self.is_trial:
+            resumed_from(self.folder, self.config.resume, self.config.overwrite)
+            made_folder(self.folder)
+
+    def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
+        """The trainer, with our callbacks, and with our loggers if the configuration has none."""
+        self.model.kernels = self.config.kernels == "on"
+        chosen = self.config_init.trainer
+        callbacks, logger = _listed(chosen.callbacks), _listed(chosen.logger)
+        check_writers(callbacks + logger, self.folder)
+        callbacks.append(NumberedSteps(self.config.data.seed, self.config.compile_after))
+        if self.shows_progress:
+            callbacks.append(Progress())
+        if self.is_trial:
+            logger = []
+        else:
+            best = self.config_init.checkpoints
+            best.dirpath = str(self.folder)
+            # The last one after the best one, whose score it stores.
+            callbacks += [ResumedLogs(), best, LastCheckpoint(self.config.save_every)]
+            if chosen.logger is None:
+                logger = loggers(self.folder, self.settings(), self.config.resume)
+        if logger:
+            callbacks.append(LearningRateMonitor(logging_interval="step"))
+        trainer: Any = super().instantiate_trainer(
+            callbacks=callbacks,
+            logger=logger or False,
+            default_root_dir=str(self.folder),
+            enable_progress_bar=False,  # of Lightning's
+        )
+        # Averaged weights are swapped out when a validation ends; callbacks that show them come
+        # before that, checkpoints after.
+        trainer.callbacks.sort(
+            key=lambda callback: (
+                isinstance(callback, Checkpoint),
+                isinstance(callback, WeightAveraging),
+            )
+        )
+        if type(trainer.strategy.checkpoint_io) is TorchCheckpointIO:  # unless another was chosen
+            trainer.strategy.checkpoint_io = WholeCheckpoints()
+        assert isinstance(trainer, pl.Trainer)
+        return trainer
+
+    def settings(self) -> dict[str, Any]:
+        """The configuration as plain values, without options of this call only."""
+        once = self.config.clone()
+        once.resume = once.overwrite = False
+        # Without its nulls a file would fall back to the defaults, such as downloaded weights.
+        settings: dict[str, Any] = yaml.safe_load(self.parser.dump(once, skip_unset=False))
+        return settings
+
+
+class FeaturesCLI(TrainCLI):
+    """The parts of a training, of which `captioning features` uses data and encoder."""
+
+    command = "captioning features"
+
+    def before_instantiate_classes(self) -> None:
+        """Reject a configuration without a folder for features; a run's folder is not used."""
+        if not self.config.data.features:
+            raise InputError(
+                "data.features names no folder for the features; give --data.features DIR"
+            )
+
+    def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
+        """A trainer that starts the processes and writes no files."""
+        return pl.Trainer(
+            **{name: self.config_init.trainer[name] for name in WHERE},
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            limit_val_batches=0,
+        )
+
+
+def _listed(value: Any) -> list[Any]:
+    """What the trainer takes as a list, as one object, or not at all."""
+    return list(value) if isinstance(value, list | tuple) else [value] if value else []
 
 
 def train(arguments: list[str]) -> Path | None:
@@ -59,13 +250,68 @@ def train(arguments: list[str]) -> Path | None:
         InputError: options, data, a photo or a folder are invalid.
         KeyboardInterrupt: interrupted; the message says how to continue.
     """
-    with without_launcher(), plain_messages():
+    with plain_messages():
         cli = TrainCLI(arguments)
         with stage("train", cli.shows_progress):
             if cli.is_trial:
                 cli.trainer.fit(cli.model, cli.datamodule)
                 return None
-            return _train(cli)
+            with only_writer(cli.folder) if cli.trainer.is_global_zero else nullcontext():
+                _fit(cli)
+        return _result(cli) if cli.trainer.is_global_zero else None
+
+
+def _fit(cli: TrainCLI) -> None:
+    """Train in the run's folder, or say that nothing is left to train."""
+    folder, trainer, settings = cli.folder, cli.trainer, cli.settings()
+    resumed = resumed_from(folder, cli.config.resume, cli.config.overwrite)
+    if resumed is not None:
+        with stage(f"checking {resumed}"):
+            saved = resumable(resumed, cli.model)
+        if left := ended(saved, trainer):
+            if trainer.is_global_zero:
+                say(f"{folder}: nothing is left to train: it {left}")
+            return
+        resume_board(trainer, saved)
+        del saved  # a second copy of the model
+    if trainer.is_global_zero:
+        config = folder / CONFIG
+        for line in changed(config, settings) if resumed and config.exists() else []:
+            say(line)
+        for checkpoint in (folder / LAST, folder / BEST):
+            if resumed is None:  # of a run that is overwritten: never resume from it
+                checkpoint.unlink(missing_ok=True)
+            remove_unfinished(checkpoint)
+        with written_whole(config) as path:
+            path.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
+    with wandb_within(folder):
+        trainer.fit(cli.model, cli.datamodule, ckpt_path=resumed, weights_only=True)
+        if cli.config.log_model:
+            log_best(trainer, cli.config_init.checkpoints, settings)
+
+
+def _result(cli: TrainCLI) -> Path:
+    """The run's checkpoint; says how the training ended."""
+    best, message = (
+        cli.config_init.checkpoints,
+        cli.config_init.early_stopping.stopping_reason_message,
+    )
+    if message is not None:
+        reason = message.removesuffix(" Signaling Trainer to stop.")
+        say(f"stopped after epoch {cli.trainer.current_epoch}: {reason}")
+    if best.best_model_score is not None:
+        line = f"best {best.monitor}: {best.best_model_score:.4f}"
+        if is_at_zero(best.mode, best.best_model_score):
+            line += (
+                ", as no caption resembles its references yet; train for more epochs, or on more "
+                "photos"
+            )
+        say(line)
+    if (cli.folder / BEST).exists():
+        return cli.folder / BEST
+    if cli.shows_progress:
+        say(f"there is no {BEST}: no validation has run")
+    return cli.folder / LAST
 
 
 def features(arguments: list[str]) -> Path | None:
@@ -82,108 +328,9 @@ def features(arguments: list[str]) -> Path | None:
             folder holds something else.
         KeyboardInterrupt: interrupted; the message says how to continue.
     """
-    with without_launcher(), plain_messages("continue by the same command"):
+    with plain_messages("continue by the same command"):
         cli = FeaturesCLI(arguments)
         # Lightning sets the data up in every process, which computes them.
-        with stage("features", cli.shows_progress):
+        with stage("features"):
             cli.trainer.validate(cli.model, datamodule=cli.datamodule, verbose=False)
         return Path(cli.config.data.features) if cli.trainer.is_global_zero else None
-
-
-def _train(cli: TrainCLI) -> Path | None:
-    is_first = cli.trainer.is_global_zero
-    with only_writer(cli.folder.path) if is_first else nullcontext():
-        resumed = cli.folder.resumed(cli.config.resume, cli.config.overwrite)
-        left = None
-        if resumed is not None:
-            with stage(f"checking {resumed}"):
-                saved = resumable(resumed, cli.model)
-            left = ended(saved, cli.trainer)
-            resume_board(cli.trainer, saved)
-            del saved  # a second copy of the model
-        if left is None:
-            if is_first:
-                settings = cli.settings()
-                if resumed is not None:
-                    for line in cli.folder.changed(settings):
-                        say(line)
-                cli.folder.prepare(resumed, settings)
-            with wandb_within(cli.folder.path):
-                cli.trainer.fit(cli.model, cli.datamodule, ckpt_path=resumed, weights_only=True)
-                if cli.config.log_model:
-                    log_best(cli.trainer, cli.config_init.checkpoints, cli.settings())
-    if not is_first:
-        return None
-    if left is not None:
-        say(f"{cli.folder.path}: nothing is left to train: it {left}")
-    _report(cli)
-    return cli.folder.result(cli.shows_progress)
-
-
-def _report(cli: TrainCLI) -> None:
-    """Say how the training ended."""
-    best, stopping = cli.config_init.checkpoints, cli.config_init.early_stopping
-    if stopping.reason is not None:
-        say(f"stopped after epoch {cli.trainer.current_epoch}: {stopping.reason}")
-    if best.best_model_score is not None:
-        line = f"best {best.monitor}: {best.best_model_score:.4f}"
-        if is_at_zero(best.mode, best.best_model_score, None):
-            line += (
-                ", as no caption resembles its references yet; train for more epochs, or on more "
-                "photos"
-            )
-        say(line)
-
-
-@contextmanager
-def without_launcher() -> Iterator[None]:
-    """Unset the variables that Lightning sets as a launcher, once its training has ended.
-
-    The next training of this process, or of a child, would wait for processes that nobody starts.
-    """
-    unset = [name for name in OF_LAUNCHERS if name not in os.environ]
-    try:
-        yield
-    finally:
-        for name in unset:
-            os.environ.pop(name, None)
-
-
-@contextmanager
-def plain_messages(remedy: str = "continue by the same command with --resume") -> Iterator[None]:
-    """Hide warnings that do not apply, and turn errors of options into input errors.
-
-    An interrupt or SIGTERM, which Lightning would turn into an exit, names the remedy.
-    """
-    loggers = [logging.getLogger(name) for name in ("pytorch_lightning", "lightning_fabric")]
-    levels = [logger.level for logger in loggers]
-    with warnings.catch_warnings():
-        for message in IGNORED:
-            warnings.filterwarnings("ignore", message=message)
-        for logger in loggers:
-            logger.setLevel(logging.WARNING)
-        try:
-            yield
-        except (MisconfigurationException, RuntimeError, TypeError, ValueError) as error:
-            if not _is_raised_by_a_library(error):
-                raise
-            raise InputError(f"the trainer cannot do this: {one_line(error)}") from None
-        except wandb.errors.Error as error:
-            raise InputError(
-                f"W&B: {one_line(error)}; WANDB_MODE=offline trains without it"
-            ) from None
-        except SystemExit as exit:
-            is_signal = isinstance(exit, SIGTERMException)  # where no handler of ours raised
-            if not (is_signal or isinstance(exit.__context__, KeyboardInterrupt)):
-                raise
-            raise KeyboardInterrupt(f"interrupted; {remedy}") from None
-        finally:
-            for logger, level in zip(loggers, levels, strict=True):
-                logger.setLevel(level)
-
-
-def _is_raised_by_a_library(error: Exception) -> bool:
-    """Whether Lightning or torch's optimizers raised the error, not code that they called."""
-    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    module = str(frame.f_globals.get("__name__"))
-    return module.startswith(("pytorch_lightning.", "lightning_fabric.", "torch.optim."))

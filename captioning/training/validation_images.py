@@ -1,27 +1,24 @@
-"""The same few images after each validation, with their captions: in validation.html and W&B."""
+"""The same images after every validation: in validation.html, and their grounding scores."""
 
-from io import BytesIO
 from pathlib import Path
-from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
-import wandb
-from PIL import Image
-from pytorch_lightning.loggers import WandbLogger
 
 from captioning.captioner import Caption
 from captioning.data.images import read_image
 from captioning.data.photo_shards import photo_size
 from captioning.data.records import Record
+from captioning.evaluation.grounding import Lexicon, categories, ground
+from captioning.evaluation.grounding.mentions import IN_BOX, POINTING
+from captioning.evaluation.grounding.scores import GAINS
 from captioning.files import written_whole
-from captioning.maps import ATTENTION, known_maps
+from captioning.maps import known_maps
 from captioning.progress_bar import stage
 from captioning.training.checkpoints import BestCheckpoint
-from captioning.viewing import validation_page, viewer
+from captioning.viewing import validation_page
 from captioning.viewing.curves import Point, epoch_text
-from captioning.viewing.overlay import LONG_SIDE, word_pictures
 from captioning.viewing.validation_page import Example, PastCaption
 
 PAGE = "validation.html"
@@ -29,25 +26,20 @@ PAGE = "validation.html"
 IMAGE_SCORES = ("BLEU-4", "ROUGE-L", "CIDEr")
 """Scores of single images that are shown."""
 
-OVERLAYS = 8
-"""The most images whose figures are logged to W&B, each under a key of its own."""
-
-OVERLAY_DPI = 100
-
 RUNNERS_UP = 3
 """Alternatives that the interactive view shows for each word."""
 
+GROUNDING_SCORES = {
+    POINTING: POINTING,
+    GAINS[POINTING]: "pointing minus Gaussian",
+    IN_BOX: IN_BOX,
+    "CHAIR-i": "CHAIR-i",
+    "CHAIR-s": "CHAIR-s",
+}
+"""Scores of a grounding report that are logged, with their names in the log."""
 
-class ShownImage(NamedTuple):
-    """A validation image with its references, its latest caption, and this caption's scores."""
-
-    record: Record
-    caption: Caption
-    scores: dict[str, float]
-
-
-_latest: WeakKeyDictionary[Any, tuple[Any, list[ShownImage]]] = WeakKeyDictionary()
-"""By module: the latest images, with the step, number and maps that they belong to."""
+Shown = tuple[Record, Caption, dict[str, float]]
+"""A validation image with its references, its latest caption, and this caption's scores."""
 
 
 class ValidationImages(pl.Callback):
@@ -73,27 +65,24 @@ class ValidationImages(pl.Callback):
         there = [record for record in data.val_records if photo_size(record.image) is not None]
         return there[:: max(1, len(there) // self.images)][: self.images]
 
-    def captioned(self, trainer: pl.Trainer, module: Any) -> list[ShownImage]:
+    def captioned(self, trainer: pl.Trainer, module: Any) -> list[Shown]:
         """The images with the model's captions, shared by callbacks with equal arguments."""
-        kind = trainer.global_step, self.images, self.maps
-        if module in _latest and _latest[module][0] == kind:
-            return _latest[module][1]
-        records = self.records(trainer)
-        photos = [record.image for record in records]
-        with (
-            stage("captioning the images to show"),
-            torch.autocast(module.device.type, enabled=False),
-            torch.inference_mode(False),  # some maps take gradients
-        ):
-            captions = module.captioner(photos, runners_up=RUNNERS_UP, maps=self.maps)
-        by_name = scores_by_image(module)
-        images = []
-        for record, caption in zip(records, captions, strict=True):
-            image = record.image_id
-            scores = {name: its[image] for name, its in by_name.items() if image in its}
-            images.append(ShownImage(record, caption, scores))
-        _latest[module] = kind, images
-        return images
+        key = trainer.global_step, self.images, self.maps
+        if getattr(module, "shown", (None,))[0] != key:
+            records = self.records(trainer)
+            with (
+                stage("captioning the images to show"),
+                torch.autocast(module.device.type, enabled=False),
+                torch.inference_mode(False),  # some maps take gradients
+            ):
+                photos = [record.image for record in records]
+                captions = module.captioner(photos, runners_up=RUNNERS_UP, maps=self.maps)
+            by_name = scores_by_image(module).items()
+            ids = [record.image_id for record in records]
+            scores = [{name: its[image] for name, its in by_name if image in its} for image in ids]
+            module.shown = key, list(zip(records, captions, scores, strict=True))
+        shown: list[Shown] = module.shown[1]
+        return shown
 
 
 def scores_by_image(module: Any) -> dict[str, dict[int | str, float]]:
@@ -102,74 +91,6 @@ def scores_by_image(module: Any) -> dict[str, dict[int | str, float]]:
     for metric in module.scores.values():
         found |= metric.by_image
     return {name: found[name] for name in IMAGE_SCORES if name in found}
-
-
-class ValidationTable(ValidationImages):
-    """Logs a W&B table of fixed validation images, and histograms of all images' scores.
-
-    A row has the photo, its references, the caption, its scores, the interactive view and one
-    overlay per word. The first images are also logged as ``val/overlay/0`` and so on, figures of
-    all words with their maps, which W&B shows with a slider over the steps.
-
-    Args:
-        images: number of images, evenly spaced in the validation split; 0 for no table.
-        maps: maps of each word, by their names in `captioning.maps`; by default the model's own.
-            The overlays show the first one, the interactive view compares them.
-    """
-
-    def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Log the table, except in the check before training and without W&B."""
-        boards = [logger for logger in trainer.loggers if isinstance(logger, WandbLogger)]
-        if not boards or not self.images or trainer.sanity_checking or not trainer.is_global_zero:
-            return
-        scores = scores_by_image(pl_module)
-        images = self.captioned(trainer, pl_module)
-        words = max((len(image.caption.words) for image in images), default=0)
-        rows = []
-        media: dict[str, Any] = {}
-        for number, (record, caption, its_scores) in enumerate(images):
-            photo = read_image(record.image, pl_module.captioner.preprocessing.max_pixels)
-            page = viewer.html(photo, [caption.view()], record.image.name, LONG_SIDE)
-            pictures = word_pictures(photo, caption.array(), caption.crop)
-            overlays = [_jpeg(picture) for picture in pictures]
-            if number < OVERLAYS:
-                media[f"val/overlay/{number}"] = _figure(photo, caption)
-            rows.append(
-                [
-                    _jpeg(photo),
-                    "\n".join(record.captions),
-                    caption.text,
-                    *(its_scores.get(name) for name in scores),
-                    # W&B's own style sheet would come from its server, which the page forbids.
-                    wandb.Html(page, inject=False, data_is_not_path=True),
-                    *overlays,
-                    *[None] * (words - len(overlays)),
-                ]
-            )
-        maps = {image.caption.shown_maps[0] for image in images} - {ATTENTION}
-        of_words = [", ".join([f"word {number + 1}", *maps]) for number in range(words)]
-        columns = ["image", "references", "caption", *scores, "view", *of_words]
-        media |= {
-            f"val/{name} of images": wandb.Histogram(list(by_image.values()))
-            for name, by_image in scores.items()
-        }
-        for board in boards:
-            board.log_table("val/captions", columns, rows, step=trainer.global_step)
-            board.log_metrics(media, step=trainer.global_step)
-
-
-def _jpeg(picture: Image.Image) -> wandb.Image:
-    """The picture at the size of an overlay; JPEG takes a tenth of a PNG's bytes."""
-    small = picture.copy()
-    small.thumbnail((LONG_SIDE, LONG_SIDE))
-    return wandb.Image(small, file_type="jpg")
-
-
-def _figure(photo: Image.Image, caption: Caption) -> wandb.Image:
-    """The photo and a panel for each word with its map, as a small JPEG."""
-    figure, file = caption.figure(photo=photo), BytesIO()
-    figure.savefig(file, format="png", dpi=OVERLAY_DPI)
-    return wandb.Image(Image.open(file).convert("RGB"), file_type="jpg", caption=caption.text)
 
 
 class ValidationPage(ValidationImages):
@@ -243,14 +164,14 @@ class ValidationPage(ValidationImages):
         losses = list(self._losses)
         if self._steps:
             losses.append(Point(epoch, self._loss.item() / self._steps))
-        folder = Path(trainer.default_root_dir)
+        path = Path(trainer.default_root_dir).absolute() / PAGE
         last = trainer.max_epochs
         of = f" of {last}" if last is not None and last > 0 else ""
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
         max_pixels = pl_module.captioner.preprocessing.max_pixels
-        with stage(f"writing {PAGE}"), written_whole(folder / PAGE) as path:
+        with stage(f"writing {PAGE}"), written_whole(path) as temporary:
             page = validation_page.html(
-                folder.absolute().name,
+                path.parent.name,
                 f"After epoch {epoch_text(epoch)}{of}: {len(data.train_records):,} images to "
                 f"train on, {len(data.val_records):,} to validate",
                 losses,
@@ -258,9 +179,9 @@ class ValidationPage(ValidationImages):
                 [self._example(image, max_pixels) for image in images],
                 _best(trainer, curves),
             )
-            path.write_text(page, encoding="ascii")
+            temporary.write_text(page, encoding="ascii")
 
-    def _example(self, image: ShownImage, max_pixels: int) -> Example:
+    def _example(self, image: Shown, max_pixels: int) -> Example:
         record, caption, _ = image
         history = [
             PastCaption(validation["epoch"], told["caption"], told["scores"])
@@ -275,9 +196,54 @@ class ValidationPage(ValidationImages):
 def _best(trainer: pl.Trainer, curves: dict[str, list[Point]]) -> tuple[str, float] | None:
     """The score that decides which checkpoint is best, and its best epoch."""
     for callback in trainer.checkpoint_callbacks:
-        if isinstance(callback, BestCheckpoint):
-            name = str(callback.monitor).removeprefix("val/")
-            if name in curves:
-                choose = max if callback.mode == "max" else min
-                return name, choose(curves[name], key=lambda point: point.value).epoch
+        name = str(getattr(callback, "monitor", None)).removeprefix("val/")
+        if isinstance(callback, BestCheckpoint) and name in curves:
+            choose = max if callback.mode == "max" else min
+            return name, choose(curves[name], key=lambda point: point.value).epoch
     return None
+
+
+class ValidationGrounding(ValidationImages):
+    """Logs pointing accuracy and hallucinations, if validation images have objects with boxes.
+
+    The model captions some images, and its maps are scored as `captioning ground` does without
+    deletion and insertion: whether a map's maximum is inside the box of the object that the word
+    names, also in excess of a centred Gaussian; the map's mass in the box; and CHAIR, the shares of
+    mentions and of captions that name an absent object (Rohrbach et al. 2018). Undefined scores,
+    such as pointing if no caption names an object, are left out.
+
+    Args:
+        images: number of images, evenly spaced in the validation split; 0 for none.
+        map: which map of a word is scored, by its name in `captioning.maps`; by default the
+            model's default map.
+    """
+
+    def __init__(self, images: int = 100, map: str | None = None) -> None:
+        super().__init__(images, None if map is None else [map])
+
+    def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        """Log the scores, except in the check before training and with `fast_dev_run`.
+
+        Every process computes the same scores, since any of them may be monitored.
+        """
+        if not self.images or trainer.sanity_checking or trainer.fast_dev_run:  # type: ignore[attr-defined]
+            return
+        data: Any = trainer.datamodule  # type: ignore[attr-defined]
+        names = categories(data.val_records)
+        records = self.records(trainer)
+        # Boxes of single captions' phrases are not of object categories.
+        if not records or not names or any(record.phrases for record in data.val_records):
+            return
+        captioner = pl_module.captioner
+        with stage("grounding captions"), torch.autocast(pl_module.device.type, enabled=False):
+            captions = captioner([record.image for record in records])
+            pairs = zip(records, captions, strict=True)
+            texts = {record.image_id: caption.text for record, caption in pairs}
+            [report] = ground(
+                captioner, records, texts, Lexicon.of(names), maps=self.maps, drops=False
+            ).values()
+        for name, logged in GROUNDING_SCORES.items():
+            key = f"val/{logged}"
+            trainer.callback_metrics.pop(key, None)  # an earlier epoch's, if undefined now
+            if name in report.summary:
+                pl_module.log(key, report.summary[name], sync_dist=True)

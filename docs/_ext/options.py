@@ -26,7 +26,7 @@ class _ParserKnownError(Exception):
 @cache
 def lightning_parser(command: str) -> argparse.ArgumentParser:
     """The parser of `train` or `features`, which LightningCLI makes."""
-    from captioning.training.configured_training import FeaturesCLI, TrainCLI
+    from captioning.training.train_cli import FeaturesCLI, TrainCLI
 
     found: list[argparse.ArgumentParser] = []
 

@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from captioning.errors import InputError
-from captioning.training.configured_training import TrainCLI
-from captioning.training.train_cli import plain_messages
+from captioning.training.train_cli import TrainCLI, plain_messages
 
 MARK = {"command": "touch marker"}
 

@@ -13,7 +13,7 @@ from captioning.kernels.convolutions import folded
 from captioning.models import CNNEncoder
 from captioning.models.backbones import stages_of
 from captioning.models.efficientnet_lite import NETWORKS
-from captioning.training.class_words import classes_of
+from captioning.training.guided_attention import classes_of
 
 LITE2 = "tf_efficientnet_lite2"
 VIT = "vit_tiny_patch16_224"

@@ -13,9 +13,9 @@ from captioning.captioner import load
 from captioning.commands import main
 from captioning.data.feature_cache import FeatureCache
 from captioning.training.callbacks import ExponentialAverage
+from captioning.training.loggers import ValidationTable
 from captioning.training.module import CaptioningModule
 from captioning.training.train_cli import train
-from captioning.training.validation_images import ValidationTable
 from tests.training.conftest import QUICK, interrupt_at
 
 AVERAGE = "captioning.training.ExponentialAverage"

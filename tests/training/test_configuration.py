@@ -7,8 +7,7 @@ import pytest
 from captioning import integrity
 from captioning.commands import main
 from captioning.errors import InputError
-from captioning.training.configured_training import TrainCLI
-from captioning.training.train_cli import plain_messages, train
+from captioning.training.train_cli import TrainCLI, plain_messages, train
 
 
 @pytest.mark.parametrize(
@@ -51,21 +50,6 @@ def test_what_lightning_refuses_is_one_line(
     configs = ["--config", str(tiny_config), "--config", str(tmp_path / "delta.yaml")]
     assert main(["train", *configs, "--validation_page.images=0"]) == 1
     assert capsys.readouterr().err.splitlines()[-1].startswith("captioning: ")
-
-
-def test_a_training_on_several_machines_says_for_whom_it_waits(
-    tiny_config: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setenv("MASTER_PORT", "29123")
-    monkeypatch.setenv("MASTER_ADDR", "10.0.0.1")
-    options = ["--trainer.num_nodes=2", "--trainer.strategy=ddp", "--trainer.devices=1"]
-    with plain_messages():
-        TrainCLI(["--config", str(tiny_config), f"--trainer.default_root_dir={tmp_path}", *options])
-    told = "machine 1 of 2 waits for the others at 10.0.0.1, port 29123"
-    assert told in capsys.readouterr().err.splitlines()
 
 
 @pytest.mark.parametrize(

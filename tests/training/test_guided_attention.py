@@ -15,8 +15,13 @@ from captioning.maps.evidence_map import evidence as evidence_of
 from captioning.models import Adapter, LSTMDecoder, Model
 from captioning.models.decoder import Memory
 from captioning.training import CrossEntropy, GuidedAttention, guided_attention
-from captioning.training.class_words import Classes, ClassWords
-from captioning.training.guided_attention import class_loss, contrast_loss, guide_loss
+from captioning.training.guided_attention import (
+    Classes,
+    ClassWords,
+    class_loss,
+    contrast_loss,
+    guide_loss,
+)
 from tests.training.conftest import loss_of
 
 TOKENS = torch.tensor(

@@ -11,11 +11,10 @@ import torch
 from captioning import files
 from captioning.errors import InputError
 from captioning.files import only_writer
-from captioning.training.configured_training import TrainCLI
+from captioning.training.checkpoints import resumable
 from captioning.training.loggers import keep_steps
 from captioning.training.module import CaptioningModule
-from captioning.training.run_folder import resumable
-from captioning.training.train_cli import plain_messages
+from captioning.training.train_cli import TrainCLI, plain_messages
 from tests.conftest import files_no_larger_than
 from tests.training.conftest import (
     Train,
@@ -248,7 +247,7 @@ def test_an_early_stopped_training_continues_with_more_patience(
     with_scores(monkeypatch, 0.0, 0.3, 0.2, 0.0, 0.1, 0.1)
     patience = "--early_stopping.patience"
     folder = train_into("run", patience, "1", "--trainer.max_epochs=9")
-    assert "stopped after epoch 2: val/BLEU-4 has not improved on 0.3000 for 1" in (
+    assert "stopped after epoch 2: Monitored metric val/BLEU-4 did not improve" in (
         capsys.readouterr().err
     )
     train_into("run", patience, "1", "--trainer.max_epochs=9", "--resume")

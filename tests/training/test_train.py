@@ -13,8 +13,7 @@ import yaml
 
 from captioning.captioner import load
 from captioning.errors import InputError
-from captioning.training.configured_training import TrainCLI
-from captioning.training.train_cli import plain_messages, train
+from captioning.training.train_cli import TrainCLI, plain_messages, train
 from tests.training.conftest import QUICK, Train, assert_same_training, saved, with_scores
 
 

@@ -9,8 +9,7 @@ from captioning.data.readers import Coco
 from captioning.errors import InputError
 from captioning.evaluation.grounding import Lexicon, categories, ground
 from captioning.training.train_cli import train
-from captioning.training.validation_grounding import GROUNDING_SCORES
-from captioning.training.validation_images import PAGE
+from captioning.training.validation_images import GROUNDING_SCORES, PAGE
 from tests.training.conftest import Train
 
 FLUENT = (
