@@ -4,7 +4,7 @@ import csv
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -344,7 +344,8 @@ def _write_shards(
         raise InputError("--ray needs the extra ray; run pip install 'captioning[ray]'")
     cluster = None if bulk.ray is None else RayCluster(bulk.ray, using.device)
     photos = PhotoList(paths, listed)
-    captioner = using.load(max_megapixels, device=None if cluster is None else "cpu")
+    here = using if cluster is None else replace(using, device="cpu")
+    captioner = here.load(max_megapixels)
     chosen = _search(captioner, search, wishes)
     made_with = settings(using.paths, using.bf16, chosen, search.seed, bulk.shard_size, photos)
     shards = Shards(made_folder(bulk.out), bulk.shard_size, made_with)

@@ -72,7 +72,7 @@ class DataOptions:
     @property
     def name(self) -> str:
         """The names of the folders, not their places on this machine."""
-        return " + ".join(Path(folder).resolve().name for folder in self.data)
+        return " + ".join(folder.resolve().name for folder in self.data)
 
 
 @Parameter(name="*", group="Model")
@@ -93,16 +93,14 @@ class ModelOptions:
     kernels: Literal["on", "off"] | None = None
     """off: use the plain model, which is slower on CPUs and gives the same results."""
 
-    def load(self, max_megapixels: float = 100.0, device: str | None = None) -> "Captioner":
-        """The captioner, on `device` or the device of these options."""
+    def load(self, max_megapixels: float = 100.0) -> "Captioner":
+        """The captioner, on its device."""
         from captioning.captioner import load
         from captioning.device import usable_device
-        from captioning.progress_bar import stage
 
         kernels = None if self.kernels is None else self.kernels == "on"
-        with stage("loading the model"):
-            place = device or usable_device(self.device)
-            return load(self.model, place, self.bf16, max_megapixels, kernels)
+        device = usable_device(self.device)
+        return load(self.model, device, self.bf16, max_megapixels, kernels)
 
     @property
     def paths(self) -> list[Path]:

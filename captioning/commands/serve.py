@@ -40,7 +40,7 @@ def serve_captions(
         from captioning import serving
 
     address = serving.free_address(host, port)
-    hosts = serving.allowed_hosts(address[0], host, allow_host)
+    hosts = serving.AllowedHosts(address[0], host, tuple(map(str.lower, allow_host)))
     captioner = using.load()
     limits = serving.Limits(
         bytes=max_megabytes * 1_000_000,

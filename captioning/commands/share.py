@@ -9,13 +9,12 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from captioning.errors import InputError
+from captioning.shelf import DEFAULT, path_of, shipped_models
 from captioning.terminal import printable
 
 
 def models() -> None:
     """List the models that come with the package, with their data, scores and terms."""
-    from captioning.shelf import DEFAULT, shipped_models
-
     for model in shipped_models():
         megabytes = model.file.stat().st_size / 1e6
         is_default = ", the default" if model.name == DEFAULT else ""
@@ -48,7 +47,7 @@ def export_model(
         evaluation: What `captioning evaluate` wrote of this model, for the model card.
         license: Of the data that the model was trained on, for the model card, such as cc-by-4.0.
     """
-    from captioning.captioner import export
+    from captioning.captioner import export, load
 
     if len(given := [*([] if model is None else [model]), *paths]) != 2:
         raise InputError("give one model and where to write it: captioning export MODEL TARGET")
@@ -60,11 +59,16 @@ def export_model(
         raise InputError("--evaluation and --license are for a folder's model card")
     if runtime is not None and not web:
         raise InputError("--runtime is for --web")
-    if web:
-        _write_site(source, target, runtime)
-    else:
+    if not web:
         export(source, target, half, evaluation=evaluation, license=license, onnx=onnx)
         print(printable(target))
+        return
+    from captioning.web.site import write_site
+
+    name = "/".join(Path(source).parts[-2:]) or "model"  # no whole paths
+    write_site(load(source), target, name, runtime, examples=source == DEFAULT)
+    print(printable(target))
+    print(printable(f"python -m http.server -b 127.0.0.1 -d {shlex.quote(target)}"))
 
 
 def push_model(
@@ -86,7 +90,6 @@ def push_model(
     from captioning import hub
     from captioning.captioner import export, load
     from captioning.captioner.model_card import CARD
-    from captioning.shelf import path_of
 
     place = hub.address_in(address)
     if place is None:
@@ -98,25 +101,11 @@ def push_model(
         else:
             folder = Path(made) / "model"
             export(model, folder)
-        files = [folder / name for name in (CARD, *hub.DOWNLOADED)]
-        if missing := [file for file in files if not file.exists()]:
-            raise InputError(f"{missing[0]}: no such file; export the model to a folder again")
         # Only now is it known where the model can be loaded from.
-        card = files[0].read_text(encoding="utf-8")
-        files[0] = Path(made) / CARD
-        named = card.replace("hf://OWNER/NAME", str(replace(place, revision=None)))
-        files[0].write_text(named, encoding="utf-8")
+        text = (folder / CARD).read_text(encoding="utf-8")
+        card = Path(made) / CARD
+        named = text.replace("hf://OWNER/NAME", str(replace(place, revision=None)))
+        card.write_text(named, encoding="utf-8")
         to = replace(place, revision=revision or place.revision)
+        files = [card, *(folder / name for name in hub.DOWNLOADED)]
         print(printable(hub.push(to, files, "Upload a model of captioning", private)))
-
-
-def _write_site(model: str, folder: str, runtime: Path | None) -> None:
-    """Write the page of a model, with the free photos if it is the one of the package."""
-    from captioning.captioner import load
-    from captioning.shelf import DEFAULT
-    from captioning.web.site import write_site
-
-    name = "/".join(Path(model).parts[-2:]) or "model"  # no whole paths
-    write_site(load(model), folder, name, runtime, examples=model == DEFAULT)
-    print(printable(folder))
-    print(printable(f"python -m http.server -b 127.0.0.1 -d {shlex.quote(folder)}"))

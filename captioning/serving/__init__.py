@@ -5,14 +5,13 @@ both until they are interrupted.
 """
 
 from captioning.serving.app import application
-from captioning.serving.protection import AllowedHosts, Limits, Protection, allowed_hosts
+from captioning.serving.protection import AllowedHosts, Limits, Protection
 from captioning.serving.server import free_address, serve, web_server
 
 __all__ = [
     "AllowedHosts",
     "Limits",
     "Protection",
-    "allowed_hosts",
     "application",
     "free_address",
     "serve",

@@ -84,20 +84,16 @@ class CaptionForm(BaseModel):
     def _search(self, default: Search) -> Search:
         if self.sample and self.beam is not None:
             raise SettingError("beam and sample exclude each other; leave one of them out")
-        kind = type(default)
-        given: dict[str, Any] = {}
-        if self.beam is not None:
-            kind, given["width"] = BeamSearch, self.beam
-        if self.sample or kind is Sampling:
-            kind, given["captions"] = Sampling, self.captions
-            given["seed"] = None  # other captions at every request
+        kind = BeamSearch if self.beam else Sampling if self.sample else type(default)
+        if kind is Sampling:
+            asked = {} if self.temperature is None else {"temperature": self.temperature}
+            # Without a seed, there are other captions at every request.
+            return default.replace(kind, captions=self.captions, seed=None, **asked)
         if self.temperature is not None:
-            if kind is not Sampling:
-                raise SettingError("temperature is for sampling; send sample=true with it")
-            given["temperature"] = self.temperature
-        search = default.replace(kind, **given)
+            raise SettingError("temperature is for sampling; send sample=true with it")
+        search = default.replace(kind, **({"width": self.beam} if self.beam else {}))
         width = search.width if isinstance(search, BeamSearch) else 1
-        if kind is not Sampling and self.captions > width:
+        if self.captions > width:
             raise SettingError(
                 f"a beam of {width} finds fewer than {self.captions} captions; send "
                 f"beam={self.captions}, or ask for fewer captions"

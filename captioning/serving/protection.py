@@ -8,7 +8,7 @@ even read the answers; the Host header still holds the page's name then.
 import asyncio
 import re
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any
@@ -84,47 +84,38 @@ class Limits:
 class AllowedHosts:
     """The hosts that requests may be for, besides loopback, in lower case and with any port.
 
-    Starlette's TrustedHostMiddleware cannot allow all numeric addresses.
-
     Attributes:
-        names: of the server.
+        address: of the server, in numbers. For all addresses of this machine, its name and all
+            numeric addresses are allowed, which DNS rebinding cannot use.
+        host: the server's name, as the user gave it.
         trusted: further names, whose pages may send photos even if a proxy changes Host.
-        every_address: whether to allow all numeric addresses, which DNS rebinding cannot use.
+
+    Raises:
+        InputError: a further name is malformed.
     """
 
-    names: frozenset[str] = frozenset()
-    trusted: frozenset[str] = frozenset()
-    every_address: bool = False
+    address: str = "127.0.0.1"
+    host: str = "localhost"
+    trusted: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in self.trusted:
+            if _name(f"{name}:1") != name:
+                raise InputError(
+                    f"--allow-host {name!r} is not a host name; give a name or an address without "
+                    "a port, such as photos.example.org"
+                )
 
     def __contains__(self, name: str) -> bool:
         """Whether a host is allowed, without its port."""
-        if name == "localhost" or name in self.names | self.trusted:
+        if name in ("localhost", self.address, self.host.lower(), *self.trusted):
             return True
-        try:
-            return ip_address(name).is_loopback or self.every_address
-        except ValueError:
-            return False
-
-
-def allowed_hosts(address: str, host: str, further: Iterable[str]) -> AllowedHosts:
-    """The names of a server: its address, that of --host and those of --allow-host.
-
-    Raises:
-        InputError: a name of --allow-host is malformed.
-    """
-    trusted = {name.lower() for name in further}
-    for name in trusted:
-        if _name(f"{name}:1") != name:
-            raise InputError(
-                f"--allow-host {name!r} is not a host name; give a name or an address without a "
-                "port, such as photos.example.org"
-            )
-    names = {host.lower(), address}
-    is_everywhere = ip_address(address.partition("%")[0]).is_unspecified
-    if is_everywhere:
+        is_everywhere = ip_address(self.address.partition("%")[0]).is_unspecified
         own = socket.gethostname().lower()
-        names |= {own, f"{own}.local"}
-    return AllowedHosts(frozenset(names), frozenset(trusted), is_everywhere)
+        try:
+            return ip_address(name).is_loopback or is_everywhere
+        except ValueError:
+            return is_everywhere and name in (own, f"{own}.local")
 
 
 def _name(authority: str) -> str | None:

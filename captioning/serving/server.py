@@ -75,10 +75,8 @@ def serve(
     host, port = address
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     print(url, flush=True)
-    if sys.platform.startswith("linux"):  # where another browser might take over the terminal
-        has_desktop = bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
-    else:
-        has_desktop = sys.stdout.isatty()
+    # Without a desktop, a browser of text might take over Linux's terminal.
+    has_desktop = sys.platform != "linux" or {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()
     if opens_browser and has_desktop:
         threading.Timer(0.5, webbrowser.open, (url,)).start()  # once the server listens
     with suppress(KeyboardInterrupt):

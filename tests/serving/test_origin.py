@@ -4,7 +4,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from captioning.commands import main
-from captioning.serving import AllowedHosts, allowed_hosts
+from captioning.serving import AllowedHosts
 from tests.serving.conftest import Ask, assert_refused
 
 
@@ -54,7 +54,7 @@ def test_the_servers_own_page_sends_photos(client: TestClient, photo: bytes) -> 
 
 
 def test_a_page_behind_an_allowed_proxy_sends_photos(ask: Ask, photo: bytes) -> None:
-    client = ask(hosts=AllowedHosts(trusted=frozenset({"photos.example.org"})))
+    client = ask(hosts=AllowedHosts(trusted=("photos.example.org",)))
     origin = {"Origin": "https://photos.example.org"}
     for host in ("photos.example.org", "localhost"):  # as the proxy leaves or changes it
         headers = origin | {"Host": host}
@@ -62,7 +62,7 @@ def test_a_page_behind_an_allowed_proxy_sends_photos(ask: Ask, photo: bytes) -> 
 
 
 def test_a_server_on_all_addresses_takes_its_name_and_numbers_but_no_other_name() -> None:
-    hosts = allowed_hosts("0.0.0.0", "0.0.0.0", ["Photos.Example.org"])
+    hosts = AllowedHosts("0.0.0.0", "0.0.0.0", ("photos.example.org",))
     for name in (socket.gethostname().lower(), "192.0.2.1", "2001:db8::1", "photos.example.org"):
         assert name in hosts
     assert "evil.example" not in hosts
