@@ -19,7 +19,7 @@ from cyclopts import App, CycloptsError, Parameter
 from captioning import __version__
 from captioning.errors import InputError
 from captioning.terminal import printable
-from captioning.user_modules import import_modules, split_imports
+from captioning.user_modules import IMPORT, import_modules, split_imports
 
 COMMANDS = {
     "demo": "captioning.commands.serve:demo",
@@ -104,6 +104,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logging.getLogger("captioning").setLevel(logging.INFO)
         warnings.filterwarnings("ignore", module=r"PIL\.")  # odd metadata of readable photos
         name = given[0] if given else ""
+        if name in ("train", "features"):  # whose configurations may name these modules' classes
+            given[1:1] = [f"{IMPORT}={module}" for module in modules]
         parser = app(imports_all=name not in COMMANDS)
         command, bound, _ = parser.parse_args(given, print_error=False, exit_on_error=False)
         if name not in ENDLESS:

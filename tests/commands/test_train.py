@@ -31,6 +31,18 @@ def test_train_ends_with_where_the_best_checkpoint_is(
     assert Path(lines[0]).exists()
 
 
+def test_a_configuration_names_classes_of_an_imported_module(
+    tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = "from captioning.training import CrossEntropy\n\nclass Mine(CrossEntropy):\n    pass\n"
+    (tmp_path / "my_objective_for_a_test.py").write_text(lines)
+    mine = ["--model.objective", "my_objective_for_a_test.Mine"]
+    train = ["train", "--config", str(tiny_config), "--trainer.fast_dev_run", "true", *mine]
+    assert "denied" in refusal(train, capsys, code=1)
+    assert main([*train, "--import", "my_objective_for_a_test"]) == 0
+
+
 @pytest.fixture(scope="session")
 def frozen_config(tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A training on the features of a random, frozen encoder."""
