@@ -1,4 +1,4 @@
-"""Pictures of scenes, with masks and boxes of their objects."""
+"""Pictures of scenes, the same at every size, with masks and boxes of their objects."""
 
 import math
 from typing import TypeAlias
@@ -7,8 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float, UInt8
 from PIL import Image, ImageDraw, ImageFilter
 
-from captioning.shapes.patterns import backdrop, textured
-from captioning.shapes.scene import Mark, Scene, Shape
+from captioning.shapes.scene import Background, Mark, Scene, Shape
 
 RGB = {
     "red": (214, 34, 44),
@@ -18,14 +17,21 @@ RGB = {
     "purple": (146, 50, 190),
     "orange": (246, 126, 18),
 }
-DETAIL = 6  # subpixels along each side of a pixel, for smooth edges
-MARK_DETAIL = 4  # the same for marks
+DETAIL, MARK_DETAIL = 6, 4  # subpixels along each side of a pixel of objects and of marks
 OUTLINE = 0.008  # width of the darker rim, as a fraction of the picture's side
 SHADOW = 0.3  # share of the background's light that the shadow takes
 SOFTNESS = 0.012  # offset of the shadow and width of its edge, in picture sides
 
+PATTERNS = ("stripes", "checks", "dots", "bricks", "speckles")
+EDGE = 4.0  # how fast a pattern goes from 0 to 1, per unit of its wave
+MORTAR = 0.18  # between bricks, as a share of their height
+
 Window: TypeAlias = tuple[slice, slice]
 """Rows and columns of a picture."""
+
+# Corners, and the reach of every second one, of regular objects.
+REGULAR = {"circle": (72, 1.0), "square": (4, 1.0), "triangle": (3, 1.0), "star": (10, 0.45)}
+ARM = 0.36  # half the width of a cross's bar, where a whole bar is 2 long
 
 # Each in one stroke, from -1 to 1. Letters that look like an object, such as O, are left out.
 LETTERS = {
@@ -42,15 +48,14 @@ LETTERS = {
 
 def picture(scene: Scene, pixels: int) -> UInt8[np.ndarray, "H W 3"]:
     """The scene as a square RGB picture of `pixels` by `pixels`."""
-    canvas = backdrop(scene.background, pixels)
+    canvas = _backdrop(scene.background, pixels)
     behind = [mark for mark in scene.clutter if not mark.in_front]
     in_front = [mark for mark in scene.clutter if mark.in_front]
-    parts: tuple[Shape | Mark, ...] = (*behind, *scene.shapes, *in_front)
-    for part in parts:
+    for part in (*behind, *scene.shapes, *in_front):
         if isinstance(part, Shape):
             _paint(canvas, part)
         else:
-            window, coverage = _mark_coverage(part, pixels)
+            window, coverage = _coverage(part, pixels)
             colour = np.array(part.colour, dtype=np.float32)
             canvas[window] += coverage[..., None] * (colour - canvas[window])
     return (np.clip(canvas, 0, 1) * 255 + 0.5).astype(np.uint8)
@@ -61,7 +66,7 @@ def visible_masks(scene: Scene, pixels: int) -> list[Bool[np.ndarray, "H W"]]:
     hidden = np.zeros((pixels, pixels), dtype=bool)
     for mark in scene.clutter:
         if mark.in_front:
-            hidden |= _half_covered(*_mark_coverage(mark, pixels), pixels)
+            hidden |= mask(mark, pixels)
     found = []
     for shape in reversed(scene.shapes):
         whole = mask(shape, pixels)
@@ -70,9 +75,12 @@ def visible_masks(scene: Scene, pixels: int) -> list[Bool[np.ndarray, "H W"]]:
     return found[::-1]
 
 
-def mask(shape: Shape, pixels: int) -> Bool[np.ndarray, "H W"]:
-    """Which pixels the object covers by half or more, if nothing hides it."""
-    return _half_covered(*_shape_coverage(shape, pixels), pixels)
+def mask(part: Shape | Mark, pixels: int) -> Bool[np.ndarray, "H W"]:
+    """Which pixels an object or a mark covers by half or more, if nothing hides it."""
+    covered = np.zeros((pixels, pixels), dtype=bool)
+    window, coverage = _coverage(part, pixels)
+    covered[window] = coverage >= 0.5
+    return covered
 
 
 def box(covered: Bool[np.ndarray, "H W"]) -> tuple[int, int, int, int]:
@@ -82,139 +90,170 @@ def box(covered: Bool[np.ndarray, "H W"]) -> tuple[int, int, int, int]:
     return left, top, int(columns[-1]) - left + 1, int(rows[-1]) - top + 1
 
 
-def _half_covered(
-    window: Window, coverage: Float[np.ndarray, "h w"], pixels: int
-) -> Bool[np.ndarray, "H W"]:
-    covered = np.zeros((pixels, pixels), dtype=bool)
-    covered[window] = coverage >= 0.5
-    return covered
-
-
 def _paint(canvas: Float[np.ndarray, "H W 3"], shape: Shape) -> None:
     """Draw the object with its shadow, its darker rim and a soft light from above."""
     pixels = len(canvas)
-    window, whole = _shape_coverage(shape, pixels)
-    _, inner = _shape_coverage(shape, pixels, rim=OUTLINE * pixels)
-    height, width = whole.shape
+    window, whole = _coverage(shape, pixels)
+    _, inner = _coverage(shape, pixels, OUTLINE * pixels)
     below = canvas[window]
 
     drop = max(1, round(SOFTNESS * pixels))
-    soft = Image.fromarray((whole * 255).astype(np.uint8)).filter(
-        ImageFilter.GaussianBlur(SOFTNESS * pixels)
-    )
+    blur = ImageFilter.GaussianBlur(SOFTNESS * pixels)
+    soft = Image.fromarray((whole * 255).astype(np.uint8)).filter(blur)
     shadow = np.zeros_like(whole)
     shadow[drop:, drop:] = np.asarray(soft, dtype=np.float32)[:-drop, :-drop] / 255
     below *= 1 - SHADOW * shadow[..., None]
 
     colour = np.array(RGB[shape.colour], dtype=np.float32) / 255
-    light = np.linspace(1.1, 0.92, height, dtype=np.float32)[:, None, None]
+    light = np.linspace(1.1, 0.92, len(whole), dtype=np.float32)[:, None, None]
     surface = np.minimum(colour * light, 1)
-    if shape.texture is not None:
-        rows, columns = window
-        surface = textured(surface, shape.texture, columns.start, rows.start, width, pixels)
+    if (texture := shape.texture) is not None:
+        down, across = (_places(side, pixels) for side in window)
+        share = pattern_share(
+            texture.pattern, across[None], down[:, None], texture.angle, texture.waves, texture.seed
+        )
+        towards = np.float32(texture.shade > 0)
+        surface = surface + (abs(texture.shade) * share)[..., None] * (towards - surface)
     below += whole[..., None] * (colour * 0.68 - below)
     below += inner[..., None] * (surface - below)
 
 
-def _shape_coverage(
-    shape: Shape, pixels: int, rim: float = 0.0
-) -> tuple[Window, Float[np.ndarray, "h w"]]:
-    """The share of each pixel that the object covers, in a window around it.
-
-    Args:
-        shape: the object.
-        pixels: side of the picture.
-        rim: width of the rim that is left out, in pixels.
-    """
-    room = math.ceil((shape.radius + 4 * SOFTNESS) * pixels) + 1  # the shadow needs room as well
-    left, top = round(shape.x * pixels) - room, round(shape.y * pixels) - room
-    columns = slice(max(left, 0), min(left + 2 * room, pixels))
-    rows = slice(max(top, 0), min(top + 2 * room, pixels))
-    centre = np.array([shape.x * pixels - columns.start, shape.y * pixels - rows.start])
-    outline = centre + _corners(shape) * pixels
-    return (rows, columns), _coverage(outline, (rows, columns), DETAIL, rim=rim)
-
-
-def _mark_coverage(mark: Mark, pixels: int) -> tuple[Window, Float[np.ndarray, "h w"]]:
-    """The share of each pixel that the mark covers, in a window around it."""
-    points = (_stroke(mark) + np.array([mark.x, mark.y])) * pixels
-    room = mark.width * pixels + 1
-    left, top = np.clip(np.floor(points.min(axis=0) - room), 0, pixels - 1).astype(int).tolist()
-    right, bottom = np.clip(np.ceil(points.max(axis=0) + room), 1, pixels).astype(int).tolist()
-    window = slice(top, max(bottom, top + 1)), slice(left, max(right, left + 1))
-    width = None if mark.kind == "blob" else mark.width * pixels
-    return window, _coverage(points - (left, top), window, MARK_DETAIL, width)
-
-
 def _coverage(
-    points: Float[np.ndarray, "points 2"],
-    window: Window,
-    detail: int,
-    width: float | None = None,
-    rim: float = 0.0,
-) -> Float[np.ndarray, "h w"]:
-    """The share of each pixel of a window that a polygon covers, or a stroke of this width.
+    part: Shape | Mark, pixels: int, rim: float = 0.0
+) -> tuple[Window, Float[np.ndarray, "h w"]]:
+    """The share of each pixel that a part covers, in a window around it, without a rim in pixels.
 
-    Points and widths are in pixels, from the window's left upper corner.
+    Objects and blobs are polygons, other marks strokes.
     """
-    rows, columns = window
-    fine = Image.new(
-        "L", ((columns.stop - columns.start) * detail, (rows.stop - rows.start) * detail)
+    centre, outline = np.array([part.x, part.y]) * pixels, _outline(part) * pixels
+    width = part.width * pixels if isinstance(part, Mark) else 0.0
+    if isinstance(part, Shape):
+        room = math.ceil((part.radius + 4 * SOFTNESS) * pixels) + 1  # the shadow needs room as well
+        first, last = np.round(centre) - room, np.round(centre) + room
+    else:
+        first = np.floor(centre + outline.min(axis=0) - width - 1)
+        last = np.ceil(centre + outline.max(axis=0) + width + 1)
+    first = np.clip(first, 0, pixels - 1)
+    (left, top), (right, bottom) = (
+        edge.astype(int).tolist() for edge in (first, np.clip(last, first + 1, pixels))
     )
+    detail = DETAIL if isinstance(part, Shape) else MARK_DETAIL
+    fine = Image.new("L", ((right - left) * detail, (bottom - top) * detail))
     draw = ImageDraw.Draw(fine)
     # PIL's coordinates name the middle of a subpixel, ours its left upper corner.
-    outline = [(float(x), float(y)) for x, y in points * detail - 0.5]
-    if width is None:
-        draw.polygon(outline, fill=255)
+    points = [(x, y) for x, y in ((centre - first + outline) * detail - 0.5).tolist()]
+    if width:
+        draw.line(points, fill=255, width=max(1, round(width * detail)), joint="curve")
     else:
-        draw.line(outline, fill=255, width=max(1, round(width * detail)), joint="curve")
+        draw.polygon(points, fill=255)
     if rim:
-        closed = [*outline, *outline[:2]]
+        closed = [*points, *points[:2]]
         draw.line(closed, fill=0, width=max(1, round(2 * rim * detail)), joint="curve")
-    return np.asarray(fine.reduce(detail), dtype=np.float32) / 255
+    coverage = np.asarray(fine.reduce(detail), dtype=np.float32) / 255
+    return (slice(top, bottom), slice(left, right)), coverage
 
 
-def _corners(shape: Shape) -> Float[np.ndarray, "corners 2"]:
-    """The object's outline as a closed polygon around its centre, x and y in picture sides."""
-    if shape.kind == "cross":
-        arm = 0.36  # half the width of a bar, where a whole bar is 2 long
-        upper = [(-1, arm), (-1, -arm), (-arm, -arm), (-arm, -1), (arm, -1), (arm, -arm)]
-        points = np.array([*upper, *((-x, -y) for x, y in upper)]) / math.hypot(1, arm)
-    else:
-        count, inner = {
-            "circle": (72, 1.0),
-            "square": (4, 1.0),
-            "triangle": (3, 1.0),
-            "star": (10, 0.45),
-        }[shape.kind]
-        start = math.pi / 4 if shape.kind == "square" else 0.0
-        angles = start + 2 * np.pi * np.arange(count) / count
-        reach = np.where(np.arange(count) % 2, inner, 1.0)
-        points = np.stack([np.sin(angles), -np.cos(angles)], axis=1) * reach[:, None]
-    return _turned(shape.radius * points, shape.angle)
+def _outline(part: Shape | Mark) -> Float[np.ndarray, "points 2"]:
+    """The polygon or the stroke of a part around its centre, x and y in picture sides."""
+    rng = np.random.default_rng(part.seed if isinstance(part, Mark) else 0)
+    match part.kind:
+        case "cross":
+            upper = [(-1, ARM), (-1, -ARM), (-ARM, -ARM), (-ARM, -1), (ARM, -1), (ARM, -ARM)]
+            points = np.array([*upper, *((-x, -y) for x, y in upper)]) / math.hypot(1, ARM)
+        case "line":
+            points = np.array([(-1.0, 0.0), (1.0, 0.0)])
+        case "curve":
+            along = np.linspace(-1, 1, 25)
+            waves, start = rng.uniform(1.5, 4), rng.uniform(0, 2 * math.pi)
+            points = np.stack([along, 0.35 * np.sin(waves * along + start)], axis=1)
+        case "blob":
+            turns = np.linspace(0, 2 * math.pi, 48, endpoint=False)
+            lobes, start = rng.integers(2, 4), rng.uniform(0, 2 * math.pi)
+            radii = (1 + 0.5 * np.sin(lobes * turns)) * (1 + 0.25 * np.sin(turns + start)) / 1.9
+            points = np.stack([radii * np.cos(turns), radii * np.sin(turns)], axis=1)
+        case "letter":
+            points = np.array(LETTERS[sorted(LETTERS)[rng.integers(len(LETTERS))]]) / math.sqrt(2)
+        case kind:
+            count, inner = REGULAR[kind]
+            start = math.pi / 4 if kind == "square" else 0.0
+            angles = start + 2 * np.pi * np.arange(count) / count
+            reach = np.where(np.arange(count) % 2, inner, 1.0)
+            points = np.stack([np.sin(angles), -np.cos(angles)], axis=1) * reach[:, None]
+    c, s = math.cos(part.angle), math.sin(part.angle)
+    size = part.radius if isinstance(part, Shape) else part.reach
+    return np.asarray(size * points @ np.array([(c, s), (-s, c)]))
 
 
-def _stroke(mark: Mark) -> Float[np.ndarray, "points 2"]:
-    """The mark's outline or stroke around its centre, x and y in picture sides."""
-    rng = np.random.default_rng(mark.seed)
-    if mark.kind == "line":
-        points = np.array([(-1.0, 0.0), (1.0, 0.0)])
-    elif mark.kind == "curve":
-        along = np.linspace(-1, 1, 25)
-        waves, start = rng.uniform(1.5, 4), rng.uniform(0, 2 * math.pi)
-        points = np.stack([along, 0.35 * np.sin(waves * along + start)], axis=1)
-    elif mark.kind == "blob":
-        turns = np.linspace(0, 2 * math.pi, 48, endpoint=False)
-        lobes, start = rng.integers(2, 4), rng.uniform(0, 2 * math.pi)
-        radii = (1 + 0.5 * np.sin(lobes * turns)) * (1 + 0.25 * np.sin(turns + start)) / 1.9
-        points = np.stack([radii * np.cos(turns), radii * np.sin(turns)], axis=1)
-    else:
-        letter = sorted(LETTERS)[rng.integers(len(LETTERS))]
-        points = np.array(LETTERS[letter]) / math.sqrt(2)
-    return _turned(mark.reach * points, mark.angle)
+def pattern_share(
+    pattern: str,
+    across: Float[np.ndarray, "1 W"],
+    down: Float[np.ndarray, "H 1"],
+    angle: float,
+    waves: float,
+    seed: int,
+) -> Float[np.ndarray, "H W"]:
+    """The strength of one of `PATTERNS` at each place, 0 to 1.
+
+    Places are distances from the picture's middle in picture sides, `waves` repeats along a side.
+    """
+    along = (across * math.cos(angle) + down * math.sin(angle)) * waves
+    beside = (down * math.cos(angle) - across * math.sin(angle)) * waves
+    match pattern:
+        case "stripes":
+            wave = np.sin(2 * math.pi * along)
+        case "checks":
+            wave = np.sin(math.pi * along) * np.sin(math.pi * beside) * 2
+        case "dots":
+            wave = 1 - 3 * np.hypot(along % 1 - 0.5, beside % 1 - 0.5)
+        case "bricks":
+            shifted = beside / 2 + 0.5 * (np.floor(along) % 2)
+            off_joint = np.minimum(0.5 - abs(along % 1 - 0.5), 1 - 2 * abs(shifted % 1 - 0.5))
+            wave = 2 * (MORTAR - off_joint)
+        case _:  # noise of two sizes, read off a picture of it at each place
+            rng = np.random.default_rng(seed)
+            rows, columns = (
+                np.clip((place.ravel() + 0.5) * 256, 0, 255).astype(int) for place in (down, across)
+            )
+            sizes = (max(2, round(octave * waves)) for octave in (2, 4))
+            noise = [_noise(rng, cells, 256)[np.ix_(rows, columns)] for cells in sizes]
+            wave = 0.75 * (np.mean(noise, axis=0, dtype=float) - 0.5)
+    return np.clip(0.5 + EDGE * wave, 0, 1).astype(np.float32)
 
 
-def _turned(points: Float[np.ndarray, "points 2"], angle: float) -> Float[np.ndarray, "points 2"]:
-    """The points turned clockwise around the origin."""
-    c, s = math.cos(angle), math.sin(angle)
-    return np.asarray(points @ np.array([(c, s), (-s, c)]))
+def _backdrop(background: Background, pixels: int) -> Float[np.ndarray, "H W 3"]:
+    """The background as a square picture, each channel about 0 to 1."""
+    rng = np.random.default_rng(background.seed)
+    place, angle = _places(slice(pixels), pixels), background.angle
+    across, down = place[None], place[:, None]
+    along = across * math.cos(angle) + down * math.sin(angle)
+    match background.pattern:
+        case "flat":
+            share = np.zeros_like(along)
+        case "gradient":
+            share = along / math.sqrt(2) + 0.5
+        case "glow":
+            x, y = rng.uniform(-0.5, 0.5, 2).astype(np.float32)
+            share = np.exp(-((across - x) ** 2 + (down - y) ** 2) / 0.25)
+        case "clouds":
+            share = _noise(rng, 5, pixels)
+        case "stripes":
+            share = 0.25 * (1 + np.sin(2 * math.pi * rng.uniform(5, 9) * along))
+        case pattern:
+            waves = rng.uniform(4, 10)
+            share = pattern_share(pattern, across, down, angle, waves, background.seed)
+    first, second = (
+        np.array(colour, dtype=np.float32) for colour in (background.first, background.second)
+    )
+    return first + share[..., None] * (second - first)
+
+
+def _places(window: slice, pixels: int) -> Float[np.ndarray, "count"]:
+    """The distances of rows or columns from the picture's middle, in picture sides."""
+    return (np.arange(window.start or 0, window.stop, dtype=np.float32) + 0.5) / pixels - 0.5
+
+
+def _noise(rng: np.random.Generator, cells: int, pixels: int) -> Float[np.ndarray, "H W"]:
+    """Smooth noise, 0 to 1: a coarse grid of random numbers, enlarged."""
+    coarse = Image.fromarray(rng.integers(0, 256, (cells, cells), dtype=np.uint8))
+    fine = coarse.resize((pixels, pixels), Image.Resampling.BICUBIC)
+    return np.asarray(fine, dtype=np.float32) / 255

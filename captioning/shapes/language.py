@@ -31,20 +31,13 @@ RELATIONS = (
     "{subject} with {company}",
 )
 
-# Every readable sentence matches one of four patterns of phrases and relations.
-_PHRASE = rf"an?(?: ({'|'.join(SIZES)}))?(?: ({'|'.join(COLOURS)}))? ({'|'.join(KINDS)})"
-_P = re.sub(r"\((?!\?)", "(?:", _PHRASE)
-_BESIDE = f"(?:{'|'.join(BESIDE.values())})"
-_BESIDE_IT = f"(?:{'|'.join(BESIDE_IT.values())})"
-_STATED = re.compile(rf"(?:there is {_P}|{_P}(?: is)?) {_BESIDE} {_P}(?: and {_BESIDE} {_P})*")
-_INVERTED = re.compile(rf"{_BESIDE} {_P} is {_P}")
-_COMPANY = re.compile(rf"{_P} with {_P} {_BESIDE_IT}(?: and {_P} {_BESIDE_IT})*")
-_LISTED = re.compile(
-    rf"(?:there is |({'|'.join(NUMBERS.values())}) shapes )?{_P}(?: {_P})*(?: and {_P})?"
-)
-
-_SIDES = {words: side for phrases in (BESIDE, BESIDE_IT) for side, words in phrases.items()}
-_COUNTS = {word: number for number, word in NUMBERS.items()}
+# A sentence is read as a pattern of phrases (P) and relations (B is BESIDE, I is BESIDE_IT).
+PHRASE = rf"an?(?: ({'|'.join(SIZES)}))?(?: ({'|'.join(COLOURS)}))? ({'|'.join(KINDS)})"
+STATED = r"(there is P|P( is)?) B P( and B P)*"
+INVERTED = r"B P is P"
+COMPANY = r"P with P I( and P I)*"
+LISTED = rf"(there is |({'|'.join(NUMBERS.values())}) shapes )?P( P)*( and P)?"
+SIDES = {words: side for phrases in (BESIDE_IT, BESIDE) for side, words in phrases.items()}
 
 
 def captions(scene: Scene, rng: np.random.Generator) -> tuple[str, ...]:
@@ -74,9 +67,9 @@ def _fill(sentence: str, scene: Scene, rng: np.random.Generator) -> str:
         is_sized = are_sized or alike[shape.colour, shape.kind] > 1
         words = f"{shape.size} {shape.colour}" if is_sized else shape.colour
         names[shape] = f"{'an' if words[0] in 'aeiou' else 'a'} {words} {shape.kind}"
-    listed = list(names.values())
     if sentence in LISTS:
-        everything = " and ".join([", ".join(listed[:-1]), listed[-1]])
+        *listed, last = names.values()
+        everything = f"{', '.join(listed)} and {last}"
         return sentence.format(all=everything, number=NUMBERS[len(shapes)])
 
     pairs = [(*pair, relation(*pair, CLEAR)) for pair in permutations(shapes, 2)]
@@ -91,14 +84,6 @@ def _fill(sentence: str, scene: Scene, rng: np.random.Generator) -> str:
         first_beside=beside[0],
         company=" and ".join(company),
     )
-
-
-class _Statement(NamedTuple):
-    """Phrases of size, colour and kind, empty if not said; relations of phrases; and a number."""
-
-    phrases: list[tuple[str, str, str]]
-    relations: list[tuple[int, str, int]]  # subject, side, object
-    total: int | None = None
 
 
 def faults(caption: str, scene: Scene) -> tuple[str, ...]:
@@ -125,38 +110,46 @@ def faults(caption: str, scene: Scene) -> tuple[str, ...]:
     return tuple(fewest)
 
 
-def _mismatches(statement: _Statement, shapes: tuple[Shape, ...]) -> list[str]:
-    """The faults if the statement's phrases mean these shapes, in this order."""
-    found = []
-    for phrase, shape in zip(statement.phrases, shapes, strict=True):
-        true = (shape.size, shape.colour, shape.kind)
-        found += [
-            f"the {' '.join(true)} is called {word}"
-            for word, fact in zip(phrase, true, strict=True)
-            if word and word != fact
-        ]
-    for subject, side, other in statement.relations:
-        one, two = shapes[subject], shapes[other]
-        if relation(one, two) != side:
-            found.append(
-                f"the {one.size} {one.colour} {one.kind} is not {BESIDE[side]} "
-                f"the {two.size} {two.colour} {two.kind}"
-            )
-    return found
+class _Statement(NamedTuple):
+    """Phrases of size, colour and kind, empty if not said; relations of phrases; and a number."""
+
+    phrases: list[tuple[str, str, str]]
+    relations: list[tuple[int, str, int]]  # subject, side, object
+    total: int | None = None
 
 
 def _read(caption: str) -> _Statement | None:
     """The statement of a caption; None if it fits no pattern."""
     words = " ".join(re.findall(r"\w+", caption.lower()))
-    phrases = re.findall(_PHRASE, words)
-    sides = [_SIDES[said] for said in re.findall(f"{_BESIDE_IT}|{_BESIDE}", words)]
+    phrases = re.findall(PHRASE, words)
+    pattern = re.sub(PHRASE, "P", words)
+    sides = [SIDES[said] for said in re.findall("|".join(SIDES), pattern)]
+    for mark, said in (("I", BESIDE_IT), ("B", BESIDE)):
+        pattern = re.sub("|".join(said.values()), mark, pattern)
     others = list(enumerate(sides, start=1))
-    if _STATED.fullmatch(words):
+    if re.fullmatch(STATED, pattern):
         return _Statement(phrases, [(0, side, other) for other, side in others])
-    if _COMPANY.fullmatch(words):
+    if re.fullmatch(COMPANY, pattern):
         return _Statement(phrases, [(other, side, 0) for other, side in others])
-    if _INVERTED.fullmatch(words):
+    if re.fullmatch(INVERTED, pattern):
         return _Statement(phrases, [(1, side, 0) for _, side in others])
-    if listed := _LISTED.fullmatch(words):
-        return _Statement(phrases, [], _COUNTS.get(listed[1]))
+    if listed := re.fullmatch(LISTED, pattern):
+        total = next((number for number, word in NUMBERS.items() if word == listed[2]), None)
+        return _Statement(phrases, [], total)
     return None
+
+
+def _mismatches(statement: _Statement, shapes: tuple[Shape, ...]) -> list[str]:
+    """The faults if the statement's phrases mean these shapes, in this order."""
+    names = [f"the {shape.size} {shape.colour} {shape.kind}" for shape in shapes]
+    found = [
+        f"{name} is called {word}"
+        for phrase, name in zip(statement.phrases, names, strict=True)
+        for word, fact in zip(phrase, name.split()[1:], strict=True)
+        if word and word != fact
+    ]
+    return found + [
+        f"{names[one]} is not {BESIDE[side]} {names[other]}"
+        for one, side, other in statement.relations
+        if relation(shapes[one], shapes[other]) != side
+    ]

@@ -5,8 +5,7 @@ from itertools import combinations
 
 import numpy as np
 
-from captioning.shapes.drawing import RGB, mask, visible_masks
-from captioning.shapes.patterns import PATTERNS
+from captioning.shapes.drawing import PATTERNS, RGB, mask, visible_masks
 from captioning.shapes.scene import (
     BACKDROPS,
     CLEAR,
@@ -51,17 +50,17 @@ def random_scene(rng: np.random.Generator) -> Scene:
         named = _attributes(count, rng)
         if len(set(named)) == count and (placed := _layout(named, EASY_RADIUS, 0.06, fits, rng)):
             break
-    angles = rng.uniform(-TILT, TILT, count)
-    shapes = tuple(
-        Shape(*names, *place, float(angle))
+    angles = rng.uniform(-TILT, TILT, count).tolist()
+    shapes = [
+        Shape(*names, *place, angle)
         for names, place, angle in zip(named, placed, angles, strict=True)
-    )
+    ]
     # Greyish, so that no background is mistaken for an object's colour, light or dark.
     lightness = rng.uniform(0.2, 0.9)
     first = np.clip(lightness + rng.uniform(-0.05, 0.05, 3), 0, 1)
     second = np.clip(first + rng.choice([-1, 1]) * rng.uniform(0.08, 0.2), 0.12, 0.97)
     second = np.clip(second + rng.uniform(-0.03, 0.03, 3), 0, 1)
-    return Scene(shapes, _background(BACKDROPS, first, second, rng))
+    return Scene(tuple(shapes), _background(BACKDROPS, first, second, rng))
 
 
 def random_hard_scene(rng: np.random.Generator) -> Scene:
@@ -70,33 +69,31 @@ def random_hard_scene(rng: np.random.Generator) -> Scene:
     At least the share `VISIBLE` of every object can be seen. At most two objects have the same kind
     and colour, so that a list of all remains short.
     """
+
+    def fits(apart: np.ndarray, radii: float) -> np.ndarray:
+        return np.hypot(*apart.T) > NEAREST * radii
+
     while True:
         count = int(rng.integers(3, MOST + 1))
         named = _attributes(count, rng)
         alike = len({(kind, colour) for kind, colour, _ in named})
         if len(set(named)) < count or alike < count - 1:
             continue
-        placed = _layout(
-            named, HARD_RADIUS, 0.2, lambda apart, radii: np.hypot(*apart.T) > NEAREST * radii, rng
-        )
-        if placed is None:
+        if (placed := _layout(named, HARD_RADIUS, 0.2, fits, rng)) is None:
             continue
-        shapes = tuple(
-            Shape(
-                *names,
-                *place,
-                angle=float(rng.uniform(-TILT, TILT)),
-                texture=_random_texture(rng) if rng.random() < TEXTURED else None,
-            )
-            for names, place in zip(named, placed, strict=True)
-        )
+        shapes = []
+        for names, place in zip(named, placed, strict=True):
+            angle = rng.uniform(-TILT, TILT)
+            texture = _texture(rng) if rng.random() < TEXTURED else None
+            shapes.append(Shape(*names, *place, angle, texture))
         # Two tinted colours, which differ more than those of easy scenes.
         first = rng.uniform(0.25, 0.8) + rng.uniform(-0.12, 0.12, 3)
         second = first + rng.choice([-1, 1]) * rng.uniform(0.1, 0.3) + rng.uniform(-0.08, 0.08, 3)
         first, second = np.clip(first, 0, 1), np.clip(second, 0.05, 0.97)
         background = _background((*PATTERNS, "clouds", "glow"), first, second, rng)
-        marks = tuple(_random_mark(rng) for _ in range(int(rng.integers(3, 9))))
-        scene = Scene(shapes, background, marks)
+        scene = Scene(
+            tuple(shapes), background, tuple(_mark(rng) for _ in range(rng.integers(3, 9)))
+        )
         if any(relation(*pair, CLEAR) for pair in combinations(shapes, 2)) and all(
             seen.sum() >= VISIBLE * mask(shape, SIGHT).sum()
             for seen, shape in zip(visible_masks(scene, SIGHT), shapes, strict=True)
@@ -118,7 +115,7 @@ def _layout(
     jitter: float,
     fits: Callable[[np.ndarray, float], np.ndarray],
     rng: np.random.Generator,
-) -> list[tuple[float, float, float]] | None:
+) -> list[list[float]] | None:
     """x, y and radius of objects inside the picture, each pair apart as `fits` asks.
 
     None if no random layout of many fits.
@@ -130,53 +127,44 @@ def _layout(
     good = np.ones(len(tries), dtype=bool)
     for one, other in combinations(range(len(radii)), 2):
         good &= fits(np.abs(tries[:, one] - tries[:, other]), radii[one] + radii[other])
-    if not good.any():
-        return None
-    centres = tries[good.argmax()]
-    return [(float(x), float(y), float(r)) for (x, y), r in zip(centres, radii, strict=True)]
+    return np.column_stack([tries[good.argmax()], radii]).tolist() if good.any() else None
 
 
 def _background(
     patterns: Sequence[str], first: np.ndarray, second: np.ndarray, rng: np.random.Generator
 ) -> Background:
-    return Background(
-        pattern=str(rng.choice(patterns)),
-        first=_rgb(first),
-        second=_rgb(second),
-        angle=float(rng.uniform(0, 2 * np.pi)),
+    pattern, angle = str(rng.choice(patterns)), rng.uniform(0, 2 * np.pi)
+    return Background(pattern, _rgb(first), _rgb(second), angle, int(rng.integers(2**31)))
+
+
+def _texture(rng: np.random.Generator) -> Texture:
+    return Texture(
+        pattern=str(rng.choice(PATTERNS)),
+        shade=float(rng.choice([-1, 1]) * rng.uniform(0.25, 0.45)),
+        waves=rng.uniform(9, 18),
+        angle=rng.uniform(0, 2 * np.pi),
         seed=int(rng.integers(2**31)),
+    )
+
+
+def _mark(rng: np.random.Generator) -> Mark:
+    """A mark; those in front are lines, curves and small blobs."""
+    kind = str(rng.choice(MARKS))
+    grey = rng.uniform(0.1, 0.9) + rng.uniform(-0.1, 0.1, 3)
+    colour = np.array(RGB[str(rng.choice(COLOURS))]) / 255 if rng.random() < COLOURFUL else grey
+    return Mark(
+        kind=kind,
+        colour=_rgb(np.clip(colour, 0, 1)),
+        x=rng.uniform(0, 1),
+        y=rng.uniform(0, 1),
+        reach=rng.uniform(0.12, 0.5) if kind in ("line", "curve") else rng.uniform(0.04, 0.09),
+        width=0.0 if kind == "blob" else rng.uniform(0.01, 0.022),
+        angle=rng.uniform(-0.5, 0.5) if kind == "letter" else rng.uniform(0, 2 * np.pi),
+        seed=int(rng.integers(2**31)),
+        in_front=bool(kind != "letter" and rng.random() < 0.4),
     )
 
 
 def _rgb(colour: np.ndarray) -> tuple[float, float, float]:
     red, green, blue = colour.tolist()
     return red, green, blue
-
-
-def _random_texture(rng: np.random.Generator) -> Texture:
-    return Texture(
-        pattern=str(rng.choice(PATTERNS)),
-        shade=float(rng.choice([-1, 1]) * rng.uniform(0.25, 0.45)),
-        waves=float(rng.uniform(9, 18)),
-        angle=float(rng.uniform(0, 2 * np.pi)),
-        seed=int(rng.integers(2**31)),
-    )
-
-
-def _random_mark(rng: np.random.Generator) -> Mark:
-    """A mark; those in front are lines, curves and small blobs."""
-    kind = str(rng.choice(MARKS))
-    grey = rng.uniform(0.1, 0.9) + rng.uniform(-0.1, 0.1, 3)
-    colour = np.array(RGB[str(rng.choice(COLOURS))]) / 255 if rng.random() < COLOURFUL else grey
-    is_long = kind in ("line", "curve")
-    return Mark(
-        kind=kind,
-        colour=_rgb(np.clip(colour, 0, 1)),
-        x=float(rng.uniform(0, 1)),
-        y=float(rng.uniform(0, 1)),
-        reach=float(rng.uniform(0.12, 0.5) if is_long else rng.uniform(0.04, 0.09)),
-        width=0.0 if kind == "blob" else float(rng.uniform(0.01, 0.022)),
-        angle=float(rng.uniform(-0.5, 0.5) if kind == "letter" else rng.uniform(0, 2 * np.pi)),
-        seed=int(rng.integers(2**31)),
-        in_front=bool(kind != "letter" and rng.random() < 0.4),
-    )

@@ -15,7 +15,7 @@ CLEAR = 1.5  # smallest ratio of the two axes' distances at which captions state
 class Texture:
     """A lighter or darker pattern on an object."""
 
-    pattern: str  # one of `captioning.shapes.patterns.PATTERNS`
+    pattern: str  # one of `captioning.shapes.drawing.PATTERNS`
     shade: float  # from -1 (black) to 1 (white)
     waves: float  # repeats of the pattern along the picture's side
     angle: float  # its direction in radians
@@ -40,7 +40,7 @@ class Shape:
 class Background:
     """Two muted colours, RGB from 0 to 1, in a pattern behind the objects."""
 
-    pattern: str  # one of `BACKDROPS` or of `captioning.shapes.patterns.PATTERNS`
+    pattern: str  # one of `BACKDROPS` or of `captioning.shapes.drawing.PATTERNS`
     first: tuple[float, float, float]
     second: tuple[float, float, float]  # not in a flat background
     angle: float  # direction of a gradient or of stripes, in radians

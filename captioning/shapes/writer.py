@@ -30,7 +30,7 @@ CHUNK = 50  # scenes that a process draws before it asks for more
 ROOM = 1_000_000  # ids of each split, so that an id depends on no split's length
 
 SCENES = TypeAdapter(dict[int, Scene])  # converts scenes from and to JSON's values
-Drawn = tuple[int, Scene, tuple[str, ...]]  # image id, scene, captions
+Drawn = tuple[dict[str, Any], Scene, tuple[str, ...]]  # COCO's entry of the image, scene, captions
 
 
 def write_shapes(
@@ -68,10 +68,18 @@ def write_shapes(
     """
     directory = Path(directory)
     counts = {"train": train, "val": val, "test": test}
-    settings = {"shapes": 1, **counts, "pixels": pixels, "seed": seed}
+    settings: dict[str, int] = {"shapes": 1, **counts, "pixels": pixels, "seed": seed}
     if hard:
         settings["hard"] = True
-    _claim(directory, settings)
+    if (path := directory / SETTINGS).exists():
+        if read_json(path) != settings:
+            raise InputError(
+                f"{directory}: holds shapes drawn by other settings; give a new folder"
+            )
+    elif directory.is_dir() and any(part.name[0] != "." for part in directory.iterdir()):
+        raise InputError(f"{directory}: holds something else than shapes; give a new folder")
+    write_json(path, settings)
+    shutil.rmtree(directory / "annotations", ignore_errors=True)
     files: dict[str, Any] = {}
     with ExitStack() as stack:
         bar = stack.enter_context(
@@ -99,16 +107,6 @@ def write_shapes(
         whole.rename(directory / "annotations")
 
 
-def _draw(folder: Path, settings: dict[str, int], split: int, index: int) -> Drawn:
-    """Write the picture of a scene, whose split and place in it are numbers."""
-    rng = np.random.default_rng([settings["seed"], split, index])
-    scene = random_hard_scene(rng) if settings.get("hard") else random_scene(rng)
-    image_id = split * ROOM + index + 1
-    image = Image.fromarray(picture(scene, settings["pixels"]))
-    image.save(folder / _file_name(image_id), quality=QUALITY, subsampling=0)
-    return image_id, scene, captions(scene, rng)
-
-
 def read_scenes(directory: str | Path, split: str) -> dict[int, Scene]:
     """The scenes of a split that `write_shapes` has drawn, by image id.
 
@@ -120,36 +118,26 @@ def read_scenes(directory: str | Path, split: str) -> dict[int, Scene]:
         return SCENES.validate_python(read_json(path))
 
 
-def _claim(directory: Path, settings: dict[str, int]) -> None:
-    """Prepare the directory, without annotations, or refuse one that holds something else."""
-    path = directory / SETTINGS
-    remedy = "choose a new folder or delete this one first"
-    if path.exists():
-        if read_json(path) != settings:
-            raise InputError(f"{directory}: holds shapes drawn by other settings; {remedy}")
-    elif directory.is_dir() and any(part.name[0] != "." for part in directory.iterdir()):
-        raise InputError(f"{directory}: is not empty and holds no shapes data set; {remedy}")
-    write_json(path, settings)
-    shutil.rmtree(directory / "annotations", ignore_errors=True)
-
-
-def _file_name(image_id: int) -> str:
-    return f"{image_id:012d}.jpg"
+def _draw(folder: Path, settings: dict[str, int], split: int, index: int) -> Drawn:
+    """Write the picture of a scene, whose split and place in it are numbers."""
+    rng = np.random.default_rng([settings["seed"], split, index])
+    scene = random_hard_scene(rng) if settings.get("hard") else random_scene(rng)
+    image_id, pixels = split * ROOM + index + 1, settings["pixels"]
+    name = f"{image_id:012d}.jpg"
+    Image.fromarray(picture(scene, pixels)).save(folder / name, quality=QUALITY, subsampling=0)
+    image = {"id": image_id, "file_name": name, "width": pixels, "height": pixels}
+    return image, scene, captions(scene, rng)
 
 
 def _tables(split: str, drawn: list[Drawn], settings: dict[str, int]) -> dict[str, Any]:
     """The annotation files of a split by name: COCO's captions and instances, and the scenes."""
-    pixels = settings["pixels"]
-    images, sentences, instances = [], [], []
-    for image_id, scene, texts in drawn:
-        name = _file_name(image_id)
-        images.append({"id": image_id, "file_name": name, "width": pixels, "height": pixels})
-        places = [{"id": 10 * image_id + number, "image_id": image_id} for number in range(10)]
+    sentences, instances = [], []
+    for image, scene, texts in drawn:
+        places = [{"id": 10 * image["id"] + n, "image_id": image["id"]} for n in range(10)]
         for place, caption in zip(places, texts, strict=False):
             sentences.append({**place, "caption": caption})
-        for place, shape, seen in zip(
-            places, scene.shapes, visible_masks(scene, pixels), strict=False
-        ):
+        masks = visible_masks(scene, settings["pixels"])
+        for place, shape, seen in zip(places, scene.shapes, masks, strict=False):
             encoded = run_length.encode(np.asfortranarray(seen, dtype=np.uint8))
             instance = {
                 "category_id": KINDS.index(shape.kind) + 1,
@@ -163,13 +151,13 @@ def _tables(split: str, drawn: list[Drawn], settings: dict[str, int]) -> dict[st
     shared = {
         "info": {"description": "shapes: scenes of plain objects", "version": "1", **settings},
         "licenses": [],
-        "images": images,
+        "images": [image for image, _, _ in drawn],
     }
     categories = [
         {"id": number, "name": kind, "supercategory": "shape"}
         for number, kind in enumerate(KINDS, start=1)
     ]
-    scenes = {image_id: scene for image_id, scene, _ in drawn}
+    scenes = {image["id"]: scene for image, scene, _ in drawn}
     return {
         f"captions_{split}.json": {**shared, "annotations": sentences},
         f"instances_{split}.json": {**shared, "annotations": instances, "categories": categories},

@@ -15,7 +15,6 @@ from captioning.shapes import (
     Scene,
     Shape,
     Texture,
-    box,
     captions,
     faults,
     mask,
@@ -25,9 +24,8 @@ from captioning.shapes import (
     relation,
     visible_masks,
 )
-from captioning.shapes.drawing import RGB
-from captioning.shapes.language import BESIDE, OPPOSITE
-from captioning.shapes.patterns import PATTERNS, pattern_share
+from captioning.shapes.drawing import PATTERNS, RGB, pattern_share
+from captioning.shapes.language import OPPOSITE
 from captioning.shapes.random_scenes import GAP, MARGIN, VISIBLE
 from captioning.shapes.scene import CLEAR, COLOURS, KINDS, MARKS, SIZES
 
@@ -36,7 +34,6 @@ CIRCLE = Shape("circle", "red", "small", 0.2, 0.3, 0.08)
 SQUARE = Shape("square", "blue", "large", 0.7, 0.3, 0.16)
 STAR = Shape("star", "green", "small", 0.2, 0.8, 0.1)
 SCENE = Scene((CIRCLE, SQUARE, STAR), GREY)
-BEHIND = Shape("circle", "red", "large", 0.4, 0.5, 0.2)
 BEFORE = Shape("square", "blue", "large", 0.6, 0.5, 0.2)
 
 
@@ -143,13 +140,6 @@ def test_a_texture_changes_the_object_and_nothing_else() -> None:
     assert not (changed & ~mask(BEFORE, 96)).any()
 
 
-def test_a_later_object_hides_a_part_of_an_earlier_one() -> None:
-    behind, before = visible_masks(Scene((BEHIND, BEFORE), GREY), 96)
-    assert np.array_equal(before, mask(BEFORE, 96))
-    assert np.array_equal(behind, mask(BEHIND, 96) & ~before)
-    assert box(behind)[2] < box(mask(BEHIND, 96))[2]  # so its box ends where it is last seen
-
-
 @pytest.mark.parametrize("in_front", [True, False])
 def test_marks_hide_objects_only_from_the_front(in_front: bool) -> None:
     bar = Mark("line", (1.0, 1.0, 1.0), 0.5, 0.5, 0.5, 0.1, 0.0, 0, in_front)
@@ -202,17 +192,16 @@ def test_any_one_reversed_relation_is_found() -> None:
                     assert faults(caption.replace(side, opposite, 1), scene), caption
 
 
-@pytest.mark.parametrize(("side", "words"), BESIDE.items())
-def test_a_wrong_relation_is_found(side: str, words: str) -> None:
-    found = faults(f"a red circle {words} a blue square", SCENE)
-    fault = f"the small red circle is not {words} the large blue square"
-    assert found == (() if side == "left" else (fault,))
-
-
 @pytest.mark.parametrize(
     ("caption", "found"),
     [
+        ("a red circle to the left of a blue square", ()),
+        (
+            "a red circle below a blue square",
+            ("the small red circle is not below the large blue square",),
+        ),
         ("a large red circle above a star", ("the small red circle is called large",)),
+        ("a red circle above a red circle", None),
         ("two shapes, a circle and a star", ("counts 2 shapes where there are 3",)),
         ("three shapes, a circle and a star", ("counts 3 shapes and names 2",)),
         (
@@ -226,9 +215,5 @@ def test_a_wrong_relation_is_found(side: str, words: str) -> None:
         ),
     ],
 )
-def test_a_fault_is_described_in_words(caption: str, found: tuple[str, ...]) -> None:
-    assert faults(caption, SCENE) == found
-
-
-def test_one_object_named_as_two_is_a_fault() -> None:
-    assert faults("a red circle above a red circle", SCENE)
+def test_a_fault_is_described_in_words(caption: str, found: tuple[str, ...] | None) -> None:
+    assert faults(caption, SCENE) if found is None else faults(caption, SCENE) == found

@@ -104,7 +104,7 @@ def test_an_interrupted_run_has_no_annotations_and_can_be_repeated(
 
 def test_a_different_data_set_in_the_directory_is_refused(easy: Path) -> None:
     before = contents(easy)
-    with pytest.raises(InputError, match="other settings; choose a new folder"):
+    with pytest.raises(InputError, match="other settings; give a new folder"):
         draw(easy, seed=1)
     assert contents(easy) == before
 
