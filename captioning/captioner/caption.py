@@ -15,6 +15,7 @@ from torch import Tensor
 from captioning.data.images import read_image
 from captioning.data.tokenizers import TokenizerName, joined, pieces
 from captioning.errors import InputError
+from captioning.files import written_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -132,18 +133,20 @@ class Caption:
             InputError: the photo is unknown or has changed since, the path has another suffix, or
                 the file cannot be written.
         """
-        from captioning.viewing import animation, overlay, viewer
+        from captioning.viewing.html_document import save_html
+        from captioning.viewing.overlay import save_animation
+        from captioning.viewing.viewer import viewer_html
 
         photo = photo or self._upright()
         suffix = Path(path).suffix.lower()
         if suffix == ".png":
-            drawn = self.words, self.probabilities, self.array(), self.crop
-            overlay.save(photo, *drawn, path)
+            with written_whole(path) as temporary:
+                self.figure(photo=photo).savefig(temporary)
         elif suffix == ".gif":
             spaced = pieces(self.words, self.tokenizer)
-            animation.save(photo, spaced, self.array(), self.crop, path)
+            save_animation(photo, spaced, self.array(), self.crop, path)
         elif suffix == ".html":
-            viewer.save(photo, [self.view()], path)
+            save_html(viewer_html(photo, [self.view()]), path)
         else:
             raise InputError(f"{path}: give a name that ends in .png, .gif or .html")
 

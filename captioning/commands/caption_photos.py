@@ -195,7 +195,7 @@ def caption(
                 if isinstance(best, PhotoError):
                     say(f"captioning: {best}")
                     continue
-                captions = [best, *best.others]
+                captions = [best, *best.others][: wishes.captions]
                 asked = captions[: wishes.captions or 1]
                 written = [_written(each, texts, min_confidence) for each in asked]
                 if photo in text_files and any(written):
@@ -226,9 +226,10 @@ def caption(
         with written_whole(texts.csv) as path, path.open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows(rows)
     if pictures.html is not None and len(pages) > 1:
-        from captioning.viewing.viewer import save_index
+        from captioning.viewing.html_document import save_html
+        from captioning.viewing.viewer import index_html
 
-        save_index(pages, pictures.html / INDEX)
+        save_html(index_html(pages), pictures.html / INDEX)
     return int(done < len(found))
 
 
@@ -288,13 +289,15 @@ def _draw(
     """Write the pictures of a photo; returns the index's entry of its page, if there is one."""
     from captioning.data.images import pixels_of, read_image
     from captioning.viewing import viewer
+    from captioning.viewing.html_document import save_html
 
     image, best = read_image(photo, pixels_of(max_megapixels)), captions[0]
     for suffix in names.keys() - {".html"}:
         best.save(names[suffix], image)
     if (page := names.get(".html")) is None:
         return []
-    viewer.save(image, [each.view() for each in captions], page, photo.name)
+    views = [each.view() for each in captions]
+    save_html(viewer.viewer_html(image, views, photo.name), page)
     thumbnail = viewer.jpeg(image, viewer.THUMBNAIL)
     return [(page.name, thumbnail, best.sentence, best.confidence)]
 

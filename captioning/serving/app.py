@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Coroutine, Sequence
 from html import escape
-from pathlib import Path
 from string import Template
 from typing import Annotated, Any, TypeVar, cast
 
@@ -23,7 +22,8 @@ from captioning.serving.form import Answer, CaptionForm, Settings
 from captioning.serving.protection import MEANINGS, Limits, Refusal, add_errors
 from captioning.threads import thread_count
 from captioning.viewing import viewer
-from captioning.web.page import asset, page
+from captioning.viewing.html_document import asset, html_document
+from captioning.web.page import STYLES, page
 
 RUNNERS_UP = 3  # the alternatives that the view shows for each word
 LONGEST_NAME = 100  # characters of a file's name that an error repeats
@@ -130,14 +130,12 @@ def docs(address: str) -> str:
         )
 
     fields = {name: field.description or "" for name, field in CaptionForm.model_fields.items()}
-    template = Path(__file__).with_name("docs.html").read_text(encoding="ascii")
-    return Template(template).substitute(
+    body = Template(asset("serving/docs.html")).substitute(
         address=escape(address),
         fields=rows(fields),
         refusals=rows({str(status): meaning for status, meaning in MEANINGS.items()}),
-        style=asset("page.css"),
-        view_style=viewer.asset("viewer.css"),
     )
+    return html_document("captioning: API", body, STYLES)
 
 
 async def _unless_gone(request: Request, answer: Coroutine[Any, Any, Result]) -> Result:

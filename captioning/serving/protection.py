@@ -27,7 +27,7 @@ from captioning.data.images import PhotoSizeError
 from captioning.errors import InputError
 from captioning.maps import MapError
 from captioning.serving.form import SettingError
-from captioning.web.page import SERVER, policy
+from captioning.web.page import SERVER
 
 MEANINGS = {
     400: "The form or the request cannot be read.",
@@ -49,7 +49,7 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
-    "Content-Security-Policy": f"{policy(SERVER)}; frame-ancestors 'none'",
+    "Content-Security-Policy": f"{SERVER.policy}; frame-ancestors 'none'",
 }
 """Security headers for browsers, in every answer."""
 

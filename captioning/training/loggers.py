@@ -25,8 +25,8 @@ from captioning.progress_bar import say
 from captioning.terminal import printable
 from captioning.training.checkpoints import BestCheckpoint
 from captioning.training.validation_images import ValidationImages, scores_by_image
-from captioning.viewing import viewer
 from captioning.viewing.overlay import LONG_SIDE, word_pictures
+from captioning.viewing.viewer import viewer_html
 
 DATA = "WANDB_DATA_DIR"
 """Where W&B stages the files of tables and artifacts until they are uploaded."""
@@ -174,7 +174,7 @@ class ValidationTable(ValidationImages):
         }
         for number, (record, caption, its_scores) in enumerate(images):
             photo = read_image(record.image, pl_module.captioner.preprocessing.max_pixels)
-            page = viewer.html(photo, [caption.view()], record.image.name, LONG_SIDE)
+            page = viewer_html(photo, [caption.view()], record.image.name, LONG_SIDE)
             pictures = word_pictures(photo, caption.array(), caption.crop)
             overlays = [_jpeg(picture) for picture in pictures]
             if number < OVERLAYS:

@@ -13,13 +13,17 @@ from captioning.data.records import Record
 from captioning.evaluation.grounding import Lexicon, categories, ground
 from captioning.evaluation.grounding.mentions import IN_BOX, POINTING
 from captioning.evaluation.grounding.scores import GAINS
-from captioning.files import written_whole
 from captioning.maps import known_maps
 from captioning.progress_bar import stage
 from captioning.training.checkpoints import BestCheckpoint
-from captioning.viewing import validation_page
-from captioning.viewing.curves import Point, epoch_text
-from captioning.viewing.validation_page import Example, PastCaption
+from captioning.viewing.html_document import save_html
+from captioning.viewing.validation_page import (
+    PastCaption,
+    Point,
+    TrackedImage,
+    epoch_text,
+    validation_html,
+)
 
 PAGE = "validation.html"
 
@@ -169,19 +173,19 @@ class ValidationPage(ValidationImages):
         of = f" of {last}" if last is not None and last > 0 else ""
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
         max_pixels = pl_module.captioner.preprocessing.max_pixels
-        with stage(f"writing {PAGE}"), written_whole(path) as temporary:
-            page = validation_page.html(
+        with stage(f"writing {PAGE}"):
+            page = validation_html(
                 path.parent.name,
                 f"After epoch {epoch_text(epoch)}{of}: {len(data.train_records):,} images to "
                 f"train on, {len(data.val_records):,} to validate",
                 losses,
                 curves,
-                [self._example(image, max_pixels) for image in images],
+                [self._tracked(image, max_pixels) for image in images],
                 _best(trainer, curves),
             )
-            temporary.write_text(page, encoding="ascii")
+            save_html(page, path)
 
-    def _example(self, image: Shown, max_pixels: int) -> Example:
+    def _tracked(self, image: Shown, max_pixels: int) -> TrackedImage:
         record, caption, _ = image
         history = [
             PastCaption(validation["epoch"], told["caption"], told["scores"])
@@ -190,7 +194,7 @@ class ValidationPage(ValidationImages):
             if told["image"] == record.image_id
         ]
         photo = read_image(record.image, max_pixels)
-        return Example(record.image.name, photo, caption.view(), record.captions, history)
+        return TrackedImage(record.image.name, photo, caption.view(), record.captions, history)
 
 
 def _best(trainer: pl.Trainer, curves: dict[str, list[Point]]) -> tuple[str, float] | None:

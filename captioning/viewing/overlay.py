@@ -1,14 +1,13 @@
-"""A map laid over the photo, one panel per word, as in figures 2 and 3 of the paper.
+"""A map laid over the photo, one panel or one frame of an animation per word.
 
-Xu et al., "Show, Attend and Tell: Neural Image Caption Generation with Visual Attention",
-ICML 2015, https://arxiv.org/abs/1502.03044.
+As in figures 2 and 3 of the paper: Xu et al., "Show, Attend and Tell: Neural Image Caption
+Generation with Visual Attention", ICML 2015, https://arxiv.org/abs/1502.03044.
 """
 
 import math
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float, UInt8
@@ -16,7 +15,7 @@ from matplotlib import colormaps
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
-from matplotlib.text import Text
+from matplotlib.text import Annotation
 from PIL import Image
 
 from captioning.files import written_whole
@@ -34,26 +33,12 @@ MARGIN, GAP, LETTERING, BASELINE = 0.15, 0.12, 0.28, 0.07
 WORD_POINTS, SMALLEST_POINTS, PROBABILITY_POINTS = 12.0, 7.0, 7.5
 DOTS_PER_INCH = 150
 
+WORD_TIME, LAST_TIME = 700, 2000  # milliseconds for which a word, and the last one, is shown
+CAPTION_HEIGHT = 60  # pixels below the photo of an animation
+CAPTION_WIDTH = 0.95  # the widest line as a share of the photo's width
+
 FONT = "DejaVu Sans"  # comes with matplotlib, so that pictures look the same everywhere
 UNDRAWABLE = "\N{WHITE SQUARE}"
-
-
-def save(
-    photo: Image.Image,
-    words: Sequence[str],
-    probabilities: Sequence[float],
-    maps: Float[np.ndarray, "T rows columns"],
-    crop: Crop,
-    path: str | Path,
-) -> None:
-    """Write the figure of `draw` as a PNG file, atomically.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
-    figure = draw(photo, words, probabilities, maps, crop)
-    with written_whole(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=DOTS_PER_INCH)
 
 
 def draw(
@@ -76,7 +61,7 @@ def draw(
         maps: of the words.
         crop: the part of the photo that the maps cover.
     """
-    panels = pictures(photo, maps, crop)
+    panels = _panels(photo, maps, crop)
     shown, families = drawable(words)
 
     # The panel of a tall photo is wide enough for its word; that of a wide one as low as the photo.
@@ -107,47 +92,106 @@ def draw(
         wspace=GAP / width,
         hspace=(LETTERING + GAP) / height,
     )
-    for index, picture in enumerate(panels):
+    for index, panel in enumerate(panels):
         axes = figure.add_subplot(grid[index])
-        axes.imshow(picture)
-        drawn_height, drawn_width, _ = picture.shape
+        axes.imshow(panel)
+        drawn_height, drawn_width, _ = panel.shape
         axes.set_xlim(-0.5, max(drawn_width, drawn_height * width / height) - 0.5)
         axes.set_axis_off()
         if index == 0:
             continue
-        above: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
-        probability = axes.annotate(
-            f"{probabilities[index - 1]:.2f}",
-            (1, 1),
-            (0, 72 * BASELINE),
-            fontsize=PROBABILITY_POINTS,
-            fontfamily=FONT,
-            color="0.45",
-            horizontalalignment="right",
-            **above,
-        )
-        word = axes.annotate(
-            shown[index - 1],
-            (0, 1),
-            (0, 72 * BASELINE),
-            fontsize=WORD_POINTS,
-            fontfamily=families,
-            parse_math=False,
-            **above,
+        probability, word = (
+            axes.annotate(
+                text,
+                (side, 1),
+                (0, 72 * BASELINE),
+                xycoords="axes fraction",
+                textcoords="offset points",
+                fontsize=points,
+                fontfamily=families,
+                color=colour,
+                horizontalalignment="right" if side else "left",
+                parse_math=False,
+            )
+            for text, side, points, colour in (
+                (f"{probabilities[index - 1]:.2f}", 1, PROBABILITY_POINTS, "0.45"),
+                (shown[index - 1], 0, WORD_POINTS, "black"),
+            )
         )
         room = (width - BASELINE) * DOTS_PER_INCH - probability.get_window_extent().width
         _fit(word, room)
     return figure
 
 
+def save_animation(
+    photo: Image.Image,
+    pieces: Sequence[str],
+    maps: Float[np.ndarray, "T rows columns"],
+    crop: Crop,
+    path: str | Path,
+) -> None:
+    """Write `frames` as an animated GIF that repeats, atomically.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    first, *others = frames(photo, pieces, maps, crop)
+    times = [*[WORD_TIME] * len(others), LAST_TIME]
+    with written_whole(path) as temporary:
+        first.save(temporary, "GIF", save_all=True, append_images=others, duration=times, loop=0)
+
+
+def frames(
+    photo: Image.Image,
+    pieces: Sequence[str],
+    maps: Float[np.ndarray, "T rows columns"],
+    crop: Crop,
+) -> list[Image.Image]:
+    """For each word the photo with the word's map, above the caption up to this word.
+
+    A caption without words has one frame, the photo.
+
+    Args:
+        photo: the photo, upright.
+        pieces: the words, each behind the space that belongs before it.
+        maps: of the words.
+        crop: the part of the photo that the maps cover.
+    """
+    plain, *panels = _panels(photo, maps, crop)
+    words, families = drawable(pieces)
+    found = []
+    for count, panel in enumerate(panels or [plain], 1):
+        height, width = len(panel) + CAPTION_HEIGHT, panel.shape[1]
+        figure = Figure((width / DOTS_PER_INCH, height / DOTS_PER_INCH), DOTS_PER_INCH)
+        canvas = FigureCanvasAgg(figure)
+        figure.figimage(panel, 0, CAPTION_HEIGHT)
+        line = figure.text(
+            0,
+            CAPTION_HEIGHT / 2 / height,
+            "".join(words),
+            fontsize=WORD_POINTS,
+            fontfamily=families,
+            verticalalignment="center",
+            parse_math=False,
+        )
+        length = line.get_window_extent().width
+        scale = min(1.0, CAPTION_WIDTH * width / max(length, 1))
+        # The first words stand where they stand in the whole line, which is in the middle.
+        line.set(fontsize=WORD_POINTS * scale, x=(1 - scale * length / width) / 2)
+        line.set_text("".join(words[:count]))
+        canvas.draw()
+        found.append(Image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3].copy()))
+    return found
+
+
 def word_pictures(
     photo: Image.Image, maps: Float[np.ndarray, "T rows columns"], crop: Crop
 ) -> list[Image.Image]:
     """The panels of `draw` without text, `LONG_SIDE` pixels on the longer side; one per word."""
-    return [Image.fromarray(picture) for picture in pictures(photo, maps, crop)[1:]]
+    return [Image.fromarray(panel) for panel in _panels(photo, maps, crop)[1:]]
 
 
-def pictures(
+def _panels(
     photo: Image.Image, maps: Float[np.ndarray, "T rows columns"], crop: Crop
 ) -> list[UInt8[np.ndarray, "height width 3"]]:
     """The photo, then for each word the photo in grey with the word's map in colours of inferno.
@@ -242,7 +286,7 @@ def _fonts(characters: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]]
     return tuple(families), missing
 
 
-def _fit(text: Text, room: float) -> None:
+def _fit(text: Annotation, room: float) -> None:
     """Make a text smaller, then cut it if necessary, until it is no wider than `room` pixels."""
     length = text.get_window_extent().width
     if length > room:

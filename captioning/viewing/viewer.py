@@ -1,21 +1,13 @@
 """An interactive page per photo with its captions and a map of every word, and a page of links.
 
-A page is one self-contained file: it embeds the photo, the maps, a style sheet and a script, and
-its content security policy forbids everything else. Text becomes text nodes, never markup, whatever
-a vocabulary or a file name contains.
-
-Other pages can show the same view: they embed `viewer.css` and `viewer.js` from `asset`, and call
+Other pages can show the same view: they embed `viewer.css` and `viewer.js`, and call
 `attentionView.mount(element, data)` with the result of `data`, any number of times.
 """
 
 import base64
-import hashlib
 import io
-import json
 from collections.abc import Mapping, Sequence
 from html import escape
-from pathlib import Path
-from string import Template
 from typing import Any
 from urllib.parse import quote
 
@@ -23,7 +15,7 @@ import numpy as np
 from jaxtyping import Float
 from PIL import Image
 
-from captioning.files import written_whole
+from captioning.viewing.html_document import html_document, html_text, script_json
 
 CaptionView = Mapping[str, Any]
 """What pages show of a caption, as `Caption.view` gives it: plain JSON values, with arrays of shape
@@ -34,37 +26,23 @@ QUALITY = 85  # of JPEG
 THUMBNAIL = 320  # pixels of the longer side of a photo in the page of links
 FRAME_HEIGHT = 660  # pixels; a notebook does not fit a frame to its content
 
-
-def save(
-    photo: Image.Image, captions: Sequence[CaptionView], path: str | Path, title: str = ""
-) -> None:
-    """Write the page of `html` to a file, atomically.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
-    content = html(photo, captions, title)
-    with written_whole(path) as temporary:
-        temporary.write_bytes(content.encode("ascii"))
+STYLE, SCRIPT = "viewing/viewer.css", "viewing/viewer.js"
 
 
-def html(
+def viewer_html(
     photo: Image.Image,
     captions: Sequence[CaptionView],
     title: str = "",
     long_side: int = LONG_SIDE,
 ) -> str:
-    """A complete HTML document of the view, in ASCII; see `data`."""
-    style, script = asset("viewer.css"), asset("viewer.js")
+    """The page of a photo, as one document; see `data`."""
     text = captions[0]["caption"]
-    return Template(asset("viewer.html")).substitute(
-        policy=policy([style], [script]),
-        title=html_text(title or text),
-        caption=html_text(text),
-        data=script_json(data(photo, captions, title, long_side)),
-        style=style,
-        script=script,
+    shown = script_json(data(photo, captions, title, long_side))
+    body = (
+        f"<main>\n<noscript><p>{html_text(text)}</p></noscript>\n"
+        f'<script type="application/json" data-attention-view>{shown}</script>\n</main>'
     )
+    return html_document(title or text, body, [STYLE], [SCRIPT])
 
 
 def data(
@@ -103,43 +81,32 @@ def data(
 
 def frame(photo: Image.Image, captions: Sequence[CaptionView]) -> str:
     """The page in an <iframe> of its own, so that a notebook can show many."""
-    content, title = escape(html(photo, captions)), escape(captions[0]["caption"])
+    content, title = escape(viewer_html(photo, captions)), escape(captions[0]["caption"])
     return (
         f'<iframe sandbox="allow-scripts" srcdoc="{content}" title="{title}"'
         f' style="width: 100%; height: {FRAME_HEIGHT}px; border: 0; border-radius: 8px"></iframe>'
     )
 
 
-def save_index(entries: Sequence[tuple[str, str, str, float | None]], path: str | Path) -> None:
-    """Write a page that lists other pages, atomically.
+def index_html(entries: Sequence[tuple[str, str, str, float | None]]) -> str:
+    """A page that lists other pages.
 
     Args:
         entries: of each page its file name, which lies beside this one, its photo as a data URI,
             and the sentence and the confidence of its best caption.
-        path: of this page.
-
-    Raises:
-        InputError: the file cannot be written.
     """
-    styles = [asset("viewer.css"), asset("index_page.css")]
-    content = Template(asset("index_page.html")).substitute(
-        policy=policy(styles, []),
-        count=f"{len(entries):,} photo{'s' * (len(entries) != 1)}",
-        styles="".join(f"<style>{style}</style>" for style in styles),
-        items="\n".join(_item(*entry) for entry in entries),
-    )
-    with written_whole(path) as temporary:
-        temporary.write_bytes(content.encode("ascii"))
-
-
-def _item(page: str, thumbnail: str, sentence: str, confidence: float | None) -> str:
-    sure = "" if confidence is None else f" · {confidence:.0%} sure"
-    return (
-        f'<li><a href="{quote(page, errors="surrogateescape")}">'
-        f'<img src="{thumbnail}" alt="" loading="lazy">'
-        f"<strong>{html_text(sentence or 'No words.')}</strong>"
-        f"<small>{html_text(page.removesuffix('.html') + sure)}</small></a></li>"
-    )
+    title = f"Captions of {len(entries):,} photo{'s' * (len(entries) != 1)}"
+    items = ""
+    for page, thumbnail, sentence, confidence in entries:
+        sure = "" if confidence is None else f" · {confidence:.0%} sure"
+        items += (
+            f'<li><a href="{quote(page, errors="surrogateescape")}">'
+            f'<img src="{thumbnail}" alt="" loading="lazy">'
+            f"<strong>{html_text(sentence or 'No words.')}</strong>"
+            f"<small>{html_text(page.removesuffix('.html') + sure)}</small></a></li>\n"
+        )
+    body = f'<main class="index">\n<h1>{title}</h1>\n<ul>\n{items}</ul>\n</main>'
+    return html_document(title, body, [STYLE, "viewing/index_page.css"])
 
 
 def jpeg(photo: Image.Image, long_side: int) -> str:
@@ -164,31 +131,3 @@ def _map(name: str, weights: Float[np.ndarray, "T rows columns"]) -> dict[str, A
         for peak, level in zip(peaks.tolist(), levels, strict=True)
     ]
     return {"map": name, "rows": weights.shape[1], "columns": weights.shape[2], "words": words}
-
-
-def asset(name: str) -> str:
-    """The text of a part of the pages, such as `viewer.css` or `viewer.js`."""
-    return Path(__file__).with_name(name).read_text(encoding="ascii")
-
-
-def policy(styles: Sequence[str], scripts: Sequence[str]) -> str:
-    """The content security policy of a page: these inline styles and scripts, nothing else."""
-    kinds = []
-    for kind, contents in (("style", styles), ("script", scripts)):
-        digests = [hashlib.sha256(content.encode("ascii")).digest() for content in contents]
-        sources = [f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests]
-        kinds.append(f"{kind}-src {' '.join(sources)}")
-    return "; ".join(
-        ["default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'", *kinds]
-    )
-
-
-def script_json(value: Any) -> str:
-    """JSON in ASCII that cannot close the HTML element it stands in."""
-    escapes = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&"}
-    return json.dumps(value, separators=(",", ":")).translate(escapes)
-
-
-def html_text(text: str) -> str:
-    """Text for an HTML document, in ASCII; also of file names that are not valid Unicode."""
-    return escape(text).encode("ascii", "xmlcharrefreplace").decode()

@@ -1,18 +1,21 @@
 """The page where users drop photos. Its `Source` says where their captions come from."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from string import Template
 
 from captioning.search import BeamSearch, Sampling, Search
 from captioning.viewing import viewer
+from captioning.viewing.html_document import asset, content_policy, html_document
 
 MOST_CAPTIONS = 10  # of a photo
+TEMPERATURE = 0.7  # the default for sampling; below 1, since at 1 rare words are often wrong
 
-TEMPERATURE = 0.7
-"""The default for sampling; below 1, since at 1 rare words are often wrong."""
+STYLES = (viewer.STYLE, "web/page.css")
+OWN = {"img-src": "'self' blob:", "connect-src": "'self'"}
+"""What the page may load: pictures and answers from its own address, and photos of its own."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,7 @@ class Source:
         without_scripts: in HTML, for browsers that run none.
         footer: in HTML, a link.
         samples: whether words may be drawn at random.
+        allowed: what the page may load, as `content_policy` takes it.
     """
 
     script: str
@@ -34,10 +38,21 @@ class Source:
     without_scripts: str
     footer: str
     samples: bool
+    allowed: Mapping[str, str] = field(default_factory=lambda: OWN)
+
+    @property
+    def scripts(self) -> tuple[str, ...]:
+        """The scripts in the page, by their names for `asset`."""
+        return (viewer.SCRIPT, "web/hiding.js", self.script, "web/page.js")
+
+    @property
+    def policy(self) -> str:
+        """The content security policy of the page."""
+        return content_policy(STYLES, self.scripts, self.allowed)
 
 
 SERVER = Source(
-    "server.js",
+    "web/server.js",
     "JPEG, PNG, WebP, GIF, TIFF, BMP or PPM",
     "",
     'This page needs JavaScript; the <a href="docs">API</a> does without.',
@@ -47,12 +62,14 @@ SERVER = Source(
 """The server's API."""
 
 LOCAL = Source(
-    "local.js",
+    "web/local.js",
     "JPEG, PNG, WebP, GIF, AVIF or BMP",
     " Your photos stay on this device: the model runs in the page.",
     "This page needs JavaScript, which runs the model.",
     '<a href="licences.txt">Licences</a>',
     samples=False,
+    # The program and its WebAssembly lie beside the page.
+    allowed=OWN | {"script-src": "'self' 'wasm-unsafe-eval'"},
 )
 """ONNX graphs that run in the browser."""
 
@@ -78,7 +95,6 @@ def page(
     source: Source = SERVER,
     examples: str = "",
     tabs: str = "",
-    head: str = "",
 ) -> str:
     """The page as HTML, with its scripts and styles in it.
 
@@ -91,11 +107,9 @@ def page(
         source: where captions come from.
         examples: in HTML, pictures to click, of which the first is captioned at once.
         tabs: in HTML, links to other pages.
-        head: in HTML, what goes before the styles.
     """
     is_sampling = isinstance(search, Sampling)
-    return Template(asset("page.html")).substitute(
-        head=head,
+    body = Template(asset("web/page.html")).substitute(
         model=escape(model),
         tabs=tabs,
         examples=examples,
@@ -113,30 +127,5 @@ def page(
         most=MOST_CAPTIONS,
         several_maps="" if len(maps) > 1 else "hidden",
         maps="".join(f'<option value="{name}">{name}</option>' for name in maps),
-        styles=_elements("style", _styles()),
-        scripts=_elements("script", _scripts(source)),
     )
-
-
-def policy(source: Source) -> str:
-    """The content security policy of the page: what is in it, and its own address."""
-    found = viewer.policy(_styles(), _scripts(source))
-    found = found.replace("img-src data:", "img-src 'self' data: blob:")
-    return f"{found}; connect-src 'self'"
-
-
-def _elements(tag: str, contents: Sequence[str]) -> str:
-    return "\n".join(f"<{tag}>{content}</{tag}>" for content in contents)
-
-
-def _styles() -> list[str]:
-    return [viewer.asset("viewer.css"), asset("page.css")]
-
-
-def _scripts(source: Source) -> list[str]:
-    return [viewer.asset("viewer.js"), *map(asset, ("hiding.js", source.script, "page.js"))]
-
-
-def asset(name: str) -> str:
-    """The text of a part of the page."""
-    return Path(__file__).with_name(name).read_text(encoding="ascii")
+    return html_document("captioning", body, STYLES, source.scripts, source.allowed)

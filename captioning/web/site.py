@@ -1,23 +1,46 @@
 """A page that captions photos within the browser: files for any web server, without Python."""
 
+import hashlib
+import io
 import json
+import os
+import tarfile
 import tempfile
+import urllib.request
+from base64 import b64decode
+from http.client import HTTPException
 from pathlib import Path
+
+import numpy as np
 
 from captioning.captioner import Captioner
 from captioning.captioner.onnx_graphs import write_onnx
+from captioning.errors import InputError, reading
 from captioning.files import made_folder, written_whole
 from captioning.maps import has_evidence
 from captioning.search import BeamSearch
-from captioning.web.compact import compact
-from captioning.web.page import LOCAL, PHOTO_BUTTONS, PHOTOS, asset, page, policy
-from captioning.web.runtime import PACKAGE, runtime_files
+from captioning.viewing.html_document import asset
+from captioning.web.page import LOCAL, PHOTO_BUTTONS, PHOTOS, page
 
 PROGRAM = ("worker.js", "captions.js", "pixels.js")
 GRAPHS = {"encoder.onnx": False, "remember.onnx": True, "step.onnx": True}
 """The graphs, and whether their matrices are kept in 8 bits."""
 
-LARGEST = 100_000_000  # bytes of a photo
+LEAST = 4096  # numbers of a tensor; smaller ones are not compacted
+LARGEST = 127  # of an 8-bit number
+MOST_BYTES = 100_000_000  # of a photo
+
+PACKAGE, VERSION = "onnxruntime-web", "1.30.0"
+SHA512 = "q0y+JrrtukXSzsBWEMccVfqX25LRmosXHF+CaRJmg8pZClzcV7svNc4rKY3jL02Vb7QmRMDs1SigqR4CXAfKYQ=="
+"""Of the package's file, as npm publishes it."""
+
+RUNTIME = {
+    "onnxruntime.js": "package/dist/ort.wasm.bundle.min.mjs",
+    "onnxruntime.wasm": "package/dist/ort-wasm-simd-threaded.wasm",
+}
+"""What a page needs, by the name that it has there, in the package."""
+
+TIMEOUT = 60.0  # seconds without a byte
 
 LICENCES = f"""\
 onnxruntime.js, onnxruntime.wasm: from the npm package {PACKAGE}.
@@ -71,19 +94,95 @@ def write_site(
         "bytes": sum((folder / graph).stat().st_size for graph in GRAPHS),
     }
     files["captioner.json"] = json.dumps(about, ensure_ascii=False).encode()
-    files |= {program: asset(program).encode() for program in PROGRAM}
+    files |= {program: asset(f"web/{program}").encode() for program in PROGRAM}
     licences = LICENCES
     if examples:
         files |= {f"photos/{photo}": path.read_bytes() for photo, path in PHOTOS.items()}
         licences += "\n" + next(iter(PHOTOS.values())).with_name("README.md").read_text("utf-8")
     files["licences.txt"] = licences.encode()
-    # The page may run the program and WebAssembly beside it.
-    allowed = policy(LOCAL).replace("script-src", "script-src 'self' 'wasm-unsafe-eval'")
-    head = f'<meta http-equiv="Content-Security-Policy" content="{allowed}">\n'
-    content = page(
-        name, search, LARGEST, (), LOCAL, examples=PHOTO_BUTTONS if examples else "", head=head
-    )
-    files["index.html"] = content.encode()  # the last one: a page has all that it needs
+    buttons = PHOTO_BUTTONS if examples else ""
+    # The last one: a page has all that it needs.
+    files["index.html"] = page(name, search, MOST_BYTES, (), LOCAL, buttons).encode()
     for file, data in files.items():
         with written_whole(folder / file) as temporary:
             temporary.write_bytes(data)
+
+
+def compact(source: Path, target: Path, matrices_in_8_bits: bool) -> None:
+    """Write an ONNX graph with its large tensors in half precision, or its matrices in 8 bits.
+
+    Tensors of at least `LEAST` numbers are packed, except those that exceed the range of half
+    precision. In 8 bits each row has a scale of its own. The graph begins with the conversion to
+    single precision, which a runtime does once, when it loads the graph.
+
+    Args:
+        source: the graph.
+        target: the smaller one.
+        matrices_in_8_bits: for tensors of two axes; others are in half precision all the same.
+    """
+    import onnx  # an extra
+    from onnx import TensorProto, helper, numpy_helper
+
+    model = onnx.load(str(source))
+    graph = model.graph
+    converting = []
+    for tensor in [*graph.initializer]:
+        values = numpy_helper.to_array(tensor)
+        if values.dtype != np.float32 or values.size < LEAST:
+            continue
+        name, small = tensor.name, f"{tensor.name}.small"
+        cast = name
+        if matrices_in_8_bits and values.ndim == 2:
+            scales = np.abs(values).max(axis=1, keepdims=True) / LARGEST
+            scales = np.maximum(scales, np.finfo(np.float32).tiny).astype(np.float32)
+            packed = np.rint(values / scales).astype(np.int8)
+            cast, scale = f"{name}.cast", f"{name}.scale"
+            graph.initializer.append(numpy_helper.from_array(scales, scale))
+            converting.append(helper.make_node("Mul", [cast, scale], [name]))
+        else:
+            with np.errstate(over="ignore"):
+                packed = values.astype(np.float16)
+            if not np.isfinite(packed).all():
+                continue
+        converting.insert(0, helper.make_node("Cast", [small], [cast], to=TensorProto.FLOAT))
+        graph.initializer.remove(tensor)
+        graph.initializer.append(numpy_helper.from_array(packed, small))
+    nodes = [*converting, *graph.node]
+    del graph.node[:]
+    graph.node.extend(nodes)
+    onnx.checker.check_model(model)
+    target.write_bytes(model.SerializeToString())
+
+
+def runtime_files(package: str | Path | None = None) -> dict[str, bytes]:
+    """ONNX Runtime for browsers: the files of `RUNTIME`, by the name that they have beside a page.
+
+    Args:
+        package: the file that ``npm pack onnxruntime-web`` writes. By default `VERSION` is
+            downloaded from npm's registry, or from that of the variable ``NPM_CONFIG_REGISTRY``,
+            which npm uses too, and must have its published checksum.
+
+    Raises:
+        InputError: there is no such file, it is no such package, or it cannot be downloaded.
+    """
+    remedy = f"run npm pack {PACKAGE}@{VERSION} where there is a network, and give --runtime FILE"
+    if package is not None:
+        with reading(package):
+            content = Path(package).read_bytes()
+    else:
+        registry = os.environ.get("NPM_CONFIG_REGISTRY") or "https://registry.npmjs.org"
+        package = f"{registry.rstrip('/')}/{PACKAGE}/-/{PACKAGE}-{VERSION}.tgz"
+        try:
+            with urllib.request.urlopen(str(package), timeout=TIMEOUT) as answer:
+                content = answer.read()
+        except (OSError, HTTPException) as error:
+            reason = getattr(error, "reason", None) or error
+            raise InputError(f"{package}: cannot be downloaded ({reason}); {remedy}") from error
+        if hashlib.sha512(content).digest() != b64decode(SHA512):
+            raise InputError(f"{package}: another file than npm published; {remedy}")
+    try:
+        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+            members = {name: archive.extractfile(member) for name, member in RUNTIME.items()}
+            return {name: member.read() for name, member in members.items() if member}
+    except (KeyError, EOFError, OSError, tarfile.TarError):
+        raise InputError(f"{package}: not {PACKAGE} {VERSION}; {remedy}") from None

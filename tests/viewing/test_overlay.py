@@ -1,5 +1,4 @@
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,8 +9,7 @@ from PIL import Image
 from captioning.data.preprocessing import Fit, Preprocessing
 from captioning.data.tokenizers import pieces
 from captioning.viewing import overlay
-from captioning.viewing.animation import frames
-from captioning.viewing.overlay import upsampled, word_pictures
+from captioning.viewing.overlay import frames, upsampled, word_pictures
 
 WIDE, TALL = (300, 200), (160, 400)
 MIDDLE = (50.0, 0.0, 200.0, 200.0)  # the central square of WIDE
@@ -135,13 +133,6 @@ def test_threads_draw_what_one_draws() -> None:
     with ThreadPoolExecutor(3) as threads:
         found = list(threads.map(lambda word: pixels(draw("a", word)), words))
     np.testing.assert_array_equal(np.stack(found), np.stack([pixels(draw("a", w)) for w in words]))
-
-
-def test_a_saved_overlay_is_what_is_drawn(tmp_path: Path) -> None:
-    given: Any = (photo(), ("dog",), (0.5,), one_hot(1, 1)[None], MIDDLE)
-    overlay.save(*given, tmp_path / "new" / "overlay.png")
-    with Image.open(tmp_path / "new" / "overlay.png") as saved:
-        np.testing.assert_array_equal(np.asarray(saved), pixels(overlay.draw(*given)))
 
 
 def test_frames_write_chinese_without_spaces() -> None:

@@ -1,13 +1,28 @@
+import math
 import re
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from captioning.viewing import validation_page
-from captioning.viewing.curves import Point
-from captioning.viewing.validation_page import Example, PastCaption
+from captioning.viewing.html_document import save_html
+from captioning.viewing.validation_page import (
+    BOTTOM,
+    HEIGHT,
+    LEFT,
+    RIGHT,
+    TOP,
+    WIDTH,
+    PastCaption,
+    Point,
+    TrackedImage,
+    curve,
+    validation_html,
+)
+from tests.conftest import opened_page
 
 MARKUP = "</script><script>document.title='run'</script><img src=x onerror=alert(1)>"
 SCORES = {
@@ -17,7 +32,7 @@ SCORES = {
 }
 
 
-def example(words: tuple[str, ...] = ("a", "dog"), **changes: Any) -> Example:
+def tracked(words: tuple[str, ...] = ("a", "dog"), **changes: Any) -> TrackedImage:
     maps = np.eye(16, dtype=np.float32)[: len(words)].reshape(-1, 4, 4)
     caption = {
         "caption": " ".join(words),
@@ -36,19 +51,19 @@ def example(words: tuple[str, ...] = ("a", "dog"), **changes: Any) -> Example:
         "references": ["a small dog", "a dog runs"],
         "history": history,
     }
-    return Example(**(given | changes))
+    return TrackedImage(**(given | changes))
 
 
-def page(*examples: Example, **changes: Any) -> str:
+def page(*images: TrackedImage, **changes: Any) -> str:
     given: dict[str, Any] = {
         "title": "run",
         "summary": "After epoch 2 of 3",
         "losses": [Point(1.0, 3.0), Point(2.0, 2.0)],
         "scores": SCORES,
-        "examples": examples or [example()],
+        "images": images or [tracked()],
         "best": ("CIDEr", 1.0),
     }
-    return validation_page.html(**(given | changes))
+    return validation_html(**(given | changes))
 
 
 def text(html: str) -> list[str]:
@@ -77,15 +92,100 @@ def test_all_scores_stand_in_a_table() -> None:
 
 
 def test_markup_in_data_stays_text() -> None:
-    hostile = example((MARKUP, "\U0001f415"), name=MARKUP, references=[MARKUP])
+    hostile = tracked((MARKUP, "\U0001f415"), name=MARKUP, references=[MARKUP])
     html = page(hostile, title=MARKUP, summary=MARKUP, scores={MARKUP: [Point(1.0, 1.0)]})
     assert html.isascii()
     assert MARKUP not in html
     for tag in ("<script", "<img"):
         assert html.count(tag) == page().count(tag)
-    assert "Content-Security-Policy\" content=\"default-src 'none'" in html
 
 
 def test_without_scores_images_or_words_there_is_a_page() -> None:
-    assert "Training loss" in page(scores={}, examples=[], best=None)
-    assert "(no words)" in page(example((), history=[PastCaption(1.0, "", {})]))
+    assert "Training loss" in page(scores={}, images=[], best=None)
+    assert "(no words)" in page(tracked((), history=[PastCaption(1.0, "", {})]))
+
+
+def places(svg: str) -> list[tuple[float, float]]:
+    """The points of the line."""
+    [points] = re.findall(r'points="([^"]*)"', svg)
+    return [tuple(map(float, place.split(","))) for place in points.split()]
+
+
+def ticks(svg: str) -> dict[float, float]:
+    """The heights of the vertical axis' ticks by their numbers."""
+    texts = [text for text in ElementTree.fromstring(svg).iter("text") if text.get("text-anchor")]
+    ends = [text for text in texts if text.get("text-anchor") == "end" and text.text != "epoch"]
+    return {float(str(text.text)): float(str(text.get("y"))) - 3 for text in ends}
+
+
+def test_a_rising_score_rises_from_left_to_right() -> None:
+    line = places(curve("CIDEr", [Point(1.0, 0.2), Point(2.0, 0.5), Point(4.0, 0.9)]))
+    across, down = zip(*line, strict=True)
+    assert across == pytest.approx((LEFT, LEFT + (WIDTH - LEFT - RIGHT) / 3, WIDTH - RIGHT), abs=1)
+    assert down[0] > down[1] > down[2]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [(0.0, 0.0), (0.3,), (1e-7, 2e-7), (-5.0, 1e6), (0.123, 0.124, 0.122), (0.5, 0.5000001)],
+    ids=str,
+)
+def test_every_curve_stays_between_its_ticks(values: tuple[float, ...]) -> None:
+    svg = curve("loss", [Point(float(n), value) for n, value in enumerate(values)])
+    assert min(ticks(svg)) <= min(values) <= max(values) <= max(ticks(svg))
+    assert all(TOP <= y <= HEIGHT - BOTTOM for _, y in places(svg))
+
+
+def test_a_value_stands_at_the_height_of_its_tick() -> None:
+    svg = curve("loss", [Point(1.0, 1.0), Point(2.0, 3.0)])
+    for (_, y), value in zip(places(svg), (1.0, 3.0), strict=True):
+        assert y == pytest.approx(ticks(svg)[value], abs=0.2)
+
+
+def test_values_that_are_not_finite_are_left_out() -> None:
+    points = [Point(1.0, 2.0), Point(2.0, math.nan), Point(3.0, math.inf), Point(4.0, 1.0)]
+    assert len(places(curve("loss", points))) == 2
+    assert "no values yet" in curve("loss", points[1:3])
+
+
+def test_the_best_epoch_is_marked_and_names_stay_text() -> None:
+    svg = curve('<b> & "x"', [Point(1.0, 0.25), Point(2.5, 0.75), Point(3.0, 0.5)], best=2.5)
+    marked = re.findall(r'<g class="point best">.*?<title>(.*?)</title>', svg)
+    assert marked == ["epoch 2.5: 0.7500"]
+    assert str(ElementTree.fromstring(svg).get("aria-label")).startswith('<b> & "x": 0.5000')
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """The page of three images with a long history, one of which has a hostile word."""
+    points = [Point(float(n), n / 10) for n in range(1, 9)]
+    scores = dict.fromkeys(("BLEU-1", "BLEU-2", "BLEU-3", "CIDEr", "ROUGE-L"), points)
+    history = [PastCaption(n / 2, "a dog", {"BLEU-4": 0.5, "CIDEr": 1.0}) for n in range(1, 12)]
+    words = (("a", "dog"), ("the", "cat", "sat"), ("a", MARKUP))
+    images = [tracked(each, name="a" * 60 + ".jpg", history=history) for each in words]
+    save_html(page(*images, scores=scores, losses=points), tmp_path / "validation.html")
+    return tmp_path / "validation.html"
+
+
+@pytest.mark.integration
+def test_keys_go_to_the_view_in_use(browser: Any, path: Path) -> None:
+    with opened_page(browser, path.as_uri()) as page:
+        views = page.locator(".example .attention-view")
+        assert views.count() == 3
+        views.nth(1).locator(".words button").nth(0).focus()
+        page.keyboard.press("ArrowRight")
+        words = [views.nth(number).get_attribute("data-word") for number in range(3)]
+    assert words == ["", "1", ""]
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 768, 1280])
+def test_it_fits_every_width_in_light_and_dark(
+    browser: Any, path: Path, theme: Any, width: int
+) -> None:
+    viewport = {"width": width, "height": 640}
+    with opened_page(browser, path.as_uri(), viewport=viewport, color_scheme=theme) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        red, *_ = page.evaluate("getComputedStyle(document.body).backgroundColor.match(/\\d+/g)")
+        assert (int(red) < 64) == (theme == "dark")

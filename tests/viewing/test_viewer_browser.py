@@ -12,7 +12,8 @@ import torch
 from PIL import Image
 
 from captioning.captioner.caption import Caption, RunnerUp
-from captioning.viewing import viewer
+from captioning.viewing.html_document import save_html
+from captioning.viewing.viewer import viewer_html
 from tests.conftest import opened_page
 
 pytestmark = pytest.mark.integration
@@ -40,7 +41,7 @@ def page(browser: Any, tmp_path: Path) -> Iterator[Any]:
     """The view of two captions; a test fails if the page complains or asks for anything."""
     path = tmp_path / "<b>dog & co.html"
     captions = [caption().view(), caption(("the", "cat")).view()]
-    viewer.save(Image.new("RGB", SIZE, "grey"), captions, path, path.name)
+    save_html(viewer_html(Image.new("RGB", SIZE, "grey"), captions, path.name), path)
     viewport = {"width": 1000, "height": 700}
     with opened_page(browser, path.as_uri(), viewport=viewport) as page:
         yield page
@@ -159,7 +160,8 @@ def test_a_screen_reader_finds_everything_by_name(page: Any) -> None:
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_phone_shows_it_and_answers_taps(browser: Any, tmp_path: Path, theme: Any) -> None:
     long = ("Donaudampfschifffahrtsgesellschaft" * 2, "dog")
-    viewer.save(Image.new("RGB", SIZE), [caption(long).view()], tmp_path / "a.html", "name" * 40)
+    page = viewer_html(Image.new("RGB", SIZE), [caption(long).view()], "name" * 40)
+    save_html(page, tmp_path / "a.html")
     phone = {"width": 360, "height": 640}
     options = {"viewport": phone, "has_touch": True, "color_scheme": theme}
     with opened_page(browser, (tmp_path / "a.html").as_uri(), **options) as page:
@@ -173,7 +175,7 @@ def test_a_phone_shows_it_and_answers_taps(browser: Any, tmp_path: Path, theme: 
 def test_chinese_words_are_written_without_spaces(browser: Any, tmp_path: Path) -> None:
     words = ("一只", "黑狗", "iphone", "case", "旁边")
     given = caption(words, tokenizer="chinese")
-    viewer.save(Image.new("RGB", SIZE), [given.view()], tmp_path / "a.html")
+    save_html(viewer_html(Image.new("RGB", SIZE), [given.view()]), tmp_path / "a.html")
     page = browser.new_page()
     page.goto((tmp_path / "a.html").as_uri())
     assert page.locator(".words").inner_text() == given.text == "一只黑狗iphone case旁边"
@@ -190,7 +192,8 @@ def test_chinese_words_are_written_without_spaces(browser: Any, tmp_path: Path) 
 def maps_page(browser: Any, tmp_path: Path) -> Iterator[Any]:
     """The view of a transformer's caption with its maps and heads, on a phone."""
     shown = caption(shown_maps=tuple(caption().maps))
-    viewer.save(Image.new("RGB", SIZE, "grey"), [shown.view()], tmp_path / "maps.html", "maps")
+    page = viewer_html(Image.new("RGB", SIZE, "grey"), [shown.view()], "maps")
+    save_html(page, tmp_path / "maps.html")
     options = {"viewport": {"width": 360, "height": 640}, "color_scheme": "dark"}
     with opened_page(browser, (tmp_path / "maps.html").as_uri(), ("file:",), **options) as page:
         page.locator(".attention-view details").evaluate("details => { details.open = true; }")

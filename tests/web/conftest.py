@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from captioning.web.runtime import FILES, PACKAGE, VERSION
+from captioning.web.site import PACKAGE, RUNTIME, VERSION
 from tests.conftest import MadeOnce
 
 Served = Callable[[Path], str]
@@ -46,7 +46,7 @@ def small_package(tmp_path: Path) -> Path:
     """An npm package of the same layout, with other contents."""
     path = tmp_path / "package.tgz"
     with tarfile.open(path, "w:gz") as archive:
-        for name in FILES.values():
+        for name in RUNTIME.values():
             entry = tarfile.TarInfo(name)
             entry.size = len(name)
             archive.addfile(entry, io.BytesIO(name.encode()))
