@@ -1,10 +1,12 @@
 """Parts of a model that are stored in checkpoints as plain values and built again from them."""
 
 import inspect
+import sys
 from abc import ABC
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from math import isfinite
+from importlib import import_module
+from pathlib import Path
 from types import UnionType
 from typing import (
     Any,
@@ -22,6 +24,9 @@ from captioning.errors import InputError, shown
 
 _KINDS: dict[str, type["Configurable"]] = {}
 """All configurable classes by module and name."""
+
+IMPORT = "--import"
+"""The option with the name of a user's module; it may be repeated."""
 
 LIMITS = {
     "layers": range(1, 101),
@@ -75,8 +80,13 @@ class Configurable(ABC):
                 del given[parameter.name]
             elif parameter.kind is parameter.VAR_KEYWORD:
                 given |= given.pop(parameter.name)
-        plain = {name: _plain(value) for name, value in given.items()}
-        part.config = {"class": full_name(cls), **plain}
+        for name, value in given.items():
+            if isinstance(value, type):
+                given[name] = {"class_name": full_name(value)}
+            elif isinstance(value, partial):  # jsonargparse's has the class among its arguments
+                kind = next(each for each in (value.func, *value.args) if isinstance(each, type))
+                given[name] = {"class_name": full_name(kind), **value.keywords}
+        part.config = {"class": full_name(cls), **given}
         return part
 
 
@@ -103,13 +113,27 @@ def build(config: Any, expected_class: type[Part], **overrides: Any) -> Part:
     if not isinstance(config, dict) or not all(isinstance(name, str) for name in config):
         raise InputError(f"{shown(config)} does not describe a {expected_class.__name__}")
     given = config | overrides
-    kind = given.pop("class", None)
-    return _checked(kind, expected_class, given)()
+    return _checked(given.pop("class", None), expected_class, given)()
 
 
 def _checked(name: Any, expected_class: type[Part], given: dict[str, Any]) -> partial[Part]:
-    """The class of this name with its arguments, ready to be called."""
-    kind = _kind(name)
+    """The class of this name with its arguments, ready to be called.
+
+    A class of this package may have moved to another module.
+    """
+    ours = f"{__package__}."
+    known = [name] if isinstance(name, str) and name in _KINDS else []
+    if not known and isinstance(name, str) and name.startswith(ours):
+        known = [full for full in _KINDS if full.startswith(ours)]
+        known = [full for full in known if bare_name(full) == bare_name(name)]
+        if len(known) != 1:
+            raise UnknownClassError(f"this version of captioning has no class {shown(name)}")
+    if not known:
+        raise UnknownClassError(
+            f"needs code that is not part of captioning, {shown(name)}; import it only if you "
+            "trust its author"
+        )
+    kind = _KINDS[known[0]]
     if not issubclass(kind, expected_class):
         raise InputError(f"{kind.__name__} is not a subclass of {expected_class.__name__}")
     given = {
@@ -129,18 +153,12 @@ def _checked(name: Any, expected_class: type[Part], given: dict[str, Any]) -> pa
         hint, limits = hints.get(argument, Any), LIMITS.get(argument)
         if not _fits(value, hint) or (limits and value is not None and value not in limits):
             raise InputError(f"{kind.__name__}: {argument} cannot be {shown(value)}")
-        given[argument] = _class_of(value, hint)
+        if isinstance(value, dict) and "class_name" in value:  # a class, or a partial of one
+            *_, made = get_args(hint) if get_origin(hint) in (type, Callable) else (object,)
+            inner = value.copy()
+            part = _checked(inner.pop("class_name"), made, inner)
+            given[argument] = part if part.keywords else part.func
     return cast("partial[Part]", partial(kind, **given))
-
-
-def _class_of(value: Any, hint: Any) -> Any:
-    """The class, or partial of a class, that an argument stands for; other values as they are."""
-    if not isinstance(value, dict) or "class_name" not in value:
-        return value
-    *_, made = get_args(hint) if get_origin(hint) in (type, Callable) else (object,)
-    given = value.copy()
-    part = _checked(given.pop("class_name"), made, given)
-    return part if part.keywords else part.func
 
 
 def _fits(value: Any, hint: Any) -> bool:
@@ -151,30 +169,35 @@ def _fits(value: Any, hint: Any) -> bool:
     if origin is Literal:
         return value in get_args(hint)
     if hint in (int, float):
-        return isinstance(value, int | hint) and not isinstance(value, bool) and isfinite(value)
+        is_number = isinstance(value, int | hint) and not isinstance(value, bool)
+        return is_number and abs(value) < 1e300  # finite
     return isinstance(value, hint) if hint in (str, bool, type(None)) else True
 
 
-def _kind(name: Any) -> type["Configurable"]:
-    """The class with this full name; one of this package may have moved to another module."""
-    if isinstance(name, str) and name in _KINDS:
-        return _KINDS[name]
-    ours = f"{__package__}."
-    if isinstance(name, str) and name.startswith(ours):
-        moved = [kind for full, kind in _KINDS.items() if full.startswith(ours)]
-        moved = [kind for kind in moved if kind.__name__ == bare_name(name)]
-        if len(moved) == 1:
-            return moved[0]
-        raise UnknownClassError(f"this version of captioning has no class {shown(name)}")
-    raise UnknownClassError(
-        f"needs code that is not part of captioning, {shown(name)}; import it only if you trust "
-        "its author"
-    )
+def import_modules(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Import the user's modules that ``--import`` names, from the working folder or installed.
 
+    Returns:
+        Their names, and the other arguments.
 
-def _plain(value: Any) -> Any:
-    """An argument as a plain value; a class or a partial of one becomes its name and arguments."""
-    if isinstance(value, partial):  # jsonargparse's has the class among its arguments
-        kind = next(part for part in (value.func, *value.args) if isinstance(part, type))
-        return {"class_name": full_name(kind), **value.keywords}
-    return {"class_name": full_name(value)} if isinstance(value, type) else value
+    Raises:
+        InputError: a module does not exist or fails, or ``--import`` is the last argument.
+    """
+    modules, others = [], []
+    waiting = iter(arguments)
+    for argument in waiting:
+        option, is_one, module = argument.partition("=")
+        if option != IMPORT:
+            others.append(argument)
+            continue
+        module = module if is_one else next(waiting, "")
+        if not module:
+            raise InputError(f"{IMPORT}: expected the name of a module, such as my_decoder")
+        if str(Path.cwd()) not in sys.path:
+            sys.path.append(str(Path.cwd()))  # last, so that no file there shadows an installed one
+        try:
+            import_module(module.removesuffix(".py"))
+        except Exception as error:  # the user's module may raise anything
+            raise InputError(f"{IMPORT} {module}: {type(error).__name__}: {error}") from error
+        modules.append(module)
+    return modules, others

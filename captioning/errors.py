@@ -1,11 +1,22 @@
-"""Exceptions for bad input, as opposed to bugs."""
+"""Exceptions for bad input, as opposed to bugs, and text that is safe for terminals."""
 
-from collections.abc import Iterator
+import json
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from reprlib import Repr
+from typing import Any, TypeVar
 
-from captioning.terminal import printable
+Result = TypeVar("Result")
+
+# Controls, direction marks, line separators, and surrogates (file names that are not UTF-8).
+UNPRINTABLE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufff9-\ufffb]"
+)
+
+_SHORT = Repr()  # a value may be huge or deeply nested
+_SHORT.maxlevel, _SHORT.maxdict, _SHORT.maxstring = 3, 8, 50
 
 
 class InputError(Exception):
@@ -43,6 +54,14 @@ class PhotoError(InputError):
         return type(self), (self.path, self.reason)
 
 
+def raise_errors(results: Iterable[Result | PhotoError]) -> Iterator[Result]:
+    """The results of a stream; raises the first PhotoError."""
+    for result in results:
+        if isinstance(result, PhotoError):
+            raise result
+        yield result
+
+
 @contextmanager
 def reading(path: object, *errors: type[Exception]) -> Iterator[None]:
     """Turn what goes wrong in opening or parsing a file into ``path: what it says``.
@@ -63,11 +82,29 @@ def reading(path: object, *errors: type[Exception]) -> Iterator[None]:
         raise InputError(f"{path}: {str(error) or type(error).__name__}") from error
 
 
-_SHORT = Repr()  # a value may be huge or deeply nested
-_SHORT.maxlevel, _SHORT.maxdict, _SHORT.maxstring = 3, 8, 50
-
-
 def shown(value: object) -> str:
     """A value for a message, in one line of at most 60 characters."""
     text = " ".join(_SHORT.repr(value).split())
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def printable(*cells: object) -> str:
+    r"""The cells of one line, separated by tabs, with unprintable characters escaped.
+
+    A byte of a file name that is not UTF-8 becomes `\xe9`, a control character `\x1b`, `\n` or
+    `\u009b`. Printable text is unchanged, so the function is idempotent.
+    """
+    return "\t".join(UNPRINTABLE.sub(_escaped, str(cell)) for cell in cells)
+
+
+def printable_json(value: Any) -> str:
+    """A value as one line of JSON, with unprintable characters as JSON escapes."""
+    line = json.dumps(value, ensure_ascii=False)
+    return UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code - 0xDC00:02x}"
+    return found[0].encode("unicode_escape").decode() if code < 0x80 else f"\\u{code:04x}"

@@ -1,19 +1,76 @@
-"""Files that are written whole or not at all, and folders that one process at a time writes to."""
+"""Files read with errors of one line and written whole or not at all, and locked folders."""
 
+import codecs
 import glob
 import json
+import os
+import re
 import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
-from captioning.errors import InputError
+from captioning.errors import InputError, reading
+
+MAX_BYTES = 2 * 1024**3
+"""The most bytes of a text file. COCO's instances_train2017.json has 450 MB."""
 
 PATIENCE = 10.0
 """Seconds to wait for a folder: the workers of a killed command end some seconds after it."""
+
+
+@contextmanager
+def opened(path: str | Path) -> Iterator[BufferedReader]:
+    """An open file. Pipes and devices are refused, since they may be endless.
+
+    Raises:
+        InputError: the file is missing or unreadable, or is not a regular file.
+    """
+    with reading(path):
+        if re.match(r"\w\w+:/", str(path)):
+            raise InputError(f"{path}: an address, not a file; download it first")
+        if Path(path).exists() and not Path(path).is_file():
+            raise InputError(f"{path}: not a regular file")
+        file = Path(path).open("rb")  # noqa: SIM115 (closed below, where errors are the caller's)
+    with file:
+        yield file
+
+
+def text_of(path: str | Path) -> str:
+    """The text of a UTF-8 file, with or without a byte-order mark, or of UTF-16 with one.
+
+    Raises:
+        InputError: the file cannot be read, is not a regular file, is too large, or is in another
+            encoding.
+    """
+    with opened(path) as file, reading(path):
+        if os.fstat(file.fileno()).st_size > MAX_BYTES:
+            raise InputError(f"{path}: more than {MAX_BYTES:,} bytes")
+        content = file.read()
+        is_wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        try:
+            return content.decode("utf-16" if is_wide else "utf-8-sig")
+        except UnicodeDecodeError:
+            raise InputError(f"{path}: not UTF-8 text; save it with the encoding UTF-8") from None
+
+
+def read_json(path: str | Path) -> Any:
+    """The value of a JSON file; raises InputError as `text_of`, or if it is not JSON."""
+    text = text_of(path)
+    with reading(path):
+        return json_of(text)
+
+
+def json_of(text: str | bytes) -> Any:
+    """The value of JSON text; raises ValueError for other text, also if it is nested too deeply."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("brackets nested too deep") from None
 
 
 @contextmanager
@@ -33,7 +90,8 @@ def written_whole(path: str | Path) -> Iterator[Path]:
         raise InputError(f"{path}: a folder; give the name of a file")
     is_stream = path.exists() and not path.is_file()
     folder = Path(tempfile.gettempdir()) if is_stream else path.resolve().parent
-    temporary = folder / f"{_prefix(path)}{secrets.token_hex(8)}{path.suffix}"
+    # The beginning is short enough for the longest file names.
+    temporary = folder / f".{path.stem[:32]}.{secrets.token_hex(8)}{path.suffix}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         temporary.touch()
@@ -52,16 +110,21 @@ def written_whole(path: str | Path) -> Iterator[Path]:
         raise InputError(f"{path}: cannot be written ({error.strerror})") from error
 
 
+def write_json(path: str | Path, value: Any) -> None:
+    """Write `value` as indented UTF-8 JSON, atomically."""
+    with written_whole(path) as temporary:
+        temporary.write_text(
+            json.dumps(value, ensure_ascii=False, indent=1) + "\n",
+            encoding="utf-8",
+            errors="backslashreplace",  # bytes of file names that are not UTF-8
+        )
+
+
 def remove_unfinished(path: str | Path) -> None:
     """Remove temporary files of `path` that killed processes left; no process may be writing it."""
     path = Path(path)
-    for file in path.parent.glob(f"{glob.escape(_prefix(path))}*{glob.escape(path.suffix)}"):
+    for file in path.parent.glob(f".{glob.escape(path.stem[:32])}.*{glob.escape(path.suffix)}"):
         file.unlink(missing_ok=True)
-
-
-def _prefix(path: Path) -> str:
-    """The prefix of temporary names, short enough for the longest file names."""
-    return f".{path.stem[:32]}."
 
 
 def made_folder(path: str | Path) -> Path:
@@ -93,13 +156,3 @@ def only_writer(folder: str | Path) -> Iterator[None]:
             f"{folder}: another process is writing there; wait until it ends, or give another "
             "folder"
         ) from None
-
-
-def write_json(path: str | Path, value: Any) -> None:
-    """Write `value` as indented UTF-8 JSON, atomically."""
-    with written_whole(path) as temporary:
-        temporary.write_text(
-            json.dumps(value, ensure_ascii=False, indent=1) + "\n",
-            encoding="utf-8",
-            errors="backslashreplace",  # bytes of file names that are not UTF-8
-        )

@@ -17,7 +17,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from captioning.terminal import printable
+from captioning.errors import printable
 
 INTERVAL = 30.0
 """Seconds between lines, and before the first one."""
@@ -29,7 +29,7 @@ COUNTED = "{desc}: {percentage:.0f} % ({n:,} of {total:,} UNITS, {rate_fmt}, {re
 UNCOUNTED = "{desc}: {n:,} UNITS ({rate_fmt}, {elapsed} so far)"
 
 
-class _Lines:
+class LineStream:
     """A stream that gets each state of a bar as a line."""
 
     def write(self, text: str) -> None:
@@ -63,7 +63,7 @@ class ProgressBar(tqdm):
     ) -> None:
         self.is_moving = shown and sys.stderr is not None and sys.stderr.isatty()
         lines: dict[str, Any] = {
-            "file": _Lines(),
+            "file": LineStream(),
             "bar_format": (COUNTED if total else UNCOUNTED).replace("UNITS", units),
             "delay": INTERVAL,
             "mininterval": INTERVAL,

@@ -8,10 +8,9 @@ import math
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
 from itertools import chain, islice
 from threading import Barrier, Lock
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 
@@ -89,21 +88,14 @@ def in_threads(
         with torch.set_grad_enabled(gradients), precision:
             return work(item)
 
-    def jobs() -> Iterator[Callable[[], Result]]:
-        try:
-            for item in items:
-                yield partial(done, item)
-        except Exception as error:  # in reading an item: raised after the results before it
-            yield partial(_raised, error)
-
-    waiting = jobs()
+    waiting = iter(items)
     first = list(islice(waiting, 1 if in_turn else thread_count(device)))
     if len(first) < 2:
-        yield from (job() for job in chain(first, waiting))
+        yield from map(done, chain(first, waiting))
         return
     pool = ThreadPoolExecutor(len(first))
     _share_out(pool, len(first))
-    yield from _in_order(pool, lambda job: job(), chain(first, waiting), len(first) + WAITING)
+    yield from _in_order(pool, done, chain(first, waiting), len(first) + WAITING)
 
 
 def _in_order(
@@ -138,7 +130,3 @@ def _share_out(pool: ThreadPoolExecutor, count: int) -> None:
         finally:
             all_started.abort()  # nobody waits, unless a thread could not start
             torch.set_num_threads(threads)  # of threads that start from now on
-
-
-def _raised(error: Exception) -> Any:
-    raise error

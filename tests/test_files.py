@@ -10,7 +10,15 @@ import pytest
 
 from captioning import files
 from captioning.errors import InputError
-from captioning.files import made_folder, only_writer, remove_unfinished, write_json, written_whole
+from captioning.files import (
+    made_folder,
+    only_writer,
+    read_json,
+    remove_unfinished,
+    text_of,
+    write_json,
+    written_whole,
+)
 from tests.conftest import files_no_larger_than
 
 
@@ -120,3 +128,55 @@ with only_writer({str(folder)!r}):
     assert process.returncode == -signal.SIGKILL
     with only_writer(folder):
         assert [path.name for path in folder.iterdir()] == [".lock"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_json_may_begin_with_a_byte_order_mark(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "value.json").write_text('"é"', encoding=encoding)
+    assert read_json(tmp_path / "value.json") == "é"
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "Expecting value"),
+        (b'{"images": [', "Expecting value"),
+        (b"[" * 100_000, "brackets nested too deep"),
+        (b"9" * 5_000, "4300 digits"),
+        (b"\xff\xfe\x00", "not UTF-8 text; save it"),
+    ],
+    ids=["nothing", "half", "brackets", "digits", "bytes"],
+)
+def test_invalid_json_is_an_error_of_one_line(content: bytes, reason: str, tmp_path: Path) -> None:
+    path = tmp_path / "value.json"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=rf"value\.json: .*{reason}") as error:
+        read_json(path)
+    assert "\n" not in str(error.value)
+
+
+def test_a_file_is_sized_before_it_is_read(tmp_path: Path) -> None:
+    with (tmp_path / "sparse.json").open("wb") as file:
+        file.truncate(2**42)  # four terabytes of nothing
+    with pytest.raises(InputError, match=r"sparse\.json: more than 2,147,483,648 bytes"):
+        read_json(tmp_path / "sparse.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("pipe", "not a regular file"),
+        ("/dev/zero", "not a regular file"),
+        (".", "not a regular file"),
+        ("missing.json", "missing.json: no such file"),
+        ("https://example.org/a.jpg", "an address, not a file"),
+        ("a\0b", "null byte"),
+    ],
+)
+def test_what_is_no_regular_file_is_refused_at_once(
+    name: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    with pytest.raises(InputError, match=told):
+        text_of(name)

@@ -73,15 +73,19 @@ class Calibration:
 
 
 def confidence_features(
-    decoded: Decoded, margin: Float[Tensor, "B N"], logits: Float[Tensor, "B N T V"]
+    decoded: Decoded, scores: Float[Tensor, "B M"], logits: Float[Tensor, "B N T V"]
 ) -> Float[Tensor, "B N S"]:
     """The `FEATURES` of captions.
 
     Args:
-        decoded: the captions.
-        margin: by `margins`.
-        logits: before each of their tokens.
+        decoded: the N best captions.
+        scores: of all M captions that the search found, in order. The margin is NaN without others.
+        logits: before each token of the N best captions.
     """
+    best = scores[:, :1].expand_as(scores).clone()
+    best[:, :1] = scores[:, 1:2] if scores.shape[1] > 1 else torch.nan
+    margin = (scores - best)[:, : decoded.scores.shape[1]]
+    margin = margin.masked_fill(~margin.isfinite(), torch.nan)
     real = decoded.tokens != PAD
     length = real.sum(dim=2).clamp(min=1)
     chosen = decoded.log_probs.float().masked_fill(~real, 0.0)
@@ -96,12 +100,3 @@ def confidence_features(
         length.float(),
     )
     return torch.stack(columns, dim=2)
-
-
-def margins(scores: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
-    """Each score minus the best other one of its image, the scores in order; NaN without others."""
-    if scores.shape[1] == 1:
-        return torch.full_like(scores, torch.nan)
-    best = torch.cat([scores[:, 1:2], scores[:, :1].expand(-1, scores.shape[1] - 1)], dim=1)
-    found = scores - best
-    return found.masked_fill(~found.isfinite(), torch.nan)

@@ -3,47 +3,55 @@
 Shapes: B images, N captions per image, T words, L regions, D annotation width, V vocabulary.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, NamedTuple, TypeVar, overload
 
 import torch
 from jaxtyping import Float, Int
-from PIL.Image import Image
 from torch import Tensor
 from torch.nn import functional as F
 
-from captioning.captioner.calibration import Calibration, confidence_features, margins
-from captioning.captioner.caption import Caption
-from captioning.captioner.details import RunnersUp, best_captions, runners_up_of
-from captioning.captioner.stream import Result, Viewed, raise_errors, viewed
+from captioning.captioner.calibration import Calibration, confidence_features
+from captioning.captioner.caption import Caption, RunnerUp
 from captioning.configurable import build
 from captioning.data.images import Upload
-from captioning.data.preprocessing import (
-    Photo,
-    Preprocessing,
-    View,
-    is_one_photo,
-    several_photos,
-)
-from captioning.data.vocabulary import BOS, Vocabulary
+from captioning.data.preprocessing import Photo, Preprocessing, Readable, View, is_one_photo
+from captioning.data.vocabulary import BOS, EOS, Vocabulary
 from captioning.device import multiplies_bfloat16_fast
-from captioning.errors import InputError, PhotoError
+from captioning.errors import InputError, PhotoError, printable, raise_errors, shown
 from captioning.kernels import accelerate, in_parts, on_by_default
 from captioning.maps import ATTENTION, Captioned, default_map, known_maps, word_maps
 from captioning.models import Model
 from captioning.models.decoder import Memory
 from captioning.search import BeamSearch, Decoded, Search
 from captioning.search.constrained import constrained
-from captioning.search.search import generable_log_probs
-from captioning.threads import cut, even_size, in_threads, thread_count
+from captioning.search.search import find_alternatives, generable_log_probs
+from captioning.threads import cut, even_size, in_threads, read_ahead, thread_count
+
+Result = TypeVar("Result")
 
 BATCH_SIZE = 16
 """The most photos per batch, by default."""
 
 AHEAD = 2
 """Batches whose photos are read ahead."""
+
+
+class Viewed(NamedTuple):
+    """A photo of a stream.
+
+    Attributes:
+        number: its place in the stream, from 0.
+        photo: as it was given; pixels and the bytes of a file have become an image.
+        view: what the model sees of it.
+    """
+
+    number: int
+    photo: Readable
+    view: View
 
 
 class Captioner:
@@ -185,10 +193,6 @@ class Captioner:
         found = list(raise_errors(self.stream(photos, search, maps, runners_up, most)))
         return found[0] if is_one_photo(photos) else found
 
-    def __getattr__(self, name: str) -> Any:
-        """Say how photos are captioned, to those who try ``caption`` or ``predict``."""
-        raise AttributeError(f"a Captioner has no {name!r}; call it: captioner(photo)")
-
     def stream(
         self,
         photos: Photo | Iterable[Photo],
@@ -217,13 +221,8 @@ class Captioner:
         """
         search = search or self.search
         names = known_maps(maps, self.model, self.default_map) if maps else ()
-
-        def captions(batch: Sequence[Viewed | PhotoError]) -> list[Caption | PhotoError]:
-            good = [each for each in batch if isinstance(each, Viewed)]
-            found = iter(self._captions(good, search, names, runners_up, most) if good else ())
-            return [each if isinstance(each, PhotoError) else next(found) for each in batch]
-
-        for results in self.batches(photos, captions, batch_size, in_turn=search.draws):
+        work = partial(self._captions, search=search, maps=names, runners_up=runners_up, most=most)
+        for results in self.batches(photos, work, batch_size, in_turn=search.draws):
             yield from results
 
     def batches(
@@ -243,80 +242,138 @@ class Captioner:
             batch_size: the most photos per batch.
             in_turn: one batch after another on a CPU, too.
         """
-        given = several_photos(photos)
+        given: Any = [photos] if is_one_photo(photos) else photos
+        if not isinstance(given, Iterable):
+            raise InputError(
+                f"{shown(photos)}: not a photo; give a path, an image or pixels, or several of them"
+            )
         count = len(given) if isinstance(given, Sized) else batch_size * thread_count(self.device)
         size = batch_size if in_turn else even_size(count, batch_size, self.device)
-        seen = viewed(given, self.preprocessing, AHEAD * size)
+
+        def viewed(numbered: tuple[int, Photo]) -> Viewed | PhotoError:
+            number, photo = numbered
+            try:
+                known = self.preprocessing.readable(photo)
+                view = known if isinstance(known, View) else self.preprocessing(known)
+            except InputError as error:
+                name = photo if isinstance(photo, str | Path | Upload) else f"photo {number + 1}"
+                path = name if isinstance(name, Path) else str(name)
+                return PhotoError(path, str(error).removeprefix(f"{printable(name)}: "))
+            return Viewed(number, known, view)
+
+        seen = read_ahead(viewed, enumerate(given), AHEAD * size)
         yield from in_threads(work, cut(seen, size), self.device, in_turn)
-
-    def view(self, photo: str | Path | Upload | Image) -> View:
-        """What the model sees of a photo; safe to call from several threads.
-
-        Args:
-            photo: a path, an upload, or an image as `read_image` returns it.
-
-        Raises:
-            InputError: the photo cannot be read.
-        """
-        return self.preprocessing(photo)
 
     @torch.no_grad()  # in inference mode, autocast would cast all weights again at every word
     def _captions(
         self,
-        batch: Sequence[Viewed],
+        batch: Sequence[Viewed | PhotoError],
         search: Search,
         maps: Sequence[str],
         runners_up: int,
         most: int | None,
-    ) -> list[Caption]:
-        """The caption of each photo of a batch."""
-        images = torch.stack([each.view.pixels for each in batch]).to(self.device)
+    ) -> list[Caption | PhotoError]:
+        """The caption of each photo of a batch, or why it cannot be read."""
+        good = [each for each in batch if isinstance(each, Viewed)]
+        if not good:
+            return [each for each in batch if isinstance(each, PhotoError)]
+        images = torch.stack([each.view.pixels for each in good]).to(self.device)
         annotations = self.encode(images)
-        search = search.for_images(each.view.pixels.numpy().tobytes() for each in batch)
+        search = search.for_images(each.view.pixels.numpy().tobytes() for each in good)
         memory = self.remember(annotations)
-        decoded = self.decode(memory, search)
-        if decoded.scores.isnan().any():
+        every = self.decode(memory, search)
+        if every.scores.isnan().any():
             raise InputError("the model's numbers overflow; use another checkpoint")
-        margin = margins(decoded.scores)[:, :most]
-        decoded = Decoded(*(part[:, :most] for part in decoded))
-        confidences, others = None, None
+        decoded = Decoded(*(part[:, :most] for part in every))
+        logits, confidences = None, None
         if self.calibration is not None or runners_up:
             logits = self.logits(memory, decoded.tokens)
-            others = self._runners_up(logits, decoded.tokens, runners_up)
-        if self.calibration is not None:
-            confidences = self.calibration.confidence(confidence_features(decoded, margin, logits))
-            log_probs = self.calibration.log_probs(logits, decoded.tokens)
-            decoded = decoded._replace(log_probs=log_probs)
+        if self.calibration is not None and logits is not None:
+            features = confidence_features(decoded, every.scores, logits)
+            confidences = self.calibration.confidence(features)
         tokens = F.pad(decoded.tokens, (1, 0), value=BOS)
         computed = {
             name: word_maps(name, Captioned(self.model, images, annotations, tokens)).float().cpu()
             for name in maps
             if name != ATTENTION  # the search has computed it
         }
-        known = self.vocabulary, self._grid, tuple(maps) or (self.default_map,)
-        return best_captions(batch, decoded, *known, computed, self._map, others, confidences)
+        found = iter(self._detailed(good, decoded, logits, runners_up, maps, computed, confidences))
+        return [each if isinstance(each, PhotoError) else next(found) for each in batch]
 
-    @property
-    def _grid(self) -> tuple[int, int]:
+    def _detailed(
+        self,
+        batch: Sequence[Viewed],
+        decoded: Decoded,
+        logits: Float[Tensor, "B N T V"] | None,
+        runners_up: int,
+        shown_maps: Sequence[str],
+        maps: Mapping[str, Float[Tensor, "B N T rows columns"]],
+        confidences: Float[Tensor, "B N"] | None = None,
+    ) -> list[Caption]:
+        """The best caption of each photo, with the others that were found.
+
+        Args:
+            batch: the photos.
+            decoded: the captions.
+            logits: before each of their tokens; for runners-up and calibrated probabilities.
+            runners_up: number of alternatives to each word.
+            shown_maps: names of the maps that pictures show.
+            maps: those that are computed already, besides attention.
+            confidences: in the captions.
+        """
+        alternatives = None
+        if runners_up and logits is not None:
+            temperature = 1.0 if self.calibration is None else self.calibration.temperature
+            found = find_alternatives(logits / temperature, decoded.tokens, runners_up)
+            alternatives = [part.cpu() for part in found]
+        if self.calibration is not None and logits is not None:
+            log_probs = self.calibration.log_probs(logits, decoded.tokens)
+            decoded = decoded._replace(log_probs=log_probs)
+        decoded = Decoded(*(part.cpu() for part in decoded))
         side = self.preprocessing.size
-        return self.model.encoder.grid(side, side)
+        grid = self.model.encoder.grid(side, side)
+        maps = {ATTENTION: decoded.weights.float().unflatten(3, grid), **maps}
 
-    def _runners_up(
-        self, logits: Float[Tensor, "B N T V"], tokens: Int[Tensor, "B N T"], k: int
-    ) -> list[list[RunnersUp]] | None:
-        """The `k` best alternatives to each word; None for k = 0."""
-        temperature = 1.0 if self.calibration is None else self.calibration.temperature
-        return runners_up_of(logits / temperature, tokens, k, self.vocabulary) if k else None
+        def caption(b: int, n: int, others: tuple[Caption, ...] = ()) -> Caption:
+            photo, view, tokens = batch[b].photo, batch[b].view, decoded.tokens[b, n]
+            words = self.vocabulary.decode(tokens.tolist())
+            length = len(words)
+            runners: list[tuple[RunnerUp, ...]] = []
+            if alternatives is not None:
+                rows = (part[b, n, :length].tolist() for part in alternatives)
+                for instead, probabilities in zip(*rows, strict=True):
+                    names = [self.vocabulary.decode([t])[0] if t != EOS else None for t in instead]
+                    runners.append(tuple(map(RunnerUp, names, probabilities)))
+            return Caption(
+                words=words,
+                probabilities=tuple(decoded.log_probs[b, n, :length].exp().tolist()),
+                score=decoded.scores[b, n].item(),
+                crop=view.crop,
+                size=view.size,
+                maps={name: each[b, n, :length] for name, each in maps.items()},
+                shown_maps=tuple(shown_maps) or (self.default_map,),
+                tokenizer=self.vocabulary.tokenizer,
+                confidence=None if confidences is None else confidences[b, n].item(),
+                runners_up=tuple(runners),
+                photo=None if isinstance(photo, View | Upload) else photo,
+                others=others,
+                _compute=partial(self._map, view, tokens, length),
+            )
 
+        filled = (~decoded.scores.isneginf()).sum(dim=1).tolist()  # some beams cannot be
+        return [
+            caption(b, 0, tuple(caption(b, n) for n in range(1, count)))
+            for b, count in enumerate(filled)
+        ]
+
+    @torch.no_grad()
     def _map(
         self, view: View, tokens: Int[Tensor, "S"], length: int, name: str
     ) -> Float[Tensor, "T rows columns"]:
         """The map of the words of one caption."""
         images = view.pixels[None].to(self.device)
         read = F.pad(tokens.to(self.device), (1, 0), value=BOS)[None, None]
-        with torch.no_grad():
-            annotations = self.encode(images)
-        found = word_maps(name, Captioned(self.model, images, annotations, read))
+        found = word_maps(name, Captioned(self.model, images, self.encode(images), read))
         return found[0, 0, :length].float().cpu()
 
     @torch.no_grad()
@@ -337,20 +394,14 @@ class Captioner:
         """
         names = known_maps(maps, self.model, self.default_map) if maps else ()
         tokens = torch.tensor([[self.vocabulary.ids(self.vocabulary.known_words(text))]])
-        [seen] = raise_errors(viewed([photo], self.preprocessing, 0))
+        [[seen]] = self.batches([photo], lambda batch: list(raise_errors(batch)))
         annotations = self.encode(seen.view.pixels[None].to(self.device))
         logits, weights = self.fast(annotations, tokens[..., :-1].to(self.device))
         written = tokens[..., 1:].to(self.device)
         log_probs = generable_log_probs(logits).gather(3, written[..., None]).squeeze(3)
-        others = self._runners_up(logits, written, runners_up)
         scores = log_probs.sum(dim=2) / written.shape[2] ** self.search.length_penalty
-        if self.calibration is not None:
-            log_probs = self.calibration.log_probs(logits, written)
         decoded = Decoded(written, log_probs, weights, scores)
-        shown = names or (self.default_map,)
-        known = self.vocabulary, self._grid, shown
-        [caption] = best_captions([seen], decoded, *known, {}, self._map, others)
-        return caption
+        return self._detailed([seen], decoded, logits, runners_up, names, {})[0]
 
     def constrained(
         self,

@@ -2,23 +2,21 @@
 
 import json
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from torch import Tensor
-from torch.overrides import TorchFunctionMode
+from torch import Tensor, nn
 
 from captioning.captioner.captioner import Captioner
 from captioning.captioner.ensemble import ensemble
 from captioning.configurable import UnknownClassError
 from captioning.data.images import MEGAPIXELS, pixels_of
-from captioning.errors import InputError
-from captioning.integrity import bounded_parameters, check_archive, check_tensors
+from captioning.errors import InputError, shown
+from captioning.files import opened, read_json
 from captioning.shelf import DEFAULT, path_of
-from captioning.untrusted import opened, read_json
 
 KEY = "captioner"
 """Where a checkpoint, or the metadata of an exported file, keeps the captioner's config."""
@@ -26,11 +24,11 @@ KEY = "captioner"
 MODEL, CONFIG = "model.safetensors", "config.json"
 """The files of an exported folder: tensors, and the captioner's config as JSON."""
 
-MOST_CONFIG_BYTES = 100_000_000
-"""The most bytes of a config, as of the header of a safetensors file."""
-
 PREFIX = "model."
 """What the names of the model's tensors begin with in a checkpoint of Lightning."""
+
+BUILT_WITHOUT_VALUES = ("captioning", "torch", "torchvision")
+"""Packages whose modules keep all their tensors in the state dict."""
 
 
 def load(
@@ -55,15 +53,23 @@ def load(
             the environment sets ``CAPTIONING_KERNELS=off``.
 
     Raises:
-        InputError: a file is missing or not such a checkpoint, the models of an ensemble have
-            different vocabularies or preprocessings, or `max_megapixels` is out of its range.
+        InputError: a file is missing or not such a checkpoint, or the models of an ensemble have
+            different vocabularies or preprocessings.
     """
     paths = [checkpoint] if isinstance(checkpoint, (str, Path)) else checkpoint
     if not paths:
         raise InputError("no checkpoint to load; give one, or several for an ensemble")
-    captioners = [_captioner(path_of(path), kernels) for path in paths]
-    for captioner in captioners:
-        captioner.preprocessing.max_pixels = pixels_of(max_megapixels)
+    captioners = []
+    for path in map(path_of, paths):
+        config, tensors = read(path)
+        try:
+            captioners.append(_restored(config, tensors, kernels))
+        except UnknownClassError as error:
+            raise InputError(f"{path}: {error}") from None
+        except Exception as error:  # a class may raise anything, and a user's class does
+            summary = " ".join(str(error).split())[:200]
+            raise InputError(f"{path}: a damaged or outdated checkpoint ({summary})") from None
+        captioners[-1].preprocessing.max_pixels = pixels_of(max_megapixels)
     captioner = captioners[0]
     if len(captioners) > 1:
         captioner = ensemble(captioners, [str(path) for path in paths])
@@ -71,25 +77,75 @@ def load(
     return captioner.to(device)
 
 
-def _captioner(path: Path, kernels: bool | None) -> Captioner:
-    config, tensors = read(path)
-    try:
-        with bounded_parameters(), _WithoutInitialisation():
+def _restored(config: Any, tensors: Any, kernels: bool | None) -> Captioner:
+    """The captioner of a config, with these tensors as its parameters.
+
+    It is built on the device meta, so that sizes are compared before they take memory, and no
+    random numbers are drawn. Modules of other packages may read or keep tensors that are not in
+    the state dict: models with such are built again with values.
+    """
+    with torch.random.fork_rng(devices=[]):
+        try:
+            with torch.device("meta"):
+                captioner = Captioner.from_config(config, kernels)
+        except RuntimeError as error:
+            if "meta" not in str(error):
+                raise
             captioner = Captioner.from_config(config, kernels)
-        check_tensors(path, tensors, captioner.model.state_dict())
-        captioner.model.load_state_dict(tensors)
-    except UnknownClassError as error:
-        raise InputError(f"{path}: {error}") from None
-    except InputError as error:
-        reason = str(error).removeprefix(f"{path}: ")
-        raise InputError(f"{path}: a damaged or outdated checkpoint ({reason})") from None
-    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
-        summary = " ".join(str(error).split())[:200]  # a user's class may raise anything
-        raise InputError(f"{path}: a damaged or outdated checkpoint ({summary})") from None
+        state = fitted_tensors(captioner.model.state_dict(keep_vars=True), tensors)
+        kinds = {type(module).__module__.partition(".")[0] for module in captioner.model.modules()}
+        if kinds.issubset(BUILT_WITHOUT_VALUES):
+            captioner.model.load_state_dict(state, assign=True)
+        else:
+            captioner = Captioner.from_config(config, kernels)
+            captioner.model.load_state_dict(state)
     return captioner.freeze()
 
 
-def read(path: Path) -> tuple[Any, dict[str, Tensor]]:
+def fitted_tensors(wanted: dict[str, Tensor], found: dict[str, Any]) -> dict[str, Tensor]:
+    """Tensors from a file in the dtypes and memory formats of those that they replace.
+
+    A parameter that has two names remains one.
+
+    Raises:
+        InputError: names, shapes or kinds of numbers differ, or numbers are not finite.
+    """
+    if differing := wanted.keys() ^ found.keys():
+        name = min(differing)
+        problem = f"lacks {name}" if name in wanted else f"unexpected tensor {shown(name)}"
+        raise InputError(f"{problem}; this file belongs to another model")
+
+    def kind_of(tensor: Tensor) -> object:
+        return tensor.is_floating_point() or tensor.dtype
+
+    made: dict[int, Tensor] = {}
+    for name, like in wanted.items():
+        value = found[name]
+        if (
+            not isinstance(value, Tensor)
+            or kind_of(value) != kind_of(like)
+            or value.nbytes > value.untyped_storage().nbytes()  # it repeats its numbers
+        ):
+            raise InputError(f"{name} is not a plain tensor of {like.dtype}")
+        if value.shape != like.shape:
+            raise InputError(
+                f"{name} has the shape {list(value.shape)}, not {list(like.shape)}; this file "
+                "belongs to another model"
+            )
+        copied = torch.empty_like(like, device="cpu", requires_grad=False).copy_(value)
+        # A sum takes a tenth of the time, but may overflow.
+        if not (copied.sum().isfinite() or copied.isfinite().all()):
+            raise InputError(
+                f"{name} holds numbers that are not finite; give an earlier checkpoint, or train "
+                "again with a lower learning rate"
+            )
+        if isinstance(like, nn.Parameter):
+            copied = nn.Parameter(copied, like.requires_grad)
+        made.setdefault(id(like), copied)
+    return {name: made[id(like)] for name, like in wanted.items()}
+
+
+def read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The captioner's config in a file or an exported folder, and its model's tensors.
 
     Raises:
@@ -118,7 +174,17 @@ def read(path: Path) -> tuple[Any, dict[str, Tensor]]:
             if isinstance(name, str) and name.startswith(PREFIX)
         }
     else:
-        config, tensors = _read_safetensors(path)
+        try:
+            with safe_open(path, framework="pt") as file:
+                config = json.loads((file.metadata() or {}).get(KEY, "null"))
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except (SafetensorError, OSError, ValueError, RecursionError):
+            raise InputError(
+                f"{path}: damaged, or not a model of captioning; give one that `train` wrote"
+            ) from None
+        beside = path.with_name(CONFIG)
+        if config is None and beside.exists():  # of a folder
+            config = read_json(beside)
     if not isinstance(config, dict):
         raise InputError(f"{path}: not a model of captioning; give one that `train` wrote")
     if "model" not in config and "decoder" in config:
@@ -128,58 +194,23 @@ def read(path: Path) -> tuple[Any, dict[str, Tensor]]:
     return config, tensors
 
 
-def _read_safetensors(path: Path) -> tuple[Any, dict[str, Tensor]]:
-    try:
-        with safe_open(path, framework="pt") as file:
-            config = json.loads((file.metadata() or {}).get(KEY, "null"))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError):
-        raise InputError(
-            f"{path}: damaged, or not a model of captioning; give one that `train` wrote"
-        ) from None
-    beside = path.with_name(CONFIG)
-    if config is None and beside.exists():  # of a folder
-        config = read_json(beside, MOST_CONFIG_BYTES)
-    return config, tensors
-
-
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """The content of a checkpoint of `captioning train`.
+    """The content of a checkpoint of `captioning train`, whose checksums are compared first.
 
     Raises:
         InputError: the file is damaged, or not such a checkpoint.
     """
     try:
-        check_archive(path)
+        with opened(path) as file, zipfile.ZipFile(file) as archive:
+            kinds = {entry.compress_type for entry in archive.infolist()}
+            # If compressed, a small file could fill the memory.
+            is_whole = kinds == {zipfile.ZIP_STORED} and archive.testzip() is None
         # Memory-mapped, so that the optimizer's state, twice as large as the model, is not read.
         saved = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except InputError:
-        raise
-    except Exception:  # torch.load raises a dozen kinds for files that it did not write
-        saved = None
-    if not isinstance(saved, dict) or not all(
-        isinstance(saved.get(name), dict) for name in ("state_dict", KEY)
-    ):
+    except Exception:  # both raise a dozen kinds for files that training did not write
+        is_whole, saved = False, None
+    if not is_whole or not isinstance(saved, dict):
+        raise InputError(f"{path}: damaged, or not a checkpoint of captioning; copy it again")
+    if not all(isinstance(saved.get(name), dict) for name in ("state_dict", KEY)):
         raise InputError(f"{path}: not a checkpoint of captioning; give one that `train` wrote")
     return saved
-
-
-class _WithoutInitialisation(TorchFunctionMode):
-    """Skips the random initialisation of parameters, which are loaded afterwards.
-
-    Drawing the hundred million random numbers of a VGG takes seconds.
-    """
-
-    def __torch_function__(
-        self,
-        function: Callable[..., Any],
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        """Call the function, unless it fills a tensor with random numbers."""
-        kwargs = kwargs or {}
-        fills = function in (Tensor.normal_, Tensor.uniform_)
-        if fills or getattr(function, "__module__", None) == "torch.nn.init":
-            return args[0] if args else kwargs["tensor"]
-        return function(*args, **kwargs)

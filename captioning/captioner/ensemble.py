@@ -24,6 +24,9 @@ from captioning.models import Adapter, Decoder, Encoder, Model
 from captioning.models.decoder import Memory, State, Step
 from captioning.search.search import generable_log_probs
 
+Grid = tuple[int, int]
+"""Rows and columns of the regions."""
+
 
 def ensemble(captioners: Sequence[Captioner], names: Sequence[str]) -> Captioner:
     """One captioner of several with the same vocabulary and preprocessing.
@@ -43,35 +46,32 @@ def ensemble(captioners: Sequence[Captioner], names: Sequence[str]) -> Captioner
     for name, captioner in zip(names, captioners, strict=True):
         if captioner.vocabulary != first.vocabulary:
             raise InputError(
-                f"{name}: knows other words than {names[0]}; an ensemble needs models with the "
-                "same vocabulary, so train them on the same captions with the same min_count"
+                f"{name}: knows other words than {names[0]}; train the models of an ensemble on "
+                "the same captions"
             )
         if captioner.preprocessing.config != first.preprocessing.config:
             raise InputError(
                 f"{name}: sees photos at another size or fit than {names[0]}; train the models of "
                 "an ensemble with the same data.size and data.fit"
             )
-    keys = [fingerprint(member.model.encoder, member.preprocessing) for member in captioners]
-    distinct = dict(zip(keys, (member.model.encoder for member in captioners), strict=True))
+    keys = [fingerprint(member.model.encoder, first.preprocessing) for member in captioners]
+    encoders = {key: each.model.encoder for key, each in zip(keys, captioners, strict=True)}
     side = first.preprocessing.size
-    encoder: Encoder = first.model.encoder
-    if len(distinct) > 1:
-        encoder = JointEncoder(list(distinct.values()), side)
-    grids = {key: each.grid(side, side) for key, each in distinct.items()}
+    grids = {key: encoder.grid(side, side) for key, encoder in encoders.items()}
     ends = [0, *accumulate(map(prod, grids.values()))]
-    regions = dict(zip(distinct, (slice(*pair) for pair in pairwise(ends)), strict=True))
+    regions = dict(zip(encoders, (slice(*pair) for pair in pairwise(ends)), strict=True))
+    encoder = first.model.encoder
+    if len(encoders) > 1:
+        encoder = JointEncoder(list(encoders.values()), max(grids.values(), key=prod))
 
     def joined(members: Sequence[Model]) -> Model:
         decoder = EnsembleDecoder(members, [regions[key] for key in keys], [grids[k] for k in keys])
         return Model(encoder, Adapter(encoder.annotation_dim), decoder).eval()
 
-    models = [member.model for member in captioners]
-    captioner = Captioner(
-        *(joined(models), first.vocabulary, first.preprocessing, first.search, ATTENTION),
-        kernels=False,
-    )
+    parts = first.vocabulary, first.preprocessing, first.search, ATTENTION
+    captioner = Captioner(joined([each.model for each in captioners]), *parts, kernels=False)
     captioner.kernels = first.kernels
-    captioner.fast = joined([member.fast for member in captioners])
+    captioner.fast = joined([each.fast for each in captioners])
     return captioner
 
 
@@ -80,36 +80,30 @@ class JointEncoder(Encoder):
 
     Args:
         encoders: the encoders.
-        side: of the images, in pixels.
+        finest: the finest of their grids, which an ensemble's attention weights use.
 
     Attributes:
         annotation_dim: D, the largest of the encoders'; narrower vectors are padded with zeros.
     """
 
-    def __init__(self, encoders: Sequence[Encoder], side: int) -> None:
+    def __init__(self, encoders: Sequence[Encoder], finest: Grid) -> None:
         super().__init__()
         self.encoders = cast("Sequence[Encoder]", nn.ModuleList(encoders))
         self.annotation_dim = max(encoder.annotation_dim for encoder in encoders)
-        self.finest = finest([encoder.grid(side, side) for encoder in encoders])
+        self.finest = finest
 
     def forward(self, images: UInt8[Tensor, "B 3 H W"]) -> Float[Tensor, "B L D"]:
-        """The annotation vectors of all encoders."""
         vectors = [encoder(images) for encoder in self.encoders]
         padded = [F.pad(part, (0, self.annotation_dim - part.shape[2])) for part in vectors]
         return torch.cat(padded, dim=1)
 
-    def grid(self, height: int, width: int) -> tuple[int, int]:
-        """The finest of the encoders' grids, which an ensemble's attention weights use."""
+    def grid(self, height: int, width: int) -> Grid:
         return self.finest
 
 
 @dataclass(frozen=True)
 class EnsembleMemory(Memory):
-    """The memory of an ensemble.
-
-    Attributes:
-        members: the members' memories of the same images.
-    """
+    """The memories that an ensemble's members have of the same images."""
 
     members: tuple[Memory, ...]
 
@@ -128,15 +122,10 @@ class EnsembleDecoder(Decoder):
     """
 
     def __init__(
-        self,
-        members: Sequence[Model],
-        regions: Sequence[slice],
-        grids: Sequence[tuple[int, int]],
+        self, members: Sequence[Model], regions: Sequence[slice], grids: Sequence[Grid]
     ) -> None:
-        super().__init__(
-            max(member.encoder.annotation_dim for member in members),
-            members[0].decoder.vocab_size,
-        )
+        widths = [member.encoder.annotation_dim for member in members]
+        super().__init__(max(widths), members[0].decoder.vocab_size)
         self.members = cast("Sequence[Model]", nn.ModuleList(members))
         self.regions = regions
         self.grids = grids
@@ -144,7 +133,6 @@ class EnsembleDecoder(Decoder):
     def remember(
         self, annotations: Float[Tensor, "B L D"], mask: Bool[Tensor, "B L"] | None = None
     ) -> EnsembleMemory:
-        """The members' memories, each of its own regions."""
         members = tuple(
             member.remember(
                 annotations[:, regions, : member.encoder.annotation_dim],
@@ -157,37 +145,32 @@ class EnsembleDecoder(Decoder):
     def start(self, memory: Memory, n: int) -> State:
         """The members' states in one dict, with the member's number before each name."""
         assert isinstance(memory, EnsembleMemory)
-        return _joined(
-            member.decoder.start(part, n)
-            for member, part in zip(self.members, memory.members, strict=True)
-        )
+        pairs = zip(self.members, memory.members, strict=True)
+        return _numbered(member.decoder.start(part, n) for member, part in pairs)
 
     def step(self, tokens: Int[Tensor, "B N"], state: State, memory: Memory) -> Step:
         """Step all members; the logits are logarithms of the mean probabilities."""
         assert isinstance(memory, EnsembleMemory)
-        steps = [
-            member.decoder.step(tokens, _of_member(state, number), part)
-            for number, (member, part) in enumerate(zip(self.members, memory.members, strict=True))
-        ]
+        finest = max(self.grids, key=prod)
+        steps, weights = [], []
+        for number, (member, part) in enumerate(zip(self.members, memory.members, strict=True)):
+            prefix = f"{number}."
+            own = {
+                name.removeprefix(prefix): value
+                for name, value in state.items()
+                if name.startswith(prefix)
+            }
+            steps.append(member.decoder.step(tokens, own, part))
+            weights.append(_spread(steps[-1].weights, self.grids[number], finest))
         log_probs = torch.stack([generable_log_probs(step.logits) for step in steps])
-        target = finest(self.grids)
-        weights = [
-            _spread(step.weights, grid, target)
-            for step, grid in zip(steps, self.grids, strict=True)
-        ]
         return Step(
             log_probs.logsumexp(dim=0) - math.log(len(steps)),
             torch.stack(weights).mean(dim=0),
-            _joined(step.state for step in steps),
+            _numbered(step.state for step in steps),
         )
 
 
-def finest(grids: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """The grid (rows, columns) with the most cells."""
-    return max(grids, key=prod)
-
-
-def _joined(states: Iterable[State]) -> State:
+def _numbered(states: Iterable[State]) -> State:
     return {
         f"{number}.{name}": part
         for number, state in enumerate(states)
@@ -195,18 +178,9 @@ def _joined(states: Iterable[State]) -> State:
     }
 
 
-def _of_member(state: State, number: int) -> State:
-    prefix = f"{number}."
-    return {
-        name.removeprefix(prefix): part for name, part in state.items() if name.startswith(prefix)
-    }
-
-
-def _spread(
-    weights: Float[Tensor, "B N L"], grid: tuple[int, int], target: tuple[int, int]
-) -> Float[Tensor, "B N R"]:
+def _spread(weights: Float[Tensor, "B N L"], grid: Grid, finest: Grid) -> Float[Tensor, "B N R"]:
     """Attention weights of one grid, resampled to another grid over the same image."""
-    if grid == target:
+    if grid == finest:
         return weights
-    spread = F.interpolate(weights.unflatten(2, grid), target, mode="area").flatten(2)
+    spread = F.interpolate(weights.unflatten(2, grid), finest, mode="area").flatten(2)
     return spread / spread.sum(dim=2, keepdim=True)

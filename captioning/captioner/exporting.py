@@ -1,8 +1,9 @@
 """Exports captioners: as a folder with a model card, as one file, and as ONNX."""
 
 import json
+import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from safetensors.torch import save
 from torch import Tensor
@@ -10,12 +11,34 @@ from torch import Tensor
 from captioning.captioner.calibration import Calibration
 from captioning.captioner.captioner import Captioner
 from captioning.captioner.checkpoint import CONFIG, KEY, MODEL, load, read
-from captioning.captioner.model_card import CARD, model_card
+from captioning.configurable import bare_name
 from captioning.errors import InputError
-from captioning.files import made_folder, write_json, written_whole
+from captioning.files import made_folder, read_json, write_json, written_whole
 from captioning.shelf import path_of
 
 SUFFIX = ".safetensors"
+
+CARD = "README.md"
+"""The model card of an exported folder."""
+
+USE = """\
+```python
+import captioning  # pip install 'captioning[hub]'
+captioner = captioning.load("hf://OWNER/NAME")  # or the folder of these files
+print(captioner("photo.jpg").sentence)
+```"""
+
+WARNING = (
+    "It says what is usual in the photos that it was trained on: it takes things that were rare "
+    "there for others, counts badly, and may name what is not there. Gender, age and activity are "
+    "guesses; do not use it to describe people where that matters. Photos of another kind, such as "
+    "medical pictures, drawings or scans, get captions too, and they are wrong. Have a person "
+    "check captions that others rely on. The maps say where the model looked, not why it chose a "
+    "word."
+)
+
+GROUNDING = ("pointing", "pointing, Gaussian", "pointing, minus Gaussian", "mass in box")
+"""The scores of a grounding report that the card shows, where they are."""
 
 
 def export(
@@ -47,9 +70,11 @@ def export(
             nothing can be written there.
     """
     path = Path(path)
-    is_folder = _is_folder(path, onnx)
-    if not isinstance(model, Captioner):
-        model = path_of(model)
+    is_folder = path.is_dir() or not path.suffix
+    if not is_folder and (onnx or path.suffix == ".onnx"):
+        raise InputError(f"{path}: ONNX graphs need a folder; give --onnx and the name of one")
+    if not is_folder and path.suffix != SUFFIX:
+        raise InputError(f"{path}: give the name of a folder, or of a file that ends in {SUFFIX}")
     captioner = model if isinstance(model, Captioner) else load(model)
     if onnx:
         from captioning.captioner.onnx_graphs import write_onnx
@@ -58,12 +83,13 @@ def export(
         return
     config, tensors = captioner.config, captioner.model.state_dict()
     if not isinstance(model, Captioner):
-        config, tensors = read(model)
-    config = _shared(config, calibration)
-    kept = {
-        name: (_halved(value) if half else value.clone()).contiguous()
-        for name, value in tensors.items()
-    }
+        config, tensors = read(path_of(model))
+    encoder = config["model"]["encoder"]
+    if "weights" in encoder:  # a file's place on the training's machine
+        config = config | {"model": config["model"] | {"encoder": encoder | {"weights": None}}}
+    if calibration is not None:
+        config = config | {"calibration": calibration.config}
+    kept = {name: (_halved(each) if half else each.clone()) for name, each in tensors.items()}
     if not is_folder:
         _write(path, kept, {KEY: json.dumps(config)})
         return
@@ -75,37 +101,106 @@ def export(
     _write(folder / MODEL, kept, {"format": "pt"})
 
 
-def _is_folder(path: Path, onnx: bool) -> bool:
-    """Whether a target is a folder; raises InputError for the name of another kind of file."""
-    if path.suffix == ".onnx":
-        raise InputError(
-            f"{path}: a captioner is three ONNX graphs, so they need a folder; give --onnx and the "
-            "name of one"
-        )
-    if path.is_dir() or not path.suffix:
-        return True
-    if onnx:
-        raise InputError(f"{path}: ONNX graphs need a folder; give its name, without a suffix")
-    if path.suffix != SUFFIX:
-        raise InputError(f"{path}: give the name of a folder, or of a file that ends in {SUFFIX}")
-    return False
-
-
-def _shared(config: dict[str, Any], calibration: Calibration | None) -> dict[str, Any]:
-    """The config with this calibration, without the place of a file on the training's machine."""
-    encoder = config["model"]["encoder"]
-    if "weights" in encoder:
-        config = config | {"model": config["model"] | {"encoder": encoder | {"weights": None}}}
-    return config if calibration is None else config | {"calibration": calibration.config}
-
-
 def _write(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
+    contiguous = {name: value.contiguous() for name, value in tensors.items()}
     with written_whole(path) as temporary:
         # Its own writer would not say that the disk is full.
-        temporary.write_bytes(save(tensors, metadata=metadata))
+        temporary.write_bytes(save(contiguous, metadata=metadata))
 
 
 def _halved(value: Tensor) -> Tensor:
     """The tensor in half precision; unchanged if it holds integers or exceeds the range."""
     halved = value.half() if value.is_floating_point() else value
     return halved if halved.isfinite().all() else value.clone()
+
+
+def model_card(
+    captioner: Captioner, evaluation: str | Path | None = None, license: str | None = None
+) -> str:
+    """The card as Markdown, behind the YAML that the Hugging Face Hub reads.
+
+    Args:
+        captioner: the model.
+        evaluation: a folder that `captioning evaluate` wrote; without one, the card says that
+            nothing was measured.
+        license: of the data that the model was trained on.
+
+    Raises:
+        InputError: a file of the evaluation is missing or damaged.
+    """
+    import yaml  # only here: loading a model needs none
+
+    head = {
+        "library_name": "captioning",
+        "pipeline_tag": "image-to-text",
+        "tags": ["image-captioning", "show-attend-and-tell"],
+    }
+    if license is not None:
+        is_id = re.fullmatch(r"[a-z0-9.-]+", license)  # as in the Hub's list
+        head |= {"license": license} if is_id else {"license": "other", "license_name": license}
+    model, view = captioner.model, captioner.preprocessing
+    encoder, search = model.encoder.config, captioner.search.config
+    backbone = f" ({encoder['backbone']})" if "backbone" in encoder else ""
+    width = f" of width {search['width']}" if "width" in search else ""
+    described = (
+        "An image captioner in the manner of Show, Attend and Tell (Xu et al. 2015), which writes "
+        "a caption word by word and shows where it looked for each: "
+        f"{bare_name(encoder['class'])}{backbone} and {bare_name(model.decoder.config['class'])}, "
+        f"{sum(each.numel() for each in model.parameters()) / 1e6:.1f} million parameters, "
+        f"{len(captioner.vocabulary):,} words, photos at {view.size} pixels (fit: {view.fit}), "
+        f"{bare_name(search['class'])}{width}."
+    )
+    measured = {"Evaluation": "Nothing was measured when this model was exported."}
+    if evaluation is not None:
+        try:
+            measured = _measured(Path(evaluation))
+        except (AttributeError, KeyError, TypeError, ValueError, IndexError):
+            raise InputError(
+                f"{evaluation}: not what `captioning evaluate` writes; evaluate the model again"
+            ) from None
+    sections = {
+        "Model": described,
+        "Use": USE,
+        **measured,
+        "Limits": WARNING,
+        "Licence of the data": license or "Not stated by whoever exported the model.",
+    }
+    text = "".join(f"\n## {title}\n\n{text}\n" for title, text in sections.items())
+    return f"---\n{yaml.safe_dump(head, allow_unicode=True)}---\n\n# Captions of photos\n{text}"
+
+
+def _measured(folder: Path) -> dict[str, str]:
+    """The sections of an evaluation by their titles."""
+    report = read_json(folder / "report.json")
+    data = report.get("data")
+    of = f"the split `{data['split']}` of `{data['name']}`" if data else "a data set not named"
+    found = {
+        "Evaluation": f"{report['statistics']['images']:.0f} images of {of}, with "
+        f"{report['interval']:.0%} confidence intervals over images:\n\n{_table(report['scores'])}"
+    }
+    if (folder / "calibration.json").exists():
+        errors = read_json(folder / "calibration.json").items()
+        values = {name: {"value": each} for name, each in errors if isinstance(each, float)}
+        found["Calibration"] = (
+            "Calibration on the same images. A caption is good if it scores at least as the median "
+            f"of people's captions:\n\n{_table(values)}"
+        )
+    if (folder / "grounding.json").exists():
+        grounding = read_json(folder / "grounding.json")
+        every = grounding["all"]
+        found["Where it looks"] = (
+            f"The map `{grounding['map']}` against the boxes of {every['mentions']} named objects "
+            "in the same images. Pointing is how often its peak is inside the box; the Gaussian is "
+            "a map of the middle of every image:\n\n"
+            + _table({name: every[name] for name in GROUNDING if name in every})
+        )
+    return found
+
+
+def _table(scores: Mapping[str, Mapping[str, float]]) -> str:
+    """Scores with their intervals, if they have some, as a Markdown table."""
+    lines = ["| | score | interval |", "|---|---|---|"]
+    for name, score in scores.items():
+        interval = f"{score['low']:.3f} to {score['high']:.3f} " if "low" in score else ""
+        lines.append(f"| {name} | {score['value']:.3f} | {interval}|")
+    return "\n".join(lines)

@@ -17,9 +17,8 @@ from typing import Any, Literal
 from cyclopts import App, CycloptsError, Parameter
 
 from captioning import __version__
-from captioning.errors import InputError
-from captioning.terminal import printable
-from captioning.user_modules import IMPORT, import_modules, split_imports
+from captioning.configurable import IMPORT, import_modules
+from captioning.errors import InputError, printable
 
 COMMANDS = {
     "demo": "captioning.commands.serve:demo",
@@ -98,8 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        modules, given = split_imports(given)
-        import_modules(modules)
+        modules, given = import_modules(given)
         logging.getLogger("captioning").addHandler(LINES)  # once, however often
         logging.getLogger("captioning").setLevel(logging.INFO)
         warnings.filterwarnings("ignore", module=r"PIL\.")  # odd metadata of readable photos

@@ -18,8 +18,7 @@ from captioning.commands.options import (
     ModelOptions,
     SearchOptions,
 )
-from captioning.errors import InputError, PhotoError
-from captioning.terminal import printable
+from captioning.errors import InputError, PhotoError, printable
 
 if TYPE_CHECKING:
     from captioning.captioner import Caption, Captioner

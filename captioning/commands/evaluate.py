@@ -12,9 +12,8 @@ from captioning.commands.options import (
     ModelOptions,
     SearchOptions,
 )
-from captioning.errors import InputError
+from captioning.errors import InputError, printable
 from captioning.shelf import folder_beside
-from captioning.terminal import printable
 
 Features = Annotated[
     Path | None, Parameter(help="Use the cached annotations of `captioning features` there.")

@@ -62,9 +62,9 @@ def score(
         save_frequencies: Write the document frequencies of all references, for --frequencies.
     """
     from captioning.data.tokenizers import tokenizer
+    from captioning.errors import printable_json
     from captioning.files import write_json
     from captioning.metrics.cider import DocumentFrequencies
-    from captioning.terminal import printable_json
 
     found, [report] = _reports([results], references, reading, metrics, training)
     if save_frequencies is not None:

@@ -8,9 +8,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from captioning.errors import InputError
-from captioning.shelf import DEFAULT, path_of, shipped_models
-from captioning.terminal import printable
+from captioning.errors import InputError, printable
+from captioning.shelf import DEFAULT, DOWNLOADED, Address, is_address, path_of, push, shipped_models
 
 
 def models() -> None:
@@ -87,13 +86,12 @@ def push_model(
         private: Make the repository private, if it is new.
         revision: The branch, which is made if missing; by default main.
     """
-    from captioning import hub
     from captioning.captioner import export, load
-    from captioning.captioner.model_card import CARD
+    from captioning.captioner.exporting import CARD
 
-    place = hub.address_in(address)
-    if place is None:
+    if not is_address(address):
         raise InputError(f"{address}: not an address; give hf://OWNER/NAME")
+    place = Address.of(address)
     with tempfile.TemporaryDirectory() as made:
         folder = Path(model)
         if folder.is_dir() and path_of(model) == folder:
@@ -107,5 +105,5 @@ def push_model(
         named = text.replace("hf://OWNER/NAME", str(replace(place, revision=None)))
         card.write_text(named, encoding="utf-8")
         to = replace(place, revision=revision or place.revision)
-        files = [card, *(folder / name for name in hub.DOWNLOADED)]
-        print(printable(hub.push(to, files, "Upload a model of captioning", private)))
+        files = [card, *(folder / name for name in DOWNLOADED)]
+        print(printable(push(to, files, "Upload a model of captioning", private)))

@@ -8,8 +8,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from captioning.commands.options import CaptionColumn, Images, MaxMegapixels, Tokenizer
+from captioning.errors import printable
 from captioning.shelf import DEFAULT
-from captioning.terminal import printable
 
 Keys = Annotated[
     str,

@@ -35,10 +35,9 @@ from captioning.configurable import bare_name
 from captioning.data.photo_shards import photo_hash
 from captioning.data.preprocessing import Preprocessing
 from captioning.errors import InputError, reading
-from captioning.files import made_folder, write_json, written_whole
+from captioning.files import made_folder, read_json, write_json, written_whole
 from captioning.progress_bar import ProgressBar, stage
 from captioning.threads import cut, in_threads
-from captioning.untrusted import read_json
 
 Result = TypeVar("Result")
 

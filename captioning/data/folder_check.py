@@ -10,9 +10,8 @@ from pathlib import Path
 from captioning.data.images import MAX_PIXELS, read_image
 from captioning.data.photo_shards import photo_hash
 from captioning.data.readers import Contents, Problem, Reader
-from captioning.errors import InputError
+from captioning.errors import InputError, printable
 from captioning.progress_bar import ProgressBar
-from captioning.terminal import printable
 
 NAMED = 20  # problems of each kind that a report names; further ones are only counted
 COLUMNS = ("split", "images", "captions", "min / mean / max", "objects")

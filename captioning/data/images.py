@@ -11,7 +11,7 @@ from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from captioning.data.photo_shards import opened_photo
 from captioning.errors import InputError
-from captioning.untrusted import opened
+from captioning.files import opened
 
 SUFFIXES = (
     *("apng", "avif", "avifs", "bmp", "dib", "gif", "j2c", "j2k", "jfif", "jp2", "jpc", "jpe"),

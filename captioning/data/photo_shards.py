@@ -21,7 +21,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from captioning.errors import InputError, reading
-from captioning.untrusted import opened
+from captioning.files import opened
 
 SUFFIXES = (".tar", ".parquet", ".arrow")
 

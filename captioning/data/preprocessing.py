@@ -1,8 +1,9 @@
 """How a photo becomes the image that the encoder sees, in training and afterwards."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable
 from pathlib import Path
+from threading import Lock
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -54,49 +55,13 @@ Photo = Readable | bytes | np.ndarray | Tensor
 (3, H, W)."""
 
 
+_LOADING = Lock()
+"""Held while an image of Pillow is loaded, since the same one may come twice."""
+
+
 def is_one_photo(photos: Any) -> bool:
     """Whether this is one photo; an array or a tensor of four axes is several."""
     return isinstance(photos, Photo) and getattr(photos, "ndim", 3) != 4
-
-
-def several_photos(photos: Any) -> Iterable[Photo]:
-    """The photos, or the one photo, to iterate over.
-
-    Raises:
-        InputError: this is neither.
-    """
-    if is_one_photo(photos):
-        return [photos]
-    if not isinstance(photos, Iterable):
-        raise InputError(
-            f"{shown(photos)}: not a photo; give a path, an image or pixels, or several of them"
-        )
-    return photos
-
-
-def readable(photo: Photo, max_pixels: int = MAX_PIXELS) -> Readable:
-    """The photo as `Preprocessing` takes it: pixels and the bytes of a file become loaded images.
-
-    Raises:
-        InputError: pixels have another type or shape, bytes are no photo, or it is something else.
-    """
-    if isinstance(photo, bytes):
-        return read_image(Upload("photo", photo, max_pixels))
-    if isinstance(photo, Tensor):
-        photo = (photo.permute(1, 2, 0) if photo.ndim == 3 else photo).cpu().numpy()
-    if isinstance(photo, np.ndarray):
-        if photo.dtype != np.uint8 or photo.ndim != 3 or photo.shape[2] != 3:
-            raise InputError(
-                f"pixels of {photo.dtype} and shape {photo.shape}: give uint8, an array of "
-                "shape (H, W, 3) or a tensor of shape (3, H, W)"
-            )
-        return fromarray(photo)
-    if isinstance(photo, Image):
-        photo.load()
-        return photo if photo.mode == "RGB" else photo.convert("RGB")
-    if not isinstance(photo, Readable):
-        raise InputError(f"{shown(photo)}: not a photo; give a path, an image or pixels")
-    return photo
 
 
 class Preprocessing(Configurable):
@@ -125,8 +90,34 @@ class Preprocessing(Configurable):
         side = float(min(size) if self.fit == "crop" else max(size))
         return (width - side) / 2, (height - side) / 2, side, side
 
+    def readable(self, photo: Photo) -> Readable:
+        """The photo as this takes it: pixels and the bytes of a file become loaded images.
+
+        Raises:
+            InputError: pixels have another type or shape, bytes are no photo, or it is something
+                else.
+        """
+        if isinstance(photo, bytes):
+            return read_image(Upload("photo", photo, self.max_pixels))
+        if isinstance(photo, Tensor):
+            photo = (photo.permute(1, 2, 0) if photo.ndim == 3 else photo).cpu().numpy()
+        if isinstance(photo, np.ndarray):
+            if photo.dtype != np.uint8 or photo.ndim != 3 or photo.shape[2] != 3:
+                raise InputError(
+                    f"pixels of {photo.dtype} and shape {photo.shape}: give uint8, an array of "
+                    "shape (H, W, 3) or a tensor of shape (3, H, W)"
+                )
+            return fromarray(photo)
+        if isinstance(photo, Image):
+            with _LOADING:
+                photo.load()
+            return photo if photo.mode == "RGB" else photo.convert("RGB")
+        if not isinstance(photo, Readable):
+            raise InputError(f"{shown(photo)}: not a photo; give a path, an image or pixels")
+        return photo
+
     def __call__(self, photo: str | Path | Upload | Image) -> View:
-        """The photo as the model sees it.
+        """The photo as the model sees it; safe to call from several threads.
 
         Args:
             photo: a path, an upload, or an image as `read_image` gives it.
@@ -134,8 +125,7 @@ class Preprocessing(Configurable):
         Raises:
             InputError: the photo cannot be read.
         """
-        image, size = self._read(photo)
-        return self._view(image, size, self.place(size))
+        return self._view(photo, self.place)
 
     def augmented(self, photo: str | Path | Image, generator: torch.Generator, flip: bool) -> View:
         """A random crop, with `flip` mirrored half of the time; for training.
@@ -143,38 +133,43 @@ class Preprocessing(Configurable):
         Raises:
             InputError: the photo cannot be read.
         """
-        image, size = self._read(photo)
         right, down, mirror = torch.rand(3, generator=generator).tolist()
-        left, top, across, high = self.place(size)
-        width, height = across * MARGIN, high * MARGIN
-        if self.fit == "crop":  # anywhere in the photo, not only in its middle
-            left, top, (across, high) = 0.0, 0.0, size
-        place = left + right * (across - width), top + down * (high - height), width, height
-        view = self._view(image, size, place)
+
+        def cropped(size: tuple[int, int]) -> Place:
+            left, top, across, high = self.place(size)
+            width, height = across * MARGIN, high * MARGIN
+            if self.fit == "crop":  # anywhere in the photo, not only in its middle
+                left, top, (across, high) = 0.0, 0.0, size
+            return left + right * (across - width), top + down * (high - height), width, height
+
+        view = self._view(photo, cropped)
         return view.mirrored() if flip and mirror < 0.5 else view
 
-    def _read(self, photo: str | Path | Upload | Image) -> tuple[Image, tuple[int, int]]:
-        """The photo, perhaps at reduced size, and its width and height in pixels of the file."""
-        if isinstance(photo, Image):
-            return photo, photo.size
-        return read_photo(photo, math.ceil(2 * self.size / MARGIN), self.max_pixels)
-
-    def _view(self, image: Image, size: tuple[int, int], place: Place) -> View:
+    def _view(
+        self, photo: str | Path | Upload | Image, place: Callable[[tuple[int, int]], Place]
+    ) -> View:
+        """The part of a photo that `place` gives for its width and height in pixels of its file."""
+        image, size = (
+            (photo, photo.size)
+            if isinstance(photo, Image)
+            else read_photo(photo, math.ceil(2 * self.size / MARGIN), self.max_pixels)
+        )
+        left, top, width, height = place(size)
+        x = _along_axis(left, width, size[0], self.size)
+        y = _along_axis(top, height, size[1], self.size)
         # The last pixels of a reduced photo may reach beyond it, so its size is not exact.
         r = round(size[0] / image.width)
-        across = Axis.of(place[0], place[2], size[0], self.size)
-        down = Axis.of(place[1], place[3], size[1], self.size)
         small = image.resize(
-            (across.pixels, down.pixels),
+            (x.pixels, y.pixels),
             Resampling.BILINEAR,
-            box=(across.first / r, down.first / r, across.last / r, down.last / r),
+            box=(x.first / r, y.first / r, x.last / r, y.last / r),
             reducing_gap=3.0,
         )
         if small.size != (self.size, self.size):
-            photo, small = small, new("RGB", (self.size, self.size), GREY)
-            small.paste(photo, (across.bar, down.bar))
+            seen, small = small, new("RGB", (self.size, self.size), GREY)
+            small.paste(seen, (x.bar, y.bar))
         pixels = torch.from_numpy(np.array(small)).permute(2, 0, 1).contiguous()
-        return View(pixels, (across.start, down.start, across.extent, down.extent), size)
+        return View(pixels, (x.start, y.start, x.extent, y.extent), size)
 
 
 class MirroredPreprocessing(Preprocessing):
@@ -185,7 +180,7 @@ class MirroredPreprocessing(Preprocessing):
         return super().__call__(photo).mirrored()
 
 
-class Axis(NamedTuple):
+class AlongAxis(NamedTuple):
     """What is seen of a photo along one axis; bars take whole pixels of the image."""
 
     first: float  # pixel of the photo
@@ -195,13 +190,13 @@ class Axis(NamedTuple):
     start: float  # of the whole image, bars included, in pixels of the photo
     extent: float
 
-    @classmethod
-    def of(cls, start: float, extent: float, length: int, size: int) -> "Axis":
-        """The axis of a photo of this `length` in an image of this `size`."""
-        first, last = max(start, 0.0), min(start + extent, float(length))
-        if (first, last) == (start, start + extent):
-            return cls(first, last, size, 0, start, extent)
-        pixels = max(1, round(size * (last - first) / extent))
-        bar = min(round(size * (first - start) / extent), size - pixels)
-        scale = (last - first) / pixels
-        return cls(first, last, pixels, bar, first - bar * scale, size * scale)
+
+def _along_axis(start: float, extent: float, length: int, size: int) -> AlongAxis:
+    """The axis of a photo of this `length` in an image of this `size`."""
+    first, last = max(start, 0.0), min(start + extent, float(length))
+    if (first, last) == (start, start + extent):
+        return AlongAxis(first, last, size, 0, start, extent)
+    pixels = max(1, round(size * (last - first) / extent))
+    bar = min(round(size * (first - start) / extent), size - pixels)
+    scale = (last - first) / pixels
+    return AlongAxis(first, last, pixels, bar, first - bar * scale, size * scale)

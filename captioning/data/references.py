@@ -14,7 +14,7 @@ from captioning.data.readers.reader import MALFORMED, field, numbered, parsed
 from captioning.data.readers.rows import is_photo, json_lines, rows_of
 from captioning.data.records import id_finder
 from captioning.errors import InputError, reading
-from captioning.untrusted import json_of, text_of
+from captioning.files import json_of, text_of
 
 REMEDY = (
     "expected COCO's results format (a list of objects with image_id and caption), a table, or "

@@ -16,15 +16,15 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from captioning.captioner import Captioner
-from captioning.captioner.calibration import FEATURES, Calibration, confidence_features, margins
-from captioning.captioner.stream import Viewed, raise_errors
+from captioning.captioner.calibration import FEATURES, Calibration, confidence_features
+from captioning.captioner.captioner import Viewed
 from captioning.data.dataset import caption_ids
 from captioning.data.feature_cache import FeatureCache
 from captioning.data.records import Record
 from captioning.data.tokenizers import TokenizerName, tokenizer_of_scores
 from captioning.data.tokens import words_of
 from captioning.data.vocabulary import PAD, UNK, Vocabulary
-from captioning.errors import InputError, PhotoError
+from captioning.errors import InputError, PhotoError, raise_errors
 from captioning.evaluation.captions import photos_of
 from captioning.metrics.cider import DocumentFrequencies, cider_scores
 from captioning.metrics.scores import Words, generated_words
@@ -126,7 +126,7 @@ def assess(
         captions = dict(zip(ids, captioner.sentences(decoded), strict=True))
         best = Decoded(*(part[:, :1] for part in decoded))
         logits = captioner.logits(memory, best.tokens)
-        known = confidence_features(best, margins(decoded.scores)[:, :1], logits)[:, 0]
+        known = confidence_features(best, decoded.scores, logits)[:, 0]
         written = _references(mine, captioner.vocabulary).to(captioner.device)
         of_words = _of_words(captioner.logits(memory, written).float(), written)
         return captions, (known.cpu().numpy(), *of_words)

@@ -5,12 +5,11 @@ from pathlib import Path
 
 from captioning.captioner import Captioner
 from captioning.captioner.ensemble import JointEncoder
-from captioning.captioner.stream import raise_errors
 from captioning.data.feature_cache import FeatureCache
 from captioning.data.preprocessing import View
 from captioning.data.readers import Reader
 from captioning.data.records import Record
-from captioning.errors import InputError
+from captioning.errors import InputError, raise_errors
 from captioning.progress_bar import ProgressBar
 from captioning.search import Search
 

@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from captioning.errors import printable
 from captioning.evaluation.report import aligned
 from captioning.metrics.scores import (
     BLOCK,
@@ -27,7 +28,6 @@ from captioning.metrics.scores import (
     resamples,
 )
 from captioning.progress_bar import stage
-from captioning.terminal import printable
 
 TRIALS = 10_000
 

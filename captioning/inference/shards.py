@@ -7,11 +7,9 @@ from typing import Any, NamedTuple
 
 from captioning.captioner.caption import Caption
 from captioning.captioner.captioner import Captioner
-from captioning.errors import InputError, PhotoError
-from captioning.files import write_json, written_whole
+from captioning.errors import InputError, PhotoError, printable_json
+from captioning.files import json_of, read_json, write_json, written_whole
 from captioning.search import Search
-from captioning.terminal import printable_json
-from captioning.untrusted import json_of, read_json
 
 NAME = re.compile(r"captions-(\d{5,})\.jsonl")
 MANIFEST = "manifest.json"

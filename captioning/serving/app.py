@@ -12,9 +12,9 @@ from PIL.Image import Image
 from starlette.requests import ClientDisconnect
 
 from captioning.captioner import Caption, Captioner
-from captioning.captioner.stream import raise_errors
 from captioning.data.images import Upload, read_image
 from captioning.data.preprocessing import View
+from captioning.errors import raise_errors
 from captioning.maps import available_maps
 from captioning.search import Search
 from captioning.serving.batching import Batcher
@@ -65,7 +65,7 @@ def application(
         return [[best, *best.others] for best in raise_errors(found)]
 
     at_once = batch_size * thread_count(captioner.device)
-    batcher = Batcher(captioner.view, caption_batch, at_once, limits.requests)
+    batcher = Batcher(captioner.preprocessing, caption_batch, at_once, limits.requests)
     app = FastAPI(
         title="captioning",
         summary="Says what is in a photo, and shows where it looked for every word.",

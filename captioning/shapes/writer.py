@@ -16,13 +16,12 @@ from pycocotools import mask as run_length
 from pydantic import TypeAdapter
 
 from captioning.errors import InputError, reading
-from captioning.files import write_json
+from captioning.files import read_json, write_json
 from captioning.progress_bar import ProgressBar
 from captioning.shapes.drawing import box, picture, visible_masks
 from captioning.shapes.language import captions
 from captioning.shapes.random_scenes import random_hard_scene, random_scene
 from captioning.shapes.scene import KINDS, Scene
-from captioning.untrusted import read_json
 
 SETTINGS = "shapes.json"
 QUALITY = 92  # of the JPEG files

@@ -23,10 +23,12 @@ from lightning_fabric.utilities.warnings import PossibleUserWarning
 from pytorch_lightning import callbacks, loggers, strategies
 from pytorch_lightning.cli import LightningArgumentParser
 from pytorch_lightning.utilities.exceptions import MisconfigurationException, SIGTERMException
+from torch import nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from captioning.errors import InputError, reading
+from captioning.files import text_of
 from captioning.shelf import config_names, config_path_of
-from captioning.untrusted import text_of
 
 LIGHTNING = (
     callbacks.EarlyStopping,
@@ -40,6 +42,9 @@ LIGHTNING = (
 
 KERNELS = "captioning.kernels"
 """A package whose classes a configuration may not name: they stand in for parts by themselves."""
+
+MOST_PARAMETERS = 500_000_000
+"""The most parameters of a model: two gigabytes in single precision."""
 
 ON_COMMAND_LINE_ONLY = ("resume", "overwrite")
 """Options that a configuration may not set, since they decide about earlier runs."""
@@ -196,3 +201,30 @@ def plain_messages(remedy: str = "continue by the same command with --resume") -
         finally:
             for logger, level in zip(loud, levels, strict=True):
                 logger.setLevel(level)
+
+
+@contextmanager
+def bounded_parameters() -> Iterator[None]:
+    """Stop building a model within the block as soon as it has too many parameters.
+
+    Sizes that are all in range may multiply to more than a computer's memory holds.
+
+    Raises:
+        InputError: it has more than `MOST_PARAMETERS`.
+    """
+    count = 0
+
+    def add(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
+        nonlocal count
+        count += 0 if parameter is None else parameter.numel()
+        if count > MOST_PARAMETERS:
+            raise InputError(
+                f"the model has more than {MOST_PARAMETERS:,} parameters; choose a smaller "
+                "backbone, or smaller widths"
+            )
+
+    hook = register_module_parameter_registration_hook(add)
+    try:
+        yield
+    finally:
+        hook.remove()

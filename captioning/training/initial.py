@@ -9,11 +9,10 @@ import torch
 from torch import Tensor
 
 from captioning.captioner import Captioner, load
-from captioning.captioner.checkpoint import read
+from captioning.captioner.checkpoint import fitted_tensors, read
 from captioning.data.tokenizers import TokenizerName
 from captioning.data.vocabulary import SPECIAL
 from captioning.errors import InputError
-from captioning.integrity import check_tensors
 from captioning.models import CNNEncoder
 from captioning.progress_bar import say
 from captioning.shelf import path_of
@@ -94,7 +93,10 @@ def _parameters(model: str, captioner: Captioner) -> tuple[dict[str, Tensor], li
         first = theirs.get(name, value)
         if value.shape != first.shape and len(value) == len(captioner.vocabulary):
             theirs[name] = _extended(first, len(known), alike)
-    check_tensors(Path(model), theirs, ours)
+    try:
+        fitted_tensors(ours, theirs)
+    except InputError as error:
+        raise InputError(f"{model}: {error}") from None
     return theirs, alike
 
 

@@ -17,12 +17,11 @@ from pytorch_lightning.loggers import CSVLogger, Logger, WandbLogger
 
 from captioning.captioner import Caption
 from captioning.data.images import read_image
-from captioning.errors import InputError
+from captioning.errors import InputError, printable
 from captioning.evaluation.grounding import GroundingReport
 from captioning.files import written_whole
 from captioning.maps import ATTENTION
 from captioning.progress_bar import say
-from captioning.terminal import printable
 from captioning.training.checkpoints import BestCheckpoint
 from captioning.training.validation_images import ValidationImages, scores_by_image
 from captioning.viewing.overlay import LONG_SIDE, word_pictures

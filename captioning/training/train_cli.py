@@ -11,11 +11,11 @@ from pytorch_lightning.callbacks import Checkpoint, LearningRateMonitor, WeightA
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
+from captioning.configurable import IMPORT, import_modules
 from captioning.data.data_module import CaptionData
 from captioning.device import fast_precision
 from captioning.errors import InputError
 from captioning.files import made_folder, only_writer, remove_unfinished, written_whole
-from captioning.integrity import bounded_parameters
 from captioning.kernels import on_by_default
 from captioning.progress_bar import say, stage
 from captioning.training.callbacks import NumberedSteps, Progress, StopEarly, is_at_zero
@@ -34,6 +34,7 @@ from captioning.training.checkpoints import (
 from captioning.training.configuration import (
     ConfigurationParser,
     allow_list,
+    bounded_parameters,
     check_writers,
     one_line,
     plain_messages,
@@ -50,7 +51,6 @@ from captioning.training.loggers import (
 )
 from captioning.training.module import CaptioningModule
 from captioning.training.validation_images import ValidationGrounding, ValidationPage
-from captioning.user_modules import IMPORT, import_modules, split_imports
 
 WHERE = ("accelerator", "devices", "num_nodes", "strategy", "plugins")
 """The trainer's options for hardware and processes."""
@@ -74,8 +74,7 @@ class TrainCLI(LightningCLI):
     command = "captioning train"
 
     def __init__(self, arguments: list[str]) -> None:
-        modules, options = split_imports(arguments)
-        import_modules(modules)
+        modules, options = import_modules(arguments)
         try:
             with stage("building the model"), allow_list(modules), bounded_parameters():
                 super().__init__(

@@ -143,7 +143,7 @@ def test_bfloat16_encodes_photos_only_where_it_is_fast(
 ) -> None:
     name = "captioning.captioner.captioner.multiplies_bfloat16_fast"
     monkeypatch.setattr(name, lambda: fast)
-    images = captioner.view(PHOTOS[0]).pixels[None]
+    images = captioner.preprocessing(PHOTOS[0]).pixels[None]
     exact = captioner.encode(images)
     captioner.bfloat16 = True
     found = captioner.encode(images)

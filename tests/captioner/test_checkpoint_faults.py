@@ -69,18 +69,10 @@ def test_a_checkpoint_of_an_earlier_version_is_refused(saved: Saved, tmp_path: P
         load(written(saved, tmp_path / "old.ckpt"))
 
 
-@pytest.mark.parametrize(
-    ("width", "told"),
-    [
-        (4000, r"decoder\.\S+ has the shape .*4000"),
-        (16_000, "the model has more than 500,000,000 parameters"),
-    ],
-)
-def test_sizes_are_compared_before_memory_is_taken(
-    saved: Saved, tmp_path: Path, width: int, told: str
-) -> None:
+def test_sizes_are_compared_before_memory_is_taken(saved: Saved, tmp_path: Path) -> None:
+    width = 1_000_000
     saved["captioner"]["model"]["decoder"] |= {"hidden_dim": width, "embedding_dim": width}
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=r"decoder\.\S+ has the shape .*1000000"):
         load(written(saved, tmp_path / "changed.ckpt"))
 
 

@@ -175,7 +175,7 @@ def test_photos_are_encoded_once_for_equal_encoders(
         other.model.encoder.load_state_dict(members[0].model.encoder.state_dict())
     both = ensemble(members, ["a", "b", "c"])
     assert both.model.encoder is members[0].model.encoder
-    images = torch.stack([both.view(photo).pixels for photo in PHOTOS])
+    images = torch.stack([both.preprocessing(photo).pixels for photo in PHOTOS])
     assert torch.equal(both.model.encode(images), members[0].model.encode(images))
 
 
@@ -184,7 +184,7 @@ def by_hand(members: Sequence[Captioner], photo: Image.Image) -> tuple[Tensor, T
     probabilities, weights = [], []
     for captioner in members:
         model = captioner.model
-        memory = model.remember(model.encode(captioner.view(photo).pixels[None]))
+        memory = model.remember(model.encode(captioner.preprocessing(photo).pixels[None]))
         step = model.decoder.step(torch.tensor([[BOS]]), model.decoder.start(memory, 1), memory)
         probabilities.append(shares(step.logits))
         weights.append(step.weights)
@@ -205,7 +205,7 @@ def test_members_may_have_encoders_of_their_own(vocabulary: Vocabulary) -> None:
         assert caption.words == (vocabulary.words[best.indices],)
         assert caption.probabilities == pytest.approx([best.values.item()], rel=1e-5)
         torch.testing.assert_close(caption.map(), weights.view(1, 4, 4))
-        assert caption.crop == members[0].view(photo).crop
+        assert caption.crop == members[0].preprocessing(photo).crop
 
 
 def test_other_words_and_other_sizes_are_refused_by_name(

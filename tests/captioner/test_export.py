@@ -75,8 +75,8 @@ def test_what_is_exported_captions_as_its_checkpoint_does(
 @pytest.mark.parametrize(
     ("target", "options", "expected"),
     [
-        ("model.onnx", [], "three ONNX graphs, so they need a folder"),
-        ("model.onnx", ["--onnx"], "three ONNX graphs, so they need a folder"),
+        ("model.onnx", [], "ONNX graphs need a folder"),
+        ("model.onnx", ["--onnx"], "ONNX graphs need a folder"),
         ("model.zip", [], "a file that ends in .safetensors"),
         ("model.safetensors", ["--onnx"], "ONNX graphs need a folder"),
         ("model", ["--onnx", "--half"], "--half, --onnx and --web are different files"),

@@ -5,7 +5,7 @@ import pytest
 import yaml
 
 from captioning.captioner import load
-from captioning.captioner.model_card import model_card
+from captioning.captioner.exporting import model_card
 from captioning.commands import main
 
 

@@ -14,8 +14,8 @@ from captioning.captioner import load
 from captioning.commands import main
 from captioning.commands.caption_photos import text_names
 from captioning.data.readers import CaptionTable
+from captioning.errors import UNPRINTABLE
 from captioning.files import written_whole
-from captioning.terminal import UNPRINTABLE
 from tests.conftest import draw_photos, refusal
 
 Capture = pytest.CaptureFixture[str]

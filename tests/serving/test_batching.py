@@ -96,7 +96,7 @@ def test_one_failing_photo_of_a_batch_fails_alone(
     ask: Ask, held: threading.Event, captioner: Captioner, photos: list[bytes]
 ) -> None:
     client = ask(batch_size=6)
-    odd = captioner.view(Image.open(io.BytesIO(photos[2])).convert("RGB")).pixels
+    odd = captioner.preprocessing(Image.open(io.BytesIO(photos[2])).convert("RGB")).pixels
 
     def fail(module: object, images: tuple[torch.Tensor]) -> None:
         if any(image.equal(odd) for image in images[0]):

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from captioning import integrity
 from captioning.commands import main
 from captioning.errors import InputError
+from captioning.training import configuration
 from captioning.training.train_cli import TrainCLI, plain_messages, train
 
 
@@ -62,7 +62,7 @@ def test_what_lightning_refuses_is_one_line(
 def test_a_model_of_too_many_parameters_is_refused(
     option: str, tiny_config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(integrity, "MOST_PARAMETERS", 10_000_000)
+    monkeypatch.setattr(configuration, "MOST_PARAMETERS", 10_000_000)
     options = [option, f"--trainer.default_root_dir={tmp_path}"]
     with plain_messages(), pytest.raises(InputError, match="more than 10,000,000 parameters"):
         TrainCLI(["--config", str(tiny_config), *options])

@@ -19,7 +19,7 @@ from captioning.data.readers.reader import (
 )
 from captioning.data.records import ImageObject, Record, id_finder
 from captioning.errors import InputError, reading, shown
-from captioning.untrusted import read_json
+from captioning.files import read_json
 
 OF_HUGGING_FACE = ("dataset_dict", "dataset_info", "dataset_infos")
 """Other files with names like Karpathy's."""

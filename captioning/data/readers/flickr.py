@@ -16,7 +16,7 @@ from captioning.data.readers.reader import Contents, Problem, Reader, numbered, 
 from captioning.data.records import ImageObject, Phrase, Record
 from captioning.data.tokens import tokenize
 from captioning.errors import InputError, reading, shown
-from captioning.untrusted import opened, text_of
+from captioning.files import opened, text_of
 
 TOKENS, TEXT = "Flickr8k.token.txt", "Flickr8k_text"
 LISTS = {

@@ -17,7 +17,7 @@ from captioning.data.photo_shards import is_shard, shard_rows
 from captioning.data.readers.dataset_files import ALIASES, SPLITS, split_name
 from captioning.data.readers.reader import MALFORMED, Problem, field, listed, numbered, parsed
 from captioning.errors import InputError, shown
-from captioning.untrusted import json_of, read_json, text_of
+from captioning.files import json_of, read_json, text_of
 
 IMAGE_COLUMNS = (
     *("file_name", "filename", "file", "image_path", "file_path", "filepath", "path", "image_name"),

@@ -21,7 +21,7 @@ from captioning.data.readers.reader import Problem, Reader, listed
 from captioning.data.readers.rows import CAPTION_COLUMNS, IMAGE_COLUMNS, is_photo, plain, rows_of
 from captioning.data.records import Record
 from captioning.errors import InputError
-from captioning.untrusted import opened, text_of
+from captioning.files import opened, text_of
 
 TABLES = ("captions.csv", "captions.jsonl")
 PUBLISHED = ("captions.tsv", "captions.txt", "results.csv", "results_*.token")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from captioning.data.records import Record
 from captioning.data.tokens import plurals, tokenize
 from captioning.errors import InputError
-from captioning.untrusted import read_json
+from captioning.files import read_json
 
 COCO = Path(__file__).with_name("coco_words.json")
 FORMAT = '{"categories": {"dog": ["dog", "puppy"]}, "others": ["dog house"]}'

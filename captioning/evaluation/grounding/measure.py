@@ -13,12 +13,12 @@ from jaxtyping import Float
 from torch.nn.utils.rnn import pad_sequence
 
 from captioning.captioner import Captioner
-from captioning.captioner.stream import Viewed, raise_errors
+from captioning.captioner.captioner import Viewed
 from captioning.data.preprocessing import View
 from captioning.data.records import Record
 from captioning.data.tokens import tokenize
 from captioning.data.vocabulary import PAD
-from captioning.errors import InputError, PhotoError
+from captioning.errors import InputError, PhotoError, raise_errors
 from captioning.evaluation.grounding.areas import Place
 from captioning.evaluation.grounding.faithfulness import curve_areas, occlusion_drops
 from captioning.evaluation.grounding.lexicon import (

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from captioning.errors import printable
 from captioning.evaluation.grounding.faithfulness import DRAWS, HIDDEN
 from captioning.evaluation.grounding.lexicon import ImageMentions
 from captioning.evaluation.grounding.mentions import (
@@ -37,7 +38,6 @@ from captioning.evaluation.report import aligned
 from captioning.files import write_json
 from captioning.maps import ATTENTION
 from captioning.metrics.scores import LEVEL
-from captioning.terminal import printable
 
 WORDS = 10
 """The hallucinated words below the table; the file contains all."""

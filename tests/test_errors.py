@@ -2,8 +2,17 @@ import json
 import sys
 import unicodedata
 
-from captioning.errors import InputError
-from captioning.terminal import UNPRINTABLE, printable, printable_json
+import pytest
+
+from captioning.errors import (
+    UNPRINTABLE,
+    InputError,
+    PhotoError,
+    printable,
+    printable_json,
+    reading,
+    shown,
+)
 
 HOSTILE = "caf\udce9 \x1b[31m a\nb\tc \x9b \u202egpj \ud83d \x7f \u2028"
 
@@ -40,3 +49,25 @@ def test_json_escapes_such_characters_and_keeps_its_value() -> None:
 
 def test_the_message_of_an_error_is_one_printable_line() -> None:
     assert str(InputError("a\nb\x1b.jpg: no such file")) == r"a\nb\x1b.jpg: no such file"
+
+
+def test_an_error_of_a_block_names_what_was_read() -> None:
+    class LibraryError(Exception):
+        pass
+
+    for error in (ValueError("wrong"), OSError(5, "wrong"), LibraryError("wrong")):
+        with pytest.raises(InputError, match=r"^table: wrong$"), reading("table", LibraryError):
+            raise error
+    with pytest.raises(ZeroDivisionError), reading("table"):
+        raise ZeroDivisionError
+
+
+def test_a_faulty_photo_is_matched_by_its_path_and_reason() -> None:
+    match PhotoError("a.jpg", "cut short"):
+        case PhotoError(path, reason):
+            assert (path, reason) == ("a.jpg", "cut short")
+
+
+def test_a_value_is_shown_in_one_short_line() -> None:
+    assert shown("a\nb") == repr("a\nb")
+    assert len(shown({"a": ["x" * 1000] * 1000})) <= 60
