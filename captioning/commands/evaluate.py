@@ -35,7 +35,7 @@ def evaluate(
         out: The folder of the results; by default beside the model.
     """
     from captioning.evaluation import grounding
-    from captioning.evaluation.calibration import CalibrationReport, assess
+    from captioning.evaluation.assessment import CalibrationReport, assess
     from captioning.evaluation.captions import features_of, split_captions, training_captions
     from captioning.evaluation.pictures import save_calibration
     from captioning.evaluation.report import Report, scenes_right
@@ -75,7 +75,7 @@ def evaluate(
     metrics.note_on_cider(len(captions))
     print(report.table())
     if assessed is not None and captioner.calibration is not None:
-        calibration = CalibrationReport.of(assessed, captioner.calibration)
+        calibration = CalibrationReport.of((assessed, captioner.calibration))
         write_json(folder / "calibration.json", calibration.as_json())
         save_calibration(calibration, folder / "calibration.png")
         print(calibration.line())
@@ -87,7 +87,7 @@ def evaluate(
             [grounded] = grounding.ground(
                 captioner, some, captions, lexicon, using.batch_size, search.seed
             ).values()
-            grounded.write(folder / "grounding.json")
+            write_json(folder / "grounding.json", grounded.as_json())
             print(grounded.line())
     print(printable(folder))
     return report.summary
@@ -107,7 +107,7 @@ def calibrate(
     The split should be one that the model was neither trained on nor chosen by.
     """
     from captioning.captioner import export
-    from captioning.evaluation.calibration import CalibrationReport, assess, calibrated
+    from captioning.evaluation.assessment import CalibrationReport, assess, calibrated
     from captioning.evaluation.captions import features_of
     from captioning.evaluation.pictures import save_calibration
     from captioning.evaluation.report import scenes_right
@@ -189,7 +189,7 @@ def ground_model(
         captioner, records, captions, lexicon, size, search.seed, tested, curves=several
     )
     report = next(iter(reports.values()))
-    report.write(folder / "grounding.json")
+    write_json(folder / "grounding.json", report.as_json())
     if several:
         write_json(folder / "maps.json", grounding.maps_json(reports, captioner.default_map))
     pictures = save_grounding(report, folder, pixels_of(data.max_megapixels))

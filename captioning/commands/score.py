@@ -112,12 +112,17 @@ def compare(
         format: Of the table.
         out: Write the table to this file, not to the screen.
     """
-    from captioning.evaluation.comparison import Comparison
+    from captioning.evaluation.comparison import compared, comparison_table
     from captioning.files import written_whole
+    from captioning.terminal import printable
 
     _, [one, other] = _reports([first, second], references, reading, metrics)
-    names = (str(first), str(second))
-    table = Comparison.of(one.scores, other.scores, names, samples, trials, seed).table(format)
+    note = (
+        f"A: {printable(first)}; B: {printable(second)}; {len(one.captions)} images; {samples} "
+        f"bootstrap samples, {trials} randomisation trials, seed {seed}"
+    )
+    found = compared(one.scores, other.scores, samples, trials, seed)
+    table = comparison_table(found, note, format)
     if out is None:
         print(table)
     else:

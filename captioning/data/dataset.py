@@ -64,19 +64,19 @@ def sided(record: Record) -> bool:
 
 def collate(examples: Sequence[Example]) -> Batch:
     """Examples as one batch, with every image stored once."""
-    n = max(len(example.captions) for example in examples)
-    captions = [
-        example.captions[i] if i < len(example.captions) else torch.empty(0, dtype=torch.long)
-        for example in examples
-        for i in range(n)
-    ]
-    tokens = pad_sequence(captions, batch_first=True, padding_value=PAD)
     return Batch(
         images=torch.stack([example.image for example in examples]),
-        tokens=tokens.view(len(examples), n, -1),
+        tokens=padded([example.captions for example in examples]),
         records=[example.record for example in examples],
         seen=[example.seen for example in examples if example.seen is not None],
     )
+
+
+def padded(captions: Sequence[Sequence[Int[Tensor, "_"]]]) -> Int[Tensor, "B N T"]:
+    """The captions of each image, with as many and as long ones as any of the images has."""
+    most, none = max(map(len, captions)), torch.empty(0, dtype=torch.long)
+    rows = [row for its in captions for row in [*its, *[none] * (most - len(its))]]
+    return pad_sequence(rows, batch_first=True, padding_value=PAD).unflatten(0, (-1, most))
 
 
 @dataclass(eq=False)

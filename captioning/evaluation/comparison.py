@@ -8,22 +8,20 @@
 
 import csv
 import io
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from captioning.errors import printable
 from captioning.evaluation.report import aligned
+from captioning.metrics import scores
 from captioning.metrics.scores import (
-    BLOCK,
     LEVEL,
     RESAMPLES,
     Interval,
     Scores,
+    concatenated,
     percentile_interval,
     resamples,
 )
@@ -56,116 +54,63 @@ class Compared(NamedTuple):
     p_bootstrap: float
     p_randomisation: float
 
-    @property
-    def difference(self) -> float:
-        """The score of B minus that of A."""
-        return self.second - self.first
 
+@stage("comparing the systems")
+def compared(
+    first: Sequence[Scores],
+    second: Sequence[Scores],
+    samples: int = RESAMPLES,
+    trials: int = TRIALS,
+    seed: int = 0,
+) -> dict[str, Compared]:
+    """The scores of two systems by name, with tests of their differences.
 
-@dataclass(frozen=True)
-class Comparison:
-    """The scores of two systems, with tests of their differences.
+    All scores use the same samples and trials.
 
-    Attributes:
-        scores: by name.
-        names: of systems A and B, for the note below the table.
-        images: their number.
-        samples: the number of bootstrap samples.
-        trials: the number of trials of the randomisation.
-        seed: of both.
+    Args:
+        first: the scores of system A by each metric.
+        second: those of system B, in the same order, of the same images in the same order.
+        samples: number of bootstrap samples.
+        trials: number of trials of the randomisation.
+        seed: of samples and trials.
     """
-
-    scores: Mapping[str, Compared]
-    names: tuple[str, str]
-    images: int
-    samples: int
-    trials: int
-    seed: int
-
-    @classmethod
-    @stage("comparing the systems")
-    def of(
-        cls,
-        first: Sequence[Scores],
-        second: Sequence[Scores],
-        names: tuple[str, str] = ("A", "B"),
-        samples: int = RESAMPLES,
-        trials: int = TRIALS,
-        seed: int = 0,
-        block: int = BLOCK,
-    ) -> "Comparison":
-        """Compare two systems by the same metrics.
-
-        All scores use the same samples and trials.
-
-        Args:
-            first: the scores of system A by each metric.
-            second: those of system B, in the same order, of the same images in the same order.
-            names: of the systems.
-            samples: number of bootstrap samples.
-            trials: number of trials of the randomisation.
-            seed: of samples and trials.
-            block: limits the counts in memory and does not affect the results.
-        """
-        pairs = list(zip(first, second, strict=True))
-        images = len(next(values for each in first for values in each.images.values()))
-        resampled: dict[str, list[NDArray[np.float64]]] = defaultdict(list)
-        for counts in resamples(images, seed, block, samples):
-            for one, other in pairs:
-                theirs = other.resampled(counts)
-                for name, values in one.resampled(counts).items():
-                    resampled[name].append(theirs[name] - values)
-        swapped: dict[str, list[NDArray[np.float64]]] = defaultdict(list)
-        for swaps in _swaps(images, trials, seed, block):
-            for one, other in pairs:
-                for name, values in one.differences_when_swapped(other, swaps).items():
-                    swapped[name].append(values)
-        found = {}
-        for one, other in pairs:
-            for name in one.images:
-                own, its = one.corpus[name], other.corpus[name]
-                drawn = np.concatenate(resampled[name])
-                found[name] = Compared(
-                    own,
-                    its,
-                    percentile_interval(drawn),
-                    bootstrap_p(its - own, drawn),
-                    randomisation_p(its - own, np.concatenate(swapped[name])),
-                )
-        return cls(found, names, images, samples, trials, seed)
-
-    def table(self, form: Format = "text") -> str:
-        """The scores with their differences; as CSV in full precision, otherwise with a note."""
-        if form == "csv":
-            text = io.StringIO()
-            writer = csv.writer(text, lineterminator="\n")
-            writer.writerow(["score", "A", "B", "difference", "low", "high", *P_VALUES])
-            for name, (first, second, interval, *p_values) in self.scores.items():
-                writer.writerow([name, first, second, second - first, *interval, *p_values])
-            return text.getvalue().rstrip("\n")
-        columns = ("", "A", "B", "B - A", f"{LEVEL * 100:.0f} % interval", *P_VALUES)
-        rows = [
-            (
-                name,
-                f"{each.first:.4f}",
-                f"{each.second:.4f}",
-                f"{each.difference:+.4f}",
-                "{:+.4f} to {:+.4f}".format(*each.interval),
-                f"{each.p_bootstrap:.4f}",
-                f"{each.p_randomisation:.4f}",
+    pairs = list(zip(first, second, strict=True))
+    images = len(next(values for each in first for values in each.images.values()))
+    resampled = concatenated(
+        {
+            name: theirs - own
+            for one, other in pairs
+            for (name, own), theirs in zip(
+                one.resampled(counts).items(), other.resampled(counts).values(), strict=True
             )
-            for name, each in self.scores.items()
-        ]
-        a, b = map(printable, self.names)
-        note = (
-            f"A: {a}; B: {b}; {self.images} images; {self.samples} bootstrap samples, "
-            f"{self.trials} randomisation trials, seed {self.seed}"
+        }
+        for counts in resamples(images, seed, samples)
+    )
+    swapped = concatenated(
+        {
+            name: values
+            for one, other in pairs
+            for name, values in one.differences_when_swapped(other, swaps).items()
+        }
+        for swaps in _swaps(images, trials, seed)
+    )
+    return {
+        name: Compared(
+            *(own, other.corpus[name], percentile_interval(resampled[name])),
+            bootstrap_p(other.corpus[name] - own, resampled[name]),
+            randomisation_p(other.corpus[name] - own, swapped[name]),
         )
-        if form == "text":
-            return f"{aligned([columns, *rows])}\n{note}"
-        rule = ("---", *["--:"] * (len(columns) - 1))
-        lines = [f"| {' | '.join(cells)} |" for cells in (columns, rule, *rows)]
-        return "\n".join([*lines, "", note])
+        for one, other in pairs
+        for name, own in one.corpus.items()
+    }
+
+
+def _swaps(images: int, trials: int, seed: int) -> Iterator[NDArray[np.float64]]:
+    """Ones for images whose captions a trial swaps, half of them on average; (T, images) each."""
+    rng = np.random.default_rng(seed)
+    rows = max(1, scores.BLOCK // images)
+    for start in range(0, trials, rows):
+        yield (rng.random((min(rows, trials - start), images)) < 0.5).astype(float)
 
 
 def bootstrap_p(difference: float, resampled: NDArray[np.float64]) -> float:
@@ -181,8 +126,7 @@ def bootstrap_p(difference: float, resampled: NDArray[np.float64]) -> float:
         resampled: the differences of the bootstrap samples, (samples,).
     """
     distances = np.abs(resampled)
-    extreme = distances - distances.mean() >= abs(difference) - ROUNDING
-    return float(extreme.sum() + 1) / (len(extreme) + 1)
+    return _share_as_extreme(difference, distances - distances.mean())
 
 
 def randomisation_p(difference: float, swapped: NDArray[np.float64]) -> float:
@@ -195,13 +139,34 @@ def randomisation_p(difference: float, swapped: NDArray[np.float64]) -> float:
         difference: of the corpus scores.
         swapped: the differences after random swaps, (trials,).
     """
-    extreme = np.abs(swapped) >= abs(difference) - ROUNDING
+    return _share_as_extreme(difference, np.abs(swapped))
+
+
+def _share_as_extreme(difference: float, distances: NDArray[np.float64]) -> float:
+    extreme = distances >= abs(difference) - ROUNDING
     return float(extreme.sum() + 1) / (len(extreme) + 1)
 
 
-def _swaps(images: int, trials: int, seed: int, block: int) -> Iterator[NDArray[np.float64]]:
-    """Ones for images whose captions a trial swaps, half of them on average; (T, images) each."""
-    rng = np.random.default_rng(seed)
-    rows = max(1, block // images)
-    for start in range(0, trials, rows):
-        yield (rng.random((min(rows, trials - start), images)) < 0.5).astype(float)
+def comparison_table(found: Mapping[str, Compared], note: str, form: Format = "text") -> str:
+    """The scores with their differences; as CSV in full precision, otherwise with a note below."""
+    if form == "csv":
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(["score", "A", "B", "difference", "low", "high", *P_VALUES])
+        for name, (first, second, interval, *p_values) in found.items():
+            writer.writerow([name, first, second, second - first, *interval, *p_values])
+        return text.getvalue().rstrip("\n")
+    header = ("", "A", "B", "B - A", f"{LEVEL * 100:.0f} % interval", *P_VALUES)
+    rows = [
+        (
+            *(name, f"{first:.4f}", f"{second:.4f}", f"{second - first:+.4f}"),
+            "{:+.4f} to {:+.4f}".format(*interval),
+            *(f"{p:.4f}" for p in p_values),
+        )
+        for name, (first, second, interval, *p_values) in found.items()
+    ]
+    if form == "text":
+        return f"{aligned([header, *rows])}\n{note}"
+    rule = ("---", *["--:"] * (len(header) - 1))
+    lines = [f"| {' | '.join(cells)} |" for cells in (header, rule, *rows)]
+    return "\n".join([*lines, "", note])

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from captioning.data.images import MAX_PIXELS, read_image
-from captioning.evaluation.calibration import CalibrationReport, Reliability
+from captioning.evaluation.assessment import CalibrationReport, Reliability
 from captioning.evaluation.grounding import GroundedMention, GroundingReport
 from captioning.evaluation.grounding.mentions import (
     GAUSSIAN,
@@ -19,8 +19,8 @@ from captioning.evaluation.grounding.mentions import (
     MODEL,
     SOURCES,
     UNIFORM,
+    named,
 )
-from captioning.evaluation.grounding.scores import Group
 from captioning.files import written_whole
 from captioning.viewing.overlay import DOTS_PER_INCH, drawable, word_pictures
 
@@ -58,6 +58,60 @@ def save_grounding(
     return list(figures)
 
 
+def draw_scores(report: GroundingReport) -> Figure:
+    """A panel per measure: bars with intervals for the model, markers for the baselines."""
+    groups = [report.all, *report.words[:WORDS]]
+    places = np.arange(len(groups))
+    figure = Figure(figsize=(10, 1.2 + 0.32 * len(groups)), layout="constrained")
+    panels = figure.subplots(1, len(MEASURES), sharey=True)
+    for axes, measure in zip(panels, MEASURES, strict=True):
+        values = np.nan_to_num([group.value(measure) for group in groups])
+        axes.barh(places, values, color=COLOURS[MODEL], height=0.7, label=MODEL)
+        for place, group in enumerate(groups):
+            if measure in group.scores:
+                interval = group.scores[measure].interval
+                axes.plot(interval, (place, place), color="black", linewidth=1)
+        for source, marker in MARKERS.items():
+            values = [group.value(measure, source) for group in groups]
+            style = {"marker": marker, "color": COLOURS[source], "zorder": 3, "clip_on": False}
+            axes.scatter(values, places, 60, label=source, **style)
+        axes.set(xlim=(0, 1), title=measure)
+        axes.spines[["top", "right"]].set_visible(False)
+    names, families = drawable([f"{group.name} ({group.count})" for group in groups])
+    panels[0].set_yticks(places, names, fontfamily=families, parse_math=False)
+    panels[0].invert_yaxis()
+    handles, labels = panels[0].get_legend_handles_labels()
+    order = [handles[labels.index(source)] for source in SOURCES]
+    figure.legend(order, SOURCES, loc="outside lower center", ncols=len(SOURCES), frameon=False)
+    return figure
+
+
+def draw_mentions(mentions: Sequence[GroundedMention], max_pixels: int = MAX_PIXELS) -> Figure:
+    """A panel per mention: the map on the photo, the boxes, the word, and the mass in the boxes.
+
+    Raises:
+        InputError: a photo cannot be read.
+    """
+    columns = min(COLUMNS, len(mentions))
+    rows = math.ceil(len(mentions) / columns)
+    figure = Figure(figsize=(3 * columns, 3.2 * rows), layout="constrained")
+    panels = figure.subplots(rows, columns, squeeze=False).flatten()
+    for axes in panels:
+        axes.set_axis_off()
+    for axes, each in zip(panels, mentions, strict=False):
+        photo = read_image(each.image, max_pixels)
+        [picture] = word_pictures(photo, each.weights[None], each.target.crop)
+        axes.imshow(picture, extent=(0, photo.width, photo.height, 0))
+        for left, top, *size in each.target.boxes:
+            style = {"fill": False, "edgecolor": BOX_COLOUR, "linewidth": 1.5}
+            axes.add_patch(Rectangle((left, top), *size, **style))
+        [name], families = drawable([each.mention.name])
+        inside, area = each.values[IN_BOX], each.values[named(IN_BOX, UNIFORM)]
+        title = f"{name}: {inside:.2f} of the map\nin {area:.2f} of the view"
+        axes.set_title(title, fontsize=9, fontfamily=families, parse_math=False)
+    return figure
+
+
 def save_calibration(report: CalibrationReport, path: str | Path) -> None:
     """Write a picture of how sure a captioner is and how often it is right, as a PNG file.
 
@@ -78,85 +132,6 @@ def save_calibration(report: CalibrationReport, path: str | Path) -> None:
     _save(figure, path)
 
 
-def _save(figure: Figure, path: str | Path) -> None:
-    with written_whole(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=DOTS_PER_INCH)
-
-
-def draw_scores(report: GroundingReport) -> Figure:
-    """A panel per measure: bars with intervals for the model, markers for the baselines."""
-    groups = [report.all, *report.words[:WORDS]]
-    figure = Figure(figsize=(10, 1.2 + 0.32 * len(groups)), layout="constrained")
-    for axes, measure in zip(figure.subplots(1, len(MEASURES), sharey=True), MEASURES, strict=True):
-        _draw_measure(axes, groups, measure)
-    names, families = drawable([f"{group.name} ({group.count})" for group in groups])
-    figure.axes[0].set_yticks(range(len(groups)), names, fontfamily=families, parse_math=False)
-    figure.axes[0].invert_yaxis()
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    known = dict(zip(labels, handles, strict=True))
-    order = [known[source] for source in SOURCES]
-    figure.legend(order, SOURCES, loc="outside lower center", ncols=len(SOURCES), frameon=False)
-    return figure
-
-
-def draw_mentions(mentions: Sequence[GroundedMention], max_pixels: int = MAX_PIXELS) -> Figure:
-    """A panel per mention: the map on the photo, the boxes, the word, and the mass in the boxes.
-
-    Raises:
-        InputError: a photo cannot be read.
-    """
-    columns = min(COLUMNS, len(mentions))
-    rows = math.ceil(len(mentions) / columns)
-    figure = Figure(figsize=(3 * columns, 3.2 * rows), layout="constrained")
-    panels = figure.subplots(rows, columns, squeeze=False).flatten()
-    for axes in panels:
-        axes.set_axis_off()
-    for axes, mention in zip(panels, mentions, strict=False):
-        _draw_mention(axes, mention, max_pixels)
-    return figure
-
-
-def _draw_measure(axes: Axes, groups: Sequence[Group], measure: str) -> None:
-    places = np.arange(len(groups))
-    values = np.array([group.value(measure) for group in groups])
-    axes.barh(places, np.nan_to_num(values), color=COLOURS[MODEL], height=0.7, label=MODEL)
-    for place, group in zip(places, groups, strict=True):
-        if measure in group.scores:
-            axes.plot(group.scores[measure].interval, (place, place), color="black", linewidth=1)
-    for source, marker in MARKERS.items():
-        axes.scatter(
-            [group.value(measure, source) for group in groups],
-            places,
-            marker=marker,
-            color=COLOURS[source],
-            label=source,
-            s=60,
-            zorder=3,
-            clip_on=False,
-        )
-    axes.set(xlim=(0, 1), title=measure)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
-def _draw_mention(axes: Axes, mention: GroundedMention, max_pixels: int) -> None:
-    width, height = mention.size
-    [picture] = word_pictures(
-        read_image(mention.image, max_pixels), mention.weights[None], mention.crop
-    )
-    axes.imshow(picture, extent=(0, width, height, 0))
-    for left, top, across, down in mention.place.boxes:
-        box = Rectangle((left, top), across, down, fill=False, edgecolor=BOX_COLOUR, linewidth=1.5)
-        axes.add_patch(box)
-    [name], families = drawable([mention.mention.name])
-    inside, area = mention.scores[MODEL][IN_BOX], mention.scores[UNIFORM][IN_BOX]
-    axes.set_title(
-        f"{name}: {inside:.2f} of the map\nin {area:.2f} of the view",
-        fontsize=9,
-        fontfamily=families,
-        parse_math=False,
-    )
-
-
 def _draw_reliability(axes: Axes, found: Reliability, title: str, given: str, came: str) -> None:
     """The share that came true over the probability, a dot per bin with an area by its number."""
     means, shares, counts = (np.array(column) for column in zip(*found.bins, strict=True))
@@ -171,12 +146,16 @@ def _draw_risk(axes: Axes, found: Reliability) -> None:
     """The share of captions that are not good among the surest ones."""
     ours, best, random = found.areas
     coverage = np.arange(1, len(found.risks) + 1) / len(found.risks)
+    least = (coverage - 1 + random).clip(0) / coverage
     axes.axhline(random, color=OTHER, linewidth=1, linestyle="--", label=f"random {random:.2f}")
     axes.plot(coverage, found.risks, color=OURS, label=f"by confidence {ours:.2f}")
-    axes.plot(
-        coverage, (coverage - 1 + random).clip(0) / coverage, color=OTHER, label=f"best {best:.2f}"
-    )
+    axes.plot(coverage, least, color=OTHER, label=f"best {best:.2f}")
     axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="share of photos, surest first")
     axes.set_ylabel("share of captions that are not good")
     axes.set_title("Risk over coverage", fontsize=10)
     axes.legend(frameon=False, fontsize=8)
+
+
+def _save(figure: Figure, path: str | Path) -> None:
+    with written_whole(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=DOTS_PER_INCH)

@@ -35,7 +35,7 @@ class Report:
     Attributes:
         captions: one caption per image, by image id.
         scores: the scores of each metric; those of images are in the order of the captions.
-        statistics: number, length and variety of the captions, by the names in `COUNTS`.
+        statistics: number, length and variety of the captions; see `diversity`.
     """
 
     captions: Mapping[Any, str]
@@ -83,17 +83,13 @@ class Report:
             scorers = registry.scorers().values()
         cut = tokenizer_of_scores(tokenizer)
         candidates = [generated_tokens(caption, tokenizer) for caption in captions.values()]
-        written = [list(map(cut, references[image])) for image in captions]
-        by_words = [registry.scored(scorer, candidates, written) for scorer in scorers]
-        by_photos = [
-            scorer([*captions.values()], [references[image] for image in captions], [*captions])
-            for scorer in photo_scorers
-        ]
-        return cls(
-            captions,
-            (*by_words, *by_photos, *further),
-            diversity(list(map(words_of, candidates)), training, vocabulary, tokenizer),
-        )
+        texts = [references[image] for image in captions]
+        written = [list(map(cut, several)) for several in texts]
+        scores = [registry.scored(scorer, candidates, written) for scorer in scorers]
+        scores += [scorer([*captions.values()], texts, [*captions]) for scorer in photo_scorers]
+        words = list(map(words_of, candidates))
+        statistics = diversity(words, training, vocabulary, tokenizer)
+        return cls(captions, [*scores, *further], statistics)
 
     @cached_property
     def corpus(self) -> dict[str, float]:
@@ -118,7 +114,7 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """The whole report as plain values: scores with intervals, statistics, and each image."""
-        columns = {name: values.tolist() for name, values in self.images.items()}
+        columns = zip(*(values.tolist() for values in self.images.values()), strict=True)
         return {
             "interval": LEVEL,
             "scores": {
@@ -127,40 +123,38 @@ class Report:
             },
             "statistics": dict(self.statistics),
             "images": [
-                {"image_id": image, "caption": caption}
-                | {name: values[number] for name, values in columns.items()}
-                for number, (image, caption) in enumerate(self.captions.items())
+                {**result, **dict(zip(self.images, row, strict=True))}
+                for result, row in zip(self.results, columns, strict=True)
             ],
         }
 
-    def write(self, folder: str | Path, data: Mapping[str, str] | None = None) -> None:
+    @property
+    def results(self) -> list[dict[str, Any]]:
+        """The captions in COCO's results format."""
+        return [{"image_id": image, "caption": text} for image, text in self.captions.items()]
+
+    def write(self, folder: str | Path, data: Mapping[str, str]) -> None:
         """Write captions.json in COCO's results format, scores.json and the whole report.json.
 
         Args:
             folder: where to.
-            data: the name and the split of the data set, for the report.
+            data: the name and the split of the data set.
         """
-        results = [
-            {"image_id": image, "caption": caption} for image, caption in self.captions.items()
-        ]
-        write_json(Path(folder) / "captions.json", results)
+        write_json(Path(folder) / "captions.json", self.results)
         write_json(Path(folder) / "scores.json", self.summary)
-        source = {} if data is None else {"data": data}
-        write_json(Path(folder) / "report.json", source | self.as_json())
+        write_json(Path(folder) / "report.json", {"data": data, **self.as_json()})
 
     def table(self) -> str:
         """The scores with their intervals, and a line about the captions."""
-        header = ("", "score", f"{LEVEL * 100:.0f} % interval")
-        rows = [
-            (name, f"{value:.4f}", "{:.4f} to {:.4f}".format(*self.intervals[name]))
-            for name, value in self.corpus.items()
-        ]
+        rows = [("", "score", f"{LEVEL * 100:.0f} % interval")]
+        for name, value in self.corpus.items():
+            rows.append((name, f"{value:.4f}", "{:.4f} to {:.4f}".format(*self.intervals[name])))
         counts = self.statistics
         note = (
             f"{counts['images']:.0f} images, {counts['distinct captions']:.0f} distinct captions, "
             f"{counts['distinct words']:.0f} distinct words, {counts['mean length']:.1f} a caption"
         )
-        return "\n".join([aligned([header, *rows]), note])
+        return f"{aligned(rows)}\n{note}"
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
@@ -186,9 +180,6 @@ def scenes_right(
     from captioning.shapes import faults, read_scenes
 
     scenes = read_scenes(data, split)
-
-    def right(captions: Mapping[int | str, str]) -> Bool[np.ndarray, " I"]:
-        found = [not faults(caption, scenes[int(image)]) for image, caption in captions.items()]
-        return np.array(found, dtype=bool)
-
-    return right
+    return lambda captions: np.array(
+        [not faults(caption, scenes[int(image)]) for image, caption in captions.items()]
+    )

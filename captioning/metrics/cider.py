@@ -1,4 +1,4 @@
-"""CIDEr-D as the COCO caption evaluation computes it, and the document frequencies that it needs.
+"""CIDEr-D as the COCO caption evaluation computes it, its document frequencies, and a reward.
 
 Vedantam et al., "CIDEr: Consensus-based Image Description Evaluation", CVPR 2015,
 https://arxiv.org/abs/1411.5726.
@@ -18,14 +18,12 @@ from numpy.typing import NDArray
 
 from captioning.errors import reading
 from captioning.files import written_whole
+from captioning.metrics.bleu import bleu_scores
 from captioning.metrics.ngrams import MAX_N, Corpus, ngram_counts
 from captioning.metrics.scores import Scores, Words
 
 SIGMA = 6.0
 """Width of the Gaussian length penalty, in words."""
-
-FOREIGN = (zipfile.BadZipFile, zlib.error, AttributeError, KeyError, TypeError)
-"""What reading an archive raises that is damaged or holds something else."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +93,8 @@ class DocumentFrequencies:
         Raises:
             InputError: the file is missing, damaged or of another kind.
         """
-        with reading(path, *FOREIGN), Path(path).open("rb") as file:
+        foreign = (zipfile.BadZipFile, zlib.error, AttributeError, KeyError, TypeError)
+        with reading(path, *foreign), Path(path).open("rb") as file:
             archive = np.load(file, allow_pickle=False)
             words = json.loads(archive["words"].tobytes())
             codes, counts = (
@@ -140,3 +139,33 @@ def cider_scores(
     penalty = np.exp(-((lengths[images] - lengths[count:]) ** 2) / (2 * SIGMA**2))
     summed = np.bincount(images, similarities * penalty)
     return Scores.of("CIDEr", 10 / MAX_N * summed / np.bincount(images))
+
+
+class Reward:
+    """CIDEr-D plus weighted sentence BLEU-4 of sampled captions, for self-critical training.
+
+    Shapes: B images, N samples per image.
+
+    Args:
+        frequencies: document frequencies of the training captions.
+        bleu: the weight of BLEU-4.
+    """
+
+    def __init__(self, frequencies: DocumentFrequencies, bleu: float = 0.0) -> None:
+        self.frequencies = frequencies
+        self.bleu = bleu
+
+    def __call__(
+        self, samples: Sequence[Sequence[Words]], references: Sequence[Sequence[Words]]
+    ) -> NDArray[np.float64]:
+        """The rewards, (B, N), of each image's N samples by its references.
+
+        Captions may be words or ids, but of the same kind as in the frequencies. If samples and
+        references contain the end token, ending a caption is rewarded too.
+        """
+        candidates = list(chain.from_iterable(samples))
+        written = [several for its, several in zip(samples, references, strict=True) for _ in its]
+        rewards = cider_scores(candidates, written, self.frequencies).images["CIDEr"]
+        if self.bleu:
+            rewards = rewards + self.bleu * bleu_scores(candidates, written).images["BLEU-4"]
+        return rewards.reshape(len(samples), -1)

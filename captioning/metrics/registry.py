@@ -10,7 +10,7 @@ from captioning.data.tokens import words_of
 from captioning.errors import InputError
 from captioning.metrics.bleu import bleu_scores
 from captioning.metrics.cider import cider_scores
-from captioning.metrics.meteor.scorer import Meteor
+from captioning.metrics.meteor import Meteor
 from captioning.metrics.rouge import rouge_scores
 from captioning.metrics.scores import Scorer, Scores
 from captioning.metrics.spice import Spice

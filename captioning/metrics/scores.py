@@ -3,7 +3,6 @@
 Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, section 13.3.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
@@ -193,21 +192,24 @@ class Interval(NamedTuple):
     high: float
 
 
-def intervals(
-    scores: Sequence[Scores], images: int, seed: int = 0, block: int = BLOCK
-) -> dict[str, Interval]:
+def intervals(scores: Sequence[Scores], images: int, seed: int = 0) -> dict[str, Interval]:
     """Percentile bootstrap intervals of corpus scores at `LEVEL`, over images, by name.
 
     All scores use the same resamples, so their intervals can be compared.
-
-    `block` limits the counts in memory and does not affect the results.
     """
-    drawn: dict[str, list[NDArray[np.float64]]] = defaultdict(list)
-    for counts in resamples(images, seed, block):
-        for each in scores:
-            for name, values in each.resampled(counts).items():
-                drawn[name].append(values)
-    return {name: percentile_interval(np.concatenate(blocks)) for name, blocks in drawn.items()}
+    drawn = concatenated(
+        {name: values for each in scores for name, values in each.resampled(counts).items()}
+        for counts in resamples(images, seed)
+    )
+    return {name: percentile_interval(values) for name, values in drawn.items()}
+
+
+def concatenated(
+    blocks: Iterable[dict[str, NDArray[np.float64]]],
+) -> dict[str, NDArray[np.float64]]:
+    """The values of all blocks by name."""
+    parts = list(blocks)
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def percentile_interval(values: NDArray[np.float64]) -> Interval:
@@ -216,12 +218,10 @@ def percentile_interval(values: NDArray[np.float64]) -> Interval:
     return Interval(*np.percentile(values, (tail, 100 - tail)).tolist())
 
 
-def resamples(
-    images: int, seed: int = 0, block: int = BLOCK, count: int = RESAMPLES
-) -> Iterator[NDArray[np.int64]]:
+def resamples(images: int, seed: int = 0, count: int = RESAMPLES) -> Iterator[NDArray[np.int64]]:
     """How often each of `count` resamples has each image; blocks of (R, images)."""
     rng = np.random.default_rng(seed)
     share = np.full(images, 1 / images)
-    rows = max(1, block // images)
+    rows = max(1, BLOCK // images)
     for start in range(0, count, rows):
         yield rng.multinomial(images, share, size=min(rows, count - start))

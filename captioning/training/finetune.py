@@ -21,7 +21,7 @@ from captioning.data.records import Record
 from captioning.data.tokenizers import TokenizerName
 from captioning.data.tokenizers import tokenizer as split_by
 from captioning.errors import InputError
-from captioning.evaluation.calibration import assess, calibrated
+from captioning.evaluation.assessment import assess, calibrated
 from captioning.evaluation.captions import split_captions
 from captioning.evaluation.report import Report
 from captioning.files import made_folder, only_writer, written_whole

@@ -18,8 +18,7 @@ from captioning.data.preprocessing import Preprocessing
 from captioning.data.records import Record
 from captioning.data.vocabulary import EOS, PAD, SPECIAL, Vocabulary
 from captioning.kernels import caption_cross_entropy
-from captioning.metrics.cider import DocumentFrequencies
-from captioning.metrics.reward import Reward
+from captioning.metrics.cider import DocumentFrequencies, Reward
 from captioning.metrics.scores import Words
 from captioning.models import Decoder, Encoder, Model
 from captioning.models.decoder import Memory

@@ -15,8 +15,7 @@ from captioning.data.records import Record
 from captioning.data.tokenizers import NLTK, tokenizer_of_scores
 from captioning.data.tokens import words_of
 from captioning.data.vocabulary import BOS, EOS, PAD, SPECIAL, Vocabulary
-from captioning.metrics.cider import DocumentFrequencies
-from captioning.metrics.reward import Reward
+from captioning.metrics.cider import DocumentFrequencies, Reward
 from captioning.metrics.scores import Words, generated_words
 from captioning.models import Decoder, Model
 from captioning.models.decoder import Memory

@@ -16,7 +16,7 @@ from captioning.data.records import ImageObject, Record
 from captioning.data.vocabulary import PAD, Vocabulary
 from captioning.errors import InputError
 from captioning.evaluation.grounding import Lexicon, Mention, categories, named_by_people
-from captioning.evaluation.grounding.areas import Area
+from captioning.evaluation.grounding.targets import Area
 from captioning.models import Model
 from captioning.training.objectives import CrossEntropy, Loss, grid_of
 

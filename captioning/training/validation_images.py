@@ -11,8 +11,8 @@ from captioning.data.images import read_image
 from captioning.data.photo_shards import photo_size
 from captioning.data.records import Record
 from captioning.evaluation.grounding import Lexicon, categories, ground
+from captioning.evaluation.grounding.grounding_report import GAINS
 from captioning.evaluation.grounding.mentions import IN_BOX, POINTING
-from captioning.evaluation.grounding.scores import GAINS
 from captioning.maps import known_maps
 from captioning.progress_bar import stage
 from captioning.training.checkpoints import BestCheckpoint

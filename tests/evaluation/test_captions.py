@@ -3,7 +3,7 @@ import torch
 
 from captioning.captioner import Captioner
 from captioning.data.records import Record
-from captioning.evaluation.calibration import assess
+from captioning.evaluation.assessment import assess
 from captioning.evaluation.captions import split_captions
 
 
@@ -19,4 +19,4 @@ def test_captions_and_features_do_not_depend_on_threads(
         )
     assert captions[0] == captions[1] == assessed[1].captions
     np.testing.assert_allclose(assessed[0].features, assessed[1].features, rtol=1e-4)
-    np.testing.assert_array_equal(assessed[0].of_image, assessed[1].of_image)
+    np.testing.assert_array_equal(*(np.concatenate(each.right) for each in assessed))

@@ -8,8 +8,9 @@ from PIL import Image
 from captioning.data.records import ImageObject
 from captioning.errors import InputError
 from captioning.evaluation.grounding import GroundedMention, GroundingReport, Mention
-from captioning.evaluation.grounding.areas import Place
 from captioning.evaluation.grounding.lexicon import ImageMentions
+from captioning.evaluation.grounding.mentions import map_values
+from captioning.evaluation.grounding.targets import Target
 from captioning.evaluation.pictures import draw_mentions, draw_scores, save_grounding
 
 
@@ -24,10 +25,10 @@ def mentions(tmp_path: Path) -> list[GroundedMention]:
         weights[cell] = 0.7
         crop = (20.0, 0.0, 80.0, 80.0)
         dog = ImageObject("dog", (55.0, 40.0, 45.0, 40.0))
-        place = Place.of([dog], (120, 80), crop, (2, 2))
-        assert place is not None
-        given = (min(number, 1), path, Mention("dog", "dog", 1, 2), weights, place)
-        found.append(GroundedMention(*given, crop, (120, 80)))
+        target = Target.of([dog], (120, 80), crop, (2, 2))
+        assert target is not None
+        values, words = map_values(weights, target), Mention("dog", "dog", 1, 2)
+        found.append(GroundedMention(min(number, 1), path, 0, words, target, weights, values))
     return found
 
 

@@ -61,7 +61,7 @@ def test_no_captions_at_all_are_an_error() -> None:
 
 def test_the_files_have_scores_intervals_and_images(tmp_path: Path) -> None:
     report = Report.of(CAPTIONS, REFERENCES)
-    report.write(tmp_path)
+    report.write(tmp_path, {"name": "toy", "split": "val"})
     scores = json.loads((tmp_path / "scores.json").read_text())
     full = json.loads((tmp_path / "report.json").read_text())
     captions = json.loads((tmp_path / "captions.json").read_text())

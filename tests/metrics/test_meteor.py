@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from captioning.errors import InputError
-from captioning.metrics.meteor.alignment import Match, align
-from captioning.metrics.meteor.paraphrases import Paraphrases, cached
-from captioning.metrics.meteor.scorer import Meteor
-from captioning.metrics.meteor.word_forms import normalized, stem
+from captioning.metrics.meteor import Match, Meteor, align
+from captioning.metrics.meteor_paraphrases import Paraphrases, cached
+from captioning.metrics.meteor_words import normalized, stem
 from captioning.metrics.scores import SummedScores
 
 # Caption, references, and what `java -jar meteor-1.5.jar - - -stdio -l en -norm` gives.

@@ -3,8 +3,7 @@ import random
 import numpy as np
 
 from captioning.metrics.bleu import bleu_scores
-from captioning.metrics.cider import DocumentFrequencies, cider_scores
-from captioning.metrics.reward import Reward
+from captioning.metrics.cider import DocumentFrequencies, Reward, cider_scores
 
 END = 2
 

@@ -1,9 +1,13 @@
 """Grounding: maps of words compared with the boxes and masks of the objects that the words name."""
 
+from captioning.evaluation.grounding.grounding_report import (
+    GroundingReport,
+    grounding_table,
+    maps_json,
+)
 from captioning.evaluation.grounding.lexicon import Lexicon, Mention, categories, named_by_people
 from captioning.evaluation.grounding.measure import ground
 from captioning.evaluation.grounding.mentions import GroundedMention
-from captioning.evaluation.grounding.report import GroundingReport, grounding_table, maps_json
 
 __all__ = [
     "GroundedMention",

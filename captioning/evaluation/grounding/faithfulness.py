@@ -8,7 +8,7 @@ decoder's state contains nothing of them.
 Shapes: C captions, each with its image, L regions, S tokens with BOS, P phrases, M maps.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import torch
@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from captioning.data.vocabulary import PAD
-from captioning.evaluation.grounding.mentions import CurveAreas, OcclusionDrops, gaussian
+from captioning.evaluation.grounding.mentions import DROPS, FAITHFULNESS, gaussian, named
 from captioning.search.search import NEVER
 
 HIDDEN = 0.5
@@ -43,8 +43,8 @@ def occlusion_drops(
     weights: Float[Tensor, "P L"],
     grid: tuple[int, int],
     generator: torch.Generator,
-) -> list[OcclusionDrops]:
-    """Each phrase's probability, and its drop when regions are hidden.
+) -> list[dict[str, float]]:
+    """Each phrase's probability, and its drop when regions are hidden; by the names in `DROPS`.
 
     Hidden are the fewest most relevant regions that hold `HIDDEN` of the map and, as baselines, as
     many random ones, and those that hold as much of the Gaussian in the middle.
@@ -58,27 +58,19 @@ def occlusion_drops(
         grid: rows and columns of the regions.
         generator: draws the random regions, on the CPU.
     """
-    if not phrases:
-        return []
     attended = _most_relevant(weights)
     count = attended.sum(dim=1).cpu()
     noise = torch.rand(len(phrases), DRAWS, attended.shape[1], generator=generator)
     random = noise.argsort(dim=2).argsort(dim=2) < count[:, None, None]
     middle = torch.from_numpy(gaussian(grid)).flatten().to(weights).expand_as(weights)
-    hidden = torch.cat(
-        [
-            torch.zeros_like(attended)[:, None],
-            attended[:, None],
-            _most_relevant(middle)[:, None],
-            random.to(attended.device),
-        ],
-        dim=1,
-    )  # (P, 3 + DRAWS, L)
+    single = torch.stack([torch.zeros_like(attended), attended, _most_relevant(middle)], dim=1)
+    hidden = torch.cat([single, random.to(attended.device)], dim=1)  # (P, 3 + DRAWS, L)
     each = [phrase for phrase in phrases for _ in range(hidden.shape[1])]
     found = probabilities(model, annotations, tokens, each, (~hidden).flatten(0, 1))
     whole, without, centred, *at_random = found.view(len(phrases), -1).unbind(dim=1)
     columns = (whole, whole - without, whole - torch.stack(at_random).mean(dim=0), whole - centred)
-    return [OcclusionDrops(*row) for row in torch.stack(columns, dim=1).tolist()]
+    rows = torch.stack(columns, dim=1).tolist()
+    return [dict(zip(DROPS, row, strict=True)) for row in rows]
 
 
 def curve_areas(
@@ -86,16 +78,27 @@ def curve_areas(
     annotations: Float[Tensor, "C L D"],
     tokens: Int[Tensor, "C S"],
     phrases: Sequence[Phrase],
-    maps: Float[Tensor, "P M L"],
-) -> list[list[CurveAreas]]:
-    """The areas under the deletion and insertion curves of each phrase's maps.
+    maps: Mapping[str, Float[Tensor, "P L"]],
+) -> list[dict[str, float]]:
+    """The areas under the curves of each phrase's probability, over a width of one.
 
-    The maps order the regions; of equal ones, the first in reading order counts as more relevant.
-    See `occlusion_drops` for the other arguments.
+    For deletion, regions are hidden, the most relevant first; low is good. For insertion they are
+    shown, the most relevant first; high is good. Overall is insertion minus deletion (Zhang et al.
+    2021, "Group-CAM"). Of equally relevant regions, the first in reading order comes first.
+
+    Args:
+        model: see `occlusion_drops`, also for the next three.
+        annotations: of each caption's image.
+        tokens: the captions.
+        phrases: of the captions.
+        maps: by source.
+
+    Returns:
+        For each phrase the areas by the `named` measures in `FAITHFULNESS`.
     """
-    regions = maps.shape[2]
+    rank = torch.stack([*maps.values()], dim=1).argsort(dim=2, descending=True, stable=True)
+    rank, regions = rank.argsort(dim=2), rank.shape[2]
     shown = [max(1, min(round(regions * i / LEVELS), regions)) for i in range(1, LEVELS + 1)]
-    rank = maps.argsort(dim=2, descending=True, stable=True).argsort(dim=2)
     top = torch.stack([rank < count for count in shown], dim=2)  # (P, M, LEVELS, L)
     # What deletion leaves: at least one region, which attention needs.
     left = torch.stack([rank >= min(count, regions - 1) for count in shown[:-1]], dim=2)
@@ -103,11 +106,12 @@ def curve_areas(
     each = [phrase for phrase in phrases for _ in range(seen.shape[1] * seen.shape[2])]
     found = probabilities(model, annotations, tokens, each, seen.flatten(0, 2))
     found = found.view(seen.shape[:3])
-    deletion = found[..., :LEVELS]
     insertion = torch.cat([found[..., LEVELS:], found[..., :1]], dim=2)
-    both = torch.stack([deletion, insertion], dim=2)
+    both = torch.stack([found[..., :LEVELS], insertion], dim=2)
     under = torch.trapezoid(both, dim=3) / (LEVELS - 1)  # (P, M, 2)
-    return [[CurveAreas(*areas) for areas in of_phrase] for of_phrase in under.tolist()]
+    areas = torch.cat([under, under[..., 1:] - under[..., :1]], dim=2).flatten(1)
+    names = [named(measure, source) for source in maps for measure in FAITHFULNESS]
+    return [dict(zip(names, row, strict=True)) for row in areas.tolist()]
 
 
 def probabilities(

@@ -88,8 +88,10 @@ class Lexicon:
         try:
             categories, others = content["categories"], content.get("others", [])
             lists = [*categories.values(), others]
-            is_valid = all(isinstance(name, str) for names in lists for name in [*names])
-            if not is_valid or not all(isinstance(names, list) for names in lists):
+            names = [name for its in lists for name in its]
+            if not all(isinstance(each, list) for each in lists) or any(
+                not isinstance(name, str) for name in names
+            ):
                 raise TypeError
         except (AttributeError, LookupError, TypeError):
             raise InputError(f'{path}: expected {FORMAT}; "others" is optional') from None

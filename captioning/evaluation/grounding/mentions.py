@@ -6,59 +6,37 @@ et al. 2017 ("Attention Correctness in Neural Image Captioning"). Two baselines 
 on the photo are measured too: a uniform map, and a Gaussian around the middle.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
-from captioning.evaluation.grounding.areas import Box, Place
 from captioning.evaluation.grounding.lexicon import Mention
+from captioning.evaluation.grounding.targets import Target
 
 SIGMA = 0.25
 """Standard deviation of the Gaussian baseline along each axis, in sides of the crop."""
 
-POINTING, IN_BOX, IN_MASK = MEASURES = ("pointing", "mass in box", "mass in mask")
 MODEL, UNIFORM, GAUSSIAN = SOURCES = ("model", "uniform", "Gaussian")
 RANDOM = "random"
+
+POINTING, IN_BOX, IN_MASK = MEASURES = ("pointing", "mass in box", "mass in mask")
+DROPS = PROBABILITY, ATTENDED, AT_RANDOM, CENTRED = (
+    "probability",
+    "fall without the most attended regions",
+    "fall without random regions",
+    "fall without regions in the middle",
+)
+FAITHFULNESS = DELETION, INSERTION, OVERALL = ("deletion", "insertion", "overall")
 
 Weights = Float[np.ndarray, "rows columns"]
 
 
-class CurveAreas(NamedTuple):
-    """CurveAreas under the curves of a mention's probability, over a width of one.
-
-    Attributes:
-        deletion: while regions are hidden, the most relevant first; low is good.
-        insertion: while regions are shown, the most relevant first; high is good.
-    """
-
-    deletion: float
-    insertion: float
-
-    @property
-    def overall(self) -> float:
-        """Insertion minus deletion: faithfulness in one number (Zhang et al. 2021, "Group-CAM")."""
-        return self.insertion - self.deletion
-
-
-class OcclusionDrops(NamedTuple):
-    """The probability of a mention's words, and how much it drops without some regions.
-
-    Attributes:
-        probability: given the photo and all words before them.
-        attended: the drop without the most relevant regions.
-        random: the mean drop without equally many random regions.
-        centred: the drop without the middle regions that hold as much of the Gaussian.
-    """
-
-    probability: float
-    attended: float
-    random: float
-    centred: float
+def named(measure: str, source: str) -> str:
+    """The name of a measure of a source; the source is omitted for the model."""
+    return measure if source == MODEL else f"{measure}, {source}"
 
 
 @dataclass(frozen=True)
@@ -68,67 +46,35 @@ class GroundedMention:
     Attributes:
         image_id: of the record.
         image: the path of the photo.
-        mention: the words, and the category that they name.
-        weights: the map over a grid of cells; for several words, the mean of their maps.
-        place: where the category's objects are.
-        crop: the part of the photo that the model saw, in pixels; the cells cover it.
-        size: width and height of the photo in pixels.
-        drops: None if they were not computed.
         caption: the index of the caption among the image's captions.
-        areas: of the map, of the Gaussian and of a random order; empty if they were not computed.
+        mention: the words, and the category that they name.
+        target: where the category's objects are.
+        weights: the map over a grid of cells; for several words, the mean of their maps.
+        values: the measures of `map_values`, `occlusion_drops` and `curve_areas` by their names, as
+            far as they are known.
     """
 
     image_id: int | str
     image: Path
+    caption: int
     mention: Mention
+    target: Target
     weights: Weights
-    place: Place
-    crop: Box
-    size: tuple[int, int]
-    drops: OcclusionDrops | None = None
-    caption: int = 0
-    areas: Mapping[str, CurveAreas] = field(default_factory=dict)
-
-    @cached_property
-    def maps(self) -> Mapping[str, Weights]:
-        """The model's map and those of the two baselines, by source."""
-        grid = self.weights.shape
-        return {MODEL: self.weights, UNIFORM: uniform(grid), GAUSSIAN: gaussian(grid)}
-
-    @cached_property
-    def scores(self) -> Mapping[str, dict[str, float]]:
-        """The measures of each source by name; mass in mask is NaN if there are no masks."""
-        return {
-            source: {
-                POINTING: pointing(weights, self.place.box_holds),
-                IN_BOX: mass(weights, self.place.in_box),
-                IN_MASK: mass(weights, self.place.in_mask),
-            }
-            for source, weights in self.maps.items()
-        }
-
-    @property
-    def covers_middle(self) -> bool:
-        """Whether one of the boxes contains the middle of the crop, where a Gaussian points."""
-        left, top, across, down = self.crop
-        x, y = left + across / 2, top + down / 2
-        return any(
-            a <= x < a + width and b <= y < b + height for a, b, width, height in self.place.boxes
-        )
-
-    @property
-    def size_share(self) -> float:
-        """The share of the crop that the boxes cover."""
-        return float(self.place.in_box.mean())
+    values: dict[str, float]
 
     @property
     def gain(self) -> float:
         """The mass in the box, minus that of the uniform map."""
-        return self.scores[MODEL][IN_BOX] - self.scores[UNIFORM][IN_BOX]
+        return self.values[IN_BOX] - self.values[named(IN_BOX, UNIFORM)]
+
+    @property
+    def size_share(self) -> float:
+        """The share of the crop that the boxes cover."""
+        return float(self.target.in_box.mean())
 
 
 KINDS: dict[str, Callable[[GroundedMention], bool]] = {
-    "not in the middle": lambda mention: not mention.covers_middle,
+    "not in the middle": lambda mention: not mention.target.covers_middle,
     "small, below 1/16": lambda mention: mention.size_share < 1 / 16,
     "medium": lambda mention: 1 / 16 <= mention.size_share < 1 / 4,
     "large, from 1/4": lambda mention: mention.size_share >= 1 / 4,
@@ -136,22 +82,23 @@ KINDS: dict[str, Callable[[GroundedMention], bool]] = {
 """Kinds of objects by position, and by size as a share of the crop."""
 
 
-def pointing(weights: Weights, holds: Bool[np.ndarray, "rows columns"]) -> float:
-    """The pointing game: 1 if the centre of the cell with the largest weight is inside, else 0.
+def map_values(weights: Weights, target: Target) -> dict[str, float]:
+    """The `MEASURES` of a map and of the two baselines; mass in mask only if there are masks.
 
-    If several cells tie for the largest weight, the share of them that is inside.
+    Pointing is 1 if the centre of the cell with the largest weight is inside a box, else 0; if
+    several cells tie, the share of them that is inside. Mass is the share of the weights that lies
+    inside, each spread evenly over its cell.
     """
-    return float(holds[weights == weights.max()].mean())
-
-
-def mass(weights: Weights, shares: Weights | None) -> float:
-    """The share of the weights that lies inside, each spread evenly over its cell; NaN for None."""
-    return np.nan if shares is None else float((weights * shares).sum())
-
-
-def uniform(grid: tuple[int, ...]) -> Weights:
-    """The same weight everywhere; its mass in a box is the box's share of the crop."""
-    return np.full(grid, 1 / np.prod(grid))
+    grid = weights.shape
+    maps = {MODEL: weights, UNIFORM: np.full(grid, 1 / np.prod(grid)), GAUSSIAN: gaussian(grid)}
+    found = {}
+    for source, its in maps.items():
+        holds = target.box_holds[its == its.max()]
+        found[named(POINTING, source)] = float(holds.mean())
+        found[named(IN_BOX, source)] = float((its * target.in_box).sum())
+        if target.in_mask is not None:
+            found[named(IN_MASK, source)] = float((its * target.in_mask).sum())
+    return found
 
 
 def gaussian(grid: tuple[int, ...]) -> Weights:

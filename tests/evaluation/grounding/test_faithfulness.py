@@ -13,6 +13,15 @@ from captioning.evaluation.grounding.faithfulness import (
     occlusion_drops,
     probabilities,
 )
+from captioning.evaluation.grounding.mentions import (
+    AT_RANDOM,
+    ATTENDED,
+    DELETION,
+    INSERTION,
+    MODEL,
+    PROBABILITY,
+    named,
+)
 from captioning.models import Decoder, LSTMDecoder
 from captioning.models.decoder import Memory, State, Step
 
@@ -59,13 +68,14 @@ class Naming(Blind):
 
 
 def test_a_decoder_that_ignores_its_context_loses_nothing(annotations: Tensor) -> None:
-    blind, maps = Blind(5, 8), torch.rand(len(PHRASES), 1, 6, dtype=torch.double)
+    blind, maps = Blind(5, 8), {MODEL: torch.rand(len(PHRASES), 6, dtype=torch.double)}
     drops = occlusion_drops(blind, annotations, TOKENS, PHRASES, peaked(6), (2, 3), generator())
     areas = curve_areas(blind, annotations, TOKENS, PHRASES, maps)
-    for found, [under] in zip(drops, areas, strict=True):
-        assert found.probability > 0
-        assert found[1:] == pytest.approx((0, 0, 0), abs=1e-12)
-        assert under == pytest.approx((found.probability, found.probability))
+    for found, under in zip(drops, areas, strict=True):
+        whole, *fallen = found.values()
+        assert whole > 0
+        assert fallen == pytest.approx([0, 0, 0], abs=1e-12)
+        assert [*under.values()] == pytest.approx([whole, whole, 0])
 
 
 def test_hiding_the_one_region_that_matters_removes_its_effect() -> None:
@@ -77,9 +87,9 @@ def test_hiding_the_one_region_that_matters_removes_its_effect() -> None:
     )
     # Of eight words PAD, BOS and UNK are never generated.
     whole, without = torch.tensor([3.0, 0.0]).double().exp().unbind()
-    assert found.probability == pytest.approx((whole / (whole + 4)).item())
-    assert found.attended == pytest.approx((whole / (whole + 4) - without / 5).item())
-    assert found.random == pytest.approx(0, abs=1e-12)
+    assert found[PROBABILITY] == pytest.approx((whole / (whole + 4)).item())
+    assert found[ATTENDED] == pytest.approx((whole / (whole + 4) - without / 5).item())
+    assert found[AT_RANDOM] == pytest.approx(0, abs=1e-12)
 
 
 def test_a_phrases_probability_is_that_of_its_words_in_turn(
@@ -90,7 +100,7 @@ def test_a_phrases_probability_is_that_of_its_words_in_turn(
     logits[..., [PAD, BOS, 3]] = -torch.inf
     shares = logits[:, 0].softmax(dim=-1)
     expected = (shares[0, 1, 5] * shares[0, 2, 6]).item()
-    assert found[1].probability == pytest.approx(expected)
+    assert found[1][PROBABILITY] == pytest.approx(expected)
 
 
 def test_the_fewest_regions_that_hold_half_the_map_are_hidden(
@@ -106,7 +116,7 @@ def test_the_fewest_regions_that_hold_half_the_map_are_hidden(
         logits, _ = decoder(annotations[2:], TOKENS[2:, None, :1], seen)
         logits[..., [PAD, BOS, 3]] = -torch.inf
         shares.append(logits[0, 0, 0].softmax(dim=-1)[7].item())
-    assert found.attended == pytest.approx(shares[0] - shares[1])
+    assert found[ATTENDED] == pytest.approx(shares[0] - shares[1])
 
 
 def test_a_batch_of_phrases_equals_its_phrases_one_by_one(
@@ -128,7 +138,7 @@ def test_at_least_one_region_is_never_hidden(lstm: LSTMDecoder, annotations: Ten
     one = annotations[:, :1]
     weights = torch.ones(len(PHRASES), 1, dtype=torch.double)
     for found in occlusion_drops(lstm, one, TOKENS, PHRASES, weights, (1, 1), generator()):
-        assert found[1:] == pytest.approx((0, 0, 0), abs=1e-12)
+        assert [*found.values()][1:] == pytest.approx([0, 0, 0], abs=1e-12)
 
 
 def test_random_regions_are_drawn_several_times_by_the_seed(
@@ -142,8 +152,8 @@ def test_random_regions_are_drawn_several_times_by_the_seed(
     ]
     assert DRAWS > 1
     assert found[0] == found[1]
-    assert found[0].attended == found[2].attended
-    assert found[0].random != found[2].random
+    assert found[0][ATTENDED] == found[2][ATTENDED]
+    assert found[0][AT_RANDOM] != found[2][AT_RANDOM]
 
 
 def test_the_map_of_the_one_region_is_best_its_opposite_worst() -> None:
@@ -153,23 +163,26 @@ def test_the_map_of_the_one_region_is_best_its_opposite_worst() -> None:
     right = torch.zeros(12, dtype=torch.double)
     right[7] = 1.0
     tokens = torch.tensor([[BOS, 4, EOS]])
-    [[best, worst]] = curve_areas(
-        Naming(5, 8), annotations, tokens, [(0, 0, 1)], torch.stack([right, -right])[None]
-    )
+    maps = {"best": right[None], "worst": -right[None]}
+    [areas] = curve_areas(Naming(5, 8), annotations, tokens, [(0, 0, 1)], maps)
     with_it = torch.tensor(3.0).double().exp().item()
     high, low = with_it / (with_it + 4), 1 / 5
     steps = LEVELS - 1
     # Best: the region is the first to go and the first to come.
-    assert best.deletion == pytest.approx(((high + low) / 2 + (steps - 1) * low) / steps)
-    assert best.insertion == pytest.approx(high)
+    assert areas[named(DELETION, "best")] == pytest.approx(
+        ((high + low) / 2 + (steps - 1) * low) / steps
+    )
+    assert areas[named(INSERTION, "best")] == pytest.approx(high)
     # Worst: it stays to the end, and comes last.
-    assert worst.deletion == pytest.approx(high)
-    assert worst.insertion == pytest.approx(((high + low) / 2 + (steps - 1) * low) / steps)
+    assert areas[named(DELETION, "worst")] == pytest.approx(high)
+    assert areas[named(INSERTION, "worst")] == pytest.approx(
+        ((high + low) / 2 + (steps - 1) * low) / steps
+    )
 
 
 def test_curves_equal_reading_with_what_is_left(decoder: LSTMDecoder, annotations: Tensor) -> None:
-    order = torch.tensor([[[0.5, 0.1, 0.4, 0.3, 0.2, 0.0]]], dtype=torch.double)  # 0 2 3 4 1 5
-    [[found]] = curve_areas(decoder, annotations, TOKENS, [(2, 3, 4)], order)
+    order = torch.tensor([[0.5, 0.1, 0.4, 0.3, 0.2, 0.0]], dtype=torch.double)  # 0 2 3 4 1 5
+    [found] = curve_areas(decoder, annotations, TOKENS, [(2, 3, 4)], {MODEL: order})
     heights: dict[str, list[float]] = {"deletion": [], "insertion": []}
     for hidden in ([], [0], [0, 2], [0, 2, 3], [0, 2, 3, 4], [0, 2, 3, 4, 1]):
         for name, is_left in (("deletion", False), ("insertion", True)):
@@ -181,4 +194,4 @@ def test_curves_equal_reading_with_what_is_left(decoder: LSTMDecoder, annotation
     heights["insertion"].append(heights["insertion"].pop(0))
     for name, curve in heights.items():
         expected = torch.trapezoid(torch.tensor(curve, dtype=torch.double)).item() / 5
-        assert getattr(found, name) == pytest.approx(expected)
+        assert found[name] == pytest.approx(expected)

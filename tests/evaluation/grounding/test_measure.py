@@ -17,8 +17,19 @@ from captioning.evaluation.grounding import (
     Mention,
     ground,
 )
-from captioning.evaluation.grounding.mentions import GAUSSIAN, MODEL, RANDOM, UNIFORM
-from captioning.evaluation.grounding.scores import DROP_TIMES
+from captioning.evaluation.grounding.grounding_report import DROP_TIMES
+from captioning.evaluation.grounding.mentions import (
+    ATTENDED,
+    DROPS,
+    GAUSSIAN,
+    IN_BOX,
+    OVERALL,
+    POINTING,
+    PROBABILITY,
+    RANDOM,
+    UNIFORM,
+    named,
+)
 from captioning.models import AdditiveAttention, LSTMDecoder
 
 KINDS = Lexicon({kind: [kind] for kind in ("circle", "square", "triangle", "star", "cross")})
@@ -49,7 +60,7 @@ def test_maps_are_those_of_the_search(captioner: Captioner, record: Record) -> N
     for look in looks:
         expected = caption.map()[look.mention.start]
         np.testing.assert_allclose(look.weights, expected.numpy(), atol=1e-5)
-        assert (look.crop, look.size) == (caption.crop, caption.size)
+        assert look.target.crop == caption.crop
 
 
 def test_a_mention_of_several_words_has_their_mean_attention(
@@ -60,11 +71,8 @@ def test_a_mention_of_several_words_has_their_mean_attention(
     single = Lexicon({"circle": ["circle", "red"]})
     red, circle = report_of(captioner, [record], {7: "a red circle"}, single).mentions
     np.testing.assert_allclose(whole.weights, (red.weights + circle.weights) / 2)
-    assert whole.drops is not None
-    assert red.drops is not None
-    assert circle.drops is not None
-    product = red.drops.probability * circle.drops.probability
-    assert whole.drops.probability == pytest.approx(product)
+    product = red.values[PROBABILITY] * circle.values[PROBABILITY]
+    assert whole.values[PROBABILITY] == pytest.approx(product)
 
 
 def test_uniform_attention_scores_as_the_uniform_baseline(
@@ -74,8 +82,9 @@ def test_uniform_attention_scores_as_the_uniform_baseline(
     assert isinstance(captioner.model.decoder.attention, AdditiveAttention)
     torch.nn.init.zeros_(captioner.model.decoder.attention.energy.weight)
     [look] = report_of(captioner, [record], {7: "a circle"}, KINDS, maps=["attention"]).mentions
-    assert look.scores[MODEL] == pytest.approx(look.scores[UNIFORM])
-    assert look.scores[MODEL]["mass in box"] == pytest.approx(0.5)
+    for measure in (POINTING, IN_BOX):
+        assert look.values[measure] == pytest.approx(look.values[named(measure, UNIFORM)])
+    assert look.values[IN_BOX] == pytest.approx(0.5)
 
 
 def test_what_nobody_annotated_or_named_is_hallucinated(
@@ -89,7 +98,7 @@ def test_what_nobody_annotated_or_named_is_hallucinated(
         "CHAIR-i": 2 / 4,
         "CHAIR-s": 1 / 2,
     }
-    assert dict(report.absent) == {"square": 2}
+    assert report.as_json()["hallucination"]["words"] == {"square": 2}
     assert [(look.image_id, look.mention.name) for look in report.mentions] == [(7, "circle")]
 
 
@@ -136,9 +145,7 @@ def test_without_captions_the_model_reads_all_references(
     for look, text in zip(report.mentions, ("a circle", "red circle a square"), strict=True):
         [alone] = grounded(captioner, record, text).mentions
         np.testing.assert_allclose(look.weights, alone.weights, atol=1e-6)
-        assert look.drops is not None
-        assert alone.drops is not None
-        assert look.drops.attended == pytest.approx(alone.drops.attended, abs=1e-5)
+        assert look.values[ATTENDED] == pytest.approx(alone.values[ATTENDED], abs=1e-5)
     assert not report.hallucination
 
 
@@ -165,9 +172,11 @@ def test_several_maps_are_tested_on_the_same_words(captioner: Captioner, record:
         ]
         for look, other in zip(report.mentions, alone.mentions, strict=True):
             np.testing.assert_allclose(look.weights, other.weights, atol=1e-6)
-            assert look.drops == pytest.approx(other.drops)
-            assert set(look.areas) == {MODEL, GAUSSIAN, RANDOM}
-            assert not other.areas
+            assert [look.values[name] for name in DROPS] == pytest.approx(
+                [other.values[name] for name in DROPS]
+            )
+            assert {OVERALL, named(OVERALL, GAUSSIAN), named(OVERALL, RANDOM)} < set(look.values)
+            assert OVERALL not in other.values
     assert json.dumps([report.as_json() for report in reports.values()], allow_nan=False)
 
 
@@ -181,8 +190,8 @@ def test_a_gains_interval_is_that_of_paired_resamples(
     expected = scores["mass in box"].value - scores["mass in box, Gaussian"].value
     assert gain.value == pytest.approx(expected)
     # By hand: means over images drawn again, the same for both attentions.
-    looks = {look.image_id: look.scores for look in report.mentions}
-    gains = [each[MODEL]["mass in box"] - each[GAUSSIAN]["mass in box"] for each in looks.values()]
+    looks = {look.image_id: look.values for look in report.mentions}
+    gains = [each[IN_BOX] - each[named(IN_BOX, GAUSSIAN)] for each in looks.values()]
     drawn = np.random.default_rng(1).choice(gains, size=(20_000, len(gains)))
     low, high = np.percentile(drawn.mean(axis=1), [2.5, 97.5])
     assert gain.interval.low == pytest.approx(low, abs=0.02)
@@ -200,5 +209,5 @@ def test_phrases_are_tested_by_their_last_words(captioner: Captioner, record: Re
     given = dataclasses.replace(record, captions=captions, objects=things, phrases=phrases)
     report = report_of(captioner, [given])
     # Nobody has drawn a box around 7.
-    found = [(look.mention, look.caption, len(look.place.boxes)) for look in report.mentions]
+    found = [(look.mention, look.caption, len(look.target.boxes)) for look in report.mentions]
     assert found == [(Mention("circle", "1", 1, 2), 0, 2), (Mention("square", "2", 3, 4), 1, 1)]

@@ -1,6 +1,6 @@
 """Calibrated probabilities: how far a captioner's confidence agrees with what comes true.
 
-Shapes: I images, W words of references, S confidence features, G temperatures of a grid.
+Shapes: I images, S confidence features, G temperatures.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,21 +13,20 @@ import torch
 from jaxtyping import Bool, Float, Int
 from scipy.optimize import minimize
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from captioning.captioner import Captioner
 from captioning.captioner.calibration import FEATURES, Calibration, confidence_features
 from captioning.captioner.captioner import Viewed
-from captioning.data.dataset import caption_ids
+from captioning.data.dataset import caption_ids, padded
 from captioning.data.feature_cache import FeatureCache
 from captioning.data.records import Record
 from captioning.data.tokenizers import TokenizerName, tokenizer_of_scores
 from captioning.data.tokens import words_of
-from captioning.data.vocabulary import PAD, UNK, Vocabulary
+from captioning.data.vocabulary import PAD, UNK
 from captioning.errors import InputError, PhotoError, raise_errors
 from captioning.evaluation.captions import photos_of
 from captioning.metrics.cider import DocumentFrequencies, cider_scores
-from captioning.metrics.scores import Words, generated_words
+from captioning.metrics.scores import generated_words
 from captioning.progress_bar import ProgressBar, stage
 from captioning.search import Decoded, Search
 from captioning.search.search import generable_log_probs
@@ -58,32 +57,23 @@ class Assessed:
         captions: one per image, by image id.
         features: `FEATURES` of each caption.
         good: whether each is good.
-        likeliest: for each word of the references, the probability of the likeliest word in its
-            place, at each temperature.
-        right: whether that is the word of the reference.
-        of_image: the image of each word.
+        likeliest: of each image, for each word of its references, the probability of the likeliest
+            word in its place, at each temperature.
+        right: of each image, whether those are the words of the references.
     """
 
     captions: Mapping[int | str, str]
     features: Float[np.ndarray, "I S"]
     good: Bool[np.ndarray, " I"]
-    likeliest: Float[np.ndarray, "W G"]
-    right: Bool[np.ndarray, " W"]
-    of_image: Int[np.ndarray, " W"]
+    likeliest: Sequence[Float[np.ndarray, "_ G"]]
+    right: Sequence[Bool[np.ndarray, " _"]]
 
-    def part(self, chosen: Bool[np.ndarray, " I"]) -> "Assessed":
-        """The same of some of the images."""
-        words = chosen[self.of_image]
-        kept = [
-            item for item, is_kept in zip(self.captions.items(), chosen, strict=True) if is_kept
-        ]
+    def half(self, first: int) -> "Assessed":
+        """Every second image, from the first one or the second one on."""
+        own = slice(first, None, 2)
+        captions = dict([*self.captions.items()][own])
         return Assessed(
-            dict(kept),
-            self.features[chosen],
-            self.good[chosen],
-            self.likeliest[words],
-            self.right[words],
-            (np.cumsum(chosen) - 1)[self.of_image[words]],
+            captions, self.features[own], self.good[own], self.likeliest[own], self.right[own]
         )
 
 
@@ -112,66 +102,51 @@ def assess(
         InputError: a photo cannot be read, or no photo has two references and `good` is not given.
     """
     search = search or captioner.search
+    words = captioner.vocabulary
 
     @torch.no_grad()
-    def read(photos: Sequence[Viewed | PhotoError]) -> tuple[dict[int | str, str], Sequence[Any]]:
-        """The captions of a batch, with their features and `_of_words`."""
+    def read(photos: Sequence[Viewed | PhotoError]) -> list[tuple[Any, ...]]:
+        """Of each photo its id, caption and features, and what `_of_words` gives."""
         viewed = list(raise_errors(photos))
         mine = [records[each.number] for each in viewed]
         images = torch.stack([each.view.pixels for each in viewed]).to(captioner.device)
         memory = captioner.remember(captioner.encode(images))
         chosen = search.for_images(each.view.pixels.numpy().tobytes() for each in viewed)
         decoded = captioner.decode(memory, chosen)
-        ids = (record.image_id for record in mine)
-        captions = dict(zip(ids, captioner.sentences(decoded), strict=True))
         best = Decoded(*(part[:, :1] for part in decoded))
         logits = captioner.logits(memory, best.tokens)
         known = confidence_features(best, decoded.scores, logits)[:, 0]
-        written = _references(mine, captioner.vocabulary).to(captioner.device)
-        of_words = _of_words(captioner.logits(memory, written).float(), written)
-        return captions, (known.cpu().numpy(), *of_words)
+        references = [caption_ids(each, words, torch.Generator().manual_seed(0)) for each in mine]
+        written = padded(references)[..., 1:].to(captioner.device)
+        likeliest, right = _of_words(captioner.logits(memory, written).float(), written)
+        ids, texts = [each.image_id for each in mine], captioner.sentences(decoded)
+        return list(zip(ids, texts, known.cpu().numpy(), likeliest, right, strict=True))
 
-    captions: dict[int | str, str] = {}
-    columns: list[Sequence[Any]] = []
+    rows: list[tuple[Any, ...]] = []
     photos = photos_of(captioner, records, features)
     with ProgressBar("evaluate", "images", total=len(records)) as progress:
-        for found, (known, tops, hits, images) in captioner.batches(
-            photos, read, batch_size, in_turn=search.draws
-        ):
-            columns.append((known, tops, hits, len(captions) + images))
-            captions |= found
+        for found in captioner.batches(photos, read, batch_size, in_turn=search.draws):
+            rows += found
             progress.update(len(found))
-    known, tops, hits, images = map(np.concatenate, zip(*columns, strict=True))
+    ids, texts, known, likeliest, right = zip(*rows, strict=True)
+    captions = dict(zip(ids, texts, strict=True))
     if good is None:
         is_good = good_captions(captions, records, captioner.vocabulary.tokenizer)
     else:
         is_good = good(captions)
-    return Assessed(captions, known, is_good, tops, hits, images)
-
-
-def _references(records: Sequence[Record], vocabulary: Vocabulary) -> Int[Tensor, "B N T"]:
-    """The references of each photo as ids from the first word to EOS, padded."""
-    ids = [caption_ids(record, vocabulary, torch.Generator().manual_seed(0)) for record in records]
-    most = max(map(len, ids))
-    none = torch.empty(0, dtype=torch.long)
-    rows = [row[1:] for its in ids for row in [*its, *[none] * (most - len(its))]]
-    return pad_sequence(rows, batch_first=True, padding_value=PAD).unflatten(0, (-1, most))
+    return Assessed(captions, np.stack(known), is_good, likeliest, right)
 
 
 def _of_words(
     logits: Float[Tensor, "B N T V"], written: Int[Tensor, "B N T"]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of the known words of references: the likeliest words' probabilities (W, G), whether those
-    are right (W), and the images (W)."""
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """`likeliest` and `right` of the known words of references, for each image."""
     real = (written != PAD) & (written != UNK)
-    chosen, targets, images = logits[real], written[real], real.nonzero()[:, 0]
-    tops = [
-        generable_log_probs(chosen / float(temperature)).amax(dim=1).exp()
-        for temperature in TEMPERATURES
-    ]
-    hits = generable_log_probs(chosen).argmax(dim=1) == targets
-    a, b, c = (each.cpu().numpy() for each in (torch.stack(tops, dim=1), hits, images))
-    return a, b, c
+    chosen, counts = logits[real], real.sum(dim=(1, 2)).tolist()
+    tops = [generable_log_probs(chosen / float(each)).amax(dim=1).exp() for each in TEMPERATURES]
+    hits = generable_log_probs(chosen).argmax(dim=1) == written[real]
+    likeliest, right = torch.stack(tops, dim=1).cpu().split(counts), hits.cpu().split(counts)
+    return [its.numpy() for its in likeliest], [its.numpy() for its in right]
 
 
 @stage("comparing the captions with people's")
@@ -186,31 +161,24 @@ def good_captions(
         InputError: no photo has two references.
     """
     cut = tokenizer_of_scores(tokenizer)
-    references: list[list[Words]] = [
-        [words_of(cut(caption)) for caption in record.captions] for record in records
-    ]
+    references = [[words_of(cut(caption)) for caption in record.captions] for record in records]
     frequencies = DocumentFrequencies.of(references)
-    people: list[tuple[Words, list[Words]]] = [
-        (its[n], its[:n] + its[n + 1 :])
+    people = [
+        (one, its[:n] + its[n + 1 :])
         for its in references
         if len(its) > 1
-        for n in range(len(its))
+        for n, one in enumerate(its)
     ]
     if not people:
         raise InputError(
             "no photo has two captions, but what people's captions score against each other "
             "decides which captions are good; add captions"
         )
-    median = np.median(_cider([one for one, _ in people], [its for _, its in people], frequencies))
+    of_people = cider_scores(*map(list, zip(*people, strict=True)), frequencies).images["CIDEr"]
     written = [generated_words(captions[record.image_id], tokenizer) for record in records]
-    found: Bool[np.ndarray, " I"] = _cider(written, references, frequencies) >= median
+    of_model = cider_scores(written, references, frequencies).images["CIDEr"]
+    found: Bool[np.ndarray, " I"] = of_model >= np.median(of_people)
     return found
-
-
-def _cider(
-    captions: Sequence[Words], references: Sequence[Sequence[Words]], known: DocumentFrequencies
-) -> Float[np.ndarray, " I"]:
-    return cider_scores(captions, references, known).images["CIDEr"]
 
 
 def calibrated(assessed: Assessed) -> Calibration:
@@ -240,7 +208,8 @@ def calibrated(assessed: Assessed) -> Calibration:
         cross_entropy = np.logaddexp(0.0, logits) - targets * logits
         return float(cross_entropy.mean() + PENALTY * (parameters[:-1] ** 2).sum())
 
-    p, right = assessed.likeliest.clip(1e-6, 1 - 1e-6), assessed.right[:, None]
+    p = np.concatenate(assessed.likeliest).clip(1e-6, 1 - 1e-6)
+    right = np.concatenate(assessed.right)[:, None]
     start = np.zeros(len(FEATURES) + 1)
     *weights, bias = minimize(loss, start, method="L-BFGS-B", bounds=[*BOUNDS, (None, None)]).x
     return Calibration(
@@ -273,8 +242,7 @@ class Reliability:
                 float(self.outcomes[own].mean()),
                 int(own.sum()),
             )
-            for place in range(BINS)
-            if (own := places == place).any()
+            for own in (places == place for place in np.unique(places))
         ]
 
     @property
@@ -292,10 +260,12 @@ class Reliability:
     @property
     def areas(self) -> tuple[float, float, float]:
         """The area under the curve of risk over coverage: ours, the best, and a random order's."""
-        wrong = int((~self.outcomes).sum())
-        count = len(self.outcomes)
-        best = np.maximum(np.arange(1, count + 1) - (count - wrong), 0) / np.arange(1, count + 1)
-        return float(self.risks.mean()), float(best.mean()), wrong / count
+        best, count = Reliability(self.outcomes.astype(float), self.outcomes), len(self.outcomes)
+        return (
+            float(self.risks.mean()),
+            float(best.risks.mean()),
+            int((~self.outcomes).sum()) / count,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -311,30 +281,22 @@ class CalibrationReport:
     words: Reliability
 
     @classmethod
-    def of(cls, assessed: Assessed, calibration: Calibration) -> "CalibrationReport":
-        """The report of captions with this calibration."""
-        confidence = calibration.confidence(torch.from_numpy(assessed.features).double()).numpy()
-        nearest = int(abs(np.log(TEMPERATURES / calibration.temperature)).argmin())
-        return cls(
-            Reliability(confidence, assessed.good),
-            Reliability(assessed.likeliest[:, nearest], assessed.right),
-        )
+    def of(cls, *parts: tuple[Assessed, Calibration]) -> "CalibrationReport":
+        """The report of captions, each part of them with a calibration."""
+        columns = []
+        for assessed, calibration in parts:
+            features = torch.from_numpy(assessed.features).double()
+            nearest = int(abs(np.log(TEMPERATURES / calibration.temperature)).argmin())
+            words = np.concatenate(assessed.likeliest)[:, nearest], np.concatenate(assessed.right)
+            columns.append((calibration.confidence(features).numpy(), assessed.good, *words))
+        confidence, good, likeliest, right = map(np.concatenate, zip(*columns, strict=True))
+        return cls(Reliability(confidence, good), Reliability(likeliest, right))
 
     @classmethod
     def across_halves(cls, assessed: Assessed) -> "CalibrationReport":
         """The report of a calibration of each half of the photos, used on the other half."""
-        first = np.arange(len(assessed.good)) % 2 == 0
-        halves = assessed.part(first), assessed.part(~first)
-        reports = [cls.of(halves[1 - number], calibrated(halves[number])) for number in range(2)]
-        return cls(
-            *(
-                Reliability(
-                    np.concatenate([getattr(each, name).probabilities for each in reports]),
-                    np.concatenate([getattr(each, name).outcomes for each in reports]),
-                )
-                for name in ("captions", "words")
-            )
-        )
+        first, second = assessed.half(0), assessed.half(1)
+        return cls.of((second, calibrated(first)), (first, calibrated(second)))
 
     def as_json(self) -> dict[str, Any]:
         """The report as plain values."""

@@ -1,10 +1,14 @@
-"""The alignment of a caption with a reference: which words and phrases match.
+"""METEOR 1.5 for English, without Java.
 
-Denkowski and Lavie 2014, section 2: each word is in at most one match, and of all such alignments
-the one counts that covers the most words, then has the fewest chunks, then the smallest distance.
-A chunk is a run of matches that are adjacent and in the same order on both sides. A beam search
-over the words of the reference finds the alignment. These details follow the authors' program, not
-the paper:
+Denkowski and Lavie, "Meteor Universal: Language Specific Translation Evaluation for Any Target
+Language", WMT 2014, https://aclanthology.org/W14-3348. Where the papers are ambiguous, for instance
+about which of two equally good alignments counts, this follows the authors' program.
+
+A score is of an alignment of a caption with a reference (section 2): each word is in at most one
+match, and of all such alignments the one counts that covers the most words, then has the fewest
+chunks, then the smallest distance. A chunk is a run of matches that are adjacent and in the same
+order on both sides. A beam search over the words of the reference finds the alignment. These
+details are the program's, not the paper's:
 
 - A match of one word with one word that overlaps no other match is always in the alignment.
 - Other matches count `COVERED` times their number of words, rounded down on each side. So a stem,
@@ -18,12 +22,20 @@ the paper:
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
+from itertools import accumulate
 from operator import itemgetter
-from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from captioning.metrics.meteor.paraphrases import Paraphrases, Phrase
-from captioning.metrics.meteor.word_forms import WordForms, stem
+import numpy as np
+from numpy.typing import NDArray
+
+from captioning.data.vocabulary import SPECIAL, UNK
+from captioning.metrics.meteor_paraphrases import Paraphrases, Phrase
+from captioning.metrics.meteor_words import UNKNOWN, WordForms, normalized, stem, text_of_words
+from captioning.metrics.scores import SummedScores, check_pairs
+from captioning.metrics.spice import packaged_file
+
+NAME = "METEOR"
 
 EXACT, STEM, SYNONYM, PARAPHRASE = range(4)
 
@@ -38,6 +50,10 @@ WORDS, CHUNK = 1 << 60, 1 << 40
 
 CLOSED = -1
 """Stands for the caption's next word if no chunk is open."""
+
+ALPHA, BETA, GAMMA, DELTA = 0.85, 0.2, 0.6, 0.75
+COUNTS = 23
+"""The length of what `match_counts` returns."""
 
 
 class Match(NamedTuple):
@@ -74,28 +90,62 @@ class Sentence(NamedTuple):
     nodes: frozenset[int]
 
 
-class Matcher:
-    """Finds all possible matches, with the synonyms of METEOR's program and its paraphrases."""
+class Meteor:
+    """Scores captions by METEOR, as the COCO evaluation does.
 
-    def __init__(self, jar: Path, paraphrases: Path) -> None:
-        self._forms = WordForms(jar)
-        self._table = _table(paraphrases)
-        self._modules: dict[str, dict[str, tuple[int, ...]]] = defaultdict(dict)
+    Raises:
+        InputError: pycocoevalcap, which contains the synonyms and paraphrases, is not installed.
+    """
+
+    def __init__(self) -> None:
+        self._forms = WordForms(packaged_file(NAME, "meteor/meteor-1.5.jar"))
+        self._table = _table(packaged_file(NAME, "meteor/data/paraphrase-en.gz"))
         self._paraphrases = cache(self._table.of_phrase)
+        self._modules: dict[str, dict[str, tuple[int, ...]]] = defaultdict(dict)
 
-    def sentences(self, texts: Sequence[list[str]]) -> list[Sentence]:
-        """Sentences from their words; one search of the table for all of them."""
-        return [
-            Sentence(
+    def __call__(
+        self, candidates: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
+    ) -> SummedScores:
+        """METEOR of captions' words, each with the reference that gives the largest score."""
+        check_pairs(candidates, references)
+        captions = [
+            text_of_words(UNKNOWN if word == SPECIAL[UNK] else word for word in words)
+            for words in candidates
+        ]
+        written = [list(map(text_of_words, several)) for several in references]
+        sentences = self._sentences([*captions, *(text for each in written for text in each)])
+        rows = []
+        for caption, several in zip(captions, written, strict=True):
+            found = sentences[caption]
+            for reference in map(sentences.__getitem__, several):
+                matches = self._matches(found, reference)
+                alignment = align(matches, len(reference.words), len(found.words))
+                rows.append(match_counts(found, reference, alignment))
+        statistics = np.array(rows, dtype=np.float64).reshape(-1, COUNTS)
+        scores = meteor(statistics)
+        ends = accumulate(map(len, written))
+        best = [
+            end - len(several) + int(np.argmax(scores[end - len(several) : end]))
+            for end, several in zip(ends, written, strict=True)
+        ]
+        return SummedScores.of_statistics(statistics[best], lambda rows: {NAME: meteor(rows)})
+
+    def _sentences(self, texts: Sequence[str]) -> dict[str, Sentence]:
+        """The sentence of each text; one search of the table for all of them."""
+        different = {text: normalized(text) for text in texts}
+        found = self._table.occurrences([*different.values()])
+        functions = self._forms.function_words
+        return {
+            text: Sentence(
                 words,
-                [word in self._forms.function_words for word in words],
+                [word in functions for word in words],
                 sorted(phrases),
                 frozenset(node for _, _, node in phrases),
             )
-            for words, phrases in zip(texts, self._table.occurrences(texts), strict=True)
-        ]
+            for (text, words), phrases in zip(different.items(), found, strict=True)
+        }
 
-    def matches(self, caption: Sentence, reference: Sentence) -> list[Match]:
+    def _matches(self, caption: Sentence, reference: Sentence) -> list[Match]:
         """All matches by module, in an order that decides between equally good alignments.
 
         Exact matches, stems and synonyms are in the order of the reference, then of the caption.
@@ -110,13 +160,10 @@ class Matcher:
                     known[other] = self._modules_of(word, other)
                 for module in known[other]:
                     found[module].append(Match(module, start, 1, caption_start, 1))
-        of_reference = (
-            Match(PARAPHRASE, *pair, *other) for pair, other in self._pairs(reference, caption)
-        )
-        of_caption = (
-            Match(PARAPHRASE, *other, *pair) for pair, other in self._pairs(caption, reference)
-        )
-        return [*found[EXACT], *found[STEM], *found[SYNONYM], *of_reference, *of_caption]
+        pairs, of_caption = self._pairs(reference, caption), self._pairs(caption, reference)
+        paraphrases = [Match(PARAPHRASE, *pair, *other) for pair, other in pairs]
+        paraphrases += [Match(PARAPHRASE, *other, *pair) for pair, other in of_caption]
+        return [*found[EXACT], *found[STEM], *found[SYNONYM], *paraphrases]
 
     def _modules_of(self, word: str, other: str) -> tuple[int, ...]:
         """The modules that match two words."""
@@ -209,10 +256,49 @@ def _closed_cost(path: Partial) -> int:
     return path[0] + (0 if path[3] == CLOSED else CHUNK)
 
 
-def chunk_count(alignment: list[Match]) -> int:
-    """The number of chunks of an alignment."""
-    count, ends = 0, (-1, -1)
-    for match in alignment:
-        count += ends != (match.start, match.caption_start)
-        ends = (match.start + match.length, match.caption_start + match.caption_length)
-    return count
+def match_counts(caption: Sentence, reference: Sentence, alignment: list[Match]) -> list[int]:
+    """The counts from which METEOR is computed, in the order of the authors' program.
+
+    Returns:
+        Words of caption and reference; function words of both; for each of four modules the matched
+        content words of both and the matched function words of both; chunks; matched words of both.
+    """
+    modules = [[0, 0, 0, 0] for _ in COVERED]
+    matched, chunks, ends = [0, 0], 0, (-1, -1)
+    for module, start, length, caption_start, caption_length in alignment:
+        chunks += ends != (start, caption_start)
+        ends = start + length, caption_start + caption_length
+        spans = (caption, caption_start, caption_length), (reference, start, length)
+        for side, (sentence, first, count) in enumerate(spans):
+            functions = sum(sentence.functions[first : first + count])
+            modules[module][side] += count - functions
+            modules[module][side + 2] += functions
+            matched[side] += count
+    words = [len(caption.words), len(reference.words)]
+    if chunks == 1 and matched == words:
+        chunks = 0  # a complete match has no fragmentation, in the sum of a corpus either
+    functions_of = [sum(caption.functions), sum(reference.functions)]
+    return [*words, *functions_of, *(n for module in modules for n in module), chunks, *matched]
+
+
+def meteor(statistics: NDArray[np.float64]) -> NDArray[np.float64]:
+    """METEOR, (rows,), from the counts of captions or their sums over a corpus, (rows, COUNTS).
+
+    Denkowski and Lavie 2014, section 2, with the parameters of METEOR 1.5 for English, which weigh
+    content words more than function words.
+    """
+    words, functions = statistics[:, 0:2], statistics[:, 2:4]
+    modules = statistics[:, 4:20].reshape(-1, 4, 4)
+    matched = np.einsum(
+        "rms,m->rs", DELTA * modules[:, :, :2] + (1 - DELTA) * modules[:, :, 2:], COVERED
+    )
+    total = DELTA * (words - functions) + (1 - DELTA) * functions
+    precision, recall = _ratio(matched, total).T
+    mean = _ratio(precision * recall, ALPHA * precision + (1 - ALPHA) * recall)
+    fragmentation = _ratio(statistics[:, 20], statistics[:, 21:23].mean(axis=1))
+    return mean * (1 - GAMMA * fragmentation**BETA)
+
+
+def _ratio(part: NDArray[np.float64], whole: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The quotient; 0 where the denominator is 0."""
+    return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)

@@ -13,7 +13,7 @@ from captioning.commands import main
 from captioning.data.readers import Coco
 from captioning.data.records import Record
 from captioning.errors import InputError
-from captioning.evaluation.calibration import (
+from captioning.evaluation.assessment import (
     TEMPERATURES,
     Assessed,
     CalibrationReport,
@@ -44,9 +44,8 @@ def assessed(images: int = 4000, sharpness: float = 2.0, seed: int = 0) -> Asses
         dict.fromkeys(range(images), "a caption"),
         features,
         good,
-        np.exp(log_probs.max(axis=1)),
-        logits.argmax(axis=1) == words,
-        np.repeat(np.arange(images), 3),
+        np.split(np.exp(log_probs.max(axis=1)), images),
+        np.split(logits.argmax(axis=1) == words, images),
     )
 
 
@@ -72,7 +71,7 @@ def test_calibrated_probabilities_come_true_as_often_as_they_say() -> None:
     assert report.captions.error < 0.03
     assert report.words.error < 0.03
     assert len(report.captions.outcomes) == 4000
-    wrong = CalibrationReport.of(assessed(seed=1), Calibration(0.4, (0.0,) * 5, (3.0,) * 5, 0.0))
+    wrong = CalibrationReport.of((assessed(seed=1), Calibration(0.4, (0.0,) * 5, (3.0,) * 5, 0.0)))
     assert wrong.captions.error > 0.1
     assert wrong.words.error > 0.1
 
@@ -103,7 +102,7 @@ def test_a_good_caption_is_as_close_to_references_as_people() -> None:
 def test_too_few_good_captions_are_told() -> None:
     few = assessed(images=12)
     with pytest.raises(InputError, match="at least 5 good ones and as many others"):
-        calibrated(few.part(few.good))
+        calibrated(replace(few, good=np.ones(12, dtype=bool)))
 
 
 def test_the_margin_is_to_the_best_other_caption() -> None:
@@ -160,7 +159,7 @@ def test_an_assessed_caption_is_that_of_the_captioner(shapes_data: Path) -> None
     assert [*found.captions.values()] == [captioner(record.image).text for record in records]
     one = TEMPERATURES.tolist().index(pytest.approx(1.0))
     read = np.array(captioner.read(records[0].image, records[0].captions[0]).probabilities)
-    likeliest, right = found.likeliest[: len(read), one], found.right[: len(read)]
+    likeliest, right = found.likeliest[0][: len(read), one], found.right[0][: len(read)]
     assert likeliest[right] == pytest.approx(read[right], abs=1e-5)
     assert (likeliest[~right] > read[~right]).all()
     assert 0 < right.sum() < len(right)

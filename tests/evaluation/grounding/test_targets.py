@@ -6,7 +6,7 @@ from pycocotools import mask as run_length
 
 from captioning.data.records import ImageObject
 from captioning.errors import InputError
-from captioning.evaluation.grounding.areas import Area, Place, decoded_mask
+from captioning.evaluation.grounding.targets import Area, Target, decoded_mask, points_inside
 
 CROP = (20.0, 0.0, 80.0, 80.0)  # the middle of a photo of 120 x 80
 SIZE = (120, 80)
@@ -31,8 +31,8 @@ def area(*boxes: tuple[float, ...]) -> Area:
     return Area.of_boxes([dog(*box).box for box in boxes])
 
 
-def place(*objects: ImageObject) -> Place | None:
-    return Place.of(objects, SIZE, CROP, GRID)
+def target(*objects: ImageObject) -> Target | None:
+    return Target.of(objects, SIZE, CROP, GRID)
 
 
 def test_shares_of_cells_are_what_the_box_covers_of_them() -> None:
@@ -58,14 +58,22 @@ def test_the_mean_share_is_the_share_of_the_crops_area(grid: tuple[int, int]) ->
 
 
 def test_a_cell_is_held_where_its_centre_is_inside() -> None:
-    holds = area((30, 10, 20, 30)).holds(CROP, GRID)
-    assert np.argwhere(holds).tolist() == [[0, 0], [1, 0]]  # centres at x 30, then 50: just outside
+    found = target(dog(30, 10, 20, 30))
+    assert found is not None
+    # Centres at x 30, then 50: just outside.
+    assert np.argwhere(found.box_holds).tolist() == [[0, 0], [1, 0]]
+    assert not found.covers_middle
 
 
-def test_mask_and_box_of_a_rectangle_hold_and_cover_the_same() -> None:
+def test_points_lie_in_any_of_the_boxes() -> None:
+    x, y = np.array([0.0, 4.0, 5.0, 9.0]), np.array([0.0, 3.0])
+    found = points_inside([(0.0, 0.0, 5.0, 3.0), (4.0, 0.0, 5.0, 4.0)], x, y)
+    assert found.tolist() == [[True, True, True, False], [False, True, True, False]]
+
+
+def test_mask_and_box_of_a_rectangle_cover_the_same() -> None:
     box, mask = area((30, 10, 20, 30)), Area.of_mask(rectangle_mask().astype(bool))
     np.testing.assert_allclose(mask.shares(CROP, GRID), box.shares(CROP, GRID), atol=1e-12)
-    np.testing.assert_array_equal(mask.holds(CROP, GRID), box.holds(CROP, GRID))
 
 
 @pytest.mark.parametrize(
@@ -88,13 +96,13 @@ def test_a_mask_of_another_photo_is_refused() -> None:
 
 
 def test_an_object_outside_the_crop_is_not_there() -> None:
-    assert place(dog(0, 0, 20, 80)) is None
-    assert place(dog(0, 0, 21, 80)) is not None
+    assert target(dog(0, 0, 20, 80)) is None
+    assert target(dog(0, 0, 21, 80)) is not None
 
 
 def test_an_object_is_there_by_its_mask_not_its_box_alone() -> None:
     triangle = [0, 0, 15, 0, 0, 60]
-    assert place(dog(0, 0, 40, 60, mask=[triangle])) is None
+    assert target(dog(0, 0, 40, 60, mask=[triangle])) is None
 
 
 def test_mass_in_masks_needs_a_mask_of_every_object() -> None:
@@ -102,7 +110,7 @@ def test_mass_in_masks_needs_a_mask_of_every_object() -> None:
         dog(30, 10, 20, 30, mask=[RECTANGLE]),
         dog(60, 10, 20, 30),
     )
-    alone, together = place(masked), place(masked, other)
+    alone, together = target(masked), target(masked, other)
     assert alone is not None
     assert alone.in_mask is not None
     np.testing.assert_allclose(alone.in_mask, alone.in_box, atol=1e-12)

@@ -1,0 +1,332 @@
+"""The grounding report of a map: its scores with intervals, as JSON and as a table.
+
+Each score is a ratio of two sums over images, such as a mean over words. Its interval is a
+bootstrap over images.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from captioning.evaluation.grounding.faithfulness import DRAWS, HIDDEN
+from captioning.evaluation.grounding.lexicon import ImageMentions
+from captioning.evaluation.grounding.mentions import (
+    ATTENDED,
+    CENTRED,
+    DELETION,
+    DROPS,
+    FAITHFULNESS,
+    GAUSSIAN,
+    IN_BOX,
+    IN_MASK,
+    INSERTION,
+    KINDS,
+    MEASURES,
+    MODEL,
+    OVERALL,
+    POINTING,
+    RANDOM,
+    SIGMA,
+    SOURCES,
+    UNIFORM,
+    GroundedMention,
+    named,
+)
+from captioning.evaluation.report import aligned
+from captioning.maps import ATTENTION
+from captioning.metrics.scores import (
+    LEVEL,
+    Interval,
+    concatenated,
+    percentile_interval,
+    resamples,
+)
+from captioning.terminal import printable
+
+TIMES = {measure: f"{measure}, times uniform" for measure in (IN_BOX, IN_MASK)}
+GAINS = {measure: f"{measure}, minus Gaussian" for measure in (POINTING, IN_BOX)}
+DROP_TIMES = "fall, times the Gaussian's"
+
+Pair = tuple[NDArray[np.float64], NDArray[np.float64]]
+"""Numerators and denominators, each (images,)."""
+
+
+class Estimate(NamedTuple):
+    """A score with its bootstrap confidence interval at `LEVEL`, over images."""
+
+    value: float
+    interval: Interval
+
+    def text(self, form: str) -> str:
+        """The value and, in brackets, the interval; each by the format `form`."""
+        low, high = self.interval
+        interval = "" if math.isnan(low) else f" ({low:{form}} to {high:{form}})"
+        return f"{self.value:{form}}{interval}"
+
+
+@dataclass(frozen=True)
+class Group:
+    """The scores of all mentions, of one word's, or of one kind of object, by their names.
+
+    `count` is the number of mentions.
+    """
+
+    name: str
+    count: int
+    scores: dict[str, Estimate]
+
+    @classmethod
+    def of(cls, name: str, mentions: Sequence[GroundedMention]) -> "Group":
+        """The group of these mentions."""
+        return cls(name, len(mentions), with_intervals(_pairs(mentions)) if mentions else {})
+
+    def value(self, name: str, source: str = MODEL) -> float:
+        """A score without its interval; NaN if undefined, as mass in mask is without masks."""
+        name = named(name, source)
+        return self.scores[name].value if name in self.scores else math.nan
+
+    def as_json(self) -> dict[str, Any]:
+        """The number of mentions, and the scores with their intervals."""
+        return {"mentions": self.count, **_estimates_json(self.scores)}
+
+
+@dataclass(frozen=True)
+class GroundingReport:
+    """Grounding, hallucination and faithfulness of a model's captions.
+
+    Attributes:
+        mentions: those of objects that the model's crop shows, with their maps.
+        images: the number of mentions of each image.
+        map_name: the map that was tested, by its name in `captioning.maps`.
+        references: whether the model read the references instead of its own captions.
+        milliseconds: the time per word of the map, without what earlier maps of the same words
+            have already computed.
+    """
+
+    mentions: Sequence[GroundedMention]
+    images: Sequence[ImageMentions]
+    map_name: str = ATTENTION
+    references: bool = False
+    milliseconds: float = math.nan
+
+    @cached_property
+    def all(self) -> Group:
+        """The scores of all mentions."""
+        return Group.of("all", self.mentions)
+
+    @cached_property
+    def kinds(self) -> list[Group]:
+        """The scores of the mentions of each of `KINDS` of objects."""
+        return [Group.of(name, [*filter(kind, self.mentions)]) for name, kind in KINDS.items()]
+
+    @cached_property
+    def words(self) -> list[Group]:
+        """The scores of each word's mentions, the most frequent word first."""
+        by_word = defaultdict(list)
+        for each in self.mentions:
+            by_word[each.mention.name].append(each)
+        ordered = sorted(by_word.items(), key=lambda item: (-len(item[1]), item[0]))
+        return [Group.of(*item) for item in ordered]
+
+    @cached_property
+    def hallucination(self) -> dict[str, Estimate]:
+        """CHAIR (Rohrbach et al. 2018): the share of hallucinated mentions, and of captions.
+
+        CHAIR-i is omitted if no caption names anything; both are omitted for references.
+        """
+        if self.references:
+            return {}
+        absent = np.array([len(each.absent) for each in self.images], dtype=np.float64)
+        counts = np.array([each.count for each in self.images], dtype=np.float64)
+        by_mention = (absent[counts > 0], counts[counts > 0])
+        by_caption = (np.sign(absent), np.ones_like(absent))
+        return with_intervals({"CHAIR-i": by_mention}) | with_intervals({"CHAIR-s": by_caption})
+
+    @property
+    def unknown(self) -> int:
+        """The number of mentions that are not tested, since the model does not know a word."""
+        return sum(each.unknown for each in self.images)
+
+    def ranked(self, worst: bool = False) -> list[GroundedMention]:
+        """The best (or worst) mention of each image, ordered by the gain over a uniform map."""
+        first: dict[int | str, GroundedMention] = {}
+        for each in sorted(self.mentions, key=lambda each: each.gain if worst else -each.gain):
+            first.setdefault(each.image_id, each)
+        return list(first.values())
+
+    @property
+    def summary(self) -> dict[str, float]:
+        """All scores of all mentions, without intervals."""
+        estimates = {**self.all.scores, **self.hallucination}
+        return {name: estimate.value for name, estimate in estimates.items()}
+
+    def line(self) -> str:
+        """The main scores in a line."""
+        pointing = {POINTING: self.all.scores[POINTING]} if self.mentions else {}
+        scores = (pointing | self.hallucination).items()
+        return "grounding: " + ", ".join(f"{name} {each.text('.3f')}" for name, each in scores)
+
+    def as_json(self) -> dict[str, Any]:
+        """The whole report with every mention, without undefined values and without times."""
+        absent = Counter(mention.name for each in self.images for mention in each.absent)
+        return {
+            "images": len(self.images),
+            "captions": "references" if self.references else "generated",
+            "map": self.map_name,
+            "interval": LEVEL,
+            "settings": {"Gaussian's sigma": SIGMA, "attention hidden": HIDDEN, "draws": DRAWS},
+            "all": self.all.as_json(),
+            "kinds": {group.name: group.as_json() for group in self.kinds},
+            "unknown": self.unknown,
+            "words": {group.name: group.as_json() for group in self.words},
+            "hallucination": {
+                **_estimates_json(self.hallucination),
+                "words": dict(absent.most_common()),
+            },
+            "mentions": [_mention_json(each) for each in self.mentions],
+        }
+
+
+def maps_json(reports: Mapping[str, GroundingReport], default: str) -> dict[str, Any]:
+    """The scores and times of several maps, without the scores of each mention.
+
+    Args:
+        reports: of the same words, by the names of the maps.
+        default: the map with whose faithfulness that of the others is compared, by the paired
+            difference.
+    """
+    compared = reports.get(default, next(iter(reports.values())))
+    found = {}
+    for name, report in reports.items():
+        scores = {key: value for key, value in report.as_json().items() if key != "mentions"}
+        found[name] = {"milliseconds": report.milliseconds, **scores}
+        if report is not compared and OVERALL in report.all.scores:
+            pairs = zip(report.mentions, compared.mentions, strict=True)
+            gains = [
+                {name: a.values[name] - b.values[name] for name in FAITHFULNESS} for a, b in pairs
+            ]
+            differences = with_intervals(_sums(report.mentions, gains))
+            found[name][f"minus {compared.map_name}"] = _estimates_json(differences)
+    return found
+
+
+def grounding_table(reports: Mapping[str, GroundingReport]) -> str:
+    """A row for each map and each baseline, and a line on the mentions; the JSON has all scores.
+
+    Args:
+        reports: of the same words, by the names of the maps.
+    """
+    first = next(iter(reports.values()))
+    header = ("map", "pointing", "minus Gaussian's", "off middle", "mass", "fall", "overall")
+    rows: list[tuple[str, ...]] = [(*header, "ms/word")]
+    baselines = (GAUSSIAN, UNIFORM, *([RANDOM] if OVERALL in first.all.scores else []))
+    lines = [(printable(name), report, MODEL) for name, report in reports.items()]
+    for name, report, source in [*lines, *((name, first, name) for name in baselines)]:
+        gain, fall, cost = "-", {GAUSSIAN: CENTRED}.get(source, ""), math.nan
+        if source == MODEL and report.mentions:
+            gain, fall = report.all.scores[GAINS[POINTING]].text("+.3f"), ATTENDED
+            cost = report.milliseconds
+        numbers = (
+            f"{report.all.value(POINTING, source):.3f}",
+            gain,
+            f"{report.kinds[0].value(POINTING, source):.3f}",
+            f"{report.all.value(IN_BOX, source):.3f}",
+            f"{report.all.value(fall):.4f}",
+            f"{report.all.value(OVERALL, source):.4f}",
+            f"{cost:.1f}",
+        )
+        rows.append((name, *(number.replace("nan", "-") for number in numbers)))
+    notes = [
+        f"{first.all.count} mentions of objects in {len(first.images)} images, "
+        f"{first.kinds[0].count} not in the middle",
+        *(f"{name} {each.value:.3f}" for name, each in first.hallucination.items()),
+        *([f"{first.unknown} of unknown words"] if first.unknown else []),
+    ]
+    return "\n".join([aligned(rows), "; ".join(notes)])
+
+
+def with_intervals(pairs: Mapping[str, Pair]) -> dict[str, Estimate]:
+    """Ratios of sums over images, such as means over words, with their intervals.
+
+    Ratios whose denominator is zero for all images are omitted. All use the same resamples, so a
+    difference has the interval of paired resamples; its ends are NaN if a resample is undefined.
+    """
+    pairs = {name: pair for name, pair in pairs.items() if pair[1].any()}
+    if not pairs:
+        return {}
+
+    def ratio(top: NDArray[np.float64], bottom: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.divide(top, bottom, out=np.full(top.shape, np.nan), where=bottom != 0)
+
+    drawn = concatenated(
+        {name: ratio(counts @ top, counts @ bottom) for name, (top, bottom) in pairs.items()}
+        for counts in resamples(len(next(iter(pairs.values()))[0]))
+    )
+    return {
+        name: Estimate(float(top.sum() / bottom.sum()), percentile_interval(drawn[name]))
+        for name, (top, bottom) in pairs.items()
+    }
+
+
+def _pairs(mentions: Sequence[GroundedMention]) -> dict[str, Pair]:
+    """Numerators and denominators of the scores, for every image with such mentions."""
+    pairs = _sums(mentions, [each.values for each in mentions])
+    for measure, name in TIMES.items():
+        if measure in pairs:
+            pairs[name] = (pairs[measure][0], pairs[named(measure, UNIFORM)][0])
+    for measure, name in GAINS.items():
+        theirs, number = pairs[named(measure, GAUSSIAN)]
+        pairs[name] = (pairs[measure][0] - theirs, number)
+    if ATTENDED in pairs:
+        pairs[DROP_TIMES] = (pairs[ATTENDED][0], pairs[CENTRED][0])
+    return pairs
+
+
+def _sums(
+    mentions: Sequence[GroundedMention], values: Sequence[Mapping[str, float]]
+) -> dict[str, Pair]:
+    """The sum and the number of the known values of each image, by their names."""
+    _, images = np.unique([str(each.image_id) for each in mentions], return_inverse=True)
+    found = {}
+    for name in dict.fromkeys(name for its in values for name in its):
+        column = np.array([its.get(name, 0.0) for its in values])
+        known = np.array([name in its for its in values], dtype=np.float64)
+        found[name] = (np.bincount(images, column), np.bincount(images, known))
+    return found
+
+
+def _estimates_json(scores: Mapping[str, Estimate]) -> dict[str, Any]:
+    """Estimates as plain values; an interval with an undefined end is omitted."""
+    return {
+        name: {"value": value, **({} if math.isnan(interval.low) else interval._asdict())}
+        for name, (value, interval) in scores.items()
+    }
+
+
+def _mention_json(each: GroundedMention) -> dict[str, Any]:
+    values = each.values
+    found: dict[str, Any] = {
+        "image_id": each.image_id,
+        "word": each.mention.name,
+        "category": each.mention.category,
+        "caption": each.caption,
+        "start": each.mention.start,
+    }
+    for source in SOURCES:
+        names = {measure: named(measure, source) for measure in MEASURES}
+        found[source] = {key: values[name] for key, name in names.items() if name in values}
+    if ATTENDED in values:
+        keys = ("probability", "attended", "random", "centred")
+        found["falls"] = {key: values[name] for key, name in zip(keys, DROPS, strict=True)}
+    if OVERALL in values:
+        found["areas"] = {
+            source: {key: values[named(key, source)] for key in (DELETION, INSERTION)}
+            for source in (MODEL, GAUSSIAN, RANDOM)
+        }
+    return found
