@@ -112,9 +112,9 @@ def compare(
         format: Of the table.
         out: Write the table to this file, not to the screen.
     """
+    from captioning.errors import printable
     from captioning.evaluation.comparison import compared, comparison_table
     from captioning.files import written_whole
-    from captioning.terminal import printable
 
     _, [one, other] = _reports([first, second], references, reading, metrics)
     note = (

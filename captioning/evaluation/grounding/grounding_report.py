@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from captioning.errors import printable
 from captioning.evaluation.grounding.faithfulness import DRAWS, HIDDEN
 from captioning.evaluation.grounding.lexicon import ImageMentions
 from captioning.evaluation.grounding.mentions import (
@@ -47,7 +48,6 @@ from captioning.metrics.scores import (
     percentile_interval,
     resamples,
 )
-from captioning.terminal import printable
 
 TIMES = {measure: f"{measure}, times uniform" for measure in (IN_BOX, IN_MASK)}
 GAINS = {measure: f"{measure}, minus Gaussian" for measure in (POINTING, IN_BOX)}
