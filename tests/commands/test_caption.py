@@ -1,17 +1,14 @@
 """`captioning caption`: lines, JSON, pictures and pages of photos."""
 
 import json
-import os
 import re
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
-import captioning
 from captioning.captioner import load
 from captioning.commands import main
-from captioning.errors import InputError
 from tests.conftest import draw_photos, refusal
 
 Capture = pytest.CaptureFixture[str]
@@ -178,13 +175,6 @@ def test_the_same_seed_samples_the_same_captions(
     assert outputs[0] == outputs[1] != outputs[2]
 
 
-def test_limits_of_length_hold(checkpoint: Path, photos: Path, capsys: Capture) -> None:
-    limits = ["--beam", "2", "--min-length", "3", "--max-length", "3"]
-    main(["caption", str(photos), "--model", str(checkpoint), *limits])
-    lines, _ = output(capsys)
-    assert {len(line.split("\t")[1].split()) for line in lines} == {3}
-
-
 def test_an_option_says_how_many_pixels_are_read(
     checkpoint: Path, photo: Path, capsys: Capture
 ) -> None:
@@ -198,25 +188,6 @@ def test_an_option_says_how_many_pixels_are_read(
         "scale the photo down, or raise max-megapixels\n"
     )
     assert shown.out == ""
-
-
-def test_in_python_the_limit_is_an_argument(checkpoint: Path, photo: Path) -> None:
-    assert captioning.load(checkpoint, max_megapixels=0.09)([photo])
-    with pytest.raises(InputError, match=r"more than the 0\.08 million"):
-        captioning.load(checkpoint, max_megapixels=0.08)([photo])
-
-
-def test_a_pipe_that_is_named_like_a_photo_is_one_line(
-    checkpoint: Path, photo: Path, tmp_path: Path, capsys: Capture
-) -> None:
-    os.mkfifo(tmp_path / "pipe.jpg")
-    photos = [str(tmp_path / "pipe.jpg"), str(photo)]
-    assert main(["caption", *photos, "--model", str(checkpoint)]) == 1
-    shown = capsys.readouterr()
-    assert shown.err == (
-        f"captioning: {tmp_path}/pipe.jpg: a pipe or a device; give a regular file\n"
-    )
-    assert shown.out.startswith(f"{photo}\t")
 
 
 @pytest.mark.parametrize(

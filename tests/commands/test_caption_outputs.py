@@ -147,16 +147,6 @@ def test_an_animation_has_a_frame_per_word(
         )
 
 
-def test_a_folder_is_reported_as_a_whole(caption: list[str], photos: Path, capsys: Capture) -> None:
-    (photos / "img_1").write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic")
-    (photos / "raw.cr3").write_bytes(b"nothing that is read")
-    assert main(caption) == 1
-    out, err = capsys.readouterr()
-    assert len(out.splitlines()) == 2
-    named = [line.split(": ")[1] for line in err.splitlines()]
-    assert named == [str(photos / "img_1"), str(photos / "raw.cr3")]
-
-
 @pytest.fixture
 def hostile(tmp_path: Path) -> Path:
     """A folder of photos whose names move cursors."""

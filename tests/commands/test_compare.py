@@ -85,14 +85,6 @@ def test_the_table_has_the_scores_of_both_systems(files: list[str], capsys: Capt
     assert float(found["ROUGE-L"]["p randomisation"]) == pytest.approx(2 / 8, abs=0.02)
 
 
-def test_the_table_is_written_to_a_file(files: list[str], tmp_path: Path, capsys: Capture) -> None:
-    assert main(["compare", *files]) == 0
-    printed = capsys.readouterr().out
-    assert main(["compare", *files, "--out", str(tmp_path / "table.txt")]) == 0
-    assert capsys.readouterr().out == ""
-    assert (tmp_path / "table.txt").read_text() == printed
-
-
 def test_captions_are_read_in_every_form(files: list[str], tmp_path: Path, capsys: Capture) -> None:
     entries = lines(GOOD).splitlines(keepends=True)
     error = json.dumps({"image": "photos/broken.jpg", "error": "not an image"}) + "\n"
@@ -182,20 +174,6 @@ def test_a_split_s_references_count_alone(
     assert "Flickr8k.token.txt has no split 'test'" in capsys.readouterr().err
 
 
-def test_photos_of_one_name_are_told_apart_by_their_folders(
-    tmp_path: Path, capsys: Capture
-) -> None:
-    images = {"train/7": ["a dog"], "val/7": ["two red cats"]}
-    references = written(tmp_path / "references.json", coco(images))
-    found = {"image": "/data/val/7.jpg", "caption": "two red cats"}
-    shard = written(tmp_path / "lines.jsonl", json.dumps(found))
-    assert main(["score", shard, references, "--json", "-"]) == 0
-    assert json.loads(capsys.readouterr().out)["images"][0]["image_id"] == 2
-    written(tmp_path / "lines.jsonl", json.dumps({**found, "image": "7.jpg"}))
-    assert main(["score", shard, references]) == 1
-    assert "such as '7.jpg'; give the references of the same" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("command", ["score", "compare"])
 def test_no_torch_is_imported(files: list[str], command: str) -> None:
     arguments = [command, *(files if command == "compare" else files[1:])]
@@ -228,15 +206,3 @@ def test_captions_that_cannot_be_compared_are_one_line(
     else:
         written(tmp_path / name, content)
     assert expected in refusal(["compare", *files], capsys)
-
-
-def test_a_folder_without_captions_or_with_several_is_named(
-    files: list[str], tmp_path: Path, capsys: Capture
-) -> None:
-    (tmp_path / "run").mkdir()
-    assert main(["compare", str(tmp_path / "run"), *files[1:]]) == 1
-    assert "run: holds no captions.json and no captions-*.jsonl" in capsys.readouterr().err
-    for split in ("test", "val"):
-        written(tmp_path / "run" / f"evaluation-{split}" / "captions.json", results(GOOD))
-    assert main(["compare", str(tmp_path / "run"), *files[1:]]) == 1
-    assert "run: holds evaluation-test, evaluation-val; give" in capsys.readouterr().err

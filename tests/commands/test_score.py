@@ -190,14 +190,3 @@ def test_evaluate_knows_where_the_photos_are(
     expected = scores_of(captions, records, weights).corpus
     found = json.loads((tmp_path / "out/scores.json").read_text())
     assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-6)
-
-
-@pytest.mark.integration
-def test_score_refuses_larger_photos_than_asked_for(
-    arguments: list[str], records: list[Record], weights: Path, capsys: Capture
-) -> None:
-    options = ["--clip", "--photos", str(records[0].image.parent), "--clip-weights", str(weights)]
-    assert main([*arguments, *options, "--max-megapixels", "0.001"]) == 1
-    [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"captioning: {records[0].image}: ")
-    assert line.endswith("scale the photo down, or raise max-megapixels")

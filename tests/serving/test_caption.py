@@ -1,4 +1,3 @@
-import io
 import re
 from typing import Any
 
@@ -9,7 +8,6 @@ from starlette.testclient import TestClient
 from captioning.captioner import Captioner
 from captioning.data.images import Upload, read_image
 from captioning.maps import MAPS
-from captioning.models import Model, TransformerDecoder
 from captioning.search import BeamSearch
 from captioning.viewing import viewer
 from tests.serving.conftest import Ask, assert_refused, bomb, form
@@ -52,13 +50,6 @@ def test_as_many_candidates_come_as_are_asked_for_the_best_first(
     assert [found["caption"] for found in answer["captions"]] == expected
 
 
-def test_a_cold_sample_is_the_most_probable_caption(client: TestClient, photo: bytes) -> None:
-    greedy = client.post("/caption", files={"photo": photo}, data={"beam": "1"})
-    sampling = {"sample": "true", "temperature": "0.05"}
-    cold = client.post("/caption", files={"photo": photo}, data=sampling)
-    assert cold.json()["captions"][0]["caption"] == greedy.json()["captions"][0]["caption"]
-
-
 def test_the_view_has_the_map_that_is_chosen_and_the_one_beside_it(
     client: TestClient, captioner: Captioner, photo: bytes
 ) -> None:
@@ -69,19 +60,6 @@ def test_the_view_has_the_map_that_is_chosen_and_the_one_beside_it(
     best = captioner(read(photo), search, names, runners_up=3, most=2)
     captions = [each.view() for each in (best, *best.others)]
     assert view == viewer.data(read(photo), captions, compares=True)
-
-
-def test_a_map_that_the_model_does_not_have_is_not_offered(
-    ask: Ask, captioner: Captioner, photo: bytes
-) -> None:
-    encoder, adapter = captioner.model.encoder, captioner.model.adapter
-    decoder = TransformerDecoder(adapter.output_dim, len(captioner.vocabulary), 16, 1)
-    model = Model(encoder, adapter, decoder)
-    client = ask(captioner=Captioner(model, captioner.vocabulary, captioner.preprocessing))
-    assert "evidence" not in offered(client)
-    chosen = {"view": "true", "map": "evidence"}
-    answer = client.post("/caption", files={"photo": photo}, data=chosen)
-    assert_refused(answer, 422, "map 'evidence' is not offered here")
 
 
 def test_the_default_map_comes_first_for_any_number_of_captions_though_it_takes_long(
@@ -110,13 +88,6 @@ def test_a_server_offers_the_maps_that_it_was_started_with(ask: Ask, photo: byte
         422,
         "map 'occlusion' is not offered here; choose from evidence, attention",
     )
-
-
-@pytest.mark.parametrize("kind", ["JPEG", "WEBP", "GIF", "TIFF", "BMP", "PPM"])
-def test_images_of_many_kinds_are_captioned(client: TestClient, kind: str) -> None:
-    file = io.BytesIO()
-    Image.new("RGB", (50, 40), "red").save(file, kind)
-    assert client.post("/caption", files={"photo": file.getvalue()}).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -196,14 +167,3 @@ def test_a_body_over_the_limit_is_refused_whatever_its_headers_say(
         413,
         "more than 0.1 MB; send a smaller photo",
     )
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [("GET", "/caption", 405), ("PUT", "/caption", 405), ("GET", "/page.html", 404)],
-)
-def test_an_unknown_address_or_method_is_one_sentence(
-    client: TestClient, method: str, path: str, status: int
-) -> None:
-    answer = client.request(method, path)
-    assert_refused(answer, status, "unknown address" if status == 404 else "this address")

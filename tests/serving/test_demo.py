@@ -16,8 +16,6 @@ from captioning.captioner import load
 from captioning.serving import Limits, Protection
 from captioning.serving.demo import PIXELS, SPLIT, demo_application
 from captioning.shapes import faults, picture, random_scene
-from captioning.shelf import path_of
-from captioning.web import page as page_module
 from captioning.web.page import PHOTOS
 from tests.serving.conftest import served
 
@@ -36,10 +34,6 @@ def client(demo: ASGIApp) -> TestClient:
     return TestClient(demo, "http://localhost")  # as no photo is captioned, nothing needs to start
 
 
-def test_the_shipped_model_is_small() -> None:
-    assert path_of("shapes").stat().st_size <= MEGABYTES * 10**6
-
-
 def test_most_captions_of_scenes_that_the_model_has_never_seen_are_right() -> None:
     drawn = [random_scene(np.random.default_rng([0, SPLIT, number])) for number in range(NUMBER)]
     pictures = [Image.fromarray(picture(scene, PIXELS)) for scene in drawn]
@@ -53,12 +47,6 @@ def test_a_number_always_gives_the_same_scene(client: TestClient) -> None:
     assert first == again != other
     with Image.open(io.BytesIO(first)) as image:
         assert (image.format, image.size) == ("PNG", (PIXELS, PIXELS))
-
-
-def test_a_tab_offers_scenes(client: TestClient) -> None:
-    page = client.get("/drawn/")
-    assert 'id="scene"' in page.text
-    assert "frame-ancestors 'none'" in page.headers["content-security-policy"]
 
 
 def test_both_tabs_caption(demo: ASGIApp) -> None:
@@ -80,18 +68,6 @@ def test_the_page_offers_the_free_photos(client: TestClient) -> None:
         with Image.open(io.BytesIO(client.get(f"/photos/{name}").content)) as image:
             assert image.format == "JPEG"
     assert client.get("/photos/..%2Fdemo.py").status_code == 404
-
-
-def test_the_free_photos_are_credited() -> None:
-    credits = Path(page_module.__file__).with_name("photos") / "README.md"
-    assert all(f"`{name}`" in credits.read_text() for name in PHOTOS)
-
-
-@pytest.mark.parametrize("number", ["-1", "1000000", "one"])
-def test_a_number_out_of_range_is_refused(client: TestClient, number: str) -> None:
-    answer = client.get(f"/drawn/scenes/{number}")
-    assert answer.status_code == 422
-    assert "number" in answer.json()["error"]
 
 
 @pytest.mark.integration

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from tests.conftest import opened_page
-from tests.serving.conftest import Serve, bomb
+from tests.serving.conftest import Serve
 
 pytestmark = pytest.mark.integration
 
@@ -142,21 +142,6 @@ def test_a_file_over_the_limit_is_not_sent(page: Any) -> None:
     assert error(page).startswith("photo.png: 20.1 MB are more than the 20.0 MB that are read")
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "sentence"),
-    [
-        ("notes.txt", b"no photo", "notes.txt: not an image that can be read"),
-        ("empty.png", b"", "empty.png: empty file"),
-        ("bomb.png", bomb(9_000), "bomb.png: 9000 x 9000 pixels are more than the 25 million"),
-    ],
-)
-def test_a_file_that_is_not_a_photo_gets_an_error_sentence(
-    page: Any, name: str, content: bytes, sentence: str
-) -> None:
-    choose(page, name, content)
-    assert error(page).startswith(sentence)
-
-
 def test_markup_in_a_file_name_stays_text_and_an_error_goes_with_the_next_photo(
     page: Any, photo: bytes
 ) -> None:
@@ -169,12 +154,6 @@ def test_markup_in_a_file_name_stays_text_and_an_error_goes_with_the_next_photo(
     choose(page, "photo.png", photo)
     page.wait_for_selector("canvas")
     assert page.text_content("#error") == ""
-
-
-def test_a_page_reports_that_its_server_has_gone(page: Any, photo: bytes) -> None:
-    page.route("**/caption", lambda route: route.abort())
-    choose(page, "photo.png", photo)
-    assert error(page).startswith("The server cannot be reached")
 
 
 def test_a_part_that_is_hidden_is_sent_grey(page: Any, photo: bytes) -> None:
@@ -201,57 +180,3 @@ def test_a_part_that_is_hidden_is_sent_grey(page: Any, photo: bytes) -> None:
     page.click("#unhide")
     page.wait_for_selector("#unhide", state="hidden")
     assert page.text_content("#before") == ""
-
-
-def test_hidden_parts_outlast_requests_that_fail_and_are_given_up(page: Any, photo: bytes) -> None:
-    choose(page, "photo.png", photo)
-    page.wait_for_selector("canvas")
-    page.locator(".words button").first.focus()
-    page.locator("#hide").click()
-    page.wait_for_selector("#unhide")
-    page.get_by_text("Search and maps").click()
-
-    def set_captions(count: int) -> None:
-        page.fill("[name=captions]", str(count))
-        page.locator("[name=captions]").blur()
-
-    def left(route: Any) -> None:
-        """Of the whole photo and what is left of it, the second request fails."""
-        if next(number) == 1:
-            route.abort()
-        else:
-            route.continue_()
-
-    number = itertools.count()
-    page.route("**/caption", left)
-    set_captions(2)
-    assert error(page).startswith("The server cannot be reached")
-    page.unroute("**/caption")
-    set_captions(1)
-    page.locator("#status", has_text="what is left").wait_for()
-    set_captions(2)  # before the answer came
-    page.wait_for_selector("#unhide")
-    page.wait_for_selector("body:not(.busy)")
-    assert page.is_visible("#unhide")
-    assert page.text_content("#error") == ""
-
-
-def test_hidden_parts_stay_so_beside_a_file_that_cannot_be_read(page: Any, photo: bytes) -> None:
-    page.set_input_files(
-        "#photo",
-        [
-            {"name": name, "mimeType": "image/png", "buffer": content}
-            for name, content in (("photo.png", photo), ("broken.png", b"none"))
-        ],
-    )
-    unreadable = error(page)
-    page.wait_for_selector("body:not(.busy)")
-    page.locator(".words button").first.focus()
-    page.locator("#hide").click()
-    page.wait_for_selector("#unhide")
-    page.get_by_text("Search and maps").click()
-    page.fill("[name=captions]", "2")
-    page.locator("[name=captions]").blur()
-    assert error(page) == unreadable
-    page.wait_for_selector("body:not(.busy)")
-    assert page.is_visible("#unhide")

@@ -25,11 +25,6 @@ def test_pages_load_nothing_from_anywhere(client: TestClient, path: str) -> None
     assert not Sources(page.text).found
 
 
-@pytest.mark.parametrize("path", ["/", "/docs"])
-def test_pages_answer_to_who_asks_for_their_headers_only(client: TestClient, path: str) -> None:
-    assert client.head(path).status_code == 200
-
-
 def test_the_docs_name_every_field_and_refusal_of_the_schema(client: TestClient) -> None:
     schema = client.get("/openapi.json").json()
     page = client.get("/docs").text

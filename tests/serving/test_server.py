@@ -129,20 +129,6 @@ def test_malformed_requests_are_refused(serve: Serve, request_: bytes, statuses:
     assert client.get("/health").status_code == 200
 
 
-def test_a_body_that_is_longer_than_announced_is_not_a_second_request(
-    serve: Serve, photo: bytes
-) -> None:
-    with sent(serve(), upload(photo) + b"and more\r\n\r\n") as connection:
-        received = rest(connection)
-    assert received.count(b"HTTP/1.1 200") == 1
-    assert received.count(b"HTTP/1.1 400") == 1
-
-
-def test_requests_that_come_at_once_are_answered_in_turn(serve: Serve) -> None:
-    with sent(serve(), GOOD * 50 + GOOD[:-2] + b"Connection: close\r\n\r\n") as connection:
-        assert rest(connection).count(b"HTTP/1.1 200 OK") == 51
-
-
 def test_a_photo_whose_client_has_gone_is_neither_captioned_nor_a_fault(
     serve: Serve,
     held: threading.Event,
