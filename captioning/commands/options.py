@@ -146,8 +146,8 @@ class SearchOptions:
 
         from captioning.search import BeamSearch, Greedy, Sampling
 
-        asked = {BeamSearch: self.beam is not None, Greedy: self.greedy, Sampling: self.sample}
-        kinds = [kind for kind, is_asked in asked.items() if is_asked]
+        asked = (BeamSearch, self.beam is not None), (Greedy, self.greedy), (Sampling, self.sample)
+        kinds: list[type[Search]] = [kind for kind, is_asked in asked if is_asked]
         if len(kinds) > 1:
             raise InputError("--beam, --greedy and --sample are three searches; give one of them")
         torch.manual_seed(self.seed)

@@ -160,7 +160,6 @@ def shapes(
     from captioning.shapes import write_shapes
 
     worthwhile = max(1, min(os.cpu_count() or 1, (train + val + test) // 1000))
-    counts = {"train": train, "val": val, "test": test}
     processes = processes or worthwhile
-    write_shapes(directory, **counts, pixels=pixels, seed=seed, processes=processes, hard=hard)
+    write_shapes(directory, train, val, test, pixels, seed, processes=processes, hard=hard)
     print(printable(directory))

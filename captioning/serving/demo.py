@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from fastapi import FastAPI, Path
@@ -40,7 +40,10 @@ def demo_application(limits: Limits, maps: Sequence[str] = (), model: str = DEFA
         )
         for found in [load(name)]
     )
-    pictures = {200: {"content": {"image/png": {}}}, 422: {"description": "no such scene"}}
+    pictures: dict[int | str, dict[str, Any]] = {
+        200: {"content": {"image/png": {}}},
+        422: {"description": "no such scene"},
+    }
     drawn.get("/scenes/{number}", response_class=Response, responses=pictures)(scene)
     app.mount("/photos", StaticFiles(directory=PHOTOS["cat.jpg"].parent))
     app.mount("/drawn", drawn)
