@@ -1,8 +1,10 @@
-"""Signatures and links of the API pages, and links to files of the repository."""
+"""Modules, signatures and links of the API pages, and links to files of the repository."""
 
 import inspect
 import re
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules, walk_packages
 from typing import Annotated, Any, get_args, get_origin
 
 from docutils import nodes
@@ -15,8 +17,34 @@ from sphinx.util.nodes import make_refnode
 OUTSIDE = re.compile(r"\[[^\[\]]+\]\((?:\.\./)+(?P<path>[^)#\s]+)(?:#[^)\s]*)?\)")
 """A Markdown link to something above its page's folder."""
 
+MODULES = re.compile(r"<!-- modules ([\w. ]+) -->")
+"""Where a page describes every module of packages, or of `captioning` those in no package."""
+
 LINKED = ("class", "exception", "function", "data", "module")
 """Kinds of objects that are linked by the last part of their name; methods share too many names."""
+
+
+def modules_text(names: str) -> str:
+    """Directives for all modules of packages; what a package exports is described there alone."""
+    lines, exported = ["```{eval-rst}"], set[str]()
+    for name in names.split():
+        package = import_module(name)
+        if name == "captioning":
+            found = [info.name for info in iter_modules(package.__path__) if not info.ispkg]
+            modules = [f"{name}.{module}" for module in found if module != "__main__"]
+        else:
+            inside = sorted(walk_packages(package.__path__, f"{name}."), key=lambda m: not m.ispkg)
+            modules = [name, *(info.name for info in inside)]
+        for module in modules:
+            if module.rpartition(".")[2] in exported:
+                continue  # a function of the module's name has its place
+            lines += [f".. automodule:: {module}", "   :members:"]
+            if hasattr(import_module(module), "__path__"):
+                exported |= set(getattr(import_module(module), "__all__", ()))
+            elif exported:
+                lines.append(f"   :exclude-members: {', '.join(sorted(exported))}")
+            lines.append("")
+    return "\n".join([*lines, "```"])
 
 
 def signature(found: Any) -> tuple[str, str] | None:
@@ -99,7 +127,11 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect(
         "source-read",
         lambda app, document, source: source.__setitem__(
-            0, with_paths(source[0], Path(app.srcdir).parent)
+            0,
+            MODULES.sub(
+                lambda match: modules_text(match[1]),
+                with_paths(source[0], Path(app.srcdir).parent),
+            ),
         ),
     )
     return {"parallel_read_safe": True}
