@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from captioning.errors import InputError
 from captioning.progress_bar import stage
 
 
+@dataclass(eq=False)
 class CaptionData(pl.LightningDataModule):
     """Training and validation batches of a data set, and the vocabulary of its training captions.
 
@@ -63,63 +65,43 @@ class CaptionData(pl.LightningDataModule):
     tells_seen = False
     """Whether training batches include the part of its photo that each image shows."""
 
-    def __init__(
-        self,
-        reader: Reader,
-        size: int = 224,
-        fit: Fit = "crop",
-        batch_size: int = 32,
-        captions_per_image: int = 5,
-        min_count: int = 5,
-        max_tokens: int = 50,
-        augment: bool = False,
-        features: str | None = None,
-        mirror: bool = False,
-        crop: int | None = None,
-        similar_lengths: bool = True,
-        workers: int = 1,
-        limit: int | None = None,
-        min_captions: int = 1,
-        train_split: str = "train",
-        val_split: str = "val",
-        seed: int = 0,
-        max_megapixels: float = MEGAPIXELS,
-        tokenizer: TokenizerName = "ptb",
-        words: Sequence[str] = (),
-        leave_out: Sequence[str] = (),
-    ) -> None:
+    reader: Reader
+    size: int = 224
+    fit: Fit = "crop"
+    batch_size: int = 32
+    captions_per_image: int = 5
+    min_count: int = 5
+    max_tokens: int = 50
+    augment: bool = False
+    features: str | None = None
+    mirror: bool = False
+    crop: int | None = None
+    similar_lengths: bool = True
+    workers: int = 1
+    limit: int | None = None
+    min_captions: int = 1
+    train_split: str = "train"
+    val_split: str = "val"
+    seed: int = 0
+    max_megapixels: float = MEGAPIXELS
+    tokenizer: TokenizerName = "ptb"
+    words: Sequence[str] = ()
+    leave_out: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
         super().__init__()
-        if features and augment:
+        if self.features and self.augment:
             raise InputError(
                 "features are computed once per image, but augment changes images every epoch; "
                 "set either data.features or data.augment; data.mirror works with features"
             )
-        if (mirror or crop) and not features:
+        if (self.mirror or self.crop) and not self.features:
             raise InputError(
                 "data.mirror and data.crop are for features computed once; give data.features, or "
                 "set data.augment, which mirrors and crops images"
             )
-        self.reader = reader
-        self.preprocessing = Preprocessing(size, fit)
-        self.preprocessing.max_pixels = pixels_of(max_megapixels)
-        self.batch_size = batch_size
-        self.captions_per_image = captions_per_image
-        self.min_count = min_count
-        self.max_tokens = max_tokens
-        self.augment = augment
-        self.features = features
-        self.mirror = mirror
-        self.crop = crop
-        self.similar_lengths = similar_lengths
-        self.workers = workers
-        self.limit = limit
-        self.min_captions = min_captions
-        self.train_split = train_split
-        self.val_split = val_split
-        self.seed = seed
-        self.tokenizer: TokenizerName = tokenizer
-        self.words = words
-        self.leave_out = frozenset(map(Path, leave_out))
+        self.preprocessing = Preprocessing(self.size, self.fit)
+        self.preprocessing.max_pixels = pixels_of(self.max_megapixels)
         self._cache: FeatureCache | None = None
         self._mirrored: FeatureCache | None = None
         self._epochs = self._batches = 0
@@ -142,7 +124,8 @@ class CaptionData(pl.LightningDataModule):
 
     def _records(self, split: str, min_captions: int = 1) -> list[Record]:
         read = self.reader.read(split)
-        kept = [r for r in read if r.image not in self.leave_out]
+        left_out = set(map(Path, self.leave_out))
+        kept = [r for r in read if r.image not in left_out]
         return [r for r in kept if len(r.captions) >= min_captions][: self.limit]
 
     @cached_property
