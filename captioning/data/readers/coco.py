@@ -6,8 +6,15 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from captioning.data.readers import dataset_files as files
-from captioning.data.readers.dataset_files import has_keys, in_order, json_files, split_name
+from captioning.data.readers.dataset_files import (
+    folders_of,
+    has_keys,
+    in_order,
+    json_files,
+    photo_folders,
+    split_in,
+    split_name,
+)
 from captioning.data.readers.reader import (
     Contents,
     Problem,
@@ -83,7 +90,7 @@ class Coco(Reader):
     @property
     def splits(self) -> tuple[str, ...]:
         """The splits that have a file; train and val if the one file is of no split."""
-        return in_order(self._by_hash or self._releases)
+        return super().splits if self._is_single else in_order(self._releases)
 
     @cached_property
     def _releases(self) -> dict[str, Release]:
@@ -96,7 +103,7 @@ class Coco(Reader):
             found[split].append(Release(file, name, split))
         if not found and self.year is None:
             for file in filter(_has_captions, json_files(self.searched)):
-                part = files.split_in(file.stem)
+                part = split_in(file.stem)
                 found[part or file.stem].append(Release(file, file.stem, part))
         if not found:
             raise InputError(f"{self.annotations}: no {pattern} here; give the folder that has it")
@@ -106,24 +113,23 @@ class Coco(Reader):
             for release in releases
         }
 
-    @cached_property
-    def _by_hash(self) -> dict[str, Contents]:
-        """The contents of train and val, if there is one file of no split; else nothing."""
-        release, *others = self._releases.values()
-        if others or release.split is not None:
-            return {}
-        contents = self._of(release)
-        parts = self._divided(contents.records) or {"train": []}
-        return {
-            split: Contents(records, contents.problems if split == "train" else [])
-            for split, records in parts.items()
-        }
+    @property
+    def _is_single(self) -> bool:
+        """Whether there is one file of no split, which a hash divides."""
+        return [release.split for release in self._releases.values()] == [None]
+
+    def _read(self, problems: list[Problem]) -> dict[str, list[Record]]:
+        [release] = self._releases.values()
+        return self._divided(self._of(release, problems)) or {"train": []}
 
     def _load(self, split: str) -> Contents:
-        return self._by_hash.get(split) or self._of(self._releases[split])
+        if self._is_single:
+            return super()._load(split)
+        problems: list[Problem] = []
+        return Contents(self._of(self._releases[split], problems), problems)
 
-    def _of(self, release: Release) -> Contents:
-        file, problems = release.file, list[Problem]()
+    def _of(self, release: Release, problems: list[Problem]) -> list[Record]:
+        file = release.file
         dataset = read_json(file)
         with reading(f"{file}: not COCO's captions"):
             rows = numbered(f"{file}: annotation", field(dataset, "annotations", list))
@@ -155,11 +161,10 @@ class Coco(Reader):
                 objects[find(image_id)].append(thing)
         photos = [names.get(image_id, "") for image_id in captions]
         paths = self._photos(photos, file, self._folders(release), split=release.split)
-        records = [
+        return [
             Record(path, image_id, tuple(texts), tuple(objects.get(image_id, ())))
             for path, (image_id, texts) in zip(paths, captions.items(), strict=True)
         ]
-        return Contents(records, problems)
 
     def _folders(self, release: Release) -> list[Path]:
         """Where the images of a split may be."""
@@ -167,8 +172,8 @@ class Coco(Reader):
         parts = dict.fromkeys(filter(None, (release.name, release.split)))
         folders = [base / part for base, part in product(bases, parts)]
         if release.split is not None:
-            folders += files.folders_of(release.split, bases)
-        return [*folders, *files.photo_folders(*reversed(bases))]
+            folders += folders_of(release.split, bases)
+        return [*folders, *photo_folders(*reversed(bases))]
 
 
 class Karpathy(Reader):

@@ -8,6 +8,7 @@ import io
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -50,14 +51,6 @@ class Row(NamedTuple):
     split: str | None
 
 
-class Columns(NamedTuple):
-    """The columns that are read."""
-
-    image: str
-    captions: tuple[str, ...]
-    split: str | None
-
-
 def rows_of(file: Path, problems: list[Problem], caption_column: str | None = None) -> list[Row]:
     """The rows of a table; malformed ones are problems.
 
@@ -76,7 +69,8 @@ def rows_of(file: Path, problems: list[Problem], caption_column: str | None = No
         advice = f"{file}: no captions; add rows of file_name and caption"
         raise InputError(faults[0].name if faults else advice)
     columns = _columns(file, [e for _, e in entries if isinstance(e, dict)], caption_column)
-    rows = [row for several in parsed(entries, partial(_rows, columns), faults) for row in several]
+    found = parsed(entries, partial(_rows, *columns), faults)
+    rows = [row for several in found for row in several]
     problems += faults
     return rows
 
@@ -110,12 +104,9 @@ def _csv_rows(file: Path, problems: list[Problem]) -> Iterator[tuple[str, dict[s
     first = re.sub(r'"[^"]*"', "", text.partition("\n")[0])
     separator = min(SEPARATORS, key=lambda s: first.find(s) if s in first else len(first))
     quoting = csv.QUOTE_MINIMAL if separator in QUOTED else csv.QUOTE_NONE
+    lines = io.StringIO(text, newline="")
     reader = csv.reader(
-        io.StringIO(text, newline=""),
-        strict=True,
-        skipinitialspace=True,
-        delimiter=separator,
-        quoting=quoting,
+        lines, delimiter=separator, quoting=quoting, strict=True, skipinitialspace=True
     )
     header: list[str] = []
     while True:
@@ -143,19 +134,15 @@ def _csv_rows(file: Path, problems: list[Problem]) -> Iterator[tuple[str, dict[s
         if len(values) == len(header):
             yield place, dict(zip(header, values, strict=True))
         else:
-            error = (
-                f"{len(values)} values, where the first line has {len(header)}; put a caption with "
-                'commas in double quotes, "so, for example"'
-            )
-            problems.append(Problem(MALFORMED, f"{place}: {error}"))
+            counts = f"{len(values)} values, where the first line has {len(header)}"
+            advice = 'put a caption with commas in double quotes, "so, for example"'
+            problems.append(Problem(MALFORMED, f"{place}: {counts}; {advice}"))
 
 
 def _unquoted(value: str) -> str:
     """A value without the quotes around it, if they are no quotes of the text."""
-    inside = value[1:-1].replace('""', "")
-    if len(value) > 1 and value[0] == value[-1] == '"' and '"' not in inside:
-        return value[1:-1].replace('""', '"')
-    return value
+    inside = re.fullmatch(r'"((?:[^"]|"")*)"', value)
+    return inside[1].replace('""', '"') if inside else value
 
 
 def json_lines(file: Path, text: str, problems: list[Problem]) -> Iterator[tuple[str, Any]]:
@@ -185,12 +172,10 @@ def _json_rows(file: Path) -> Iterator[tuple[str, Any]]:
             yield place, {**row, "split": split} if split and isinstance(row, dict) else row
 
 
-def _columns(file: Path, entries: list[dict[str, Any]], chosen: str | None) -> Columns:
-    """The columns to read; `chosen` has the captions.
-
-    Raises:
-        InputError: no column has photos or captions, or it is not clear which one has captions.
-    """
+def _columns(
+    file: Path, entries: list[dict[str, Any]], chosen: str | None
+) -> tuple[str, list[str], str | None]:
+    """The columns of the photo, the captions (`chosen`, if given), and the split."""
     names = list(dict.fromkeys(name for entry in entries for name in entry))
     called = {plain(name): name for name in reversed(names)}
     values = {name: [v for e in entries[:SAMPLE] for v in _each(e.get(name))] for name in names}
@@ -211,10 +196,8 @@ def _columns(file: Path, entries: list[dict[str, Any]], chosen: str | None) -> C
     if chosen is not None:
         if chosen not in names and plain(chosen) not in called:
             raise InputError(f"{file}: no column {chosen!r}; {has}; give one of these")
-        return Columns(image, (chosen if chosen in names else called[plain(chosen)],), split)
-
-    usual = [called[name] for name in CAPTION_COLUMNS if name in called and called[name] != image]
-    several = [name for name in names if NUMBERED_COLUMN.fullmatch(plain(name))]
+        return image, [chosen if chosen in names else called[plain(chosen)]], split
+    usual = [called[n] for n in CAPTION_COLUMNS if called.get(n, image) != image]
     others = [
         name
         for name in names
@@ -223,37 +206,36 @@ def _columns(file: Path, entries: list[dict[str, Any]], chosen: str | None) -> C
         if any(isinstance(v, str) and not NOT_CAPTIONS.fullmatch(v) for v in values[name])
     ]
     if usual and plain(usual[0]) in CAPTION_COLUMNS[:2]:
-        return Columns(image, (usual[0],), split)
+        return image, usual[:1], split
+    several = [name for name in names if NUMBERED_COLUMN.fullmatch(plain(name))]
     captions = several or usual or others
     if not captions or (len(captions) > 1 and not several):
         raise InputError(
             f"{file}: no column is clearly that of the captions; {has}; name it by "
             "--caption-column (in a configuration, the reader's caption_column)"
         )
-    return Columns(image, tuple(captions), split)
+    return image, captions, split
 
 
-def _rows(columns: Columns, entry: Any) -> list[Row]:
+def _rows(image: str, captions: list[str], split: str | None, entry: Any) -> list[Row]:
     """The photos of a row, usually one, with its captions.
 
     Raises:
         ValueError: the row lacks a value, or one is not text.
     """
-    photos = _each(field(entry, columns.image, str, list))
-    values = [field(entry, name, str, list, dict) for name in columns.captions]
-    texts = [text for value in values for text in _texts(value)]
-    if len(columns.captions) > 1:  # a column for each caption: some photos have fewer
-        texts = list(filter(None, texts)) or [""]
-    split = None
-    if columns.split is not None and columns.split in entry:
-        split = split_name(field(entry, columns.split, str))
-        if not split:
-            raise ValueError(f"an empty {columns.split}")
+    photos = _each(field(entry, image, str, list))
+    texts = [t for name in captions for t in _texts(field(entry, name, str, list, dict))]
+    if len(captions) > 1:  # a column for each caption: some photos have fewer
+        texts = list(filter(None, texts))
+    part = None
+    if split is not None and split in entry:
+        part = split_name(field(entry, split, str))
+        if not part:
+            raise ValueError(f"an empty {split}")
     if not photos or not all(isinstance(name, str) and name.strip() for name in photos):
-        raise ValueError(f"an empty {columns.image}")
-    names = (name.strip() for name in photos)
-    names = (NUMBER.sub("", name) if is_photo(name) else name for name in names)
-    return [Row(PurePosixPath(name).as_posix(), tuple(texts), split) for name in names]
+        raise ValueError(f"an empty {image}")
+    names = (NUMBER.sub("", name) if is_photo(name) else name for name in map(str.strip, photos))
+    return [Row(PurePosixPath(name).as_posix(), tuple(texts or [""]), part) for name in names]
 
 
 def _each(value: Any) -> list[Any]:
@@ -265,19 +247,13 @@ def _texts(value: Any) -> list[str]:
 
     A list may be written as JSON.
     """
-
-    def inside(value: Any) -> Any:
-        names = [n for n in CAPTION_COLUMNS if n in value] if isinstance(value, dict) else []
-        return value[names[0]] if names else value
-
-    value = inside(value)
-    if isinstance(value, str) and value.startswith('["'):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            return [str(value).strip()]
-    texts = list(map(inside, _each(value)))
-    for text in texts:
-        if not isinstance(text, str):
-            raise ValueError(f"{shown(text)} is not a caption")
-    return [text.strip() for text in texts] or [""]
+    if isinstance(value, list):
+        return [text for part in value for text in _texts(part)]
+    if isinstance(value, dict) and (names := [n for n in CAPTION_COLUMNS if n in value]):
+        return _texts(value[names[0]])
+    if not isinstance(value, str):
+        raise ValueError(f"{shown(value)} is not a caption")
+    if value.startswith('["'):
+        with suppress(ValueError, RecursionError):
+            return _texts(json.loads(value))
+    return [value.strip()]
