@@ -3,13 +3,9 @@
 Shapes: L regions and D annotation width; if later stages are trained, L cells and D channels of the
 last frozen stage.
 
-A folder of features holds
-
-    index.json            the encoder's fingerprint, the photos' hashes, and the rows of a shard
-    features-00000.npy    a shard: the features of the first photos, float16 (rows, L, D)
-    features-00001.npy    ...
-
-The index is written first. Shards are written atomically, so a shard whose file exists is done.
+A folder holds index.json (the encoder's fingerprint, the photos' hashes, and the rows of a shard)
+and shards: features-00000.npy, ..., float16 (rows, L, D). The index is written first. Shards are
+written atomically, so a shard whose file exists is done.
 """
 
 import hashlib
@@ -177,7 +173,7 @@ def feature_cache(
     Raises:
         InputError: the folder holds something else, or a photo cannot be read.
     """
-    folder, process = Path(folder), process_and_count()[0]
+    folder, (process, count) = Path(folder), process_and_count()
 
     def begin() -> list[int]:
         if process:
@@ -191,42 +187,11 @@ def feature_cache(
 
     missing = run_on_all_ranks(begin)[0]
     [cache, *_] = run_on_all_ranks(lambda: FeatureCache(folder))  # fails if it is not shared
-    if missing:
-        device = next(encoder.parameters()).device
-        encode = encoder if faster is None else faster(encoder)
-        before = torch.backends.cudnn.allow_tf32
-        torch.backends.cudnn.allow_tf32 = False  # as where a captioner is moved to a GPU
-        try:
-            _write(cache, encode, device, preprocessing, missing, batch_size, workers, name)
-        finally:
-            torch.backends.cudnn.allow_tf32 = before
-    return cache
-
-
-def _begin(folder: Path, key: str, images: Iterable[Path]) -> None:
-    """Write the index of a folder that is new or empty."""
-    made_folder(folder)
-    if any(not file.name.startswith(".") for file in folder.iterdir()):
-        raise InputError(f"{folder}: holds something other than features; {REMEDY}")
-    root = _absolute(folder)
-    names = dict.fromkeys((os.path.relpath(_absolute(image), root) for image in images), "")
-    rows = max(FEWEST_ROWS, math.ceil(len(names) / MOST_SHARDS))
-    write_json(folder / INDEX, {"fingerprint": key, "rows": rows, "images": names})
-
-
-def _write(
-    cache: FeatureCache,
-    encode: Callable[[Tensor], Tensor],
-    device: torch.device,
-    preprocessing: Preprocessing,
-    missing: list[int],
-    batch_size: int,
-    workers: int,
-    name: str,
-) -> None:
-    """Write the missing shards; process p of P writes every P-th, from the p-th on."""
-    process, count = process_and_count()
-    mine = missing[process::count]
+    if not missing:
+        return cache
+    device = next(encoder.parameters()).device
+    encode = encoder if faster is None else faster(encoder)
+    mine = missing[process::count]  # process p of P writes every P-th, from the p-th on
     batches = [list(map(list, cut(cache.rows(shard), batch_size))) for shard in mine]
     photos: Any = cache.images  # a list is all that a DataLoader needs
     loader: DataLoader[Any] = DataLoader(
@@ -242,10 +207,13 @@ def _write(
     def encoded(images: UInt8[Tensor, "B 3 S S"]) -> Float[Tensor, "B P C"]:
         return encode(images.to(device, non_blocking=True)).half().cpu()
 
-    left = sum(len(cache.rows(shard)) for shard in missing)
-    total = len(cache.images)
+    total, left = len(cache.images), sum(len(cache.rows(shard)) for shard in missing)
     bar = ProgressBar(name, "images", total, initial=total - left, leave=True, shown=process == 0)
-    with closing(in_threads(encoded, loader, device)) as features, bar as progress:
+    with (
+        torch.backends.cudnn.flags(enabled=True, allow_tf32=False),  # as captioners on a GPU
+        closing(in_threads(encoded, loader, device)) as features,
+        bar as progress,
+    ):
 
         def write(place: int) -> int:
             if place >= len(mine):
@@ -261,6 +229,18 @@ def _write(
         for place in range(math.ceil(len(missing) / count)):
             done = run_on_all_ranks(partial(write, place))
             progress.update(sum(done) - done[process])
+    return cache
+
+
+def _begin(folder: Path, key: str, images: Iterable[Path]) -> None:
+    """Write the index of a folder that is new or empty."""
+    made_folder(folder)
+    if any(not file.name.startswith(".") for file in folder.iterdir()):
+        raise InputError(f"{folder}: holds something other than features; {REMEDY}")
+    root = _absolute(folder)
+    names = dict.fromkeys((os.path.relpath(_absolute(image), root) for image in images), "")
+    rows = max(FEWEST_ROWS, math.ceil(len(names) / MOST_SHARDS))
+    write_json(folder / INDEX, {"fingerprint": key, "rows": rows, "images": names})
 
 
 def _pixels(preprocessing: Preprocessing, images: list[Path]) -> UInt8[Tensor, "B 3 S S"]:
@@ -288,28 +268,20 @@ def run_on_all_ranks(step: Callable[[], Result]) -> list[Result]:
     """The picklable results of a step that every rank runs, in rank order.
 
     A failure on one rank raises on all, so that no rank waits for one that has stopped.
-
-    Raises:
-        InputError: the step failed on another rank, for this reason.
-        Exception: whatever the step raised on this one.
     """
-    result: Any = None
-    failure: Exception | None = None
+    outcome: tuple[Any, Exception | None] = None, None
     try:
-        result = step()
+        outcome = step(), None
     except Exception as error:
-        failure = error
-    outcomes: list[Any] = [(result, failure and (str(failure) or repr(failure)))]
-    count = process_and_count()[1]
-    if count > 1:
-        [own] = outcomes
-        outcomes = [None] * count
-        distributed.all_gather_object(outcomes, own)
-    if failure is not None:
-        raise failure
-    for _, reason in outcomes:
-        if reason is not None:
-            raise InputError(reason)
+        outcome = None, error
+    outcomes = [outcome]
+    if (count := process_and_count()[1]) > 1:
+        reason = outcome[1] and InputError(str(outcome[1]) or repr(outcome[1]))
+        outcomes = [outcome] * count
+        distributed.all_gather_object(outcomes, (outcome[0], reason))
+    for failure in (outcome[1], *(error for _, error in outcomes)):
+        if failure is not None:
+            raise failure
     return [result for result, _ in outcomes]
 
 
