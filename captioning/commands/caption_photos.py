@@ -150,7 +150,7 @@ def caption(
     if bulk != BulkOptions():
         raise InputError("--shard-size and --ray are for bulk captioning; give --out")
 
-    from captioning.data.photos import find_photos, picture_names
+    from captioning.data.images import find_photos, picture_names
     from captioning.files import written_whole
     from captioning.inference.shards import json_line
     from captioning.progress_bar import ProgressBar, say
@@ -310,8 +310,8 @@ def text_names(photos: Sequence[Path], folder: Path | None = None) -> dict[Path,
     Raises:
         InputError: a photo is in a shard.
     """
+    from captioning.data.images import picture_names
     from captioning.data.photo_shards import is_shard
-    from captioning.data.photos import picture_names
 
     if folder is not None:
         return picture_names(photos, folder, ".txt")

@@ -11,7 +11,7 @@ import numpy as np
 
 from captioning.captioner.captioner import Captioner
 from captioning.configurable import bare_name
-from captioning.data.photos import find_photos
+from captioning.data.images import find_photos
 from captioning.errors import InputError
 from captioning.files import only_writer
 from captioning.inference.ray_cluster import RayCluster, lines_by_ray
@@ -38,7 +38,7 @@ class PhotoList:
             )
 
     def __iter__(self) -> Iterator[Path]:
-        """See `captioning.data.photos.find_photos`."""
+        """See `captioning.data.images.find_photos`."""
         return find_photos(self.paths, self.listed)
 
 

@@ -14,8 +14,7 @@ from PIL import Image
 
 from captioning.data import photo_shards
 from captioning.data.folder_check import check
-from captioning.data.images import read_image
-from captioning.data.photos import find_photos
+from captioning.data.images import find_photos, read_image
 from captioning.data.readers import PhotoShards, Sidecar, reader_for
 from captioning.errors import InputError
 

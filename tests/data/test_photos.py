@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from captioning.data.images import read_image
-from captioning.data.photos import find_photos
+from captioning.data.images import find_photos, read_image
 from captioning.errors import InputError
 
 HEIC = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic"
