@@ -158,7 +158,7 @@ def _reports(
     if training is not None:
         known = [text for texts in read_references(training).captions.values() for text in texts]
     scorers = metrics.scorers()
-    photos = named_photos(references, reading.photos, images) if reading.photos else None
+    photos = named_photos(found, reading.photos, images) if reading.photos else None
     by_photos = metrics.photo_scorers(photos, reading.max_megapixels)
     metrics.note_on_cider(len(images))
     return found, [

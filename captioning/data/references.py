@@ -223,26 +223,24 @@ def scored_captions(
 
 
 def named_photos(
-    references: str | Path, folder: str | Path, images: Iterable[int | str]
+    references: References, folder: str | Path, images: Iterable[int | str]
 ) -> dict[int | str, Path]:
     """The photo of each image, in a folder.
 
     Args:
-        references: a source for `read_references` that names the photo of each image.
-        folder: of the photos, or of the folders that the file names, such as val2014.
-        images: their ids in the results or ratings.
+        references: which name the photo of each image.
+        folder: of the photos, or of the folders that the names have, such as val2014.
+        images: their ids in the references.
 
     Raises:
-        InputError: the folder is missing, or the file is malformed or lacks an image.
+        InputError: the folder is missing, or the references lack an image.
     """
     if not Path(folder).is_dir():
         raise InputError(f"{folder}: no such folder; give the folder of the photos")
-    names = {str(image): name for image, name in read_references(references).photos.items()}
     photos: dict[int | str, Path] = {}
     for image in images:
-        name = names.get(str(image)) or names.get(Path(str(image)).stem)
-        if name is None:
-            raise InputError(f"{references}: names no photo of image {image!r}")
+        if (name := references.photos.get(image)) is None:
+            raise InputError(f"the references name no photo of image {image!r}")
         # Karpathy's names include the folder of the split, in which not everybody keeps the photos.
         inside = Path(folder) / name
         is_inside = os.path.isfile(inside)  # noqa: PTH113 - a Path raises if a name is too long

@@ -8,6 +8,7 @@ from captioning.data.references import (
     check_photos,
     image_finder,
     named_photos,
+    read_references,
     scored_captions,
 )
 from captioning.errors import InputError
@@ -39,21 +40,22 @@ REFERENCES: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("name", "images", "photos"),
     [
-        ("coco.json", (1, "2"), ("a.jpg", "b.jpg")),
+        ("coco.json", (1, 2), ("a.jpg", "b.jpg")),
         ("karpathy.json", (1, 2), ("val2014/c.jpg", "a.jpg")),
-        ("Flickr8k.token.txt", ("a.jpg", "b"), ("a.jpg", "b.jpg")),
+        ("Flickr8k.token.txt", ("a", "b"), ("a.jpg", "b.jpg")),
     ],
 )
 def test_references_name_the_photo_of_each_image(
     folder: Path, name: str, images: tuple[int | str, ...], photos: tuple[str, ...]
 ) -> None:
     write(folder / name, REFERENCES[name])
-    found = named_photos(folder / name, folder, images)
+    references = read_references(folder / name)
+    found = named_photos(references, folder, images)
     assert found == {i: folder / photo for i, photo in zip(images, photos, strict=True)}
-    with pytest.raises(InputError, match=f"{name}: names no photo of image 9"):
-        named_photos(folder / name, folder, [9])
+    with pytest.raises(InputError, match="name no photo of image 9"):
+        named_photos(references, folder, [9])
     with pytest.raises(InputError, match="gone: no such folder; give the folder of the photos"):
-        named_photos(folder / name, folder / "gone", images)
+        named_photos(references, folder / "gone", images)
 
 
 def test_missing_photos_are_counted(folder: Path) -> None:
