@@ -258,7 +258,7 @@ def lower_priority(worker: int) -> None:
 
 
 def process_and_count() -> tuple[int, int]:
-    """The rank of this process over all machines, and the number of processes."""
+    """The rank of this process and the number of processes."""
     if not (distributed.is_available() and distributed.is_initialized()):
         return 0, 1
     return distributed.get_rank(), distributed.get_world_size()

@@ -41,12 +41,7 @@ MOST_OPEN = 128
 
 
 def shards_in(folder: Path, usual: bool = False) -> list[Path]:
-    """The shards in a folder, else those in the folders below it, of one kind.
-
-    Args:
-        folder: of a data set.
-        usual: leave out names that the libraries do not give.
-    """
+    """The shards in a folder, else below it, of one kind; only `usual` names, if asked for."""
     for depth in ("", "*/", "*/*/"):
         for suffix in SUFFIXES:  # img2dataset's tar files first, before its Parquet without photos
             found = [
@@ -67,11 +62,7 @@ def is_shard(path: str | Path) -> bool:
 
 
 def photos_in(file: Path) -> Iterator[Path]:
-    """The paths of the photos in a shard.
-
-    Raises:
-        InputError: as for `shard_rows`.
-    """
+    """The paths of the photos in a shard; raises as `shard_rows`."""
     return (file / name for name in _shard_of(file).sizes)
 
 
@@ -104,11 +95,7 @@ def photo_size(photo: Path) -> int | None:
 
 @contextmanager
 def opened_photo(photo: str | Path) -> Iterator[BufferedReader | BytesIO]:
-    """A photo's open file, in a shard or not.
-
-    Raises:
-        InputError: it is missing, too large or cannot be read.
-    """
+    """A photo's open file, in a shard or not."""
     if not (place := _place(Path(photo))):
         with opened(photo) as whole:
             yield whole
@@ -144,7 +131,6 @@ def _shard_of(file: Path) -> "TarShard | RowShard":
 
 @lru_cache(MOST_OPEN)
 def _shard(file: Path, *state: int) -> "TarShard | RowShard":
-    """A shard, until the state of its file changes."""
     with _reading(file):
         found = TarShard(file) if file.suffix.lower() == ".tar" else RowShard(file)
     if not found.sizes:
@@ -252,12 +238,10 @@ class RowShard:
             self.sizes.setdefault(self._names[-1], size)
 
     def rows(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """As of `TarShard`."""
         rows = chain.from_iterable(batch.to_pylist() for batch in self._batches(self._texts))
         return zip(self._names, rows, strict=False)
 
     def read(self, name: str) -> bytes:
-        """As of `TarShard`."""
         row = int(name)
         if self._table is not None:
             return next(iter(_cells(self._table.select(self._photos).slice(row, 1)))).as_py()

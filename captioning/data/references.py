@@ -78,11 +78,7 @@ def image_finder(
     """Finds an image by its id, or by the path or name of its photo; None unless exactly one fits.
 
     Suffixes of photos and folders may differ. Of several photos of one name, the one with the
-    longest common path counts.
-
-    Args:
-        images: their ids.
-        photos: the file names of their photos, as far as they are known.
+    longest common path counts. `photos` are names of photos by image id.
     """
     by_id = id_finder(images)
     by_name: dict[str, list[int | str]] = defaultdict(list)
@@ -194,14 +190,9 @@ def scored_captions(
 ) -> Captions:
     """The captions of `read_results` by the ids of the references; see `image_finder`.
 
-    Args:
-        captions: of some of the images.
-        references: of all images.
-        path: of the captions, for messages.
-        source: of the references, for messages.
-
     Raises:
-        InputError: an image has no reference, or two captions are of one image.
+        InputError: an image has no reference, or two captions are of one image; the message names
+            `path`, where the captions are, and `source`, where the references are.
     """
     find = image_finder(references.captions, references.photos)
     found: Captions = {}
@@ -231,9 +222,6 @@ def named_photos(
         references: which name the photo of each image.
         folder: of the photos, or of the folders that the names have, such as val2014.
         images: their ids in the references.
-
-    Raises:
-        InputError: the folder is missing, or the references lack an image.
     """
     if not Path(folder).is_dir():
         raise InputError(f"{folder}: no such folder; give the folder of the photos")

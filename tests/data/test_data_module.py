@@ -50,3 +50,11 @@ def test_photos_with_few_captions_are_left_out(tmp_path: Path) -> None:
     assert [record.image.name for record in data.val_records] == ["d.png"]
     with pytest.raises(InputError, match=r"no photo .* has 4 captions; lower data\.min_captions"):
         _ = CaptionData(CaptionTable(tmp_path), min_captions=4).train_records
+
+
+@pytest.mark.parametrize(
+    "options", [{"crop": 3}, {"mirror": True}, {"features": "f", "augment": True}], ids=str
+)
+def test_features_exclude_some_options(scenes: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=r"data\.augment"):
+        CaptionData(Coco(scenes), **options)

@@ -8,7 +8,6 @@ from PIL import Image
 from torch import Tensor
 
 from captioning.data.dataset import CaptionDataset, Example, collate
-from captioning.data.images import read_image
 from captioning.data.preprocessing import Preprocessing
 from captioning.data.records import Record
 from captioning.data.vocabulary import BOS, EOS, PAD, Vocabulary
@@ -76,15 +75,6 @@ def test_an_example_depends_on_its_seed_alone(record: Callable[..., Record]) -> 
     first, _, again = data[0, 5], data[0, 6], data[0, 5]
     assert first.image.equal(again.image)
     assert torch.stack(first.captions).equal(torch.stack(again.captions))
-
-
-def test_without_augmentation_training_sees_what_inference_sees(
-    shapes_records: list[Record],
-) -> None:
-    data = dataset(shapes_records)
-    for index, record in enumerate(shapes_records):
-        seen = Preprocessing(16)(read_image(record.image)).pixels
-        assert data[index, index].image.equal(seen)
 
 
 def test_of_too_many_captions_others_are_taken_each_time(record: Callable[..., Record]) -> None:

@@ -41,11 +41,6 @@ def test_the_first_folder_that_has_a_name_has_them_all(tmp_path: Path) -> None:
     assert found == [tmp_path / "two" / name for name in ("a.jpg", "B.jpg", "c.jpg")]
 
 
-def test_a_missing_photo_is_not_taken_from_another_folder(tmp_path: Path) -> None:
-    touch(tmp_path, "a.jpg", "thumbnails/b.jpg")
-    assert find_images(["a.jpg", "b.jpg"], [tmp_path], SOURCE)[1] == tmp_path / "b.jpg"
-
-
 def test_the_longest_common_end_of_the_paths_decides(tmp_path: Path) -> None:
     touch(tmp_path, "cats/1.jpg", "dogs/1.jpg")
     names = ["/data/dogs/1.jpg", "/data/cats/1.jpg"]
@@ -69,17 +64,8 @@ def test_what_is_ambiguous_is_an_error_that_names_one_path(
         find_images(names, [tmp_path], SOURCE)
 
 
-def test_a_file_named_exactly_has_no_other_name(tmp_path: Path) -> None:
-    touch(tmp_path, "a.jpg")
-    assert find_images(["a.jpg", "A.jpg"], [tmp_path], SOURCE)[1] == tmp_path / "A.jpg"
-
-
 def test_folders_of_other_splits_are_not_searched(tmp_path: Path) -> None:
     touch(tmp_path, "val2017/1.jpg")
     with pytest.raises(InputError, match="none of its images"):
         find_images(["1.jpg"], [tmp_path], SOURCE, split="train")
     assert find_images(["1.jpg"], [tmp_path], SOURCE, split="val") == [tmp_path / "val2017/1.jpg"]
-
-
-def test_images_may_be_missing_where_that_is_allowed(tmp_path: Path) -> None:
-    assert find_images(["a.jpg"], [tmp_path], SOURCE, required=False) == [tmp_path / "a.jpg"]

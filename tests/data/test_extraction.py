@@ -12,10 +12,9 @@ import torch
 
 from captioning.data import feature_cache as cache_module
 from captioning.data.feature_cache import FeatureCache
-from captioning.data.images import read_image
 from captioning.data.preprocessing import Preprocessing
 from captioning.errors import InputError
-from tests.data.conftest import cached, encoder
+from tests.data.conftest import cached
 
 
 @pytest.fixture(autouse=True)
@@ -61,26 +60,6 @@ def test_an_error_loses_no_finished_shard(
     cache, whole = FeatureCache(folder), cached(folder.with_name("whole"), photos)
     assert all(cache[photo].equal(whole[photo]) for photo in photos)
     assert encoded(folder, photos, monkeypatch) == []
-
-
-def test_a_shard_that_was_removed_is_written_again(
-    photos: list[Path], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = cached(folder, photos)[photos[2]]
-    (folder / "features-00001.npy").unlink()
-    assert encoded(folder, photos, monkeypatch) == [photo.name for photo in photos[2:4]]
-    assert FeatureCache(folder)[photos[2]].equal(before)
-
-
-def test_unfinished_features_of_something_else_are_refused(
-    photos: list[Path], folder: Path
-) -> None:
-    interrupted(folder, photos)
-    with pytest.raises(InputError, match="features: made by another encoder"):
-        cached(folder, photos, encoder(seed=1))
-    read_image(photos[1]).resize((20, 20)).save(photos[1])
-    with pytest.raises(InputError, match=rf"{photos[1].name} and 0 more have changed"):
-        cached(folder, photos)
 
 
 PROGRAM = """

@@ -1,16 +1,13 @@
 import json
-import os
 from pathlib import Path
 
 import pytest
 import torch
 from PIL.Image import Transpose
 
-from captioning.data.data_module import CaptionData
 from captioning.data.feature_cache import INDEX, FeatureCache
 from captioning.data.images import read_image
 from captioning.data.preprocessing import Preprocessing
-from captioning.data.readers import Coco
 from captioning.errors import InputError
 from tests.data.conftest import cached, encoder
 
@@ -52,13 +49,6 @@ def test_features_that_lack_a_photo_are_refused_by_its_name(
         cached(folder, photos)
 
 
-def test_features_of_a_changed_photo_are_refused_by_name(photos: list[Path], folder: Path) -> None:
-    cached(folder, photos)
-    read_image(photos[1]).resize((20, 20)).save(photos[1])
-    with pytest.raises(InputError, match=f"features: .*{photos[1].name} and 0 more have changed"):
-        cached(folder, photos)
-
-
 def test_another_photo_of_equal_size_is_refused(photos: list[Path], folder: Path) -> None:
     bitmaps = [photo.with_suffix(".bmp") for photo in photos]
     for photo, bitmap in zip(photos, bitmaps, strict=True):
@@ -67,12 +57,6 @@ def test_another_photo_of_equal_size_is_refused(photos: list[Path], folder: Path
     read_image(photos[1]).transpose(Transpose.FLIP_LEFT_RIGHT).save(bitmaps[1])
     with pytest.raises(InputError, match=f"features: .*{bitmaps[1].name} and 0 more have changed"):
         cached(folder, bitmaps)
-
-
-def test_features_of_copied_photos_hold(photos: list[Path], folder: Path) -> None:
-    cached(folder, photos)
-    os.utime(photos[1], (0, 0))
-    assert photos[1] in cached(folder, photos)
 
 
 @pytest.mark.parametrize(
@@ -116,8 +100,3 @@ def test_features_hold_where_they_are_moved_with_their_photos(
     photos[0].parent.rename(tmp_path / "there/photos")
     moved = [tmp_path / "there/photos" / photo.name for photo in photos]
     assert moved[2] in cached(tmp_path / "there/features", moved)
-
-
-def test_augmentation_is_refused_with_features(shapes_data: Path, folder: Path) -> None:
-    with pytest.raises(InputError, match=r"data\.augment"):
-        CaptionData(Coco(shapes_data), augment=True, features=str(folder))

@@ -67,23 +67,9 @@ def test_every_objective_learns_from_windows(
     assert main(["train", "--config", str(path)]) == 0
 
 
-def test_validation_sees_the_whole_photo(shapes_data: Path, tmp_path: Path) -> None:
-    data = CaptionData(
-        Coco(shapes_data), size=32, min_count=1, workers=0, features=str(tmp_path / "f"), crop=2
-    )
-    data.keep_features(encoder())
-    [whole] = {batch.images.shape[1] for batch in data.val_dataloader()}
-    assert whole == 16
-
-
 def test_a_window_is_no_larger_than_the_map(shapes_data: Path, tmp_path: Path) -> None:
     data = CaptionData(
         Coco(shapes_data), size=32, min_count=1, workers=0, features=str(tmp_path / "f"), crop=5
     )
     with pytest.raises(InputError, match=r"data\.crop: .* 4 rows of 4 cells; give at most 4"):
         data.keep_features(encoder())
-
-
-def test_windows_need_features(shapes_data: Path) -> None:
-    with pytest.raises(InputError, match=r"give data\.features"):
-        CaptionData(Coco(shapes_data), crop=3)

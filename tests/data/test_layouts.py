@@ -436,16 +436,3 @@ def test_fewer_photos_have_a_larger_share_for_validation(
     assert validation() == validation(share)
     assert len(validation()) < most < len(validation(0.6))
     assert reader_for(tmp_path / name, val_fraction=0.0).splits == ("train",)
-
-
-def test_photos_keep_their_split_when_others_are_added(tmp_path: Path) -> None:
-    def splits(count: int) -> dict[str, set[int | str]]:
-        rows = "".join(f"{i}.jpg,photo\n" for i in range(count))
-        write(tmp_path / "a.csv", f"file_name,caption\n{rows}")
-        reader = CaptionTable(tmp_path / "a.csv", val_fraction=0.2)
-        return {split: {r.image_id for r in reader.read(split)} for split in reader.splits}
-
-    few, many = splits(500), splits(1000)
-    assert 70 <= len(few["val"]) <= 130
-    assert all(few[split] <= many[split] for split in ("train", "val"))
-    assert all(len(ids) == 1 for ids in splits(2).values())

@@ -7,14 +7,11 @@ import yaml
 from torch import Tensor
 
 from captioning.commands import main
-from captioning.data.data_module import CaptionData
 from captioning.data.dataset import CaptionDataset
 from captioning.data.feature_cache import FeatureCache
-from captioning.data.preprocessing import MirroredPreprocessing, Preprocessing
-from captioning.data.readers import Coco
+from captioning.data.preprocessing import Preprocessing
 from captioning.data.records import Record
 from captioning.data.vocabulary import Vocabulary
-from captioning.errors import InputError
 from tests.data.conftest import Caches
 
 SEEDS = range(40)
@@ -37,12 +34,6 @@ def seen(caches: Caches, image: Path, caption: str, mirror: bool = True) -> list
     return [data[0, seed].image for seed in SEEDS]
 
 
-def test_a_mirrored_image_has_left_and_right_exchanged(images: list[Path]) -> None:
-    plain, mirrored = Preprocessing(16)(images[0]), MirroredPreprocessing(16)(images[0])
-    assert mirrored.pixels.flip(-1).equal(plain.pixels)
-    assert mirrored.crop == plain.crop
-
-
 def test_half_of_the_time_a_training_sees_the_mirrored_image(
     caches: Caches, images: list[Path]
 ) -> None:
@@ -56,11 +47,6 @@ def test_half_of_the_time_a_training_sees_the_mirrored_image(
 def test_captions_of_left_or_right_are_seen_as_they_are(caches: Caches, images: list[Path]) -> None:
     vectors = seen(caches, images[1], "a dog to the left")
     assert all(found.equal(caches[0][images[1]]) for found in vectors)
-
-
-def test_mirroring_needs_features(shapes_data: Path) -> None:
-    with pytest.raises(InputError, match=r"give data\.features"):
-        CaptionData(Coco(shapes_data), mirror=True)
 
 
 def test_the_features_command_computes_both(tiny_config: Path, tmp_path: Path) -> None:

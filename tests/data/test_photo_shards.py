@@ -2,7 +2,6 @@
 
 import io
 import json
-import multiprocessing
 import sys
 import tarfile
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +14,7 @@ from PIL import Image
 from captioning.data import photo_shards
 from captioning.data.folder_check import check
 from captioning.data.images import find_photos, read_image
-from captioning.data.readers import PhotoShards, Sidecar, reader_for
+from captioning.data.readers import PhotoShards, reader_for
 from captioning.errors import InputError
 
 CAPTIONS = ["a dark photo", "a grey photo", "a light photo", "a white photo"]
@@ -155,13 +154,6 @@ def test_the_library_reads_the_same_photos_in_the_same_order(
             assert file.read() == each["jpg"]
 
 
-def test_photos_beside_texts_count_before_img2dataset_s_parquet(tmp_path: Path) -> None:
-    (tmp_path / "000000000.png").write_bytes(photo(0))
-    (tmp_path / "000000000.txt").write_text("a dark photo")
-    (tmp_path / "00000.parquet").write_bytes(b"PAR1")
-    assert isinstance(reader_for(tmp_path), Sidecar)
-
-
 def shade(path: Path) -> int:
     return read_image(path).getpixel((0, 0))[0]  # type: ignore[index, return-value]
 
@@ -182,13 +174,6 @@ def test_threads_read_photos_of_one_shard_at_once(photos: list[Path]) -> None:
         assert list(threads.map(shade, photos * 25)) == [0, 60, 120, 180] * 25
 
 
-@pytest.mark.integration
-@pytest.mark.parametrize("start", ["fork", "spawn"])
-def test_processes_read_photos_of_one_shard_at_once(photos: list[Path], start: str) -> None:
-    with multiprocessing.get_context(start).Pool(2) as processes:
-        assert processes.map(shade, photos * 5, chunksize=1) == [0, 60, 120, 180] * 5
-
-
 def test_the_size_of_a_photo_is_its_own(photos: list[Path], tmp_path: Path) -> None:
     assert [photo_shards.photo_size(path) for path in photos] == [
         len(photo(number)) for number in range(4)
@@ -199,37 +184,12 @@ def test_the_size_of_a_photo_is_its_own(photos: list[Path], tmp_path: Path) -> N
         read_image(gone)
 
 
-def test_a_damaged_photo_of_a_shard_is_named(tmp_path: Path, webdataset: Any) -> None:
-    with webdataset.TarWriter(str(tmp_path / "00000.tar")) as shard:
-        shard.write({"__key__": "a", "jpg": photo(0)[:40], "txt": "cut"})
-        shard.write({"__key__": "b", "jpg": photo(1), "txt": "whole"})
-        shard.write({"__key__": "c", "jpg": photo(2), "json": {"caption": None}})
-    result = check(PhotoShards(tmp_path, val_fraction=0.0), progress=False)
-    assert [problem.kind for problem in result.splits["train"].problems] == [
-        "empty captions",
-        "images without captions",
-        "unreadable images",
-    ]
-    assert "00000.tar/a.jpg: not an image" in str(result)
-
-
 @pytest.mark.parametrize("name", ["00000.tar", "train-00000-of-00001.parquet", "data.arrow"])
 def test_a_damaged_shard_is_named_in_one_line(
     tmp_path: Path, name: str, datasets: Any, webdataset: Any
 ) -> None:
     (tmp_path / name).write_bytes(b"not what the suffix says" * 100)
     with pytest.raises(InputError, match=rf"{name}: damaged or cut short"):
-        reader_for(tmp_path).read("train")
-
-
-def test_a_parquet_shard_that_is_damaged_in_the_middle_is_named(
-    tmp_path: Path, datasets: Any
-) -> None:
-    file = tmp_path / "train-00000-of-00001.parquet"
-    table(datasets, CAPTIONS).to_parquet(file)
-    content = file.read_bytes()
-    file.write_bytes(content[:4] + b"\xff" * 200 + content[204:])
-    with pytest.raises(InputError, match=rf"{file.name}: damaged or cut short"):
         reader_for(tmp_path).read("train")
 
 

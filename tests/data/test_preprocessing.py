@@ -36,12 +36,6 @@ def assert_crop_names_the_place(view: View) -> None:
     torch.testing.assert_close(rows[inside], middles(top, height, size)[inside], atol=1, rtol=0)
 
 
-def test_the_view_is_the_middle_square_of_a_wide_photo() -> None:
-    view = Preprocessing(32)(ramp((240, 80)))
-    assert view.crop == (80, 0, 80, 80)
-    assert view.size == (240, 80)
-
-
 @pytest.mark.parametrize("size", PHOTOS.values(), ids=PHOTOS)
 def test_the_crop_is_where_the_pixels_come_from(size: tuple[int, int]) -> None:
     assert_crop_names_the_place(Preprocessing(32)(ramp(size)))

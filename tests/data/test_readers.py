@@ -95,15 +95,6 @@ def test_ids_match_whether_numbers_or_text(tmp_path: Path, listed: Any, used: An
     assert (record.image_id, record.captions, len(record.objects)) == (listed, ("a dog",), 1)
 
 
-def test_karpathy_takes_coco_s_ids_or_its_own_numbers(tmp_path: Path) -> None:
-    images = [karpathy("train", 0, cocoid=70), karpathy("train", 1)]
-    write(tmp_path / "dataset_coco.json", {"images": images})
-    draw(tmp_path / "photos", "0.jpg")
-    records = Karpathy(tmp_path / "dataset_coco.json", images=tmp_path / "photos").read("train")
-    assert [record.image_id for record in records] == [70, 1]
-    assert records[0].image == tmp_path / "photos/0.jpg"
-
-
 DEEP, LONG = "[" * 100_000, "9" * 5_000
 MALFORMED = {
     "captions.csv": ["b.jpg,c, d", "b.jpg", ",a dog", 'b.jpg,"b" c', "b.jpg," + "b" * 200_000],

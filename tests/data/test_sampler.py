@@ -48,13 +48,6 @@ def test_images_with_captions_of_similar_length_share_a_batch() -> None:
     assert one_after_another == sorted(LENGTHS)
 
 
-def test_a_batch_with_fewer_images_comes_last() -> None:
-    assert len(indices(images=37)[32:]) == 5
-    whole = [[LENGTHS[index] for index in batch] for batch in batches(images=37)[:-1]]
-    one_after_another = [length for batch in sorted(whole) for length in batch]
-    assert one_after_another == sorted(one_after_another)
-
-
 def test_two_processes_share_the_batches_of_one() -> None:
     whole = sampled(images=120, batch_size=16)
     parts = [sampled(images=120, processes=2, process=process) for process in range(2)]
@@ -75,12 +68,3 @@ def test_a_resumed_epoch_goes_on_where_it_was_interrupted() -> None:
         share = {"processes": 2, "process": process}
         rest = sampled(epoch=3, first_epoch=3, first_index=24, **share)
         assert rest == sampled(epoch=3, **share)[24:]
-
-
-def test_the_epoch_after_a_resumed_one_is_whole() -> None:
-    assert sampled(epoch=4, first_epoch=3, first_index=24) == sampled(epoch=4)
-
-
-def test_a_resumed_sampler_begins_with_its_first_epoch() -> None:
-    resumed = SeededSampler(LENGTHS, 8, seed=1, first_epoch=3)
-    assert list(resumed) == sampled(epoch=3)

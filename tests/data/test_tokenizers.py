@@ -1,6 +1,5 @@
 import math
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from typing import get_args
 
 import pytest
@@ -33,14 +32,6 @@ def test_each_tokenizer_cuts_in_its_own_way(name: TokenizerName, words: str) -> 
     caption = 'A man’s dog doesn\'t run, on the (x-ray) "BEACH"!'  # noqa: RUF001
     kept = [word for word in tokenizer(name)(caption) if word not in ("-lrb-", "-rrb-")]
     assert kept == words.split()
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_words_come_back_from_a_line_of_text(name: TokenizerName) -> None:
-    for caption in CAPTIONS:
-        words = tokenizer(name)(caption)
-        assert " ".join(words).split() == words
-        assert [word.lower() for word in words] == words
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -93,14 +84,6 @@ def test_captions_come_back_with_the_spaces_of_their_script(
 ) -> None:
     vocabulary = Vocabulary.build([caption], name=name)
     assert vocabulary.text(vocabulary.encode(caption)) == caption
-
-
-@pytest.mark.parametrize("name", EXTRAS)
-def test_a_tokenizer_may_be_used_by_several_threads(name: TokenizerName) -> None:
-    caption = "テーブルの上に猫がいる 一只黑狗在跑 หมาวิ่งบนน้ำ"
-    with ThreadPoolExecutor(4) as threads:
-        found = list(threads.map(tokenizer(name), [caption] * 200))
-    assert found == [tokenizer(name)(caption)] * 200
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,6 @@ class Coco(Reader):
 
     @cached_property
     def _releases(self) -> dict[str, Release]:
-        """The file of each split."""
         pattern = f"captions_*{self.year or ''}.json"
         found: dict[str, list[Release]] = defaultdict(list)
         for file in sorted(self.annotations.glob(pattern)):
@@ -167,7 +166,6 @@ class Coco(Reader):
         ]
 
     def _folders(self, release: Release) -> list[Path]:
-        """Where the images of a split may be."""
         bases = [self.folder, self.folder / "images"] if self.images is None else [self.images]
         parts = dict.fromkeys(filter(None, (release.name, release.split)))
         folders = [base / part for base, part in product(bases, parts)]

@@ -94,10 +94,7 @@ def find_images(
         folders: where they may be.
         source: the file that lists the images, for messages.
         split: theirs; folders named for another split are not searched.
-        required: whether it is an error if no image is found.
-
-    Raises:
-        InputError: no image is found; the message names one path that was looked for.
+        required: whether to raise InputError, which names one path, if no image is found.
     """
     names, folders = list(names), list(dict.fromkeys(folders))
     existing = [folder for folder in folders if folder.is_dir()]
@@ -116,7 +113,7 @@ def find_images(
         example = str(folders[0] / names[0])[:200]
         raise InputError(
             f"{source}: none of its images is in {', '.join(map(str, folders))}; there is no "
-            f"{example!r}, for example; put them there, or give their folder as images"
+            f"{example!r}, for example; give their folder as images"
         )
     return [folders[0] / name for name in names]
 
@@ -138,10 +135,9 @@ def _entries(folder: str) -> frozenset[str]:
 def _similar(
     names: Iterable[str], folder: Path, taken: set[Path], split: str | None, whole: bool
 ) -> dict[str, Path]:
-    """The one file below a folder that each name fits; names without such a file are left out.
+    """The one file below a folder that each name fits, if `whole` in all parts of its path.
 
-    Files that are `taken` are left out, and folders of other splits. If `whole`, all parts of a
-    name must fit, not only the last ones.
+    Names without such a file are left out, files that are `taken`, and folders of other splits.
     """
     files: dict[str, list[Path]] = defaultdict(list)  # by file name, with and without its suffix
     others = set(SPLITS) - {split} if split in SPLITS else set()

@@ -134,7 +134,6 @@ def _names(file: Path) -> list[str]:
 
 
 def _numbered(line: str) -> tuple[str, str]:
-    """The photo's name and the caption of a line such as ``a.jpg#0``, a tab and ``A dog .``."""
     name, tab, caption = line.partition("\t")
     if not tab or "#" not in name:
         raise ValueError(f"{shown(line)}: not a file name, #, a number, a tab and the caption")

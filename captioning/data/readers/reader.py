@@ -58,7 +58,7 @@ class Reader:
     """
 
     captions_only = False
-    """Whether photos are not looked for: a record's `image` is then the name as written."""
+    """Whether photos are not looked for, so that a record's `image` is the name as written."""
 
     def __init__(
         self,
@@ -77,10 +77,7 @@ class Reader:
 
     @classmethod
     def resembles(cls, root: Path) -> bool:
-        """Whether files of any name in `root` hold this format.
-
-        Asked only if no reader recognises the usual names.
-        """
+        """Whether files of any name hold this format; asked if no reader recognises `root`."""
         return False
 
     @property
@@ -222,7 +219,7 @@ class Joined(Reader):
 
     @property
     def folders(self) -> list[Path]:
-        """The folders of all data sets."""
+        """Those of all data sets."""
         return [folder for reader in self.readers.values() for folder in reader.folders]
 
     @property
@@ -261,11 +258,7 @@ def numbered(place: str, rows: Iterable[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def field(row: Any, key: str, *types: type) -> Any:
-    """`row[key]`, which must be of one of the types.
-
-    Raises:
-        ValueError: the row is no object, lacks the key, or its value has another type.
-    """
+    """`row[key]`; raises ValueError unless it is of one of the types."""
     if not isinstance(row, dict) or key not in row:
         raise ValueError(f"{shown(row)} has no {key!r}")
     if not isinstance(row[key], types) or isinstance(row[key], bool):

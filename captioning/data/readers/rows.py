@@ -1,7 +1,4 @@
-"""Rows of photos and captions, from CSV and its relatives, JSON, JSON lines and shards.
-
-Columns may have any of the names that people give them.
-"""
+"""Rows of photos and captions, from CSV and its relatives, JSON, JSON lines and shards."""
 
 import csv
 import io
@@ -52,12 +49,7 @@ class Row(NamedTuple):
 
 
 def rows_of(file: Path, problems: list[Problem], caption_column: str | None = None) -> list[Row]:
-    """The rows of a table; malformed ones are problems.
-
-    Args:
-        file: CSV, TSV, JSON, JSON lines or a shard.
-        problems: to which malformed rows are added.
-        caption_column: the column of the captions; None to find it.
+    """The rows of a table; malformed ones are added to the problems.
 
     Raises:
         InputError: the file cannot be read, no column has photos or captions, or it is not clear
@@ -76,7 +68,7 @@ def rows_of(file: Path, problems: list[Problem], caption_column: str | None = No
 
 
 def _entries(file: Path, problems: list[Problem]) -> Iterator[tuple[str, Any]]:
-    """The place of each row, for messages, and its values by column."""
+    """The place of each row and its values by column."""
     suffix = file.suffix.lower()
     if is_shard(file):
         yield from ((str(file.parent / row["file_name"]), row) for row in shard_rows(file))
@@ -218,11 +210,7 @@ def _columns(
 
 
 def _rows(image: str, captions: list[str], split: str | None, entry: Any) -> list[Row]:
-    """The photos of a row, usually one, with its captions.
-
-    Raises:
-        ValueError: the row lacks a value, or one is not text.
-    """
+    """The photos of a row, usually one, with its captions."""
     photos = _each(field(entry, image, str, list))
     texts = [t for name in captions for t in _texts(field(entry, name, str, list, dict))]
     if len(captions) > 1:  # a column for each caption: some photos have fewer

@@ -71,7 +71,6 @@ class CaptionTable(Reader):
         return _names_photos(root) if root.is_file() else bool(_other_tables(root))
 
     def _read(self, problems: list[Problem]) -> dict[str, list[Record]]:
-        """The records of each split: those of the table, or train and val without any."""
         files = [self.root] if self.root.is_file() else self._tables()
         if not files:
             raise InputError(f"{self.root}: no {' or '.join(TABLES)} here; give the file's path")
@@ -88,7 +87,6 @@ class CaptionTable(Reader):
         return records
 
     def _tables(self) -> list[Path]:
-        """The tables in the folder, in each folder at most one of each split."""
         found = _usual_tables(self.root) or _other_tables(self.root)
         names = [file.relative_to(self.root) for file in found]
         if len({(name.parent, _split_of(name)) for name in names}) < len(names):
@@ -116,7 +114,6 @@ class CaptionTable(Reader):
             yield part, Record(paths[name], (below / name).as_posix(), tuple(texts))
 
     def _paths(self, names: list[str], file: Path, split: str | None) -> list[Path]:
-        """The paths of the photos that a table names."""
         folders = photo_folders(file.parent, self.folder)
         if self.images is not None:
             folders = [self.images / file.parent.relative_to(self.folder), self.images]
