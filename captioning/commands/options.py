@@ -208,11 +208,11 @@ class MetricOptions:
         from captioning.data.images import pixels_of
         from captioning.data.references import check_photos
         from captioning.device import usable_device
-        from captioning.metrics.clip_score import Clip, ClipScore
+        from captioning.metrics.clip_score import ClipScore
 
         check_photos(photos)
-        clip = Clip(self.clip_weights, usable_device(device), pixels_of(max_megapixels))
-        return (ClipScore(clip, photos),)
+        pixels = pixels_of(max_megapixels)
+        return (ClipScore(photos, self.clip_weights, usable_device(device), pixels),)
 
     def note_on_cider(self, images: int) -> None:
         """Say that CIDEr of one image means nothing, if the scores are of one."""

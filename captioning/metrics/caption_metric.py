@@ -26,10 +26,8 @@ class CaptionMetric(Metric):
 
     Args:
         scorer: the metric.
+        tokenizer: of the model's vocabulary.
         options: options of torchmetrics.
-
-    Attributes:
-        by_image: the images' scores of the last `compute`, by name and image id.
     """
 
     is_differentiable = False
@@ -42,7 +40,6 @@ class CaptionMetric(Metric):
         super().__init__(**options)
         self.scorer = scorer
         self.tokenizer = tokenizer
-        self.by_image: dict[str, dict[int | str, float]] = {}
         # One line of JSON per image, as bytes: a whole corpus is gathered as one tensor.
         self.add_state("records", default=[], dist_reduce_fx="cat")
 
@@ -60,12 +57,11 @@ class CaptionMetric(Metric):
         """Add the captions, in which `<unk>` is the unknown word, and references of some images."""
         cut, name = tokenizer_of_scores(self.tokenizer), self.tokenizer
         lines = [
-            json.dumps([image, generated_tokens(candidate, name), list(map(cut, written))])
+            json.dumps([image, generated_tokens(candidate, name), list(map(cut, written))]) + "\n"
             for image, candidate, written in zip(images, candidates, references, strict=True)
         ]
-        text = "".join(line + "\n" for line in lines)
         assert isinstance(self.records, list)
-        record = np.frombuffer(text.encode(), dtype=np.uint8)
+        record = np.frombuffer("".join(lines).encode(), dtype=np.uint8)
         self.records.append(torch.tensor(record, device=self.device))
 
     def compute(self) -> dict[str, Tensor]:
@@ -81,12 +77,8 @@ class CaptionMetric(Metric):
             captions.setdefault(image, (candidate, written))
         candidates, references = zip(*captions.values(), strict=True) if captions else ((), ())
         scores = scored(self.scorer, candidates, references)
-        self.by_image = {
-            name: dict(zip(captions, values.tolist(), strict=True))
-            for name, values in scores.images.items()
-        }
         return {
-            name: torch.tensor(score, dtype=torch.float64) for name, score in scores.corpus.items()
+            name: torch.tensor(value, dtype=torch.float64) for name, value in scores.corpus.items()
         }
 
 

@@ -36,68 +36,10 @@ PHOTOS, TEXTS = 32, 256
 class ClipScore:
     """Scores captions by CLIP, untokenized, since CLIP has its own tokenizer.
 
-    Args:
-        clip: the model.
-        photos: the path of each photo by image id.
-    """
-
-    def __init__(self, clip: "Clip", photos: Mapping[Hashable, Path]) -> None:
-        self._clip = clip
-        self._photos = photos
-
-    def __call__(
-        self,
-        captions: Sequence[str],
-        references: Sequence[Sequence[str]],
-        images: Sequence[Hashable],
-    ) -> Scores:
-        """CLIPScore and RefCLIPScore; the corpus scores are means over captions.
-
-        `references` and the ids `images` are those of each caption's image.
-
-        Raises:
-            InputError: a photo is missing, damaged or too large.
-        """
-        check_pairs(captions, references)
-        photos = list(dict.fromkeys(images))
-        texts = list(dict.fromkeys([*captions, *(text for each in references for text in each)]))
-        photo_vectors = self._clip.photos([self._photos[image] for image in photos])
-        text_vectors = self._clip.texts([f"{PROMPT}{text}" for text in texts])
-        of_photo = dict(zip(photos, photo_vectors, strict=True))
-        of_text = dict(zip(texts, text_vectors, strict=True))
-        rows = [
-            clip_scores(
-                of_text[caption], of_photo[image], np.stack([of_text[text] for text in written])
-            )
-            for caption, written, image in zip(captions, references, images, strict=True)
-        ]
-        own, with_references = np.array(rows, dtype=np.float64).T
-        of_captions = {NAME: own, "RefCLIPScore": with_references}
-        means = {name: float(scores.mean()) for name, scores in of_captions.items()}
-        return Scores(means, of_captions)
-
-
-def clip_scores(
-    caption: NDArray[np.float64], photo: NDArray[np.float64], references: NDArray[np.float64]
-) -> tuple[float, float]:
-    """CLIPScore and RefCLIPScore of a caption from unit vectors (section 3).
-
-    CLIPScore is `SCALE` times the cosine of caption, (D,), and photo, (D,). RefCLIPScore is its
-    harmonic mean with the largest cosine of caption and reference, (R, D). Negative cosines count
-    as 0.
-    """
-    own = SCALE * max(float(caption @ photo), 0.0)
-    nearest = max(float((references @ caption).max()), 0.0)
-    total = own + nearest
-    return own, 2 * own * nearest / total if total else 0.0
-
-
-class Clip:
-    """A CLIP model with its preprocessing and tokenizer.
-
     Weights are read as safetensors, which cannot run code.
 
     Args:
+        photos: the path of each photo by image id.
         weights: a folder in open_clip's layout; default: OpenAI's ViT-B/32 from the Hub.
         device: of the model.
         max_pixels: larger photos are rejected.
@@ -108,7 +50,11 @@ class Clip:
     """
 
     def __init__(
-        self, weights: str | Path | None = None, device: str = "cpu", max_pixels: int = MAX_PIXELS
+        self,
+        photos: Mapping[Hashable, Path],
+        weights: str | Path | None = None,
+        device: str = "cpu",
+        max_pixels: int = MAX_PIXELS,
     ) -> None:
         try:
             import open_clip  # takes seconds
@@ -130,39 +76,73 @@ class Clip:
                 f"give a folder with {' and '.join(FILES)}, such as a copy of {HUB}"
             ) from None
         self._model, self._preprocess = made[0].eval(), made[1]
-        self._device = device
-        self._max_pixels = max_pixels
+        self._photos, self._device, self._max_pixels = photos, device, max_pixels
 
-    def photos(self, paths: Sequence[Path]) -> NDArray[np.float64]:
-        """The unit vectors of photos, (photos, D).
+    def __call__(
+        self,
+        captions: Sequence[str],
+        references: Sequence[Sequence[str]],
+        images: Sequence[Hashable],
+    ) -> Scores:
+        """CLIPScore and RefCLIPScore; the corpus scores are means over captions.
+
+        `references` and the ids `images` are those of each caption's image.
 
         Raises:
             InputError: a photo is missing, damaged or too large.
         """
+        check_pairs(captions, references)
+        every = [*captions, *(text for each in references for text in each)]
+        of_photo = _vectors("photos", images, PHOTOS, self._encode_photos)
+        of_text = _vectors("texts", every, TEXTS, self._encode_texts)
+        rows = [
+            clip_scores(
+                of_text[caption], of_photo[image], np.stack([of_text[text] for text in written])
+            )
+            for caption, written, image in zip(captions, references, images, strict=True)
+        ]
+        own, with_references = np.array(rows, dtype=np.float64).T
+        of_captions = {NAME: own, "RefCLIPScore": with_references}
+        means = {name: float(scores.mean()) for name, scores in of_captions.items()}
+        return Scores(means, of_captions)
 
-        def encode(some: Sequence[Path]) -> Any:
-            photos = [self._preprocess(read_image(path, self._max_pixels)) for path in some]
-            return self._model.encode_image(torch.stack(photos).to(self._device))
+    def _encode_photos(self, images: Sequence[Hashable]) -> Any:
+        photos = [read_image(self._photos[image], self._max_pixels) for image in images]
+        pixels = torch.stack([self._preprocess(photo) for photo in photos])
+        return self._model.encode_image(pixels.to(self._device))
 
-        return _vectors("photos", paths, PHOTOS, encode)
-
-    def texts(self, texts: Sequence[str]) -> NDArray[np.float64]:
-        """The unit vectors of texts, (texts, D); long texts are truncated."""
-
-        def encode(some: Sequence[str]) -> Any:
-            return self._model.encode_text(self._tokenize(list(some)).to(self._device))
-
-        return _vectors("texts", texts, TEXTS, encode)
+    def _encode_texts(self, texts: Sequence[str]) -> Any:
+        """Long texts are truncated."""
+        tokens = self._tokenize([f"{PROMPT}{text}" for text in texts])
+        return self._model.encode_text(tokens.to(self._device))
 
 
 def _vectors(
     units: str, inputs: Sequence[Any], size: int, encode: Callable[[Sequence[Any]], Any]
-) -> NDArray[np.float64]:
-    found = []
-    with ProgressBar(NAME, units, total=len(inputs)) as bar, torch.inference_mode():
-        for start in range(0, len(inputs), size):
-            some = inputs[start : start + size]
-            found.append(encode(some).double().cpu().numpy())
+) -> dict[Any, NDArray[np.float64]]:
+    """The unit vector of each of the inputs, which may repeat."""
+    different = list(dict.fromkeys(inputs))
+    found = {}
+    with ProgressBar(NAME, units, total=len(different)) as bar, torch.inference_mode():
+        for start in range(0, len(different), size):
+            some = different[start : start + size]
+            vectors = encode(some).double().cpu().numpy()
+            vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+            found |= dict(zip(some, vectors, strict=True))
             bar.update(len(some))
-    vectors: NDArray[np.float64] = np.concatenate(found)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return found
+
+
+def clip_scores(
+    caption: NDArray[np.float64], photo: NDArray[np.float64], references: NDArray[np.float64]
+) -> tuple[float, float]:
+    """CLIPScore and RefCLIPScore of a caption from unit vectors (section 3).
+
+    CLIPScore is `SCALE` times the cosine of caption, (D,), and photo, (D,). RefCLIPScore is its
+    harmonic mean with the largest cosine of caption and reference, (R, D). Negative cosines count
+    as 0.
+    """
+    own = SCALE * max(float(caption @ photo), 0.0)
+    nearest = max(float((references @ caption).max()), 0.0)
+    total = own + nearest
+    return own, 2 * own * nearest / total if total else 0.0

@@ -99,16 +99,18 @@ ENDINGS = (
 """WordNet's endings of inflected words and of their base forms, in WordNet's order."""
 
 
-FILES = ("synonym/english.synsets", "synonym/english.exceptions", "function/english.words")
-
-
 class WordForms:
     """Synonyms and function words for English from METEOR's program, an archive."""
 
     def __init__(self, jar: Path) -> None:
         with reading(jar, zipfile.BadZipFile, KeyError), zipfile.ZipFile(jar) as archive:
             synsets, exceptions, functions = (
-                archive.read(name).decode().splitlines() for name in FILES
+                archive.read(name).decode().splitlines()
+                for name in (
+                    "synonym/english.synsets",
+                    "synonym/english.exceptions",
+                    "function/english.words",
+                )
             )
         self.function_words = frozenset(functions)
         self._synsets = dict(zip(synsets[::2], synsets[1::2], strict=True))
@@ -138,12 +140,15 @@ def stem(word: str) -> str:
     """The stem by the Snowball stemmer for English, as in METEOR's program.
 
     NLTK's stemmer keeps an e that one step adds (realization, realize) and a later step should
-    delete; this deletes it.
+    delete; this deletes it, if it is in the region R2.
     """
     found = _stemmer().stem(word)
-    if found.endswith("e") and not word.startswith(found) and _second_region(word) < len(found):
-        return found[:-1]
-    return found
+    if not found.endswith("e") or word.startswith(found):
+        return found
+    marked = re.sub("(^|[aeiouy])y", r"\1Y", word)
+    first = FIRST_REGION.match(marked) or VOWEL_THEN_NOT.search(marked)
+    second = first and VOWEL_THEN_NOT.search(marked, first.end())
+    return found[:-1] if second and second.end() < len(found) else found
 
 
 @cache
@@ -151,13 +156,3 @@ def _stemmer() -> Any:  # NLTK ships no types
     from nltk.stem.snowball import EnglishStemmer  # takes half a second
 
     return EnglishStemmer()
-
-
-def _second_region(word: str) -> int:
-    """The start of the region R2, in which the stemmer deletes most suffixes."""
-    word = re.sub("(^|[aeiouy])y", r"\1Y", word)
-    first = FIRST_REGION.match(word) or VOWEL_THEN_NOT.search(word)
-    if first is None:
-        return len(word)
-    second = VOWEL_THEN_NOT.search(word, first.end())
-    return len(word) if second is None else second.end()

@@ -96,13 +96,11 @@ class SummedScores(Scores):
         return cls(means, formula(statistics), statistics, formula)
 
     def resampled(self, counts: NDArray[np.integer]) -> dict[str, NDArray[np.float64]]:
-        """The scores of bootstrap resamples, from their summed counts; see `Scores.resampled`."""
         return self.formula(counts @ self.statistics)
 
     def differences_when_swapped(
         self, other: Scores, swaps: NDArray[np.float64]
     ) -> dict[str, NDArray[np.float64]]:
-        """The differences from summed counts; see `Scores.differences_when_swapped`."""
         assert isinstance(other, SummedScores)
         moved = swaps @ (other.statistics - self.statistics)
         own = self.formula(self.statistics.sum(axis=0) + moved)

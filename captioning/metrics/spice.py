@@ -21,6 +21,7 @@ from captioning.metrics.scores import Scores
 
 NAME = "SPICE"
 CORENLP = ("stanford-corenlp-3.6.0.jar", "stanford-corenlp-3.6.0-models.jar")
+JAVA_OPTIONS = ["-Dfile.encoding=UTF-8", "-Duser.language=en", "-Duser.country=US", "-Xmx8G"]
 LATEST = 14
 """The latest Java version that runs SPICE: it needs a JavaScript engine that Java 15 removed."""
 
@@ -53,12 +54,9 @@ class Spice:
             captions, scores = Path(folder) / "captions.json", Path(folder) / "scores.json"
             captions.write_text(json.dumps(images), encoding="utf-8")
             # Without -cache, which needs native code that not every machine can run.
+            command = [self._java, *JAVA_OPTIONS, "-jar", str(self._jar), str(captions)]
             process = subprocess.run(
-                [
-                    *(self._java, "-Dfile.encoding=UTF-8", "-Duser.language=en"),
-                    *("-Duser.country=US", "-Xmx8G", "-jar", str(self._jar), str(captions)),
-                    *("-out", str(scores), "-subset", "-silent"),
-                ],
+                [*command, "-out", str(scores), "-subset", "-silent"],
                 capture_output=True,
                 encoding="utf-8",
                 errors="replace",
@@ -95,11 +93,10 @@ def _java() -> str:
     """
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home) / "bin") if home else None)
-    output = ""
+    version = None
     if found is not None:
-        command = [found, "-version"]
-        output = subprocess.run(command, capture_output=True, text=True, errors="replace").stderr
-    version = re.search(r'version "(?:1\.)?(\d+)', output)
+        told = subprocess.run([found, "-version"], capture_output=True, text=True, errors="replace")
+        version = re.search(r'version "(?:1\.)?(\d+)', told.stderr)
     if found is None or version is None or int(version[1]) > LATEST:
         has = f"Java {version[1]}" if version else "no Java that runs"
         raise InputError(

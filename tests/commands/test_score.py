@@ -11,7 +11,7 @@ from captioning.commands import main
 from captioning.data.readers import Coco
 from captioning.data.records import Record
 from captioning.evaluation.report import Report
-from captioning.metrics.clip_score import Clip, ClipScore
+from captioning.metrics.clip_score import ClipScore
 from captioning.metrics.scores import Scores
 from tests.clip import save_clip
 from tests.conftest import refusal
@@ -159,7 +159,7 @@ def arguments(shapes_data: Path, records: list[Record], tmp_path: Path) -> list[
 def scores_of(captions: list[str], records: list[Record], weights: Path) -> Scores:
     photos = {record.image_id: record.image for record in records}
     references = [record.captions for record in records]
-    return ClipScore(Clip(weights), photos)(captions, references, [*photos])
+    return ClipScore(photos, weights)(captions, references, [*photos])
 
 
 @pytest.mark.integration

@@ -11,7 +11,6 @@ from torch import Tensor, distributed
 from torch.utils.data import DistributedSampler
 from torchmetrics import MetricCollection
 
-from captioning.data.tokens import tokenize
 from captioning.metrics import registry
 from captioning.metrics.bleu import bleu_scores
 from captioning.metrics.caption_metric import CaptionMetric, validation_metrics
@@ -63,14 +62,6 @@ def values(scores: dict[str, Tensor]) -> dict[str, float]:
     return {name: score.item() for name, score in scores.items()}
 
 
-def test_the_scores_are_those_of_the_captions_words() -> None:
-    metric = CaptionMetric(bleu_scores)
-    update(metric, 0, 1, 6)
-    candidates = [tokenize(CAPTIONS[i]) for i in (0, 1, 6)]
-    references = [list(map(tokenize, REFERENCES[i])) for i in (0, 1, 6)]
-    assert values(metric.compute()) == bleu_scores(candidates, references).corpus
-
-
 def test_order_batches_and_repeated_images_change_no_bit() -> None:
     at_once, bit_by_bit = collection(), collection()
     update(at_once, *range(7))
@@ -79,13 +70,6 @@ def test_order_batches_and_repeated_images_change_no_bit() -> None:
     update(bit_by_bit, 3, 1, 5, 4, 0, 6)
     assert values(bit_by_bit.compute()) == values(at_once.compute())
     assert len(values(at_once.compute())) == 6
-
-
-def test_metrics_in_a_collection_share_their_captions() -> None:
-    metrics = collection()
-    update(metrics, 0, 1)
-    update(metrics, 2)
-    assert list(metrics.compute_groups.values()) == [["BLEU", "CIDEr", "ROUGE-L"]]
 
 
 def test_a_metric_of_the_list_is_computed_in_validations(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,12 +82,6 @@ def test_a_metric_of_the_list_is_computed_in_validations(monkeypatch: pytest.Mon
     assert metrics.compute()["length"] == 4.5
 
 
-def test_ids_that_look_alike_are_different_images() -> None:
-    metric = CaptionMetric(rouge_scores)
-    metric.update(["a dog", "a cat"], [["a dog"], ["dogs"]], [1, "1"])
-    assert values(metric.compute()) == {"ROUGE-L": 0.5}
-
-
 def test_of_an_image_that_comes_again_one_caption_counts() -> None:
     references = [["a dog runs"], ["a cat sits"]]
     once, again = CaptionMetric(bleu_scores), CaptionMetric(bleu_scores)
@@ -111,7 +89,6 @@ def test_of_an_image_that_comes_again_one_caption_counts() -> None:
     again.update(["a dog", "a cat"], references, [17, 18])
     again.update(["the dog"], references[:1], [17])
     assert again.compute() == once.compute()
-    assert again.by_image.keys() == once.by_image.keys()
 
 
 def scores_of_two(rank: int, store: Path) -> dict[str, dict[str, float]]:

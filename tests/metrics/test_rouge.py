@@ -33,12 +33,6 @@ def test_precision_and_recall_are_the_best_of_different_references() -> None:
     assert rouge("a dog runs", "a dog that runs fast", "dog") == pytest.approx(1)
 
 
-def test_the_score_of_a_corpus_is_the_mean_of_its_images() -> None:
-    scores = rouge_scores(split("a dog", "x"), [split("a dog"), split("y")])
-    assert scores.images["ROUGE-L"].tolist() == [1, 0]
-    assert scores.corpus["ROUGE-L"] == 0.5
-
-
 def test_the_unknown_word_counts_as_a_word_and_matches_nothing() -> None:
     assert rouge("a <unk> runs", "a <unk> runs") == pytest.approx(2 / 3)
 

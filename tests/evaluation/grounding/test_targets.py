@@ -6,7 +6,7 @@ from pycocotools import mask as run_length
 
 from captioning.data.records import ImageObject
 from captioning.errors import InputError
-from captioning.evaluation.grounding.targets import Area, Target, decoded_mask, points_inside
+from captioning.evaluation.grounding.targets import Area, Target, decoded_mask
 
 CROP = (20.0, 0.0, 80.0, 80.0)  # the middle of a photo of 120 x 80
 SIZE = (120, 80)
@@ -63,12 +63,6 @@ def test_a_cell_is_held_where_its_centre_is_inside() -> None:
     # Centres at x 30, then 50: just outside.
     assert np.argwhere(found.box_holds).tolist() == [[0, 0], [1, 0]]
     assert not found.covers_middle
-
-
-def test_points_lie_in_any_of_the_boxes() -> None:
-    x, y = np.array([0.0, 4.0, 5.0, 9.0]), np.array([0.0, 3.0])
-    found = points_inside([(0.0, 0.0, 5.0, 3.0), (4.0, 0.0, 5.0, 4.0)], x, y)
-    assert found.tolist() == [[True, True, True, False], [False, True, True, False]]
 
 
 def test_mask_and_box_of_a_rectangle_cover_the_same() -> None:
