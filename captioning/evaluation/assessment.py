@@ -130,10 +130,7 @@ def assess(
             progress.update(len(found))
     ids, texts, known, likeliest, right = zip(*rows, strict=True)
     captions = dict(zip(ids, texts, strict=True))
-    if good is None:
-        is_good = good_captions(captions, records, captioner.vocabulary.tokenizer)
-    else:
-        is_good = good(captions)
+    is_good = good(captions) if good else good_captions(captions, records, words.tokenizer)
     return Assessed(captions, np.stack(known), is_good, likeliest, right)
 
 
@@ -236,14 +233,9 @@ class Reliability:
     def bins(self) -> list[tuple[float, float, int]]:
         """Mean probability, share that came true, and number, of each non-empty bin."""
         places = np.minimum((self.probabilities * BINS).astype(int), BINS - 1)
-        return [
-            (
-                float(self.probabilities[own].mean()),
-                float(self.outcomes[own].mean()),
-                int(own.sum()),
-            )
-            for own in (places == place for place in np.unique(places))
-        ]
+        masks = [places == place for place in np.unique(places)]
+        values = self.probabilities, self.outcomes
+        return [(*(float(each[own].mean()) for each in values), int(own.sum())) for own in masks]
 
     @property
     def error(self) -> float:
@@ -260,12 +252,8 @@ class Reliability:
     @property
     def areas(self) -> tuple[float, float, float]:
         """The area under the curve of risk over coverage: ours, the best, and a random order's."""
-        best, count = Reliability(self.outcomes.astype(float), self.outcomes), len(self.outcomes)
-        return (
-            float(self.risks.mean()),
-            float(best.risks.mean()),
-            int((~self.outcomes).sum()) / count,
-        )
+        best = Reliability(self.outcomes.astype(float), self.outcomes)
+        return float(self.risks.mean()), float(best.risks.mean()), float(self.risks[-1])
 
 
 @dataclass(frozen=True, eq=False)
