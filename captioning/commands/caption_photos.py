@@ -208,7 +208,7 @@ def caption(
                 for each, line in zip(asked, written, strict=True):
                     rows.append((name, line, each.confidence))
                     if json:
-                        shown = json_line(photo, each, line)
+                        shown = json_line(photo, each, _written(each, texts))
                     elif text is not None:
                         scored = zip(each.words, each.probabilities, strict=True)
                         shown = printable(photo, " ".join(f"{word} {p:.2f}" for word, p in scored))
@@ -275,7 +275,7 @@ def _readings(
             yield error
 
 
-def _written(caption: "Caption", texts: TextOptions, min_confidence: float) -> str:
+def _written(caption: "Caption", texts: TextOptions, min_confidence: float = 0.0) -> str:
     """The caption as text; empty if the model is not sure enough."""
     if caption.confidence is not None and caption.confidence < min_confidence:
         return ""
