@@ -187,40 +187,35 @@ def caption(
     rows: list[tuple[object, ...]] = [("file_name", "caption", "confidence")]
     pages: list[tuple[str, str, str, float | None]] = []
     done = 0
-    try:
-        with ProgressBar("captioning", "photos", len(found), shown=len(found) > 1) as bar:
-            for photo, best in zip(found, results, strict=True):
-                bar.update()
-                if isinstance(best, PhotoError):
-                    say(f"captioning: {best}")
-                    continue
-                captions = [best, *best.others][: wishes.captions]
-                asked = captions[: wishes.captions or 1]
-                written = [_written(each, texts, min_confidence) for each in asked]
-                if photo in text_files and any(written):
-                    lines = "".join(f"{line}\n" for line in written if line)
-                    with written_whole(text_files[photo]) as file:
-                        file.write_text(lines, "utf-8", "backslashreplace")
-                if drawn:
-                    names = {suffix: paths[photo] for suffix, paths in drawn.items()}
-                    pages += _draw(photo, captions, names, max_megapixels)
-                name = os.fsencode(photo).decode("utf-8", "backslashreplace")
-                for each, line in zip(asked, written, strict=True):
-                    rows.append((name, line, each.confidence))
-                    if json:
-                        shown = json_line(photo, each, _written(each, texts))
-                    elif text is not None:
-                        scored = zip(each.words, each.probabilities, strict=True)
-                        shown = printable(photo, " ".join(f"{word} {p:.2f}" for word, p in scored))
-                    else:
-                        chance = [f"{each.confidence:.2f}"] if confidence else []
-                        shown = printable(*chance, photo, line or NOT_SURE)
-                    say(shown, file=sys.stdout)
-                done += 1
-    except KeyboardInterrupt:
-        remedy = "; go on by --skip-existing" if text_files and not texts.overwrite else ""
-        line = f"interrupted after {done:,} of {len(found):,} photos{remedy}"
-        raise KeyboardInterrupt(line) from None
+    with ProgressBar("captioning", "photos", len(found), shown=len(found) > 1) as bar:
+        for photo, best in zip(found, results, strict=True):
+            bar.update()
+            if isinstance(best, PhotoError):
+                say(f"captioning: {best}")
+                continue
+            captions = [best, *best.others][: wishes.captions]
+            asked = captions[: wishes.captions or 1]
+            written = [_written(each, texts, min_confidence) for each in asked]
+            if photo in text_files and any(written):
+                lines = "".join(f"{line}\n" for line in written if line)
+                with written_whole(text_files[photo]) as file:
+                    file.write_text(lines, "utf-8", "backslashreplace")
+            if drawn:
+                names = {suffix: paths[photo] for suffix, paths in drawn.items()}
+                pages += _draw(photo, captions, names, max_megapixels)
+            name = os.fsencode(photo).decode("utf-8", "backslashreplace")
+            for each, line in zip(asked, written, strict=True):
+                rows.append((name, line, each.confidence))
+                if json:
+                    shown = json_line(photo, each, _written(each, texts))
+                elif text is not None:
+                    scored = zip(each.words, each.probabilities, strict=True)
+                    shown = printable(photo, " ".join(f"{word} {p:.2f}" for word, p in scored))
+                else:
+                    chance = [f"{each.confidence:.2f}"] if confidence else []
+                    shown = printable(*chance, photo, line or NOT_SURE)
+                say(shown, file=sys.stdout)
+            done += 1
     if texts.csv is not None:
         with written_whole(texts.csv) as path, path.open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows(rows)

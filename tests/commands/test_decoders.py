@@ -5,7 +5,6 @@ import re
 from collections import Counter
 from pathlib import Path
 
-import httpx
 import pytest
 
 from captioning import load
@@ -14,7 +13,6 @@ from captioning.data.readers import Coco
 from captioning.data.records import Record
 from captioning.maps import MAPS, head_names
 from tests.conftest import Trained
-from tests.serving.test_command import serving
 
 Capture = pytest.CaptureFixture[str]
 
@@ -113,14 +111,6 @@ def test_all_heads_are_on_the_page_of_a_photo(
     shown = json.loads(data)["captions"][0]
     heads = head_names(load(model).model.decoder)
     assert [each["map"] for each in shown["maps"]] == ["attention", *heads]
-
-
-@pytest.mark.integration
-def test_it_serves(model: Path, shapes_data: Path, tmp_path: Path) -> None:
-    photo = Coco(shapes_data).read("val")[0].image.read_bytes()
-    with serving(model, tmp_path / "stderr") as server:
-        answer = httpx.post(f"{server.address}/caption", files={"photo": photo}, timeout=60)
-    assert answer.json()["captions"][0]["words"]
 
 
 @pytest.mark.integration

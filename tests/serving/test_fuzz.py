@@ -75,10 +75,3 @@ def test_photos_with_settings_that_the_schema_allows_are_answered_as_it_says(
 
     answered()
     assert statuses <= {200, 422}  # settings may exclude each other, which no schema says
-
-
-@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "GET"])
-def test_methods_that_the_schema_lacks_are_refused(client: httpx.Client, method: str) -> None:
-    answer = client.request(method, "/caption")
-    assert answer.status_code == 405
-    assert answer.json()["error"]

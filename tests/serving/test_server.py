@@ -109,17 +109,11 @@ def test_uploads_that_fill_the_memory_are_refused(serve: Serve, photo: bytes) ->
         (b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n", [400]),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\nno colon\r\n\r\n", [400]),
         (b"GET /" + b"x" * 100_000, [414, 431]),
-        (GOOD[:-2] + b"".join(b"X%d: 1\r\n" % n for n in range(200)) + b"\r\n", [431]),
         (GOOD[:-2] + b"X: " + b"x" * 1_000_000 + b"\r\n\r\n", [431]),
-        (POST + b"Content-Length: -1\r\n\r\n", [400]),
-        (POST + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n", [400]),
         (POST + b"Content-Length: 99999999999\r\n\r\n", [413]),
         (POST + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n", [400]),
-        (POST + b"Transfer-Encoding: gzip\r\n\r\n", [400, 501]),
         (POST + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", [400]),
-        (b"BREW / HTTP/1.1\r\nHost: localhost\r\n\r\n", [405]),
         (b"GET /../../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n", [404]),
-        (GOOD[:-2] + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n", [200]),
     ],
 )
 def test_malformed_requests_are_refused(serve: Serve, request_: bytes, statuses: list[int]) -> None:
