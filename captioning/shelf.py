@@ -23,6 +23,9 @@ CONFIGS = next(
 DEFAULT = "photos"
 """The name of the model that commands use unless one is given."""
 
+HUB = "hf:/"
+"""The beginning of addresses of the Hugging Face Hub; a path made from one has a single slash."""
+
 DOWNLOADED = ("model.safetensors", "config.json")
 """The files of a repository of the Hub that a model is loaded from."""
 
@@ -84,7 +87,7 @@ def path_of(model: str | Path) -> Path:
     Raises:
         InputError: the model of an address cannot be downloaded.
     """
-    if is_address(model):
+    if str(model).startswith(HUB):
         return downloaded(Address.of(model))
     named = FOLDER / f"{model}.safetensors"
     is_name = isinstance(model, str) and model == Path(model).name and named.exists()
@@ -93,7 +96,7 @@ def path_of(model: str | Path) -> Path:
 
 def folder_beside(model: str | Path) -> Path:
     """The folder that a model lies in; the working folder for a name and for an address."""
-    return Path() if is_address(model) else Path(model).parent
+    return Path() if str(model).startswith(HUB) else Path(model).parent
 
 
 def config_names() -> list[str]:
@@ -127,7 +130,7 @@ class Address:
 
     @classmethod
     def of(cls, text: str | Path) -> "Address":
-        """The address ``hf://owner/name@revision``; a path made from one has a single slash."""
+        """The address in ``hf://owner/name@revision``."""
         parts = re.fullmatch(r"hf:/{1,2}([\w.-]+/[\w.-]+)(?:@(.+))?", str(text), re.ASCII)
         if not parts:
             raise InputError(f"{text}: give hf://OWNER/NAME, or hf://OWNER/NAME@REVISION")
@@ -135,11 +138,6 @@ class Address:
 
     def __str__(self) -> str:
         return f"hf://{self.repository}" + (f"@{self.revision}" if self.revision else "")
-
-
-def is_address(model: str | Path) -> bool:
-    """Whether a text or a path begins as an address of the Hub."""
-    return str(model).startswith("hf:/")
 
 
 def downloaded(address: Address) -> Path:

@@ -53,13 +53,27 @@ def even_size(count: int, most: int, device: torch.device) -> int:
 
 
 def read_ahead(
-    work: Callable[[Item], Result], items: Iterable[Item], ahead: int
+    work: Callable[[Item], Result],
+    items: Iterable[Item],
+    ahead: int,
+    pool: ThreadPoolExecutor | None = None,
 ) -> Iterator[Result]:
     """The result of `work` for each item, in order; threads are at most `ahead` items ahead.
 
-    For what releases Python's lock, as decoding and resizing of photos do.
+    For what releases Python's lock, as decoding and resizing of photos do. The pool is shut down at
+    the end.
     """
-    yield from _in_order(ThreadPoolExecutor(), work, items, ahead)
+    pool = pool or ThreadPoolExecutor()
+    begun: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            begun.append(pool.submit(work, item))
+            if len(begun) > ahead:
+                yield begun.popleft().result()
+        while begun:
+            yield begun.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def in_threads(
@@ -95,23 +109,7 @@ def in_threads(
         return
     pool = ThreadPoolExecutor(len(first))
     _share_out(pool, len(first))
-    yield from _in_order(pool, done, chain(first, waiting), len(first) + WAITING)
-
-
-def _in_order(
-    pool: ThreadPoolExecutor, work: Callable[[Item], Result], items: Iterable[Item], ahead: int
-) -> Iterator[Result]:
-    """The results in order, with at most `ahead` begun before they are asked for; ends the pool."""
-    begun: deque[Future[Result]] = deque()
-    try:
-        for item in items:
-            begun.append(pool.submit(work, item))
-            if len(begun) > ahead:
-                yield begun.popleft().result()
-        while begun:
-            yield begun.popleft().result()
-    finally:
-        pool.shutdown(cancel_futures=True)
+    yield from read_ahead(done, chain(first, waiting), len(first) + WAITING, pool)
 
 
 def _share_out(pool: ThreadPoolExecutor, count: int) -> None:

@@ -119,7 +119,7 @@ def test_what_is_in_the_cache_is_loaded_offline(
         (["caption", "--model", "hf://someone/missing", "x.jpg"], "no such model"),
         (["caption", "--model", f"{ADDRESS}@missing", "x.jpg"], "no such revision"),
         (["caption", "--model", "hf://scenes", "x.jpg"], "give hf://OWNER/NAME"),
-        (["push", "shapes", "someone/scenes"], "not an address; give hf://OWNER/NAME"),
+        (["push", "shapes", "someone/scenes"], "give hf://OWNER/NAME"),
         (["push", "missing.ckpt", ADDRESS], "missing.ckpt: no such model"),
     ],
 )

@@ -120,7 +120,8 @@ class Caption:
         from captioning.viewing.overlay import draw  # Matplotlib takes a while to import
 
         photo = photo or self._upright()
-        return draw(photo, self.words, self.probabilities, self.array(map_name), self.crop)
+        maps = self.map(map_name).numpy()
+        return draw(photo, self.words, self.probabilities, maps, self.crop)
 
     def save(self, path: str | Path, photo: Image | None = None) -> None:
         """Write the photo with the map of each word over it, in the format of the path's suffix.

@@ -5,6 +5,7 @@ Shapes: B images, N captions per image, T words, L regions, D annotation width, 
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, overload
@@ -334,37 +335,40 @@ class Captioner:
         grid = self.model.encoder.grid(side, side)
         maps = {ATTENTION: decoded.weights.float().unflatten(3, grid), **maps}
 
-        def caption(b: int, n: int, others: tuple[Caption, ...] = ()) -> Caption:
-            photo, view, tokens = batch[b].photo, batch[b].view, decoded.tokens[b, n]
-            words = self.vocabulary.decode(tokens.tolist())
-            length = len(words)
-            runners: list[tuple[RunnerUp, ...]] = []
-            if alternatives is not None:
-                rows = (part[b, n, :length].tolist() for part in alternatives)
-                for instead, probabilities in zip(*rows, strict=True):
-                    names = [self.vocabulary.decode([t])[0] if t != EOS else None for t in instead]
-                    runners.append(tuple(map(RunnerUp, names, probabilities)))
-            return Caption(
-                words=words,
-                probabilities=tuple(decoded.log_probs[b, n, :length].exp().tolist()),
-                score=decoded.scores[b, n].item(),
-                crop=view.crop,
-                size=view.size,
-                maps={name: each[b, n, :length] for name, each in maps.items()},
-                shown_maps=tuple(shown_maps) or (self.default_map,),
-                tokenizer=self.vocabulary.tokenizer,
-                confidence=None if confidences is None else confidences[b, n].item(),
-                runners_up=tuple(runners),
-                photo=None if isinstance(photo, View | Upload) else photo,
-                others=others,
-                _compute=partial(self._map, view, tokens, length),
-            )
-
-        filled = (~decoded.scores.isneginf()).sum(dim=1).tolist()  # some beams cannot be
-        return [
-            caption(b, 0, tuple(caption(b, n) for n in range(1, count)))
-            for b, count in enumerate(filled)
-        ]
+        best: list[Caption] = []
+        for b, (photo, view) in enumerate((each.photo, each.view) for each in batch):
+            found: list[Caption] = []
+            filled = int((~decoded.scores[b].isneginf()).sum())  # some beams cannot be
+            for n in range(max(filled, 1)):
+                tokens = decoded.tokens[b, n]
+                words = self.vocabulary.decode(tokens.tolist())
+                length = len(words)
+                runners: list[tuple[RunnerUp, ...]] = []
+                if alternatives is not None:
+                    rows = (part[b, n, :length].tolist() for part in alternatives)
+                    for others, chances in zip(*rows, strict=True):
+                        names = [
+                            self.vocabulary.decode([t])[0] if t != EOS else None for t in others
+                        ]
+                        runners.append(tuple(map(RunnerUp, names, chances)))
+                found.append(
+                    Caption(
+                        words=words,
+                        probabilities=tuple(decoded.log_probs[b, n, :length].exp().tolist()),
+                        score=decoded.scores[b, n].item(),
+                        crop=view.crop,
+                        size=view.size,
+                        maps={name: each[b, n, :length] for name, each in maps.items()},
+                        shown_maps=tuple(shown_maps) or (self.default_map,),
+                        tokenizer=self.vocabulary.tokenizer,
+                        confidence=None if confidences is None else confidences[b, n].item(),
+                        runners_up=tuple(runners),
+                        photo=None if isinstance(photo, View | Upload) else photo,
+                        _compute=partial(self._map, view, tokens, length),
+                    )
+                )
+            best.append(replace(found[0], others=tuple(found[1:])))
+        return best
 
     @torch.no_grad()
     def _map(

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from captioning.captioner.captioner import Captioner
 from captioning.captioner.ensemble import ensemble
 from captioning.configurable import UnknownClassError
-from captioning.data.images import MEGAPIXELS, pixels_of
+from captioning.data.images import MEGAPIXELS
 from captioning.errors import InputError, shown
 from captioning.files import opened, read_json
 from captioning.shelf import DEFAULT, path_of
@@ -69,7 +69,7 @@ def load(
         except Exception as error:  # a class may raise anything, and a user's class does
             summary = " ".join(str(error).split())[:200]
             raise InputError(f"{path}: a damaged or outdated checkpoint ({summary})") from None
-        captioners[-1].preprocessing.max_pixels = pixels_of(max_megapixels)
+        captioners[-1].preprocessing.max_pixels = int(max_megapixels * 1e6)
     captioner = captioners[0]
     if len(captioners) > 1:
         captioner = ensemble(captioners, [str(path) for path in paths])
@@ -114,16 +114,13 @@ def fitted_tensors(wanted: dict[str, Tensor], found: dict[str, Any]) -> dict[str
         name = min(differing)
         problem = f"lacks {name}" if name in wanted else f"unexpected tensor {shown(name)}"
         raise InputError(f"{problem}; this file belongs to another model")
-
-    def kind_of(tensor: Tensor) -> object:
-        return tensor.is_floating_point() or tensor.dtype
-
     made: dict[int, Tensor] = {}
     for name, like in wanted.items():
         value = found[name]
+        both_float = like.is_floating_point() and getattr(value, "is_floating_point", bool)()
         if (
             not isinstance(value, Tensor)
-            or kind_of(value) != kind_of(like)
+            or (value.dtype != like.dtype and not both_float)
             or value.nbytes > value.untyped_storage().nbytes()  # it repeats its numbers
         ):
             raise InputError(f"{name} is not a plain tensor of {like.dtype}")

@@ -19,7 +19,7 @@ from captioning.configurable import bare_name
 from captioning.data.vocabulary import BOS, SPECIAL
 from captioning.errors import InputError
 from captioning.files import made_folder, write_json, written_whole
-from captioning.maps.evidence_map import evidence_of_regions, evidence_shares, has_evidence
+from captioning.maps.evidence_map import evidence, evidence_shares, has_evidence
 from captioning.models import Model
 from captioning.models.decoder import Memory
 from captioning.search.search import generable_log_probs
@@ -130,14 +130,14 @@ class _Step(nn.Module):
         memories = iter(parts[len(self.names) :])
         memory = _mapped(self.memory, "memory", lambda name, part: next(memories))
         step = self.decoder.step(tokens, state, memory)
-        evidence: tuple[Tensor, ...] = ()
+        shares: tuple[Tensor, ...] = ()
         if has_evidence(self.decoder):
-            of_tokens = evidence_of_regions(self.decoder, next(memories), tokens[..., None])
-            evidence = (evidence_shares(of_tokens, self.grid).squeeze(2),)
+            of_tokens = evidence(self.decoder, next(memories), tokens[..., None])
+            shares = (evidence_shares(of_tokens, self.grid).squeeze(2),)
         return (
             generable_log_probs(step.logits),
             step.weights,
-            *evidence,
+            *shares,
             *(step.state[name] for name in self.names),
         )
 

@@ -281,11 +281,11 @@ def _draw(
     photo: Path, captions: "Sequence[Caption]", names: dict[str, Path], max_megapixels: float
 ) -> list[tuple[str, str, str, float | None]]:
     """Write the pictures of a photo; returns the index's entry of its page, if there is one."""
-    from captioning.data.images import pixels_of, read_image
+    from captioning.data.images import read_image
     from captioning.viewing import viewer
     from captioning.viewing.html_document import save_html
 
-    image, best = read_image(photo, pixels_of(max_megapixels)), captions[0]
+    image, best = read_image(photo, int(max_megapixels * 1e6)), captions[0]
     for suffix in names.keys() - {".html"}:
         best.save(names[suffix], image)
     if (page := names.get(".html")) is None:

@@ -156,7 +156,6 @@ def ground_model(
         out: The folder of the results; by default beside the model.
         wandb: Log the report to W&B too.
     """
-    from captioning.data.images import pixels_of
     from captioning.evaluation import grounding
     from captioning.evaluation.captions import split_captions
     from captioning.evaluation.pictures import save_grounding
@@ -192,7 +191,7 @@ def ground_model(
     write_json(folder / "grounding.json", report.as_json())
     if several:
         write_json(folder / "maps.json", grounding.maps_json(reports, captioner.default_map))
-    pictures = save_grounding(report, folder, pixels_of(data.max_megapixels))
+    pictures = save_grounding(report, folder, int(data.max_megapixels * 1e6))
     if wandb:
         from captioning.training.loggers import log_grounding
 

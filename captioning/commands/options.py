@@ -155,7 +155,8 @@ class SearchOptions:
         given = vars(self) | {"width": self.beam, "seed": self.seed if kind is Sampling else None}
         others = ("beam", "greedy", "sample")
         given = {name: v for name, v in given.items() if v is not None and name not in others}
-        return captioner.search.replace(kind, **given)
+        unchanged = kind is type(captioner.search) and not given
+        return captioner.search if unchanged else captioner.search.replace(kind, **given)
 
 
 @Parameter(name="*", group=Group("Metrics", help="In addition to BLEU, ROUGE-L and CIDEr."))
@@ -205,13 +206,12 @@ class MetricOptions:
             return ()
         if photos is None:
             raise InputError("--clip needs the photos; give their folder by --photos")
-        from captioning.data.images import pixels_of
         from captioning.data.references import check_photos
         from captioning.device import usable_device
         from captioning.metrics.clip_score import ClipScore
 
         check_photos(photos)
-        pixels = pixels_of(max_megapixels)
+        pixels = int(max_megapixels * 1e6)
         return (ClipScore(photos, self.clip_weights, usable_device(device), pixels),)
 
     def note_on_cider(self, images: int) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from captioning.errors import InputError, printable
-from captioning.shelf import DEFAULT, DOWNLOADED, Address, is_address, path_of, push, shipped_models
+from captioning.shelf import DEFAULT, DOWNLOADED, Address, path_of, push, shipped_models
 
 
 def models() -> None:
@@ -89,8 +89,6 @@ def push_model(
     from captioning.captioner import export, load
     from captioning.captioner.exporting import CARD
 
-    if not is_address(address):
-        raise InputError(f"{address}: not an address; give hf://OWNER/NAME")
     place = Address.of(address)
     with tempfile.TemporaryDirectory() as made:
         folder = Path(model)

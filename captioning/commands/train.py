@@ -124,11 +124,10 @@ def check_data(
         data: The data set, in any layout that is known.
     """
     from captioning.data import folder_check
-    from captioning.data.images import pixels_of
     from captioning.data.readers import reader_for
 
     reader = reader_for(data, True, images, caption_column)
-    found = folder_check.check(reader, max_pixels=pixels_of(max_megapixels))
+    found = folder_check.check(reader, max_pixels=int(max_megapixels * 1e6))
     print(found)
     return 0 if found.ok else 1
 

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 
 from captioning.data.dataset import CaptionDataset, SeededSampler, collate, sided
 from captioning.data.feature_cache import FeatureCache, feature_cache, lower_priority
-from captioning.data.images import MEGAPIXELS, pixels_of
+from captioning.data.images import MEGAPIXELS
 from captioning.data.preprocessing import Fit, MirroredPreprocessing, Preprocessing
 from captioning.data.readers import Reader
 from captioning.data.records import Record
@@ -101,7 +101,7 @@ class CaptionData(pl.LightningDataModule):
                 "set data.augment, which mirrors and crops images"
             )
         self.preprocessing = Preprocessing(self.size, self.fit)
-        self.preprocessing.max_pixels = pixels_of(self.max_megapixels)
+        self.preprocessing.max_pixels = int(self.max_megapixels * 1e6)
         self._cache: FeatureCache | None = None
         self._mirrored: FeatureCache | None = None
         self._epochs = self._batches = 0

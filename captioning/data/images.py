@@ -69,11 +69,6 @@ class Photo(NamedTuple):
     size: tuple[int, int]  # width and height of the upright photo, in pixels of the file
 
 
-def pixels_of(megapixels: float) -> int:
-    """A limit in pixels."""
-    return int(megapixels * 1_000_000)
-
-
 def read_image(path: str | Path | Upload, max_pixels: int = MAX_PIXELS) -> Image.Image:
     """The photo in 8-bit RGB, turned upright by its EXIF orientation, transparency laid on white.
 
@@ -95,64 +90,71 @@ def read_photo(path: str | Path | Upload, side: int | None, max_pixels: int = MA
 
     These decode much faster. Width and height stay at or above `side`; None decodes all pixels.
     """
-    source: Any = (
-        opened_photo(path) if not isinstance(path, Upload) else nullcontext(BytesIO(path.data))
-    )
-    with source as file:
-        try:
-            return _decoded(file, path, side, max_pixels)
-        except InputError:
-            raise
-        except (Image.DecompressionBombError, MemoryError):
-            raise PhotoSizeError(f"{path}: too many pixels; scale the photo down") from None
-        except Exception as error:  # Pillow's plugins raise nearly anything on damaged files
-            reason = " ".join(str(error).split()) or type(error).__name__
-            reason = f"damaged or cut short ({reason}); copy or download the photo again"
-            if isinstance(error, UnidentifiedImageError):
-                reason = "not an image that can be read; convert it to JPEG or PNG"
-                if not (head := _head(file)):
-                    reason = "empty file (0 bytes); copy or download the photo again"
-                elif _is_heif(head) and not isinstance(path, Upload) and not _reads_heif():
-                    reason = "HEIC, which needs the extra heic; run pip install 'captioning[heic]'"
-            raise InputError(f"{path}: {reason}") from None
-
-
-def _decoded(
-    file: BufferedReader | BytesIO, path: str | Path | Upload, side: int | None, max_pixels: int
-) -> Photo:
     allowed: tuple[str, ...] = FORMATS
     remedy = "scale the photo down, or raise max-megapixels"
+    source: Any
     if isinstance(path, Upload):
-        allowed, max_pixels, remedy = UPLOAD_FORMATS, path.max_pixels, "scale the photo down"
-    elif _is_heif(_head(file)) and _reads_heif():
-        allowed = ("HEIF",)
-    image: Image.Image = Image.open(file, formats=allowed)
-    width, height = image.size
-    if width * height > max_pixels:
-        raise PhotoSizeError(
-            f"{path}: {width} x {height} pixels are more than the {max_pixels / 1e6:g} million "
-            f"that are read here; {remedy}"
+        source, allowed, max_pixels = (
+            nullcontext(BytesIO(path.data)),
+            UPLOAD_FORMATS,
+            path.max_pixels,
         )
-    if side is not None:
-        image.draft(None, (side, side))
-    image.load()
-    is_sideways = False
-    with suppress(Exception):  # damaged EXIF data only loses the orientation
-        is_sideways = image.getexif().get(ExifTags.Base.Orientation) in SIDEWAYS
-        ImageOps.exif_transpose(image, in_place=True)
-    if image.mode in ("I", "F") or image.mode.startswith("I;16"):
-        image = _grey(image)
-    if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
-        image = image.convert("RGBA")
-        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-    return Photo(image.convert("RGB"), (height, width) if is_sideways else (width, height))
+        remedy = "scale the photo down"
+    else:
+        source = opened_photo(path)
+    with source as file:
+        try:
+            if allowed is FORMATS and _is_heif(file) and _reads_heif():
+                allowed = ("HEIF",)
+            image: Image.Image = Image.open(file, formats=allowed)
+            width, height = image.size
+            if width * height > max_pixels:
+                raise PhotoSizeError(
+                    f"{path}: {width} x {height} pixels are more than the {max_pixels / 1e6:g} "
+                    f"million that are read here; {remedy}"
+                )
+            if side is not None:
+                image.draft(None, (side, side))
+            image.load()
+            is_sideways = False
+            with suppress(Exception):  # damaged EXIF data only loses the orientation
+                is_sideways = image.getexif().get(ExifTags.Base.Orientation) in SIDEWAYS
+                ImageOps.exif_transpose(image, in_place=True)
+            if image.mode in ("I", "F") or image.mode.startswith("I;16"):
+                image = _grey(image)
+            if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
+                image = image.convert("RGBA")
+                image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+            size = (height, width) if is_sideways else (width, height)
+            return Photo(image.convert("RGB"), size)
+        except Exception as error:  # Pillow's plugins raise nearly anything on damaged files
+            raise _refusal(error, file, path) from None
+
+
+def _refusal(
+    error: Exception, file: BufferedReader | BytesIO, path: str | Path | Upload
+) -> InputError:
+    """Why a photo cannot be read, in one line."""
+    if isinstance(error, InputError):
+        return error
+    if isinstance(error, Image.DecompressionBombError | MemoryError):
+        return PhotoSizeError(f"{path}: too many pixels; scale the photo down")
+    reason = " ".join(str(error).split()) or type(error).__name__
+    reason = f"damaged or cut short ({reason}); copy or download the photo again"
+    if isinstance(error, UnidentifiedImageError):
+        reason = "not an image that can be read; convert it to JPEG or PNG"
+        if _is_heif(file) and not isinstance(path, Upload) and not _reads_heif():
+            reason = "HEIC, which needs the extra heic; run pip install 'captioning[heic]'"
+        elif not file.read(1):
+            reason = "empty file (0 bytes); copy or download the photo again"
+    return InputError(f"{path}: {reason}")
 
 
 def is_photo(path: str | Path) -> bool:
     """Whether a file of any name begins as a photo does, in a format that is read, or as HEIC."""
     try:
         with opened(path) as file:
-            if _is_heif(_head(file)):
+            if _is_heif(file):
                 return True
             Image.open(file, formats=FORMATS)
     except Image.DecompressionBombError:
@@ -162,14 +164,10 @@ def is_photo(path: str | Path) -> bool:
     return True
 
 
-def _head(file: BufferedReader | BytesIO) -> bytes:
+def _is_heif(file: BufferedReader | BytesIO) -> bool:
     file.seek(0)
     head = file.read(64)
     file.seek(0)
-    return head
-
-
-def _is_heif(head: bytes) -> bool:
     return head[4:8] == b"ftyp" and any(brand in head[8:] for brand in HEIF_BRANDS)
 
 

@@ -92,7 +92,7 @@ class FastLSTM(Decoder):
     def start(self, memory: Memory, n: int) -> State:
         """The plain decoder's state, and the index of the caption that each caption continues."""
         state = self.plain.start(memory, n)
-        return state | {"origin": torch.zeros(memory.images, n, dtype=torch.long)}
+        return state | {"origin": torch.zeros(len(memory.annotations), n, dtype=torch.long)}
 
     def step(self, tokens: Int[Tensor, "B N"], state: State, memory: Memory) -> Step:
         """Read one word of every active caption and score the next."""

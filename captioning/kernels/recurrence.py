@@ -226,7 +226,7 @@ class Cell(NamedTuple):
 
 
 def lstm_cell(gates: Float[Tensor, "*B G"], cell: Float[Tensor, "*B H"]) -> Cell:
-    """Equals `captioning.models.lstm.lstm_cell` (Xu et al. 2015, eq. 1-3)."""
+    """Equals the cell of `captioning.models.LSTMDecoder` (Xu et al. 2015, eq. 1-3)."""
     gates = gates.to(cell.dtype)
     opened = gates.sigmoid()
     i, f, _, o = opened.chunk(4, dim=-1)

@@ -11,7 +11,6 @@ from typing import TypeAlias
 import torch
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor
-from torch.nn import functional as F
 
 from captioning.data.vocabulary import PAD
 from captioning.errors import InputError
@@ -78,21 +77,3 @@ def shares(relevance: Float[Tensor, "*B L"], grid: tuple[int, int]) -> Float[Ten
     uniform = torch.full_like(positive, 1 / positive.shape[-1])
     normalised = positive / total.clamp(min=torch.finfo(total.dtype).tiny)
     return torch.where(total > 0, normalised, uniform).unflatten(-1, grid)
-
-
-def neighbourhood_mean(
-    values: Float[Tensor, "B N T L"], grid: tuple[int, int]
-) -> Float[Tensor, "B N T L"]:
-    """The mean over each region and the regions around it.
-
-    Along a side of at most `SIDE` regions, each stands alone.
-    """
-    sides = [SIDE if cells > SIDE else 1 for cells in grid]
-    means = F.avg_pool2d(
-        values.flatten(0, 2).unflatten(1, (1, *grid)),
-        sides,
-        stride=1,
-        padding=[side // 2 for side in sides],
-        count_include_pad=False,  # at the edge of the image there are fewer neighbours
-    )
-    return means.view(values.shape)

@@ -9,12 +9,11 @@ from typing import TypeGuard
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
-from captioning.errors import InputError
 from captioning.maps.attention_maps import attention_map
-from captioning.maps.captioned import Captioned, Maps, neighbourhood_mean, shares
+from captioning.maps.captioned import SIDE, Captioned, MapError, Maps, shares
 from captioning.models import Decoder, LSTMDecoder
-from captioning.models.decoder import Memory
 
 SHARPNESS = 4.0
 """Factor of the evidence, in nats, before the softmax."""
@@ -28,9 +27,10 @@ def evidence_map(captioned: Captioned) -> Maps:
     evidence of its neighbourhood, since single cells are noisy. Cost: no pass over the caption.
     """
     model = captioned.model
-    of_words = evidence(
-        model.decoder, model.remember(captioned.annotations), captioned.tokens[..., 1:]
-    )
+    if not has_evidence(model.decoder):
+        raise MapError("evidence needs an LSTM decoder with deep output")
+    regions = model.decoder.output_context(model.adapter(captioned.annotations))
+    of_words = evidence(model.decoder, regions, captioned.tokens[..., 1:])
     return evidence_shares(of_words, captioned.grid).unflatten(-1, captioned.grid)
 
 
@@ -52,31 +52,19 @@ def has_evidence(decoder: Decoder) -> TypeGuard[LSTMDecoder]:
 
 
 def evidence(
-    decoder: Decoder, memory: Memory, words: Int[Tensor, "B N T"]
+    decoder: LSTMDecoder, regions: Float[Tensor, "B L m"], words: Int[Tensor, "#B N T"]
 ) -> Float[Tensor, "B N T L"]:
     """The part of the deep output that depends on the context: L_o L_z a of each region, in nats.
 
     Eq. 7 is linear in the context, so this is what a region would add to the word's logit if the
     context were its vector alone and the gate beta one. The word's row of L_o is taken relative to
     the mean row: what a region adds to all words alike changes no probability.
-    """
-    known = with_evidence(decoder)
-    return evidence_of_regions(known, known.output_context(memory.annotations), words)
 
-
-def with_evidence(decoder: Decoder) -> LSTMDecoder:
-    """The decoder; InputError if it has no evidence."""
-    if not has_evidence(decoder):
-        raise InputError("evidence needs an LSTM decoder with deep output")
-    return decoder
-
-
-def evidence_of_regions(
-    decoder: LSTMDecoder, regions: Float[Tensor, "B L m"], words: Int[Tensor, "#B N T"]
-) -> Float[Tensor, "B N T L"]:
-    """`evidence`, from the product L_z a of each region.
-
-    Words that are the same for all images are given once, which takes less time and memory.
+    Args:
+        decoder: one that `has_evidence`.
+        regions: L_z a, its `output_context` of each annotation vector.
+        words: words that are the same for all images are given once, which takes less time and
+            memory.
     """
     weight = decoder.output.weight
     rows = weight[words] - weight.mean(dim=0)  # (B, N, T, m)
@@ -86,5 +74,16 @@ def evidence_of_regions(
 def evidence_shares(
     evidence: Float[Tensor, "B N T L"], grid: tuple[int, int]
 ) -> Float[Tensor, "B N T L"]:
-    """The softmax of `SHARPNESS` times the mean evidence around each region."""
-    return (SHARPNESS * neighbourhood_mean(evidence, grid)).softmax(dim=-1)
+    """The softmax of `SHARPNESS` times the mean evidence of each region and those around it.
+
+    Along a side of at most `SIDE` regions, each stands alone.
+    """
+    sides = [SIDE if cells > SIDE else 1 for cells in grid]
+    means = F.avg_pool2d(
+        evidence.flatten(0, 2).unflatten(1, (1, *grid)),
+        sides,
+        stride=1,
+        padding=[side // 2 for side in sides],
+        count_include_pad=False,  # at the edge of the image there are fewer neighbours
+    )
+    return (SHARPNESS * means.view(evidence.shape)).softmax(dim=-1)

@@ -31,11 +31,6 @@ class Memory:
     annotations: Float[Tensor, "B L D"]
     mask: Bool[Tensor, "B L"] | None
 
-    @property
-    def images(self) -> int:
-        """B."""
-        return len(self.annotations)
-
 
 @dataclass
 class Step:

@@ -135,24 +135,12 @@ class LSTMDecoder(Decoder):
             context = self.beta(h).sigmoid() * context  # section 4.2.1, (B, N, D)
 
         gates = self.word_gates(word) + self.hidden_gates(h) + self.context_gates(context)
-        h, c = lstm_cell(gates, c)  # eq. 1-3
+        i, f, g, o = gates.to(c.dtype).chunk(4, dim=-1)
+        c = f.sigmoid() * c + i.sigmoid() * g.tanh()  # eq. 2, in the cell's precision
+        h = o.sigmoid() * c.tanh()  # eq. 3
 
         deep = self.output_hidden(self.dropout(h))  # (B, N, m)
         if self.deep_output:
             deep = word + deep + self.output_context(context)
         logits = self.output(self.dropout(deep))  # eq. 7, (B, N, V)
         return Step(logits, weights, {"hidden": h, "cell": c, **drawn})
-
-
-def lstm_cell(
-    gates: Float[Tensor, "B N G"], cell: Float[Tensor, "B N H"]
-) -> tuple[Float[Tensor, "B N H"], Float[Tensor, "B N H"]]:
-    """Hidden state and cell after a word (Xu et al. 2015, eq. 1-3), in the cell's precision.
-
-    Args:
-        gates: i, f, g and o side by side, before their sigmoids and, for g, tanh.
-        cell: before the word.
-    """
-    i, f, g, o = gates.to(cell.dtype).chunk(4, dim=-1)
-    cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
-    return o.sigmoid() * cell.tanh(), cell

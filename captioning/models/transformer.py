@@ -83,7 +83,7 @@ class TransformerDecoder(Decoder):
         return TransformerMemory(annotations, mask, tuple(keys))
 
     def start(self, memory: Memory, n: int) -> State:
-        empty = memory.annotations.new_zeros(memory.images, n, 0, 2 * self.width)
+        empty = memory.annotations.new_zeros(len(memory.annotations), n, 0, 2 * self.width)
         return {f"layer_{number}": empty for number in range(len(self.layers))}
 
     def step(self, tokens: Int[Tensor, "B N"], state: State, memory: Memory) -> Step:

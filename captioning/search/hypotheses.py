@@ -41,12 +41,12 @@ class Hypotheses:
         cls, memory: Memory, n: int, draws: Float[Tensor, "B N M"] | None = None
     ) -> "Hypotheses":
         """N captions per image without any word."""
-        new = memory.annotations.new_zeros
+        new, images = memory.annotations.new_zeros, len(memory.annotations)
         return cls(
-            tokens=new((memory.images, n, 0), dtype=torch.long),
-            log_probs=new((memory.images, n, 0), dtype=torch.float),
-            totals=new((memory.images, n), dtype=torch.float),
-            finished=new((memory.images, n), dtype=torch.bool),
+            tokens=new((images, n, 0), dtype=torch.long),
+            log_probs=new((images, n, 0), dtype=torch.float),
+            totals=new((images, n), dtype=torch.float),
+            finished=new((images, n), dtype=torch.bool),
             history=(),
             draws=None if draws is None else draws.to(memory.annotations.device),
         )

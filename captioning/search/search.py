@@ -72,7 +72,7 @@ class Search(Configurable):
 
     @torch.no_grad()
     def __call__(self, decoder: Decoder, memory: Memory) -> Decoded:
-        """The captions of every image in memory."""
+        """The captions of every image in memory, the best first."""
         hypotheses = self.start(memory)
         state = decoder.start(memory, hypotheses.tokens.shape[1])
         for _ in range(self.max_length):
@@ -80,7 +80,10 @@ class Search(Configurable):
             hypotheses, state = self.extend(hypotheses, step)
             if hypotheses.finished.all():
                 break
-        return self.rank(hypotheses)
+        scores = hypotheses.totals / hypotheses.lengths.clamp(min=1) ** self.length_penalty
+        order = scores.argsort(dim=1, descending=True, stable=True)
+        parts = hypotheses.tokens, hypotheses.log_probs, hypotheses.weights, scores
+        return Decoded(*(take_along_captions(part, order) for part in parts))
 
     def for_images(self, images: Iterable[bytes]) -> "Search":
         """The search for a batch of these images, for searches that draw by them.
@@ -113,13 +116,6 @@ class Search(Configurable):
             _forbid_repeats(log_probs, tokens, self.no_repeat_ngram)
         stuck = log_probs.amax(dim=-1).isneginf()
         log_probs[..., EOS] = torch.where(stuck, end, log_probs[..., EOS])
-
-    def rank(self, hypotheses: Hypotheses) -> Decoded:
-        """The captions of each image by their score, the best first."""
-        scores = hypotheses.totals / hypotheses.lengths.clamp(min=1) ** self.length_penalty
-        order = scores.argsort(dim=1, descending=True, stable=True)
-        parts = hypotheses.tokens, hypotheses.log_probs, hypotheses.weights, scores
-        return Decoded(*(take_along_captions(part, order) for part in parts))
 
     def replace(self, kind: "type[Search] | None" = None, **changes: Any) -> "Search":
         """A search of the same or another kind with the same settings, except for `changes`.

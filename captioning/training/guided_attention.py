@@ -19,12 +19,8 @@ from captioning.data.tokens import plurals
 from captioning.data.vocabulary import SPECIAL, Vocabulary
 from captioning.errors import InputError
 from captioning.kernels import plain
-from captioning.maps.evidence_map import (
-    SHARPNESS,
-    evidence_of_regions,
-    evidence_shares,
-    with_evidence,
-)
+from captioning.maps.evidence_map import SHARPNESS, evidence_shares, has_evidence
+from captioning.maps.evidence_map import evidence as evidence_of
 from captioning.models import CNNEncoder, Encoder, LSTMDecoder, Model
 from captioning.models.backbones import TIMM, classifier, stages_of
 from captioning.training.objectives import CrossEntropy, Loss, grid_of
@@ -75,7 +71,9 @@ class GuidedAttention(CrossEntropy):
         Raises:
             InputError: the decoder has no evidence, or the encoder no classes.
         """
-        adapter, decoder = model.adapter, with_evidence(plain(model.decoder))
+        adapter, decoder = model.adapter, plain(model.decoder)
+        if not has_evidence(decoder):
+            raise InputError("evidence needs an LSTM decoder with deep output")
         memory = model.remember(annotations)
         loss, weights = self.of_words(model.decoder, memory, batch.tokens)
         targets = batch.tokens[..., 1:]
@@ -108,7 +106,7 @@ def _evidence(
     decoder: LSTMDecoder, regions: Float[Tensor, "B L m"], words: Int[Tensor, " W"]
 ) -> Float[Tensor, "B W L"]:
     """The evidence of each photo's regions for each word."""
-    return evidence_of_regions(decoder, regions, words[None, None]).squeeze(1).float()
+    return evidence_of(decoder, regions, words[None, None]).squeeze(1).float()
 
 
 @torch.no_grad()

@@ -96,7 +96,9 @@ def test_graphs_give_every_decoders_numbers_for_any_batch(
             np.testing.assert_allclose(found["log_probs"], logits.log_softmax(-1), atol=1e-4)
             np.testing.assert_allclose(found["weights"], step.weights, atol=1e-5)
             if has_evidence(decoder):
-                of_tokens = evidence(decoder, memory, tokens[..., None])
+                of_tokens = evidence(
+                    decoder, decoder.output_context(memory.annotations), tokens[..., None]
+                )
                 expected = evidence_shares(of_tokens, encoder.grid(32, 32)).squeeze(2)
                 np.testing.assert_allclose(found["evidence"], expected, atol=1e-5)
             states = {f"state.{key}": found[f"next.{key}"] for key in state}

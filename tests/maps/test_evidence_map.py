@@ -1,12 +1,18 @@
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from captioning.maps import word_maps
-from captioning.maps.captioned import neighbourhood_mean
-from captioning.maps.evidence_map import SHARPNESS, evidence
+from captioning.maps import Captioned, word_maps
+from captioning.maps.evidence_map import SHARPNESS, evidence, evidence_shares
 from captioning.models import LSTMDecoder
 from tests.maps.conftest import TOKENS, captioned
+
+
+def regions_of(given: Captioned) -> Tensor:
+    decoder = given.model.decoder
+    assert isinstance(decoder, LSTMDecoder)
+    found: Tensor = decoder.output_context(given.annotations)
+    return found
 
 
 @pytest.mark.parametrize("region", [0, 7, 15])
@@ -16,7 +22,7 @@ def test_evidence_is_what_a_region_adds_to_a_words_logit(region: int) -> None:
     decoder = given.model.decoder
     assert isinstance(decoder, LSTMDecoder)
     nn.init.constant_(decoder.beta.bias, 100.0)
-    found = evidence(decoder, given.model.remember(given.annotations), TOKENS[..., 1:])
+    found = evidence(decoder, regions_of(given), TOKENS[..., 1:])
     mask = torch.zeros(2, 16, dtype=torch.bool)
     mask[:, region] = True
     seen = given.model.remember(given.annotations, mask)
@@ -31,8 +37,9 @@ def test_evidence_is_what_a_region_adds_to_a_words_logit(region: int) -> None:
 def test_a_map_of_evidence_is_the_sharpened_softmax_of_neighbourhoods() -> None:
     given = captioned()
     decoder = given.model.decoder
-    found = evidence(decoder, given.model.remember(given.annotations), TOKENS[..., 1:])
-    expected = (SHARPNESS * neighbourhood_mean(found, (4, 4))).softmax(dim=3)
+    assert isinstance(decoder, LSTMDecoder)
+    found = evidence(decoder, regions_of(given), TOKENS[..., 1:])
+    expected = evidence_shares(found, (4, 4))
     torch.testing.assert_close(word_maps("evidence", given).flatten(3), expected)
 
 
@@ -53,6 +60,7 @@ def test_the_mean_around_a_region_counts_no_neighbours_beyond_the_edge() -> None
     expected[:3, :3] = torch.tensor(
         [[1 / 4, 1 / 6, 1 / 6], [1 / 6, 1 / 9, 1 / 9], [1 / 6, 1 / 9, 1 / 9]]
     )
-    torch.testing.assert_close(neighbourhood_mean(values, (4, 4)), expected.view(1, 1, 1, 16))
+    found = evidence_shares(values, (4, 4))
+    torch.testing.assert_close(found, (SHARPNESS * expected).flatten().softmax(0).view(1, 1, 1, 16))
     small = torch.randn(1, 1, 2, 6)
-    assert neighbourhood_mean(small, (2, 3)).equal(small)
+    torch.testing.assert_close(evidence_shares(small, (2, 3)), (SHARPNESS * small).softmax(3))

@@ -171,7 +171,10 @@ def test_evidence_learns_where_the_encoders_classes_are(knowing: Captioner, seen
     assert classes is not None
     wanted = (seen @ classes.weight.T).transpose(1, 2)
     words = torch.tensor([4, 5]).expand(2, 1, -1)
-    evidence = evidence_of(knowing.model.decoder, knowing.model.remember(seen), words).squeeze(1)
+    decoder = knowing.model.decoder
+    assert isinstance(decoder, LSTMDecoder)
+    regions = decoder.output_context(knowing.model.adapter(seen))
+    evidence = evidence_of(decoder, regions, words).squeeze(1)
     assert (evidence.argmax(dim=2) == wanted.argmax(dim=2)).all()
 
 
@@ -207,7 +210,8 @@ def test_its_loss_is_composed_of_two_passes_of_the_adapter(
 
     def evidence(memory: Memory, words: Tensor) -> Tensor:
         """In single precision, as in the objective: it has to be under autocast."""
-        return evidence_of(decoder, memory, words.expand(2, -1, -1)).float()
+        regions = decoder.output_context(memory.annotations)
+        return evidence_of(decoder, regions, words.expand(2, -1, -1)).float()
 
     words = torch.tensor([4, 5, 6, 7])  # those of the captions
     spoken = (targets[..., None] == words).flatten(1, 2).any(dim=1)
