@@ -113,7 +113,7 @@ def bad_file(folder: Path, kind: str) -> Path:
         ("missing", "no such file"),
         ("empty", "empty file .* again"),
         ("text", "not an image .* convert it to JPEG or PNG"),
-        ("folder", "a folder; give a regular file"),
+        ("folder", "not a regular file"),
         ("truncated", "damaged or cut short .* again"),
         ("truncated png", "damaged or cut short .* again"),
     ],
