@@ -177,9 +177,9 @@ def scenes_right(
     """
     if not (Path(data) / "annotations" / f"scenes_{split}.json").exists():
         return None
-    from captioning.shapes import faults, read_scenes
+    from captioning.shapes import is_right, read_scenes
 
     scenes = read_scenes(data, split)
     return lambda captions: np.array(
-        [not faults(caption, scenes[int(image)]) for image, caption in captions.items()]
+        [is_right(caption, scenes[int(image)]) for image, caption in captions.items()]
     )

@@ -1,9 +1,8 @@
-"""English captions of scenes, true and unambiguous, and the faults of other captions."""
+"""English captions of scenes, true and unambiguous, and whether other captions are right."""
 
 import re
 from collections import Counter
 from itertools import permutations
-from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +20,7 @@ BESIDE_IT = {
 }
 OPPOSITE = {"left": "right", "right": "left", "above": "below", "below": "above"}
 NUMBERS = {2: "two", 3: "three", 4: "four", 5: "five"}
+COUNTS = {word: number for number, word in NUMBERS.items()}
 
 LISTS = ("{all}", "there is {all}", "{number} shapes, {all}")
 RELATIONS = (
@@ -86,70 +86,44 @@ def _fill(sentence: str, scene: Scene, rng: np.random.Generator) -> str:
     )
 
 
-def faults(caption: str, scene: Scene) -> tuple[str, ...]:
-    """The faults of a caption of a scene, in words; empty if everything that it states is right.
+def is_right(caption: str, scene: Scene) -> bool:
+    """Whether everything that a caption of a scene states is right.
 
-    A caption is right if its phrases can be assigned to different objects of the scene so that
-    every attribute and every `relation` fits; otherwise the faults are those of the best
-    assignment. Case and punctuation do not matter. A caption that is not a statement about shapes
-    is a fault.
+    Its phrases must fit different objects of the scene in every attribute and every `relation`, and
+    a number must count them all. Case and punctuation do not matter. A caption that is not a
+    statement about shapes is wrong.
     """
-    statement = _read(caption)
-    if statement is None:
-        return (f"cannot be read as a statement about shapes: {caption!r}",)
-    present, named = len(scene.shapes), len(statement.phrases)
-    if named > present:
-        return (f"names {named} different shapes where there are {present}",)
-    fewest = min(
-        (_mismatches(statement, shapes) for shapes in permutations(scene.shapes, named)), key=len
-    )
-    if statement.total not in (None, present):
-        fewest.append(f"counts {statement.total} shapes where there are {present}")
-    if statement.total not in (None, named):
-        fewest.append(f"counts {statement.total} shapes and names {named}")
-    return tuple(fewest)
-
-
-class _Statement(NamedTuple):
-    """Phrases of size, colour and kind, empty if not said; relations of phrases; and a number."""
-
-    phrases: list[tuple[str, str, str]]
-    relations: list[tuple[int, str, int]]  # subject, side, object
-    total: int | None = None
-
-
-def _read(caption: str) -> _Statement | None:
-    """The statement of a caption; None if it fits no pattern."""
     words = " ".join(re.findall(r"\w+", caption.lower()))
     phrases = re.findall(PHRASE, words)
     pattern = re.sub(PHRASE, "P", words)
     sides = [SIDES[said] for said in re.findall("|".join(SIDES), pattern)]
     for mark, said in (("I", BESIDE_IT), ("B", BESIDE)):
         pattern = re.sub("|".join(said.values()), mark, pattern)
-    others = list(enumerate(sides, start=1))
+    places = range(1, len(sides) + 1)
     if re.fullmatch(STATED, pattern):
-        return _Statement(phrases, [(0, side, other) for other, side in others])
-    if re.fullmatch(COMPANY, pattern):
-        return _Statement(phrases, [(other, side, 0) for other, side in others])
-    if re.fullmatch(INVERTED, pattern):
-        return _Statement(phrases, [(1, side, 0) for _, side in others])
-    if listed := re.fullmatch(LISTED, pattern):
-        total = next((number for number, word in NUMBERS.items() if word == listed[2]), None)
-        return _Statement(phrases, [], total)
-    return None
+        related = [(0, place) for place in places]
+    elif re.fullmatch(COMPANY, pattern):
+        related = [(place, 0) for place in places]
+    elif re.fullmatch(INVERTED, pattern):
+        related = [(1, 0)]
+    elif listed := re.fullmatch(LISTED, pattern):
+        related = []
+        if (number := COUNTS.get(listed[2])) and not number == len(phrases) == len(scene.shapes):
+            return False
+    else:
+        return False
+    relations = list(zip(related, sides, strict=True))
+    return any(
+        _fits(phrases, shapes)
+        and all(relation(shapes[one], shapes[two]) == side for (one, two), side in relations)
+        for shapes in permutations(scene.shapes, len(phrases))
+    )
 
 
-def _mismatches(statement: _Statement, shapes: tuple[Shape, ...]) -> list[str]:
-    """The faults if the statement's phrases mean these shapes, in this order."""
-    names = [f"the {shape.size} {shape.colour} {shape.kind}" for shape in shapes]
-    found = [
-        f"{name} is called {word}"
-        for phrase, name in zip(statement.phrases, names, strict=True)
-        for word, fact in zip(phrase, name.split()[1:], strict=True)
-        if word and word != fact
-    ]
-    return found + [
-        f"{names[one]} is not {BESIDE[side]} {names[other]}"
-        for one, side, other in statement.relations
-        if relation(shapes[one], shapes[other]) != side
-    ]
+def _fits(phrases: list[tuple[str, str, str]], shapes: tuple[Shape, ...]) -> bool:
+    """Whether phrases of size, colour and kind, empty if not said, are true of these shapes."""
+    return all(
+        word in ("", fact)
+        for phrase, shape in zip(phrases, shapes, strict=True)
+        for word, fact in zip(phrase, (shape.size, shape.colour, shape.kind), strict=True)
+    )

@@ -16,7 +16,7 @@ from captioning.shapes import (
     Shape,
     Texture,
     captions,
-    faults,
+    is_right,
     mask,
     picture,
     random_hard_scene,
@@ -159,7 +159,7 @@ def test_captions_are_right_and_their_phrases_unambiguous(
         found = captions(scene, rng)
         assert len(set(found)) == 5
         for caption in found:
-            assert faults(caption, scene) == (), caption
+            assert is_right(caption, scene), caption
             assert 7 <= len(caption.split()) <= longest
             phrases = re.findall(phrase, caption)
             named[len(phrases)] += 1
@@ -180,7 +180,8 @@ def test_any_one_changed_attribute_is_found(scenes: list[Scene]) -> None:
                 for family in (KINDS, COLOURS, SIZES):
                     wrong = next((other for other in family if other not in present), None)
                     if wrong and word.strip(",") in family:
-                        assert faults(" ".join([*words[:place], wrong, *words[place + 1 :]]), scene)
+                        changed = [*words[:place], wrong, *words[place + 1 :]]
+                        assert not is_right(" ".join(changed), scene)
 
 
 def test_any_one_reversed_relation_is_found() -> None:
@@ -189,31 +190,23 @@ def test_any_one_reversed_relation_is_found() -> None:
         for caption in captions(scene, rng):
             for side, opposite in OPPOSITE.items():
                 if side in caption:
-                    assert faults(caption.replace(side, opposite, 1), scene), caption
+                    assert not is_right(caption.replace(side, opposite, 1), scene), caption
 
 
 @pytest.mark.parametrize(
-    ("caption", "found"),
+    ("caption", "right"),
     [
-        ("a red circle to the left of a blue square", ()),
-        (
-            "a red circle below a blue square",
-            ("the small red circle is not below the large blue square",),
-        ),
-        ("a large red circle above a star", ("the small red circle is called large",)),
-        ("a red circle above a red circle", None),
-        ("two shapes, a circle and a star", ("counts 2 shapes where there are 3",)),
-        ("three shapes, a circle and a star", ("counts 3 shapes and names 2",)),
-        (
-            "a circle and a square and a star",
-            ("cannot be read as a statement about shapes: 'a circle and a square and a star'",),
-        ),
-        ("a man", ("cannot be read as a statement about shapes: 'a man'",)),
-        (
-            "there is a circle, a square, a star and a cross",
-            ("names 4 different shapes where there are 3",),
-        ),
+        ("A red circle to the left of a blue square.", True),
+        ("a red circle below a blue square", False),
+        ("a large red circle above a star", False),
+        ("a red circle above a red circle", False),
+        ("three shapes, a circle, a star and a square", True),
+        ("two shapes, a circle and a star", False),
+        ("three shapes, a circle and a star", False),
+        ("there is a circle, a square, a star and a cross", False),
+        ("a circle and a square and a star", False),
+        ("a man", False),
     ],
 )
-def test_a_fault_is_described_in_words(caption: str, found: tuple[str, ...] | None) -> None:
-    assert faults(caption, SCENE) if found is None else faults(caption, SCENE) == found
+def test_a_caption_is_right_or_wrong(caption: str, right: bool) -> None:
+    assert is_right(caption, SCENE) == right
