@@ -70,13 +70,6 @@ def test_a_map_has_one_byte_per_region_and_its_peak() -> None:
             np.testing.assert_allclose(shares, weights, atol=word["peak"] / 500)
 
 
-def test_maps_that_are_not_shown_are_not_computed() -> None:
-    def compute(name: str) -> torch.Tensor:
-        raise AssertionError(name)
-
-    assert list(caption("dog", _compute=compute).view()["maps"]) == ["attention"]
-
-
 def test_the_photo_is_a_small_jpeg_without_metadata() -> None:
     large = photo((3000, 1500))
     large.info |= {"comment": b"at home", "xmp": b"at home"}

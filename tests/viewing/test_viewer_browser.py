@@ -172,22 +172,6 @@ def test_a_phone_shows_it_and_answers_taps(browser: Any, tmp_path: Path, theme: 
         assert chosen(page) == "1"
 
 
-def test_chinese_words_are_written_without_spaces(browser: Any, tmp_path: Path) -> None:
-    words = ("一只", "黑狗", "iphone", "case", "旁边")
-    given = caption(words, tokenizer="chinese")
-    save_html(viewer_html(Image.new("RGB", SIZE), [given.view()]), tmp_path / "a.html")
-    page = browser.new_page()
-    page.goto((tmp_path / "a.html").as_uri())
-    assert page.locator(".words").inner_text() == given.text == "一只黑狗iphone case旁边"
-    gaps = page.evaluate("""() => {
-      const boxes = [...document.querySelectorAll(".words .word")]
-        .map((word) => word.getBoundingClientRect());
-      return boxes.slice(1).map((box, i) => box.left - boxes[i].right);
-    }""")
-    assert max(gaps[0], gaps[1], gaps[3]) < 3 < gaps[2]
-    page.close()
-
-
 @pytest.fixture
 def maps_page(browser: Any, tmp_path: Path) -> Iterator[Any]:
     """The view of a transformer's caption with its maps and heads, on a phone."""

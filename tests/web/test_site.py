@@ -100,41 +100,13 @@ def test_another_search_becomes_beam_search_with_its_limits(
     assert (search["max_length"], search["no_repeat_ngram"]) == (7, 2)
 
 
-@pytest.mark.parametrize(
-    "order",
-    [
-        ["{model}", "{folder}", "--web"],
-        ["--model", "{model}", "--web", "{folder}"],
-    ],
-)
 def test_the_command_writes_the_page_and_says_how_to_see_it(
-    order: list[str],
-    tmp_path: Path,
-    small_package: Path,
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, small_package: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = str(tmp_path / "site")
-    given = [part.format(model="shapes", folder=folder) for part in order]
-    assert main(["export", *given, "--runtime", str(small_package)]) == 0
+    assert main(["export", "shapes", folder, "--web", "--runtime", str(small_package)]) == 0
     assert capsys.readouterr().out == f"{folder}\npython -m http.server -b 127.0.0.1 -d {folder}\n"
     assert (tmp_path / "site" / "index.html").exists()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["shapes", "{}", "--web", "--onnx"], "different files"),
-        (["shapes", "{}", "--runtime", "x.tgz"], "--runtime is for --web"),
-        (["shapes", "{}", "--web", "--license", "mit"], "for a folder's model card"),
-    ],
-)
-def test_options_that_contradict_each_other_are_refused(
-    options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    given = [option.format(tmp_path / "site") for option in options]
-    assert main(["export", *given]) == 1
-    assert message in capsys.readouterr().err
-    assert not (tmp_path / "site").exists()
 
 
 @pytest.mark.integration
