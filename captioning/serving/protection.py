@@ -11,7 +11,6 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import Any
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
@@ -216,17 +215,12 @@ def add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(StarletteHTTPException)
     async def of_http(request: Request, error: StarletteHTTPException) -> JSONResponse:
-        sentences = {
-            400: f"the form cannot be read ({error.detail}); see /docs for its fields",
-            404: "unknown address; /docs lists the addresses",
-            405: "this address takes another method; see /docs",
-        }
-        sentence = sentences.get(error.status_code, error.detail)
-        return refusal(error.status_code, sentence, error.headers)
+        return refusal(error.status_code, error.detail, error.headers)
 
     @app.exception_handler(RequestValidationError)
     async def of_form(request: Request, error: RequestValidationError) -> JSONResponse:
-        return refusal(422, "; ".join(_complaint(found) for found in error.errors()))
+        lines = [f"{found['loc'][-1]}: {found['msg']}" for found in error.errors()]
+        return refusal(422, f"{'; '.join(lines)}; see /docs for the fields")
 
     @app.exception_handler(InputError)
     async def of_input(request: Request, error: InputError) -> JSONResponse:
@@ -240,16 +234,3 @@ def add_errors(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def of_program(request: Request, error: Exception) -> JSONResponse:
         return refusal(500, "the server failed; its log says more")
-
-
-def _complaint(found: Mapping[str, Any]) -> str:
-    """One of pydantic's errors about the form, as a sentence."""
-    name = str(found["loc"][-1])
-    if found["type"] == "missing":
-        return f"{name} is missing; send it as a field of a form (multipart/form-data)"
-    if found["type"] == "extra_forbidden":
-        return f"unknown setting {name!r}; see /docs for the settings"
-    if name == "photo":
-        return "photo is text; send it as a file"
-    message = found["msg"]
-    return f"{name}: {message[0].lower()}{message[1:]}"
