@@ -134,7 +134,7 @@ def test_scores_from_features_are_those_from_photos(
     assert any(captions.values())
 
 
-def test_a_partly_trained_encoder_uses_features_of_its_frozen_stages(
+def test_a_partly_trained_encoder_uses_features_of_frozen_stages(
     frozen_config: Path, shapes_data: Path, tmp_path: Path
 ) -> None:
     config = yaml.safe_load(frozen_config.read_text())

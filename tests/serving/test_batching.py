@@ -51,7 +51,7 @@ def test_requests_of_different_settings_are_not_mixed_up(
     assert counts == [1, 2, 3, 1, 2, 3]
 
 
-def test_photos_with_maps_that_take_long_are_batches_by_themselves(
+def test_photos_with_slow_maps_are_batches_by_themselves(
     ask: Ask, held: threading.Event, photos: list[bytes]
 ) -> None:
     client = ask(batch_size=6)
@@ -68,7 +68,7 @@ def test_photos_with_maps_that_take_long_are_batches_by_themselves(
     assert (health["photos"], health["batches"]) == (4, 4)
 
 
-def test_requests_beyond_the_queue_are_refused_until_there_is_room(
+def test_requests_beyond_the_queue_are_refused_for_now(
     ask: Ask, held: threading.Event, photo: bytes
 ) -> None:
     client = ask(requests=1)

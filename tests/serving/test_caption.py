@@ -50,7 +50,7 @@ def test_as_many_candidates_come_as_are_asked_for_the_best_first(
     assert [found["caption"] for found in answer["captions"]] == expected
 
 
-def test_the_view_has_the_map_that_is_chosen_and_the_one_beside_it(
+def test_the_view_has_the_chosen_map_and_the_one_beside_it(
     client: TestClient, captioner: Captioner, photo: bytes
 ) -> None:
     chosen = {"view": "true", "beam": "3", "captions": "2"}
@@ -62,7 +62,7 @@ def test_the_view_has_the_map_that_is_chosen_and_the_one_beside_it(
     assert view == viewer.data(read(photo), captions, compares=True)
 
 
-def test_the_default_map_comes_first_for_any_number_of_captions_though_it_takes_long(
+def test_the_default_map_may_take_long_for_many_captions(
     ask: Ask, captioner: Captioner, photo: bytes
 ) -> None:
     captioner.default_map = "occlusion"
@@ -156,9 +156,7 @@ def test_a_form_has_few_parts(client: TestClient, kind: str) -> None:
 
 
 @pytest.mark.parametrize("is_announced", [True, False])
-def test_a_body_over_the_limit_is_refused_whatever_its_headers_say(
-    ask: Ask, is_announced: bool
-) -> None:
+def test_a_body_over_the_limit_is_refused_with_any_headers(ask: Ask, is_announced: bool) -> None:
     headers, body = form(bytes(300_000))
     pieces = (body[start : start + 1000] for start in range(0, len(body), 1000))
     content = body if is_announced else pieces

@@ -50,7 +50,7 @@ def serving(
 
 @pytest.mark.integration
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
-def test_serve_prints_its_address_captions_photos_and_ends_by_a_signal(
+def test_serve_prints_its_address_and_ends_by_a_signal(
     photo: bytes, tmp_path: Path, end: int
 ) -> None:
     with serving("shapes", tmp_path / "stderr", end=end) as server:
@@ -69,7 +69,7 @@ def _port(server: Process) -> int:
     return httpx.URL(server.address).port or 80
 
 
-def test_a_port_that_is_taken_is_reported_before_the_model_is_loaded(
+def test_a_taken_port_is_reported_before_the_model_is_loaded(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:

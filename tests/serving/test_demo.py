@@ -34,7 +34,7 @@ def client(demo: ASGIApp) -> TestClient:
     return TestClient(demo, "http://localhost")  # as no photo is captioned, nothing needs to start
 
 
-def test_most_captions_of_scenes_that_the_model_has_never_seen_are_right() -> None:
+def test_most_captions_of_scenes_never_seen_are_right() -> None:
     drawn = [random_scene(np.random.default_rng([0, SPLIT, number])) for number in range(NUMBER)]
     pictures = [Image.fromarray(picture(scene, PIXELS)) for scene in drawn]
     captions = load("shapes")(pictures)
@@ -71,7 +71,7 @@ def test_the_page_offers_the_free_photos(client: TestClient) -> None:
 
 
 @pytest.mark.integration
-def test_the_command_captions_its_pictures_until_it_is_interrupted(tmp_path: Path) -> None:
+def test_the_command_captions_until_it_is_interrupted(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "captioning", "demo", "--no-browser"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
         assert process.stdout is not None
@@ -89,9 +89,7 @@ def test_the_command_captions_its_pictures_until_it_is_interrupted(tmp_path: Pat
 
 
 @pytest.mark.integration
-def test_the_page_shows_a_scene_at_once_and_another_one_on_request(
-    browser: Any, demo: ASGIApp
-) -> None:
+def test_the_page_shows_a_scene_at_once_and_others_on_request(browser: Any, demo: ASGIApp) -> None:
     with served(demo, Limits()) as address:
         page = browser.new_page(viewport={"width": 360, "height": 700})
         page.set_default_timeout(60_000)

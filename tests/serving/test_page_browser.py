@@ -58,7 +58,7 @@ def error(page: Any) -> str:
     return str(page.text_content("#error"))
 
 
-def test_a_photo_that_is_picked_gets_its_caption_and_where_the_model_looked(
+def test_a_picked_photo_gets_its_caption_and_maps(
     page: Any, client: httpx.Client, photo: bytes
 ) -> None:
     choose(page, "photo.png", photo)
@@ -142,9 +142,7 @@ def test_a_file_over_the_limit_is_not_sent(page: Any) -> None:
     assert error(page).startswith("photo.png: 20.1 MB are more than the 20.0 MB that are read")
 
 
-def test_markup_in_a_file_name_stays_text_and_an_error_goes_with_the_next_photo(
-    page: Any, photo: bytes
-) -> None:
+def test_markup_in_a_name_stays_text_and_errors_go_again(page: Any, photo: bytes) -> None:
     choose(page, MARKUP, photo)
     page.wait_for_selector("canvas")
     assert page.text_content("#status") == MARKUP

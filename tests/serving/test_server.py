@@ -54,7 +54,7 @@ def upload(photo: bytes) -> bytes:
     return POST + b"Content-Length: %d\r\n\r\n" % len(body) + body
 
 
-def test_others_are_answered_beside_400_idle_and_200_dripping_clients(serve: Serve) -> None:
+def test_others_are_answered_beside_idle_and_dripping_clients(serve: Serve) -> None:
     client = serve(header_seconds=1.0, seconds=2.0)
     drips = [b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ", POST + b"Content-Length: 9999\r\n\r\n"]
     with ExitStack() as stack:
@@ -123,7 +123,7 @@ def test_malformed_requests_are_refused(serve: Serve, request_: bytes, statuses:
     assert client.get("/health").status_code == 200
 
 
-def test_a_photo_whose_client_has_gone_is_neither_captioned_nor_a_fault(
+def test_a_photo_whose_client_has_gone_is_not_captioned(
     serve: Serve,
     held: threading.Event,
     captioner: Captioner,
