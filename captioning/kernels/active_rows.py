@@ -12,7 +12,7 @@ the largest number of active captions of an image, b distinct prefixes, V vocabu
 
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int, Shaped
@@ -113,7 +113,7 @@ class PackedWords:
 
     def without_padding(self, rows: Float[Tensor, "R X"]) -> Float[Tensor, "r X"]:
         """The real rows."""
-        return _Picked.apply(rows, self.real)
+        return rows.index_select(0, self.real)
 
     def spread(self, rows: Float[Tensor, "r X"]) -> Float[Tensor, "B N T X"]:
         """The real rows at the places of their words; zero elsewhere."""
@@ -174,20 +174,3 @@ class SharedPrefixes(NamedTuple):
     def expand(self, prefixes: Float[Tensor, "b X"]) -> Float[Tensor, "r X"]:
         """For each row, the row of its prefix."""
         return prefixes if self.of is None else prefixes.index_select(0, self.of)
-
-
-class _Picked(torch.autograd.Function):
-    """Gathers rows, each at most once, so its backward pass copies where PyTorch's adds."""
-
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, picked: Tensor) -> Tensor:
-        ctx.save_for_backward(picked)
-        ctx.count = len(rows)
-        return rows.index_select(0, picked)
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        [picked] = ctx.saved_tensors
-        rows = gradient.new_zeros(ctx.count, gradient.shape[1])
-        return rows.index_copy_(0, picked, gradient), None

@@ -23,8 +23,7 @@ from captioning.data.vocabulary import PAD
 from captioning.errors import InputError
 from captioning.kernels.active_rows import ActiveRows, PackedWords, SharedPrefixes
 from captioning.kernels.attention_scores import attention_kernel
-from captioning.kernels.linear import layer, linear
-from captioning.kernels.linear_cross_entropy import linear_cross_entropy
+from captioning.kernels.linear import layer, linear, linear_cross_entropy
 from captioning.kernels.recurrence import Parts, lstm_cell, recur
 from captioning.models.attention import ScoredAttention, masked_softmax
 from captioning.models.decoder import Decoder, Memory, State, Step
@@ -188,15 +187,6 @@ class FastLSTM(Decoder):
         beta, beta_bias = query.weight.new_zeros(1, width), query.weight.new_full((1,), OPEN)
         if plain.scalar_gate:
             beta, beta_bias = plain.beta.weight, plain.beta.bias
-        # Gates and deep output are linear in the contexts, which are linear in the annotation
-        # vectors. So the annotation vectors are projected instead if there are fewer of them.
-        by_context = [plain.context_gates.weight]
-        if plain.deep_output:
-            by_context.append(plain.output_context.weight)
-        context_gate: Tensor | None = by_context[0].to(precision)
-        has_fewer_regions = values.shape[:2].numel() < len(words.tokens)
-        if has_fewer_regions:
-            values, context_gate = linear(values, torch.cat(by_context)), None
         parts = Parts(
             word_gates=layer(plain.word_gates, embedded),
             word_queries=linear(embedded, by_word) if plain.query_with_word else None,
@@ -208,14 +198,14 @@ class FastLSTM(Decoder):
             gate=plain.hidden_gates.weight.to(precision),
             beta=beta.to(precision),
             beta_bias=beta_bias.to(precision),
-            context_gate=context_gate,
+            context_gate=plain.context_gates.weight.to(precision),
         )
         hidden, contexts, weights = (
             words.without_padding(part) for part in recur(self.kernel, words, memory.mask, parts)
         )
         projected = None
         if plain.deep_output:
-            projected = contexts if has_fewer_regions else layer(plain.output_context, contexts)
+            projected = layer(plain.output_context, contexts)
         return self._deep(words.without_padding(embedded), hidden, projected), weights
 
     def _deep(

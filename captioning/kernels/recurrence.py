@@ -38,39 +38,27 @@ from captioning.models.attention import masked_softmax
 
 
 class Parts(NamedTuple):
-    """The loop's input tensors. Keys and cell have precisions of their own, the rest share one.
-
-    Values are what contexts are sums of: annotation vectors, or their projections to everything
-    that is linear in a context, W_z a first.
-    """
+    """The loop's input tensors. Keys and cell have precisions of their own, the rest share one."""
 
     word_gates: Float[Tensor, "R G"]  # the words' part of the gates, bias included
     word_queries: Float[Tensor, "R A"] | None  # None if queries ignore words
     hidden: Float[Tensor, "B N H"]  # before the first word
     cell: Float[Tensor, "B N H"]  # before the first word
     keys: Float[Tensor, "B L A"]  # as the attention's kernel prepares them
-    values: Float[Tensor, "B L D"]
+    values: Float[Tensor, "B L D"]  # annotation vectors
     query: Float[Tensor, "A H"]  # W_q
     gate: Float[Tensor, "G H"]  # W_h
     beta: Float[Tensor, "1 H"]  # w_b
     beta_bias: Float[Tensor, "1"]  # b_b
-    context_gate: Float[Tensor, "G D"] | None  # W_z; None if values are projected
-
-
-class Recurred(NamedTuple):
-    """The loop's output for every row."""
-
-    hidden: Float[Tensor, "R H"]  # h after the word
-    contexts: Float[Tensor, "R D"]  # z; of projected values, the columns after the LSTM's gates
-    weights: Float[Tensor, "R L"]  # alpha
+    context_gate: Float[Tensor, "G D"]  # W_z
 
 
 def recur(
     attention: AttentionKernel, rows: PackedWords, mask: Bool[Tensor, "B L"] | None, parts: Parts
-) -> Recurred:
-    """Attend and move the LSTM by one word, for all words of all captions."""
+) -> tuple[Float[Tensor, "R H"], Float[Tensor, "R D"], Float[Tensor, "R L"]]:
+    """Attend and move the LSTM by one word, for all words: h after each, its z and alpha."""
     with torch.autocast(parts.hidden.device.type, enabled=False):  # precisions are chosen already
-        return Recurred(*_Recurrence.apply(attention, rows, mask, *parts, *attention.parameters))
+        return _Recurrence.apply(attention, rows, mask, *parts, *attention.parameters)
 
 
 class _Kept(NamedTuple):
@@ -116,9 +104,7 @@ class _Recurrence(torch.autograd.Function):
             betas[here] = (beta + parts.beta_bias).sigmoid()
             gated = attended * word.by_image(betas[here])
             contexts[here] = word.in_rows(gated.to(h.dtype) @ parts.values)
-            by_context = contexts[here, : sizes[1]]
-            if parts.context_gate is not None:
-                by_context = product(contexts[here], parts.context_gate)
+            by_context = product(contexts[here], parts.context_gate)
             after = next_cell(gates, parts.word_gates[here], by_context, c)
             kept.append(_Kept(h, c, queries, after.gates, after.new, after.shown))
             h, c = after.hidden, after.cell
@@ -126,10 +112,7 @@ class _Recurrence(torch.autograd.Function):
         ctx.attention, ctx.rows, ctx.kept, ctx.sizes = attention, rows, kept, sizes
         ctx.save_for_backward(parts.keys, parts.values, by_hidden, parts.context_gate)
         ctx.start, ctx.has_word_queries = parts.hidden.shape, parts.word_queries is not None
-        ctx.weights, ctx.betas = weights.detach(), betas
-        if parts.context_gate is None:
-            return hidden, contexts[:, sizes[1] :].contiguous(), weights
-        ctx.contexts = contexts.detach()
+        ctx.weights, ctx.betas, ctx.contexts = weights.detach(), betas, contexts.detach()
         return hidden, contexts, weights
 
     @staticmethod
@@ -157,11 +140,9 @@ class _Recurrence(torch.autograd.Function):
                 kept.shown,
             )
             grad_gates[here] = gates
-            if context_gate is None:  # the projected z is part of the gates
-                torch.cat([gates, grad_contexts[here]], dim=1, out=grad_sums[here])
-            else:  # d z = (d gates) W_z + what the deep output adds
-                by_gates = product(gates, context_gate.t())
-                torch.add(by_gates, grad_contexts[here], out=grad_sums[here])
+            # d z = (d gates) W_z + what the deep output adds
+            by_gates = product(gates, context_gate.t())
+            torch.add(by_gates, grad_contexts[here], out=grad_sums[here])
             # z = sum_l g_l a_l with g = beta alpha, so d g_l = d z . a_l
             grad_gated = word.in_rows(word.by_image(grad_sums[here]) @ values.transpose(1, 2))
             weights, beta = ctx.weights[here], ctx.betas[here]
@@ -203,9 +184,8 @@ class _Recurrence(torch.autograd.Function):
             "gate": gate,
             "beta": beta,
             "beta_bias": grad_beta.sum(0),
-            "context_gate": (  # d W_z = sum over words of (d gates) z^T
-                None if context_gate is None else transposed_product(grad_gates, ctx.contexts)
-            ),
+            # d W_z = sum over words of (d gates) z^T
+            "context_gate": transposed_product(grad_gates, ctx.contexts),
         }
         return None, None, None, *(grad_parts[name] for name in Parts._fields), *grad_parameters
 
@@ -238,7 +218,7 @@ def lstm_cell(gates: Float[Tensor, "*B G"], cell: Float[Tensor, "*B H"]) -> Cell
 
 @Compiled
 def next_cell(by_hidden: Tensor, by_word: Tensor, by_context: Tensor, cell: Tensor) -> Cell:
-    """`lstm_cell` of the sum of three parts of the gates; hidden states get their precision."""
+    """`lstm_cell` of three parts of the gates; hidden states get their precision."""
     after = lstm_cell(by_hidden + by_word + by_context, cell)
     # Not by `_replace`, which PyTorch 2.11 cannot compile.
     return Cell(after.hidden.to(by_hidden.dtype), *after[1:])

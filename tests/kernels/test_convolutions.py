@@ -1,6 +1,5 @@
 import copy
 import pickle
-from typing import Any
 
 import pytest
 import torch
@@ -171,40 +170,6 @@ def test_precise_depthwise_convolutions_equal_the_plain_ones() -> None:
         each(images).square().sum().backward()
     for ours, theirs in zip(fast.parameters(), plain.parameters(), strict=True):
         assert_close(ours.grad, theirs.grad, rtol=0, atol=0)
-
-
-@pytest.mark.parametrize("needs", [False, True])
-@pytest.mark.parametrize("columns", [9, 2])
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"kernel_size": 5, "padding": 2},
-        {"kernel_size": 9, "padding": 4},
-        {"kernel_size": (3, 7), "padding": (2, 3)},
-        {"kernel_size": (1, 4), "padding": (1, 1)},
-        {"kernel_size": 5, "padding": 4, "dilation": 2},
-        {"kernel_size": 5, "padding": 2, "stride": 2},
-        {"kernel_size": 5, "padding": "same", "padding_mode": "circular"},
-        {"kernel_size": 5, "padding": 2, "out_channels": 12},
-        {"kernel_size": 5, "padding": 2, "bias": True},
-    ],
-    ids=str,
-)
-def test_wide_depthwise_kernels_get_the_plain_gradients(
-    options: Any, columns: int, needs: bool
-) -> None:
-    plain = nn.Conv2d(**{"in_channels": 6, "out_channels": 6, "groups": 6, "bias": False} | options)
-    plain = plain.double()
-    fast = nn.Sequential(copy.deepcopy(plain))
-    keep_depthwise_precise(fast)
-    x = torch.randn(3, 6, 8, columns, dtype=torch.double).to(memory_format=torch.channels_last)
-    x.requires_grad_(needs)
-    ours, theirs = fast(x), plain(x)
-    assert_close(ours, theirs)
-    above = torch.randn_like(ours)
-    inputs = [x] if needs else []
-    found = torch.autograd.grad(ours, [*inputs, *fast.parameters()], above)
-    assert_close(found, torch.autograd.grad(theirs, [*inputs, *plain.parameters()], above))
 
 
 def test_under_autocast_only_depthwise_convolutions_are_in_single_precision() -> None:

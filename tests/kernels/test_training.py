@@ -10,9 +10,9 @@ from torch.testing import assert_close
 
 from captioning.data.vocabulary import BOS, EOS, PAD
 from captioning.kernels import accelerate, caption_cross_entropy
-from captioning.kernels import linear_cross_entropy as chunked
+from captioning.kernels import linear as chunked
 from captioning.kernels.attention_scores import BLOCK, AdditiveKernel
-from captioning.kernels.linear_cross_entropy import linear_cross_entropy
+from captioning.kernels.linear import linear_cross_entropy
 from captioning.models import AdditiveAttention, Attention, DotProductAttention, Model
 from tests.kernels.plain_models import EXACT, plain_model
 
