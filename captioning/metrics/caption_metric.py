@@ -28,6 +28,9 @@ class CaptionMetric(Metric):
         scorer: the metric.
         tokenizer: of the model's vocabulary.
         options: options of torchmetrics.
+
+    Attributes:
+        by_image: the images' scores of the last `compute`, by name and image id.
     """
 
     is_differentiable = False
@@ -40,6 +43,7 @@ class CaptionMetric(Metric):
         super().__init__(**options)
         self.scorer = scorer
         self.tokenizer = tokenizer
+        self.by_image: dict[str, dict[int | str, float]] = {}
         # One line of JSON per image, as bytes: a whole corpus is gathered as one tensor.
         self.add_state("records", default=[], dist_reduce_fx="cat")
 

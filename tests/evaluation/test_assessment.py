@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from captioning.captioner import export, load
-from captioning.captioner.calibration import FEATURES, Calibration, margins
+from captioning.captioner.calibration import FEATURES, Calibration, confidence_features
 from captioning.commands import main
 from captioning.data.readers import Coco
 from captioning.data.records import Record
@@ -21,6 +21,7 @@ from captioning.evaluation.assessment import (
     calibrated,
     good_captions,
 )
+from captioning.search import Decoded
 from captioning.shapes import write_shapes
 from captioning.shelf import path_of
 
@@ -104,12 +105,20 @@ def test_too_few_good_captions_are_told() -> None:
         calibrated(replace(few, good=np.ones(12, dtype=bool)))
 
 
-def test_the_margin_is_to_the_best_other_caption() -> None:
-    scores = torch.tensor([[-1.0, -1.5, -4.0], [-2.0, -torch.inf, -torch.inf]])
-    found = margins(scores)
-    assert found[0].tolist() == [0.5, -0.5, -3.0]
-    assert found[1].isnan().all()
-    assert margins(scores[:, :1]).isnan().all()
+@pytest.mark.parametrize(
+    ("scores", "margins"),
+    [
+        ([-1.0, -1.5, -4.0], [0.5, -0.5, -3.0]),
+        ([-2.0, -torch.inf, -torch.inf], [torch.nan] * 3),
+        ([-1.0], [torch.nan]),
+    ],
+)
+def test_the_margin_is_to_the_best_other_caption(scores: list[float], margins: list[float]) -> None:
+    found, count = torch.tensor([scores]), len(scores)
+    tokens, zeros = torch.full((1, count, 1), 4), torch.zeros(1, count, 1)
+    decoded = Decoded(tokens, zeros, zeros[..., None], found)
+    features = confidence_features(decoded, found, torch.zeros(1, count, 1, 6))
+    assert features[0, :, 3].tolist() == pytest.approx(margins, nan_ok=True)
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,7 @@ def test_of_an_image_that_comes_again_one_caption_counts() -> None:
     again.update(["a dog", "a cat"], references, [17, 18])
     again.update(["the dog"], references[:1], [17])
     assert again.compute() == once.compute()
+    assert again.by_image.keys() == once.by_image.keys()
 
 
 def scores_of_two(rank: int, store: Path) -> dict[str, dict[str, float]]:
