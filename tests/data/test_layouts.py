@@ -73,7 +73,6 @@ class Layout(NamedTuple):
     """The files of a data set, and what a reader finds there; None for a hash's choice of split."""
 
     files: dict[str, Any]
-    photos: tuple[str, ...]
     expected: dict[str | None, Captions]
     reader: type[Reader] = CaptionTable
 
@@ -88,7 +87,6 @@ LAYOUTS = {
             '1_a.jpg,A girl .\n2_b.jpg,"A dog near the shore , a ball ."\n'
             '2_b.jpg,"A ""red"" ball ."\n'
         },
-        ("Images/1_a.jpg", "Images/2_b.jpg"),
         {
             None: {
                 "Images/1_a.jpg": ("A child in a pink dress .", "A girl ."),
@@ -101,7 +99,6 @@ LAYOUTS = {
             "results.csv": "image_name| comment_number| comment\n1.jpg| 0| Two guys , outside .\n"
             '1.jpg| 1| " Two young , White males .\n2.jpg| 3| A dog .\n2.jpg| 4   A dog runs .\n'
         },
-        ("flickr30k_images/1.jpg", "flickr30k_images/2.jpg"),
         {
             None: {
                 "flickr30k_images/1.jpg": ("Two guys , outside .", '" Two young , White males .'),
@@ -111,7 +108,6 @@ LAYOUTS = {
     ),
     "Flickr30k's token file": Layout(
         {"results_20130124.token": '1.jpg#0\tTwo guys , .\n1.jpg#1\t" Two .\n2.jpg#0\tMen .\n'},
-        ("flickr30k-images/1.jpg", "flickr30k-images/2.jpg"),
         {
             None: {
                 "flickr30k-images/1.jpg": ("Two guys , .", '" Two .'),
@@ -125,7 +121,6 @@ LAYOUTS = {
             '"[""Two guys ."", ""Two men, outside .""]","[0, 1]",train,1.jpg,0\n'
             '"[""Several men .""]",[2],val,2.jpg,1\n'
         },
-        ("flickr30k-images/1.jpg", "flickr30k-images/2.jpg"),
         {
             "train": {"flickr30k-images/1.jpg": ("Two guys .", "Two men, outside .")},
             "val": {"flickr30k-images/2.jpg": ("Several men .",)},
@@ -138,7 +133,6 @@ LAYOUTS = {
             "Flickr_8k.trainImages.txt": "a.jpg\n",
             "Flickr_8k.devImages.txt": "b.jpg\n",
         },
-        ("Flicker8k_Dataset/a.jpg", "Flicker8k_Dataset/b.jpg"),
         {
             "train": {"Flicker8k_Dataset/a.jpg": ("A dog .", "One dog .")},
             "val": {"Flicker8k_Dataset/b.jpg": ("A cat .",)},
@@ -150,7 +144,6 @@ LAYOUTS = {
             "Flickr8k_text/Flickr8k.token.txt": "a.jpg#0\tA dog .\nb.jpg#0\tA cat .\n"
             "c.jpg.1#0\tBroken .\n"
         },
-        ("Flicker8k_Dataset/a.jpg", "Flicker8k_Dataset/b.jpg"),
         {
             None: {
                 "Flicker8k_Dataset/a.jpg": ("A dog .",),
@@ -161,7 +154,6 @@ LAYOUTS = {
     ),
     "imagefolder, CSV": Layout(
         {"metadata.csv": "file_name,additional_feature\ntrain/1.png,a dog\ntest/2.png,a cat\n"},
-        ("train/1.png", "test/2.png"),
         {"train": {"train/1.png": ("a dog",)}, "test": {"test/2.png": ("a cat",)}},
     ),
     "imagefolder, JSON lines": Layout(
@@ -171,7 +163,6 @@ LAYOUTS = {
                 {"file_name": "test/2.png", "additional_feature": "a cat"},
             )
         },
-        ("train/1.png", "test/2.png"),
         {"train": {"train/1.png": ("a dog",)}, "test": {"test/2.png": ("a cat",)}},
     ),
     "imagefolder, in folders of splits": Layout(
@@ -179,7 +170,6 @@ LAYOUTS = {
             f"{split}/metadata.jsonl": {"file_name": "0.jpg", "text": f"of {split}"}
             for split in ("train", "validation", "test")
         },
-        ("train/0.jpg", "validation/0.jpg", "test/0.jpg"),
         {
             "train": {"train/0.jpg": ("of train",)},
             "val": {"validation/0.jpg": ("of validation",)},
@@ -192,17 +182,14 @@ LAYOUTS = {
                 *({"file_name": f"{i}.jpg", "text": "x"} for i in range(4))
             )
         },
-        tuple(f"train/{i}.jpg" for i in range(4)),
         {None: {f"train/{i}.jpg": ("x",) for i in range(4)}},
     ),
     "tables of splits whose photos have the same names": Layout(
         {f"{split}.csv": f"image,caption\n0.jpg,of {split}\n" for split in ("train", "val")},
-        ("train/0.jpg", "val/0.jpg"),
         {"train": {"train/0.jpg": ("of train",)}, "val": {"val/0.jpg": ("of val",)}},
     ),
     "tables named for splits": Layout(
         {f"flickr30k_{s}.csv": f"image,caption\n{s}.jpg,a dog\n" for s in ("train", "valid")},
-        ("train.jpg", "valid.jpg"),
         {"train": {"train.jpg": ("a dog",)}, "val": {"valid.jpg": ("a dog",)}},
     ),
     "R2Gen's reports": Layout(
@@ -213,7 +200,6 @@ LAYOUTS = {
                 "test": [],
             }
         },
-        ("images/CXR9/0.png", *(f"images/{scan}" for scan in SCANS)),
         {
             "train": {f"images/{scan}": (REPORT,) for scan in SCANS},
             "val": {"images/CXR9/0.png": ("Normal.",)},
@@ -221,7 +207,6 @@ LAYOUTS = {
     ),
     "TextCaps": Layout(
         {f"TextCaps_0.1_{split}.json": textcaps(split) for split in ("train", "val")},
-        ("train_images/train_24f6.jpg", "train_images/val_24f6.jpg"),
         {
             split: {f"train_images/{split}_24f6.jpg": ("A book is open.",)}
             for split in ("train", "val")
@@ -229,7 +214,6 @@ LAYOUTS = {
     ),
     "NoCaps": Layout(
         {"nocaps_val_4500_captions.json": coco("0013ea.jpg")},
-        ("validation/0013ea.jpg",),
         {"val": {"validation/0013ea.jpg": ("photo 0",)}},
         Coco,
     ),
@@ -246,7 +230,6 @@ LAYOUTS = {
             },
             "annotations/test.json": {"images": []},  # which has no captions
         },
-        ("train/a.jpg", "val/b.jpg", "val/c.jpg"),
         {"train": {"train/a.jpg": ("photo 0",)}, "val": {"val/b.jpg": ("photo 0",)}},
         Coco,
     ),
@@ -255,7 +238,6 @@ LAYOUTS = {
             "annotations/captions_dev.json": coco("1.jpg"),
             "annotations/other.json": coco("2.jpg"),
         },
-        ("dev/1.jpg",),
         {"val": {"dev/1.jpg": ("photo 0",)}},
         Coco,
     ),
@@ -269,7 +251,6 @@ LAYOUTS = {
                 ]
             }
         },
-        ("downloads/val2014/0.jpg", "downloads/train2014/1.jpg", "downloads/val2014/2.jpg"),
         {
             "train": {
                 "downloads/val2014/0.jpg": ("A restval photo.",),
@@ -281,7 +262,6 @@ LAYOUTS = {
     ),
     "Karpathy's under another name": Layout(
         {"mine.json": {"images": [karpathy("val", 4)], "dataset": "flickr8k"}},
-        ("Images/4.jpg",),
         {"val": {"Images/4.jpg": ("A val photo.",)}},
         Karpathy,
     ),
@@ -291,7 +271,6 @@ LAYOUTS = {
             "more/b.txt": "a cat",
             "c.jpg.txt": "a bird",
         },
-        ("a.jpg", "more/b.PNG", "c.jpg", "d.jpg"),
         {
             None: {
                 "a.jpg": ("a dog, running", "a brown dog"),
@@ -303,7 +282,6 @@ LAYOUTS = {
     ),
     "text files in folders of splits": Layout(
         {"Train/0.txt": "of train", "valid/0.txt": "of valid"},
-        ("Train/0.jpg", "valid/0.jpg"),
         {"train": {"Train/0.jpg": ("of train",)}, "val": {"valid/0.jpg": ("of valid",)}},
         Sidecar,
     ),
@@ -314,7 +292,6 @@ LAYOUTS = {
             "00000/1.txt": "photo 1",
             "00000/1.json": {"url": "https://a.example/1.jpg", "caption": "", "key": "1"},
         },
-        ("00000/0.jpg", "00000/1.jpg"),
         {None: {"00000/0.jpg": ("photo 0",), "00000/1.jpg": ("photo 1",)}},
         Sidecar,
     ),
@@ -325,7 +302,7 @@ LAYOUTS = {
 def test_a_published_layout_is_read_as_it_is(tmp_path: Path, layout: Layout) -> None:
     for name, content in layout.files.items():
         write(tmp_path / name, content)
-    draw(tmp_path, *layout.photos)
+    draw(tmp_path, *(name for part in layout.expected.values() for name in part))
     reader = reader_for(tmp_path)
     assert type(reader) is layout.reader
     if None in layout.expected:
@@ -436,3 +413,16 @@ def test_fewer_photos_have_a_larger_share_for_validation(
     assert validation() == validation(share)
     assert len(validation()) < most < len(validation(0.6))
     assert reader_for(tmp_path / name, val_fraction=0.0).splits == ("train",)
+
+
+def test_photos_keep_their_split_when_others_are_added(tmp_path: Path) -> None:
+    def splits(count: int) -> dict[str, set[int | str]]:
+        rows = "".join(f"{i}.jpg,photo\n" for i in range(count))
+        write(tmp_path / "a.csv", f"file_name,caption\n{rows}")
+        reader = CaptionTable(tmp_path / "a.csv", val_fraction=0.2)
+        return {split: {r.image_id for r in reader.read(split)} for split in reader.splits}
+
+    few, many = splits(500), splits(1000)
+    assert 70 <= len(few["val"]) <= 130
+    assert all(few[split] <= many[split] for split in ("train", "val"))
+    assert all(len(ids) == 1 for ids in splits(2).values())
