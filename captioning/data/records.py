@@ -1,6 +1,5 @@
 """Records of a data set, independent of its file format."""
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,21 +45,3 @@ class Record:
     captions: tuple[str, ...]
     objects: tuple[ImageObject, ...] = ()
     phrases: tuple[tuple[Phrase, ...], ...] = ()
-
-
-def id_finder(known: Iterable[int | str]) -> Callable[[int | str], int | str | None]:
-    """Finds an id among known ones, also where one file writes 12 and the other "12" or "000012".
-
-    The function returns the known id, or None if there is none or several fit.
-    """
-    exact = set(known)
-    by_number: dict[int | str, int | str | None] = {}
-    for image_id in exact:
-        number = _number(image_id)
-        by_number[number] = None if number in by_number else image_id
-    return lambda sought: sought if sought in exact else by_number.get(_number(sought))
-
-
-def _number(image_id: int | str) -> int | str:
-    digits = str(image_id)
-    return digits.lstrip("0") or "0" if digits.isascii() and digits.isdecimal() else image_id

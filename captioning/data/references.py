@@ -9,10 +9,9 @@ from typing import Any
 
 from captioning.data.images import IMAGE_SUFFIXES
 from captioning.data.readers import Problem, reader_for
-from captioning.data.readers.dataset_files import common_end
+from captioning.data.readers.dataset_files import common_end, id_finder
 from captioning.data.readers.reader import MALFORMED, field, numbered, parsed
 from captioning.data.readers.rows import is_photo, json_lines, rows_of
-from captioning.data.records import id_finder
 from captioning.errors import InputError, reading
 from captioning.files import json_of, text_of
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from captioning.data.readers.dataset_files import (
     folders_of,
     has_keys,
+    id_finder,
     in_order,
     json_files,
     photo_folders,
@@ -24,7 +25,7 @@ from captioning.data.readers.reader import (
     numbered,
     parsed,
 )
-from captioning.data.records import ImageObject, Record, id_finder
+from captioning.data.records import ImageObject, Record
 from captioning.errors import InputError, reading, shown
 from captioning.files import read_json
 
@@ -159,19 +160,16 @@ class Coco(Reader):
             for image_id, thing in _objects(instances, problems):
                 objects[find(image_id)].append(thing)
         photos = [names.get(image_id, "") for image_id in captions]
-        paths = self._photos(photos, file, self._folders(release), split=release.split)
+        bases = [self.folder, self.folder / "images"] if self.images is None else [self.images]
+        parts = dict.fromkeys(filter(None, (release.name, release.split)))
+        folders = [base / part for base, part in product(bases, parts)]
+        folders += folders_of(release.split, bases) if release.split else []
+        folders += photo_folders(*reversed(bases))
+        paths = self._photos(photos, file, folders, split=release.split)
         return [
             Record(path, image_id, tuple(texts), tuple(objects.get(image_id, ())))
             for path, (image_id, texts) in zip(paths, captions.items(), strict=True)
         ]
-
-    def _folders(self, release: Release) -> list[Path]:
-        bases = [self.folder, self.folder / "images"] if self.images is None else [self.images]
-        parts = dict.fromkeys(filter(None, (release.name, release.split)))
-        folders = [base / part for base, part in product(bases, parts)]
-        if release.split is not None:
-            folders += folders_of(release.split, bases)
-        return [*folders, *photo_folders(*reversed(bases))]
 
 
 class Karpathy(Reader):

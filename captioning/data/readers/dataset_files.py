@@ -5,7 +5,7 @@ import os
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -98,7 +98,8 @@ def find_images(
     """
     names, folders = list(names), list(dict.fromkeys(folders))
     existing = [folder for folder in folders if folder.is_dir()]
-    entries = cache(_entries)  # much faster than to ask for each of many
+    # Much faster than to ask for each of many; a Path raises if a name is too long.
+    entries = cache(lambda folder: set(os.listdir(folder) if os.path.isdir(folder) else ()))  # noqa: PTH112, PTH208
     for folder in existing:
         paths = ((name, os.path.split(os.path.join(folder, name))) for name in names)  # noqa: PTH118
         found = {name: folder / name for name, (parent, base) in paths if base in entries(parent)}
@@ -118,18 +119,32 @@ def find_images(
     return [folders[0] / name for name in names]
 
 
+def id_finder(known: Iterable[int | str]) -> Callable[[int | str], int | str | None]:
+    """Finds an id among known ones, also where one file writes 12 and the other "12" or "000012".
+
+    The function returns the known id, or None if there is none or several fit.
+    """
+
+    def number(image_id: int | str) -> int | str:
+        digits = str(image_id)
+        return digits.lstrip("0") or "0" if digits.isascii() and digits.isdecimal() else image_id
+
+    exact, by_number = set(known), defaultdict(list)
+    for image_id in exact:
+        by_number[number(image_id)].append(image_id)
+
+    def find(sought: int | str) -> int | str | None:
+        fitting = [sought] if sought in exact else by_number.get(number(sought), [])
+        return fitting[0] if len(fitting) == 1 else None
+
+    return find
+
+
 def common_end(one: Sequence[str], other: Sequence[str]) -> int:
     """The number of last parts that two paths share."""
     pairs = zip(reversed(one), reversed(other), strict=False)
     differ = (n for n, (a, b) in enumerate(pairs) if _plain(a) != _plain(b))
     return next(differ, min(len(one), len(other)))
-
-
-def _entries(folder: str) -> frozenset[str]:
-    try:
-        return frozenset(os.listdir(folder))  # noqa: PTH208 - a Path raises if a name is too long
-    except (OSError, ValueError):
-        return frozenset()
 
 
 def _similar(

@@ -67,6 +67,7 @@ class Reader:
         val_fraction: float | None = None,
     ) -> None:
         self.root = Path(root)
+        self.folder = self.root.parent if self.root.is_file() else self.root
         self.images = None if images is None else Path(images)
         self.val_fraction = val_fraction
 
@@ -79,11 +80,6 @@ class Reader:
     def resembles(cls, root: Path) -> bool:
         """Whether files of any name hold this format; asked if no reader recognises `root`."""
         return False
-
-    @property
-    def folder(self) -> Path:
-        """The folder of the data set."""
-        return self.root.parent if self.root.is_file() else self.root
 
     @property
     def folders(self) -> list[Path]:
