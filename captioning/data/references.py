@@ -11,7 +11,7 @@ from captioning.data.images import IMAGE_SUFFIXES
 from captioning.data.readers import Problem, reader_for
 from captioning.data.readers.dataset_files import common_end, id_finder
 from captioning.data.readers.reader import MALFORMED, field, numbered, parsed
-from captioning.data.readers.rows import is_photo, json_lines, rows_of
+from captioning.data.readers.rows import json_lines, names_photo, rows_of
 from captioning.errors import InputError, reading
 from captioning.files import json_of, text_of
 
@@ -84,14 +84,14 @@ def image_finder(
     for image, name in photos.items():
         by_name[_stem(name)].append(image)
     # The ids themselves may be file names, whose suffix others leave out.
-    stems = {_stem(str(image)): image for image in images if is_photo(image)}
+    stems = {_stem(str(image)): image for image in images if names_photo(image)}
     by_stem = id_finder(stems if len(stems) == len(images) else ())
 
     def find(sought: int | str) -> int | str | None:
         known = by_id(sought)
         if known is not None:
             return known
-        if not is_photo(sought):
+        if not names_photo(sought):
             stem = by_stem(sought)
             return None if stem is None else stems[str(stem)]
         named = by_name.get(_stem(str(sought)), ())

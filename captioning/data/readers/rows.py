@@ -80,13 +80,13 @@ def _entries(file: Path, problems: list[Problem]) -> Iterator[tuple[str, Any]]:
         yield from _csv_rows(file, problems)
 
 
-def is_photo(value: object) -> bool:
+def names_photo(value: object) -> bool:
     """Whether a value looks like the name of a photo, not its address in the web."""
     name = NUMBER.sub("", value.strip().lower()) if isinstance(value, str) else ""
     return name.endswith(tuple(IMAGE_SUFFIXES)) and "://" not in name
 
 
-def plain(column: object) -> str:
+def column_name(column: object) -> str:
     """A column's name without case, and with underscores: file_name for "File name"."""
     return re.sub(r"[\s-]+", "_", str(column).strip().lower())
 
@@ -117,7 +117,7 @@ def _csv_rows(file: Path, problems: list[Problem]) -> Iterator[tuple[str, dict[s
             values = list(map(_unquoted, values))
         if not header:
             header = [column.strip() for column in values]
-            if not any(map(is_photo, header)):
+            if not any(map(names_photo, header)):
                 continue
             header = [str(i + 1) for i in range(len(header))]  # the first line is a row already
         if len(values) == len(header) - 1 and re.match(r"\d+\s", values[-1]):
@@ -155,7 +155,7 @@ def _json_rows(file: Path) -> Iterator[tuple[str, Any]]:
         lists = {"": content.get("data")}
         if content and all(key.lower() in ALIASES for key in content):
             lists = content
-        elif content and all(map(is_photo, content)):
+        elif content and all(map(names_photo, content)):
             lists = {"": [{"file_name": n, "caption": text} for n, text in content.items()]}
     for split, rows in lists.items():
         if not isinstance(rows, list):
@@ -169,11 +169,11 @@ def _columns(
 ) -> tuple[str, list[str], str | None]:
     """The columns of the photo, the captions (`chosen`, if given), and the split."""
     names = list(dict.fromkeys(name for entry in entries for name in entry))
-    called = {plain(name): name for name in reversed(names)}
+    called = {column_name(name): name for name in reversed(names)}
     values = {name: [v for e in entries[:SAMPLE] for v in _each(e.get(name))] for name in names}
     has = f"its columns are {listed(names)}"
 
-    photos = [name for name in names if any(map(is_photo, values[name]))]
+    photos = [name for name in names if any(map(names_photo, values[name]))]
     usual = [called[name] for name in IMAGE_COLUMNS if name in called]
     found = [*(n for n in usual if n in photos), *photos, *usual]
     if not found:
@@ -181,25 +181,25 @@ def _columns(
     image = "file_name" if is_shard(file) else found[0]
 
     split = next((called[name] for name in SPLIT_COLUMNS if name in called), None)
-    if split is not None and plain(split) != "split":  # it may be another kind of set
+    if split is not None and column_name(split) != "split":  # it may be another kind of set
         parts = {split_name(str(entry.get(split))) for entry in entries}
         split = split if parts <= set(SPLITS) else None
 
     if chosen is not None:
-        if chosen not in names and plain(chosen) not in called:
+        if chosen not in names and column_name(chosen) not in called:
             raise InputError(f"{file}: no column {chosen!r}; {has}; give one of these")
-        return image, [chosen if chosen in names else called[plain(chosen)]], split
+        return image, [chosen if chosen in names else called[column_name(chosen)]], split
     usual = [called[n] for n in CAPTION_COLUMNS if called.get(n, image) != image]
     others = [
         name
         for name in names
-        if name not in ("", image, split) and plain(name) not in IMAGE_COLUMNS
-        if not plain(name).endswith("id")
+        if name not in ("", image, split) and column_name(name) not in IMAGE_COLUMNS
+        if not column_name(name).endswith("id")
         if any(isinstance(v, str) and not NOT_CAPTIONS.fullmatch(v) for v in values[name])
     ]
-    if usual and plain(usual[0]) in CAPTION_COLUMNS[:2]:
+    if usual and column_name(usual[0]) in CAPTION_COLUMNS[:2]:
         return image, usual[:1], split
-    several = [name for name in names if NUMBERED_COLUMN.fullmatch(plain(name))]
+    several = [name for name in names if NUMBERED_COLUMN.fullmatch(column_name(name))]
     captions = several or usual or others
     if not captions or (len(captions) > 1 and not several):
         raise InputError(
@@ -222,7 +222,7 @@ def _rows(image: str, captions: list[str], split: str | None, entry: Any) -> lis
             raise ValueError(f"an empty {split}")
     if not photos or not all(isinstance(name, str) and name.strip() for name in photos):
         raise ValueError(f"an empty {image}")
-    names = (NUMBER.sub("", name) if is_photo(name) else name for name in map(str.strip, photos))
+    names = (NUMBER.sub("", name) if names_photo(name) else name for name in map(str.strip, photos))
     return [Row(PurePosixPath(name).as_posix(), tuple(texts or [""]), part) for name in names]
 
 

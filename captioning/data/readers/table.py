@@ -18,7 +18,13 @@ from captioning.data.readers.dataset_files import (
     split_name,
 )
 from captioning.data.readers.reader import Problem, Reader, listed
-from captioning.data.readers.rows import CAPTION_COLUMNS, IMAGE_COLUMNS, is_photo, plain, rows_of
+from captioning.data.readers.rows import (
+    CAPTION_COLUMNS,
+    IMAGE_COLUMNS,
+    column_name,
+    names_photo,
+    rows_of,
+)
 from captioning.data.records import Record
 from captioning.errors import InputError
 from captioning.files import opened, text_of
@@ -236,9 +242,9 @@ def _names_photos(file: Path) -> bool:
     if file.suffix.lower() == ".txt" and not re.match(r"[^,;\t|\n]+[,;\t|]", start):
         return False  # a list of photos, or one photo's captions
     cells = re.split(r'[,;\t|\r\n"]', start)
-    names = set(map(plain, cells))
+    names = set(map(column_name, cells))
     has_columns = not names.isdisjoint(IMAGE_COLUMNS) and not names.isdisjoint(CAPTION_COLUMNS)
-    return has_columns or any(map(is_photo, cells))
+    return has_columns or any(map(names_photo, cells))
 
 
 def _split_of(path: Path) -> str | None:
