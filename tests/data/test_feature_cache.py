@@ -41,14 +41,6 @@ def test_features_of_another_encoder_are_refused(photos: list[Path], folder: Pat
         cached(folder, photos, encoder(seed=1))
 
 
-def test_features_that_lack_a_photo_are_refused_by_its_name(
-    photos: list[Path], folder: Path
-) -> None:
-    cached(folder, photos[:2])
-    with pytest.raises(InputError, match=f"features: has no features of .*{photos[2].name}"):
-        cached(folder, photos)
-
-
 def test_another_photo_of_equal_size_is_refused(photos: list[Path], folder: Path) -> None:
     bitmaps = [photo.with_suffix(".bmp") for photo in photos]
     for photo, bitmap in zip(photos, bitmaps, strict=True):

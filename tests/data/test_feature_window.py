@@ -3,9 +3,7 @@
 from pathlib import Path
 
 import pytest
-import yaml
 
-from captioning.commands import main
 from captioning.data.data_module import CaptionData
 from captioning.data.dataset import CaptionDataset
 from captioning.data.preprocessing import Preprocessing
@@ -47,24 +45,6 @@ def test_a_training_sees_windows_and_where_they_are(
         places.add((row, column, seen.is_mirrored))
     assert len(places) == views
     assert data[0, 1].image.equal(data[0, 1].image)
-
-
-@pytest.mark.parametrize(
-    ("objective", "stages"),
-    [("CrossEntropy", 1), ("GuidedAttention", 0), ("SupervisedAttention", 0)],
-)
-def test_every_objective_learns_from_windows(
-    tiny_config: Path, tmp_path: Path, objective: str, stages: int
-) -> None:
-    config = yaml.safe_load(tiny_config.read_text())
-    config["model"]["encoder"]["init_args"]["trainable_stages"] = stages
-    config["model"]["objective"] = {"class_path": f"captioning.training.{objective}"}
-    config["data"] |= {"size": 32, "features": str(tmp_path / "features"), "crop": 3}
-    config["data"]["reader"]["init_args"]["objects"] = True
-    config["trainer"] |= {"default_root_dir": str(tmp_path / "run"), "fast_dev_run": True}
-    path = tmp_path / "windows.yaml"
-    path.write_text(yaml.safe_dump(config))
-    assert main(["train", "--config", str(path)]) == 0
 
 
 def test_a_window_is_no_larger_than_the_map(shapes_data: Path, tmp_path: Path) -> None:

@@ -52,18 +52,14 @@ def test_a_sound_data_set_is_counted_and_ok(coco: Path) -> None:
     assert str(result).endswith("No problems found")
 
 
-def test_a_missing_image_is_named(coco: Path) -> None:
-    (coco / "train/2.png").unlink()
-    result = check(Coco(coco), progress=False)
-    assert not result.ok
-    assert problems(result) == {"missing image files": [str(coco / "train/2.png")]}
-
-
-def test_a_truncated_image_is_named_though_its_header_is_whole(coco: Path) -> None:
+def test_missing_and_truncated_images_are_named(coco: Path) -> None:
+    (coco / "train/1.png").unlink()
     Image.effect_noise((64, 64), 50).save(coco / "train/2.png")
     whole = (coco / "train/2.png").read_bytes()
     (coco / "train/2.png").write_bytes(whole[: len(whole) // 2])
-    [name] = problems(check(Coco(coco), progress=False))["unreadable images"]
+    found = problems(check(Coco(coco), progress=False))
+    assert found["missing image files"] == [str(coco / "train/1.png")]
+    [name] = found["unreadable images"]
     assert name.startswith(f"{coco / 'train/2.png'}: damaged or cut short")
 
 

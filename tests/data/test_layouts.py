@@ -346,12 +346,6 @@ def test_tables_of_any_name_and_separator(
         assert merged(found(reader_for(root))) == {"a.jpg": tuple(captions)}
 
 
-def test_excel_s_unicode_text_is_read(tmp_path: Path) -> None:
-    (tmp_path / "captions.csv").write_text("file_name\tcaption\r\na.jpg\tein Bär\r\n", "utf-16")
-    draw(tmp_path, "a.jpg")
-    assert merged(found(reader_for(tmp_path))) == {"a.jpg": ("ein Bär",)}
-
-
 def test_an_ambiguous_column_of_captions_may_be_named(tmp_path: Path) -> None:
     write(tmp_path / "pairs.csv", "image,Title,Long text\na.jpg,a dog,a dog on a beach\n")
     draw(tmp_path, "a.jpg")

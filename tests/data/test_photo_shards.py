@@ -101,17 +101,6 @@ def test_parquet_shards_as_the_hub_stores_them(tmp_path: Path, datasets: Any) ->
     assert shades(reader)[3] == ("test", ("a white photo",))  # which is in train, too
 
 
-def test_a_column_of_splits_counts_before_the_names_of_shards(
-    tmp_path: Path, datasets: Any
-) -> None:
-    made = table(datasets, CAPTIONS, split=["train", "val", "test", "train"])
-    made.to_parquet(tmp_path / "TEST-00000-of-00001.parquet")
-    with pytest.raises(InputError, match="photos inside; omit the folder of the images"):
-        reader_for(tmp_path, images=tmp_path).read("train")
-    splits = {number: split for number, (split, _) in shades(PhotoShards(tmp_path)).items()}
-    assert splits == {0: "train", 1: "val", 2: "test", 3: "train"}
-
-
 def test_a_photo_stored_again_for_each_caption_is_one_photo(tmp_path: Path, datasets: Any) -> None:
     again = [photo(number) for number in (0, 0, 1, 2, 1)]
     captions = ["a dark photo", "a night", "a grey photo", "a light photo", "a fog"]

@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from captioning.data.images import MAX_PIXELS, PhotoSizeError, read_image, read_photo
+from captioning.data.images import read_image, read_photo
 from captioning.data.preprocessing import Preprocessing, View
 
 PHOTOS = {"wide": (240, 80), "tall": (70, 200), "square": (96, 96), "smaller": (20, 12)}
@@ -122,13 +122,3 @@ def test_a_reduced_photo_shows_the_same_place_when_turned(tmp_path: Path, orient
         difference = view.pixels[inside].float() - whole.pixels[inside].float()
         # Where the photo is flipped, it may lie up to a reduced pixel further, of four pixels.
         assert difference.abs().max() <= (1 if orientation in (1, 5) else 4)
-
-
-def test_the_limit_of_pixels_is_no_part_of_a_checkpoint(tmp_path: Path) -> None:
-    Image.new("L", (100, 100)).save(tmp_path / "photo.png")
-    preprocessing = Preprocessing(32)
-    assert preprocessing.max_pixels == MAX_PIXELS
-    preprocessing.max_pixels = 9_999
-    assert preprocessing.config == Preprocessing(32).config
-    with pytest.raises(PhotoSizeError):
-        preprocessing(tmp_path / "photo.png")

@@ -1,22 +1,10 @@
 import math
-import sys
-from typing import get_args
 
 import pytest
 
-from captioning.data.tokenizers import EXTRAS, TokenizerName, tokenizer
-from captioning.data.vocabulary import BOS, EOS, SPECIAL, Vocabulary
-from captioning.errors import InputError
+from captioning.data.tokenizers import TokenizerName, tokenizer
+from captioning.data.vocabulary import Vocabulary
 from captioning.evaluation.report import Report
-
-NAMES = get_args(TokenizerName)
-CAPTIONS = (
-    "A man's dog doesn't run, on the \"beach\".",
-    "Two x-ray (machines) [or {3}] at 10:30 for $5 😀 :-) #sunset (555) 123-4567 `quoted'",
-    "<unk> <pad> <b>bold</b> &amp; http://a.b/c ... ?! --",
-    "Café naïve — it’s 日本",  # noqa: RUF001
-    "",
-)
 
 
 @pytest.mark.parametrize(
@@ -32,17 +20,6 @@ def test_each_tokenizer_cuts_in_its_own_way(name: TokenizerName, words: str) -> 
     caption = 'A man’s dog doesn\'t run, on the (x-ray) "BEACH"!'  # noqa: RUF001
     kept = [word for word in tokenizer(name)(caption) if word not in ("-lrb-", "-rrb-")]
     assert kept == words.split()
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_vocabulary_knows_the_words_of_its_tokenizer(
-    name: TokenizerName,
-) -> None:
-    vocabulary = Vocabulary.build(CAPTIONS, name=name)
-    assert not set(SPECIAL) & set(vocabulary.words)
-    ids = vocabulary.encode(CAPTIONS[0])
-    assert (ids[0], ids[-1]) == (BOS, EOS)
-    assert list(vocabulary.decode(ids)) == tokenizer(name)(CAPTIONS[0])
 
 
 @pytest.mark.parametrize(
@@ -84,27 +61,6 @@ def test_captions_come_back_with_the_spaces_of_their_script(
 ) -> None:
     vocabulary = Vocabulary.build([caption], name=name)
     assert vocabulary.text(vocabulary.encode(caption)) == caption
-
-
-@pytest.mark.parametrize(
-    ("name", "package"),
-    [("japanese", "sudachipy"), ("chinese", "rjieba"), ("thai", "pythainlp")],
-)
-def test_without_its_library_a_tokenizer_names_the_extra(
-    name: TokenizerName, package: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tokenizer.cache_clear()
-    for module in [each for each in sys.modules if each.partition(".")[0] == package]:
-        monkeypatch.delitem(sys.modules, module)
-    monkeypatch.setitem(sys.modules, package, None)
-    vocabulary = Vocabulary(["黑", "狗"], name)
-    assert vocabulary.text([BOS, 4, 5, EOS]) == "黑狗"
-    words = rf"needs the extra {EXTRAS[name]}; run pip install 'captioning\[{EXTRAS[name]}\]'"
-    with pytest.raises(InputError, match=words):
-        vocabulary.encode("黑狗")
-    with pytest.raises(InputError, match=words):
-        Report.of({0: "黑狗"}, {0: ["黑狗"]}, tokenizer=name)
-    tokenizer.cache_clear()
 
 
 @pytest.mark.parametrize("name", ["characters", "chinese"])

@@ -15,10 +15,6 @@ def test_an_unknown_word_becomes_unk() -> None:
     assert vocabulary.decode(ids) == ("a", "<unk>")
 
 
-def test_frequent_words_come_first() -> None:
-    assert Vocabulary.build(["b a c", "c"]).words == ("c", "a", "b")
-
-
 def test_known_words_come_first_and_stay() -> None:
     captions = ["a dog", "a dog", "a cat"]
     found = Vocabulary.build(captions, min_count=2, known=("horse", "a"))
