@@ -46,7 +46,7 @@ def train_model(*options: Keys) -> None:
     """
     from captioning.training import train_cli
 
-    best = train_cli.train(_for_lightning(options))
+    best = train_cli.train(list(options))
     if best is not None:
         print(printable(best))
 
@@ -58,13 +58,9 @@ def encode_photos(*options: Keys) -> None:
     """
     from captioning.training import train_cli
 
-    folder = train_cli.features(_for_lightning(options))
+    folder = train_cli.features(list(options))
     if folder is not None:
         print(printable(folder))
-
-
-def _for_lightning(options: tuple[str, ...]) -> list[str]:
-    return ["--help" if option == "--help-all" else option for option in options]
 
 
 def finetune_model(

@@ -13,6 +13,7 @@ from pytorch_lightning.callbacks import Checkpoint, ModelCheckpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 from torch import Tensor
 
+from captioning.captioner.checkpoint import fitted_tensors
 from captioning.errors import InputError, shown
 from captioning.files import written_whole
 from captioning.training.callbacks import StopEarly, is_at_zero
@@ -28,7 +29,7 @@ OF_CALL = ("trainer.default_root_dir", "trainer.max_epochs")
 
 
 class BestCheckpoint(ModelCheckpoint):
-    """Keeps the checkpoint with the best validation score, best.ckpt, in the run's folder.
+    """Keeps best.ckpt, with the best validation score, in the run's folder.
 
     Args:
         monitor: the validation score.
@@ -149,23 +150,18 @@ def resumable(path: Path, module: pl.LightningModule) -> dict[str, Any]:
     """
     try:
         saved: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-        found = {name: value.shape for name, value in saved["state_dict"].items()}
+        fitted_tensors(module.state_dict(), saved["state_dict"])
         [optimizer] = saved["optimizer_states"]
         trained = sum(len(group["params"]) for group in optimizer["param_groups"])
-        reason = ""
+        if trained != sum(parameter.requires_grad for parameter in module.parameters()):
+            raise InputError("other parts of the model were trained")
+    except InputError as error:
+        raise InputError(f"{path}: {error}; give the configuration of that training") from None
     except Exception:  # of a dozen kinds: the file may hold anything
-        reason = "damaged, or not a checkpoint of a training"
-    else:
-        wanted = {name: value.shape for name, value in module.state_dict().items()}
-        if other := sorted({name for name, _ in found.items() ^ wanted.items()}):
-            reason = f"{other[0]} differs from the model's"
-        elif trained != sum(parameter.requires_grad for parameter in module.parameters()):
-            reason = "other parts of the model were trained"
-    if reason:
         raise InputError(
-            f"{path}: cannot be resumed from ({reason}); put an earlier copy there, give the "
-            "configuration that it was trained with, or start again with --overwrite"
-        )
+            f"{path}: damaged, or not a checkpoint of a training; put an earlier copy there, or "
+            "start again with --overwrite"
+        ) from None
     return saved
 
 

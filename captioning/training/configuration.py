@@ -1,7 +1,7 @@
 """Configurations of other people: what they may name and write, and how mistakes are told.
 
 jsonargparse imports every path that a configuration names where a class or a callable may stand,
-and checks its type afterwards. Within `allow_list` it imports listed classes only, which have been
+and checks its type afterwards. Within `restrictions` it imports listed classes only, which have been
 imported already, so a configuration can neither import a module nor reach a function.
 """
 
@@ -72,44 +72,46 @@ class ConfigurationParser(LightningArgumentParser):
         return added
 
 
-def with_config_paths(arguments: Sequence[str]) -> list[str]:
-    """LightningCLI's arguments, with the paths of configurations, which are checked."""
+def lightning_arguments(arguments: Sequence[str]) -> list[str]:
+    """The arguments with the paths of configurations, which leave earlier runs alone.
+
+    Raises:
+        InputError: a configuration is missing, is no mapping, or has an option of the command line.
+    """
     found: list[str] = []
-    for argument in arguments:
-        flag, equals, value = argument.partition("=")
-        if found and found[-1] in ("-c", "--config"):
-            argument = config_file(argument)
-        elif equals and flag in ("-c", "--config"):
-            argument = f"{flag}={config_file(value)}"
-        found.append(argument)
+    waiting = iter(arguments)
+    for argument in waiting:
+        flag, equals, name = argument.partition("=")
+        if flag not in ("-c", "--config"):
+            found.append("--help" if argument == "--help-all" else argument)
+            continue
+        path = config_path_of(name if equals else next(waiting, ""))
+        if not Path(path).is_file():
+            raise InputError(
+                f"{path}: no such file; give one, or one of {', '.join(config_names())}"
+            )
+        with reading(path, yaml.YAMLError):
+            content = yaml.safe_load(text_of(path))
+        if not isinstance(content, dict) or any(isinstance(p, list) for p in content.values()):
+            raise InputError(f"{path}: not a configuration; see captioning train --help")
+        for key in ON_COMMAND_LINE_ONLY:
+            if content.get(key):
+                raise InputError(f"{path}: {key} is allowed on the command line only, as --{key}")
+        found.append(f"--config={path}")
     return found
 
 
-def config_file(name: str) -> str:
-    """The file of a configuration, a mapping that leaves earlier runs alone.
-
-    Raises:
-        InputError: it is missing, is no mapping, or has an option of the command line.
-    """
-    path = config_path_of(name)
-    if not Path(path).exists():
-        raise InputError(f"{path}: no such file; give one, or one of {', '.join(config_names())}")
-    with reading(path, yaml.YAMLError):
-        content = yaml.safe_load(text_of(path))
-    if not isinstance(content, dict) or any(isinstance(part, list) for part in content.values()):
-        raise InputError(f"{path}: not a configuration; see captioning train --help")
-    for key in ON_COMMAND_LINE_ONLY:
-        if content.get(key):
-            raise InputError(f"{path}: {key} is allowed on the command line only, as --{key}")
-    return path
-
-
 @contextmanager
-def allow_list(modules: Sequence[str]) -> Iterator[None]:
-    """Let jsonargparse import listed classes only, within the block.
+def restrictions(modules: Sequence[str]) -> Iterator[None]:
+    """Within the block, jsonargparse imports listed classes only, and models have bounded sizes.
+
+    Sizes that are all in range may multiply to more than a computer's memory holds.
 
     Args:
         modules: the user's imported modules.
+
+    Raises:
+        InputError: a model has more than `MOST_PARAMETERS`.
     """
     ours = tuple(f"{name}." for name in ("captioning", *modules))
     paths = {
@@ -129,9 +131,21 @@ def allow_list(modules: Sequence[str]) -> Iterator[None]:
         import_path_denylist=["*"],
         import_path_allowlist=sorted(paths),
     )
+    count = 0
+
+    def add(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
+        nonlocal count
+        count += 0 if parameter is None else parameter.numel()
+        if count > MOST_PARAMETERS:
+            raise InputError(
+                f"the model has more than {MOST_PARAMETERS:,} parameters; choose smaller widths"
+            )
+
+    hook = register_module_parameter_registration_hook(add)
     try:
         yield
     finally:
+        hook.remove()
         parsing_settings.update(before)
 
 
@@ -201,30 +215,3 @@ def plain_messages(remedy: str = "continue by the same command with --resume") -
         finally:
             for logger, level in zip(loud, levels, strict=True):
                 logger.setLevel(level)
-
-
-@contextmanager
-def bounded_parameters() -> Iterator[None]:
-    """Stop building a model within the block as soon as it has too many parameters.
-
-    Sizes that are all in range may multiply to more than a computer's memory holds.
-
-    Raises:
-        InputError: it has more than `MOST_PARAMETERS`.
-    """
-    count = 0
-
-    def add(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
-        nonlocal count
-        count += 0 if parameter is None else parameter.numel()
-        if count > MOST_PARAMETERS:
-            raise InputError(
-                f"the model has more than {MOST_PARAMETERS:,} parameters; choose a smaller "
-                "backbone, or smaller widths"
-            )
-
-    hook = register_module_parameter_registration_hook(add)
-    try:
-        yield
-    finally:
-        hook.remove()

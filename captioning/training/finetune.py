@@ -2,18 +2,16 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import yaml
 from numpy.typing import NDArray
 
 from captioning.captioner import Captioner, export, load
-from captioning.captioner.calibration import Calibration
 from captioning.configurable import full_name
 from captioning.data.folder_check import check
 from captioning.data.readers import Reader, reader_for
@@ -40,18 +38,11 @@ PATIENCE = 4
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Shares of the first model's parameters that are tried at the end; see `best_between`."""
 
-SIZES = ("annotation_dim", "vocab_size")
-"""Arguments of a model's parts that a training finds out itself."""
-
 MAX_TOKENS = 50
 """The most tokens of captions to train on, by the default of `CaptionData`."""
 
-FEWEST = 2
-"""Photos that a training needs at least."""
 
-
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """How to train on so many photos.
 
     Attributes:
@@ -128,10 +119,10 @@ def finetune(
         [record for record in reader.read(split) if record.image not in bad]
         for split in ("train", "val")
     )
-    if len(training) < FEWEST or not validation:
+    if len(training) < 2 or not validation:
         raise InputError(
             f"{folder}: {len(training)} photos to train on and {len(validation)} to validate; give "
-            f"at least {FEWEST} and 1"
+            "at least 2 and 1"
         )
     plan = Plan.of(len(training), epochs)
     run = made_folder(Path(out or Path("runs") / Path(folder).resolve().name))
@@ -142,11 +133,11 @@ def finetune(
     )
     cut = tokenizer or initial.vocabulary.tokenizer
     began = perf_counter()
-    start = _scores(initial, validation, cut)
+    before = _scores(initial, validation, cut).mean()
     captioning = (perf_counter() - began) / len(validation)
     seconds = plan.seconds(len(training), len(validation), captioning)
     say(
-        f"the model {model} has CIDEr {start.mean():.3f} on the photos to validate; at most "
+        f"the model {model} has CIDEr {before:.3f} on the photos to validate; at most "
         f"{plan.epochs} epochs, in about {duration(seconds)} min"
     )
     settings = {"seed_everything": seed} | _settings(initial, str(model), run, plan, tokenizer)
@@ -160,21 +151,19 @@ def finetune(
     text = f"# Captions {digest[:16]}\n{yaml.safe_dump(settings, sort_keys=False)}"
     best = load(_trained(run / "finetune.yaml", text))
     found, share, after = best_between(str(model), best, validation, cut)
-    say(
-        f"CIDEr on the photos to validate: {start.mean():.3f} before, {after:.3f} now"
-        + _kept(share)
-    )
+    kept = f", {share:.0%} of the way back to the model" if share else ""
+    if share == 1:
+        kept = "; the model is kept as it was, which does as well without these photos"
+    say(f"CIDEr on the photos to validate: {before:.3f} before, {after:.3f} now{kept}")
+    calibration = None
+    if share < 1:
+        try:
+            calibration = calibrated(assess(found, validation))
+        except InputError as error:
+            say(f"not calibrated, so captions have no confidence: {error}")
     path = run / "best.safetensors"
-    calibration = None if share == 1 else _calibration(found, validation)
     export(found, path, calibration=calibration)
     return path
-
-
-def _kept(share: float) -> str:
-    """What the result has of the model that the training started from."""
-    if share == 1:
-        return "; the model is kept as it was, which does as well without these photos"
-    return f", {share:.0%} of the way back to the model" if share else ""
 
 
 def _trained(config: Path, settings: str) -> Path:
@@ -239,15 +228,14 @@ def best_between(
     """
     mixed = [between(model, trained, share) for share in SHARES[1:-1]]
     captioners = [trained, *mixed, load(model)]
-    scores = [_scores(each, records, tokenizer) for each in captioners]
-    means = [its.mean() for its in scores]
-    highest = scores[int(np.argmax(means))]
-    if not highest.any():
+    scores = np.array([_scores(each, records, tokenizer) for each in captioners])
+    means = scores.mean(axis=1)
+    if not scores.any():
         return trained, 0.0, 0.0
-    below = [highest - its for its in scores]
-    errors = [its.std(ddof=1) / len(its) ** 0.5 for its in below]
-    enough = min(m for m, its, e in zip(means, below, errors, strict=True) if its.mean() <= e)
-    kept = max(number for number, mean in enumerate(means) if mean >= enough)
+    below = scores[means.argmax()] - scores
+    errors = below.std(axis=1, ddof=1) / len(records) ** 0.5
+    enough = means[below.mean(axis=1) <= errors].min()
+    kept = int(np.flatnonzero(means >= enough)[-1])
     return captioners[kept], SHARES[kept], float(means[kept])
 
 
@@ -311,15 +299,7 @@ def _as_yaml(config: dict[str, Any]) -> dict[str, Any]:
     arguments = {
         name: _as_yaml(value) if isinstance(value, dict) else value
         for name, value in config.items()
-        if name not in ("class", "class_name", *SIZES)
+        # A training finds out the sizes itself.
+        if name not in ("class", "class_name", "annotation_dim", "vocab_size")
     }
     return {"class_path": config.get("class") or config["class_name"], "init_args": arguments}
-
-
-def _calibration(trained: Captioner, validation: Sequence[Record]) -> Calibration | None:
-    """The calibration on the validation photos, if they suffice."""
-    try:
-        return calibrated(assess(trained, validation))
-    except InputError as error:
-        say(f"not calibrated, so captions have no confidence: {error}")
-        return None

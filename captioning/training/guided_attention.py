@@ -30,8 +30,7 @@ class GuidedAttention(CrossEntropy):
     """Cross-entropy, with terms that make attention agree with evidence and need no boxes.
 
     *Contrast*: the pooled evidence of a photo's regions for a word of its captions should exceed
-    that of the batch's other photos, whose captions lack the word (contrastive grounding, Gupta et
-    al. 2020; here with the decoder's own deep output and no further parameters).
+    that of the batch's other photos, whose captions lack the word (Gupta et al. 2020).
 
     *Guide*: the attention before a word follows the map of evidence for the word that comes, as it
     follows boxes in Liu et al. (2017). The map is computed without dropout. Each word is weighted
@@ -66,11 +65,6 @@ class GuidedAttention(CrossEntropy):
         self._class_words: ClassWords | None = None
 
     def __call__(self, model: Model, annotations: Float[Tensor, "B L D"], batch: Batch) -> Loss:
-        """See `Objective`.
-
-        Raises:
-            InputError: the decoder has no evidence, or the encoder no classes.
-        """
         adapter, decoder = model.adapter, plain(model.decoder)
         if not has_evidence(decoder):
             raise InputError("evidence needs an LSTM decoder with deep output")
@@ -105,7 +99,6 @@ class GuidedAttention(CrossEntropy):
 def _evidence(
     decoder: LSTMDecoder, regions: Float[Tensor, "B L m"], words: Int[Tensor, " W"]
 ) -> Float[Tensor, "B W L"]:
-    """The evidence of each photo's regions for each word."""
     return evidence_of(decoder, regions, words[None, None]).squeeze(1).float()
 
 
@@ -117,7 +110,6 @@ def _maps(
     places: Int[Tensor, "B N T"],
     grid: tuple[int, int],
 ) -> Float[Tensor, "B N T L"]:
-    """The map of evidence of every word, from those of the distinct words and their places."""
     maps = evidence_shares(_evidence(decoder, regions, words)[:, None], grid)[:, 0]
     of_each = places.flatten(1)[..., None].expand(-1, -1, maps.shape[2])
     return maps.gather(1, of_each).view(*places.shape, -1)
@@ -230,9 +222,9 @@ def class_names(network: Any, name: str) -> Sequence[Sequence[str]]:
 def region_classes(
     network: nn.Module, feature_map: nn.Module, names: Sequence[Sequence[str]]
 ) -> Classes | None:
-    """The classes of a network that applies a linear layer to the mean of its feature map.
+    """The classes of a linear layer on the mean of the feature map; None if there is no such layer.
 
-    None if an image gets different scores both ways.
+    That is tried on a random image, which must get the same scores both ways.
     """
     layers = [module for module in network.modules() if isinstance(module, nn.Linear)]
     if not layers or layers[-1].out_features != len(names):

@@ -9,26 +9,17 @@ import torch
 from torch import Tensor
 
 from captioning.captioner import Captioner, load
-from captioning.captioner.checkpoint import fitted_tensors, read
-from captioning.data.tokenizers import TokenizerName
+from captioning.captioner.checkpoint import fitted_tensors
 from captioning.data.vocabulary import SPECIAL
 from captioning.errors import InputError
 from captioning.models import CNNEncoder
 from captioning.progress_bar import say
-from captioning.shelf import path_of
 
 SHARED = 4
 """Letters at the beginning that words must have in common to count as alike."""
 
 UNLIKELY = math.log(1 / 100)
 """Added to the output bias of new words, which otherwise compete with the words they are like."""
-
-
-def words_of(initial: str | None, tokenizer: TokenizerName = "ptb") -> tuple[str, ...]:
-    """The words of the model that a training starts from; none of another tokenizer's."""
-    config = {} if initial is None else read(path_of(initial))[0]
-    same = config.get("tokenizer", "ptb") == tokenizer
-    return tuple(config.get("vocabulary", ())) if same else ()
 
 
 def start_from(model: str, captioner: Captioner) -> None:

@@ -164,14 +164,14 @@ class ValidationTable(ValidationImages):
         if not boards or not self.images or trainer.sanity_checking or not trainer.is_global_zero:
             return
         scores = scores_by_image(pl_module)
-        images = self.captioned(trainer, pl_module)
-        words = max((len(caption.words) for _, caption, _ in images), default=0)
+        images = self.shown(trainer, pl_module)
+        words = max((len(caption.words) for _, caption in images), default=0)
         rows = []
         media: dict[str, Any] = {
             f"val/{name} of images": wandb.Histogram(list(by_image.values()))
             for name, by_image in scores.items()
         }
-        for number, (record, caption, its_scores) in enumerate(images):
+        for number, (record, caption) in enumerate(images):
             photo = read_image(record.image, pl_module.captioner.preprocessing.max_pixels)
             page = viewer_html(photo, [caption.view()], record.image.name, LONG_SIDE)
             pictures = word_pictures(photo, caption.array(), caption.crop)
@@ -183,14 +183,14 @@ class ValidationTable(ValidationImages):
                     _jpeg(photo),
                     "\n".join(record.captions),
                     caption.text,
-                    *(its_scores.get(name) for name in scores),
+                    *(its.get(record.image_id) for its in scores.values()),
                     # W&B's own style sheet would come from its server, which the page forbids.
                     wandb.Html(page, inject=False, data_is_not_path=True),
                     *overlays,
                     *[None] * (words - len(overlays)),
                 ]
             )
-        maps = {caption.shown_maps[0] for _, caption, _ in images} - {ATTENTION}
+        maps = {caption.shown_maps[0] for _, caption in images} - {ATTENTION}
         of_words = [", ".join([f"word {number + 1}", *maps]) for number in range(words)]
         columns = ["image", "references", "caption", *scores, "view", *of_words]
         for board in boards:

@@ -33,7 +33,7 @@ class Schedule(ABC):
 
     @abstractmethod
     def __call__(self, step: int, steps: int) -> float:
-        """The share at a step, counted from 0, of a training with `steps` steps."""
+        """The share at a step, counted from 0, of a training of so many steps."""
 
 
 class OneCycle(Schedule):
@@ -49,13 +49,11 @@ class OneCycle(Schedule):
         self.warmup = warmup
 
     def __call__(self, step: int, steps: int) -> float:
-        """See `Schedule`."""
-        low, high, end = 1 / 25, 1.0, 1 / 25e4
         top, last = self.warmup * steps - 1, steps - 1
         if step < top:
-            first, second, way = low, high, step / top
+            first, second, way = 1 / 25, 1.0, step / top
         else:
-            first, second, way = high, end, (min(step, last) - top) / max(last - top, 1)
+            first, second, way = 1.0, 1 / 25e4, (min(step, last) - top) / max(last - top, 1)
         return second + (first - second) * (1 + math.cos(math.pi * way)) / 2
 
 
@@ -72,7 +70,6 @@ class InverseSquareRoot(Schedule):
         self.warmup_steps = warmup_steps
 
     def __call__(self, step: int, steps: int) -> float:
-        """See `Schedule`; independent of `steps`."""
         done = step + 1
         return min(done / self.warmup_steps, (self.warmup_steps / done) ** 0.5)
 

@@ -139,12 +139,10 @@ class CrossEntropy(Objective):
     def prepare(
         self, records: Sequence[Record], vocabulary: Vocabulary, preprocessing: Preprocessing
     ) -> None:
-        """See `Objective`."""
         super().prepare(records, vocabulary, preprocessing)
         self._consensus = Consensus(records, vocabulary) if self.consensus else None
 
     def __call__(self, model: Model, annotations: Float[Tensor, "B L D"], batch: Batch) -> Loss:
-        """See `Objective`."""
         return self.of_words(model.decoder, model.remember(annotations), batch.tokens)[0]
 
     def of_words(

@@ -51,11 +51,6 @@ class SampledBound(Objective, nn.Module):
         self.register_buffer("baseline", torch.zeros(()))
 
     def __call__(self, model: Model, annotations: Float[Tensor, "B L D"], batch: Batch) -> Loss:
-        """See `Objective`.
-
-        Raises:
-            InputError: the decoder has no hard attention.
-        """
         decoder = model.decoder
         if not isinstance(decoder, LSTMDecoder) or not isinstance(decoder.attention, HardAttention):
             raise InputError(

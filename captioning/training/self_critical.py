@@ -48,7 +48,6 @@ class SelfCritical(Objective):
     def prepare(
         self, records: Sequence[Record], vocabulary: Vocabulary, preprocessing: Preprocessing
     ) -> None:
-        """See `Objective`."""
         super().prepare(records, vocabulary, preprocessing)
         cut, end = tokenizer_of_scores(vocabulary.tokenizer), SPECIAL[EOS]
         self._references: dict[int | str, list[Words]] = {
@@ -58,7 +57,6 @@ class SelfCritical(Objective):
         self._reward = Reward(DocumentFrequencies.of(list(self._references.values())), self.bleu)
 
     def __call__(self, model: Model, annotations: Float[Tensor, "B L D"], batch: Batch) -> Loss:
-        """See `Objective`."""
         writing = nn.ModuleList([model.adapter, model.decoder])
         training = model.decoder.training
         writing.eval()

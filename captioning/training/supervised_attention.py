@@ -48,12 +48,6 @@ class SupervisedAttention(CrossEntropy):
     def prepare(
         self, records: Sequence[Record], vocabulary: Vocabulary, preprocessing: Preprocessing
     ) -> None:
-        """See `Objective`.
-
-        Raises:
-            InputError: no photo has objects with boxes, or captions are not split into words by the
-                ptb tokenizer.
-        """
         super().prepare(records, vocabulary, preprocessing)
         names = categories(records)
         if not names:
@@ -66,7 +60,6 @@ class SupervisedAttention(CrossEntropy):
         self._lexicon = Lexicon.of(names)
 
     def __call__(self, model: Model, annotations: Float[Tensor, "B L D"], batch: Batch) -> Loss:
-        """See `Objective`."""
         loss, weights = self.of_words(model.decoder, model.remember(annotations), batch.tokens)
         grid = grid_of(model.encoder, self.preprocessing.size, annotations)
         places, shares = wanted_attention(batch, self.vocabulary, self._lexicon, grid)

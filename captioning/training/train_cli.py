@@ -11,49 +11,21 @@ from pytorch_lightning.callbacks import Checkpoint, LearningRateMonitor, WeightA
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 
+from captioning.captioner.checkpoint import read
 from captioning.configurable import IMPORT, import_modules
 from captioning.data.data_module import CaptionData
+from captioning.data.tokenizers import TokenizerName
 from captioning.device import fast_precision
 from captioning.errors import InputError
 from captioning.files import made_folder, only_writer, remove_unfinished, written_whole
 from captioning.kernels import on_by_default
 from captioning.progress_bar import say, stage
+from captioning.shelf import path_of
+from captioning.training import checkpoints, configuration, loggers, validation_images
 from captioning.training.callbacks import NumberedSteps, Progress, StopEarly, is_at_zero
-from captioning.training.checkpoints import (
-    BEST,
-    CONFIG,
-    LAST,
-    BestCheckpoint,
-    LastCheckpoint,
-    WholeCheckpoints,
-    changed,
-    ended,
-    resumable,
-    resumed_from,
-)
-from captioning.training.configuration import (
-    ConfigurationParser,
-    allow_list,
-    bounded_parameters,
-    check_writers,
-    one_line,
-    plain_messages,
-    with_config_paths,
-)
-from captioning.training.initial import words_of
-from captioning.training.loggers import (
-    ResumedLogs,
-    ValidationTable,
-    log_best,
-    loggers,
-    resume_board,
-    wandb_within,
-)
+from captioning.training.checkpoints import BEST, CONFIG, LAST
+from captioning.training.configuration import one_line, plain_messages
 from captioning.training.module import CaptioningModule
-from captioning.training.validation_images import ValidationGrounding, ValidationPage
-
-WHERE = ("accelerator", "devices", "num_nodes", "strategy", "plugins")
-"""The trainer's options for hardware and processes."""
 
 
 class TrainCLI(LightningCLI):
@@ -71,37 +43,34 @@ class TrainCLI(LightningCLI):
         folder: the run's folder.
     """
 
-    command = "captioning train"
-
     def __init__(self, arguments: list[str]) -> None:
         modules, options = import_modules(arguments)
+        options = configuration.lightning_arguments(options)
+        names = {"prog": "captioning train", "exit_on_error": False, "allow_abbrev": False}
+        trainer_defaults = {
+            "enable_model_summary": False,
+            "log_every_n_steps": 10,
+            "precision": fast_precision(),
+            # In inference mode, autocast would cast all weights again at every word.
+            "inference_mode": False,
+        }
         try:
-            with stage("building the model"), allow_list(modules), bounded_parameters():
+            with stage("building the model"), configuration.restrictions(modules):
                 super().__init__(
                     CaptioningModule,
                     CaptionData,
-                    args=with_config_paths(options),
+                    args=options,
                     run=False,
                     seed_everything_default=0,
-                    trainer_defaults={
-                        "enable_model_summary": False,
-                        "log_every_n_steps": 10,
-                        "precision": fast_precision(),
-                        # In inference mode, autocast would cast all weights again at every word.
-                        "inference_mode": False,
-                    },
+                    trainer_defaults=trainer_defaults,
                     save_config_callback=None,
                     auto_configure_optimizers=False,
                     load_from_checkpoint_support=False,
-                    parser_class=ConfigurationParser,
-                    parser_kwargs={
-                        "exit_on_error": False,
-                        "allow_abbrev": False,
-                        "prog": self.command,
-                    },
+                    parser_class=configuration.ConfigurationParser,
+                    parser_kwargs=names,
                 )
         except ArgumentError as error:
-            raise InputError(f"{one_line(error)}; see {self.command} --help") from None
+            raise InputError(f"{one_line(error)}; see captioning train --help") from None
         except (ImportError, LookupError, TypeError, ValueError) as error:
             raise InputError(f"the training's parts cannot be built: {one_line(error)}") from error
 
@@ -112,11 +81,11 @@ class TrainCLI(LightningCLI):
         parser.link_arguments("seed_everything", "data.seed")
         starts = ("model.initial", "data.tokenizer")
         parser.link_arguments(starts, "data.words", compute_fn=words_of)
-        parser.add_class_arguments(BestCheckpoint, "checkpoints")
-        parser.add_lightning_class_args(StopEarly, "early_stopping")
-        parser.add_lightning_class_args(ValidationTable, "validation_table")
-        parser.add_lightning_class_args(ValidationPage, "validation_page")
-        parser.add_lightning_class_args(ValidationGrounding, "validation_grounding")
+        parser.add_class_arguments(checkpoints.BestCheckpoint, "checkpoints")
+        parser.add_class_arguments(StopEarly, "early_stopping")
+        parser.add_class_arguments(loggers.ValidationTable, "validation_table")
+        parser.add_class_arguments(validation_images.ValidationPage, "validation_page")
+        parser.add_class_arguments(validation_images.ValidationGrounding, "validation_grounding")
         # The score that decides which epoch is best also decides when to stop.
         parser.link_arguments("checkpoints.monitor", "early_stopping.monitor")
         parser.link_arguments("checkpoints.mode", "early_stopping.mode")
@@ -128,11 +97,10 @@ class TrainCLI(LightningCLI):
                 "model.objective": {"class_path": "captioning.training.CrossEntropy"},
             }
         )
-        for name, does in (
-            ("resume", "continue from last.ckpt in trainer.default_root_dir, or from best.ckpt"),
-            ("overwrite", "start again if trainer.default_root_dir contains an earlier run"),
-        ):
-            parser.add_argument(f"--{name}", action="store_true", help=does)
+        resume = "continue from last.ckpt in trainer.default_root_dir, or from best.ckpt"
+        parser.add_argument("--resume", action="store_true", help=resume)
+        overwrite = "start again if trainer.default_root_dir contains an earlier run"
+        parser.add_argument("--overwrite", action="store_true", help=overwrite)
         kernels = "on" if on_by_default() else "off"
         options: tuple[tuple[str, Any, Any, str], ...] = (
             ("save_every", float, 10.0, "minutes between checkpoints within a long epoch"),
@@ -150,32 +118,33 @@ class TrainCLI(LightningCLI):
     def before_instantiate_classes(self) -> None:
         """Reject an unsuitable folder before anything slow begins."""
         options = self.config.trainer
-        check_writers(_listed(options.logger), Path())
+        self.folder = Path(options.default_root_dir or "runs/captioning")
         self.shows_progress = options.enable_progress_bar is not False
         self.is_trial = bool(options.fast_dev_run)
-        self.folder = Path(options.default_root_dir or "runs/captioning")
+        configuration.check_writers(_listed(options.logger), self.folder)
         if not self.is_trial:
-            resumed_from(self.folder, self.config.resume, self.config.overwrite)
+            checkpoints.resumed_from(self.folder, self.config.resume, self.config.overwrite)
             made_folder(self.folder)
 
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
         """The trainer, with our callbacks, and with our loggers if the configuration has none."""
-        self.model.kernels = self.config.kernels == "on"
-        chosen = self.config_init.trainer
+        parts, chosen = self.config_init, self.config_init.trainer
         callbacks, logger = _listed(chosen.callbacks), _listed(chosen.logger)
-        check_writers(callbacks + logger, self.folder)
+        configuration.check_writers(callbacks + logger, self.folder)
+        self.model.kernels = self.config.kernels == "on"
         callbacks.append(NumberedSteps(self.config.data.seed, self.config.compile_after))
         if self.shows_progress:
             callbacks.append(Progress())
         if self.is_trial:
             logger = []
         else:
-            best = self.config_init.checkpoints
-            best.dirpath = str(self.folder)
+            parts.checkpoints.dirpath = str(self.folder)
+            callbacks += [parts.early_stopping, parts.validation_table, parts.validation_page]
+            callbacks += [parts.validation_grounding, loggers.ResumedLogs()]
             # The last one after the best one, whose score it stores.
-            callbacks += [ResumedLogs(), best, LastCheckpoint(self.config.save_every)]
+            callbacks += [parts.checkpoints, checkpoints.LastCheckpoint(self.config.save_every)]
             if chosen.logger is None:
-                logger = loggers(self.folder, self.settings(), self.config.resume)
+                logger = loggers.loggers(self.folder, self.settings(), self.config.resume)
         if logger:
             callbacks.append(LearningRateMonitor(logging_interval="step"))
         trainer: Any = super().instantiate_trainer(
@@ -186,14 +155,10 @@ class TrainCLI(LightningCLI):
         )
         # Averaged weights are swapped out when a validation ends; callbacks that show them come
         # before that, checkpoints after.
-        trainer.callbacks.sort(
-            key=lambda callback: (
-                isinstance(callback, Checkpoint),
-                isinstance(callback, WeightAveraging),
-            )
-        )
+        last = (Checkpoint, WeightAveraging)
+        trainer.callbacks.sort(key=lambda each: [isinstance(each, kind) for kind in last])
         if type(trainer.strategy.checkpoint_io) is TorchCheckpointIO:  # unless another was chosen
-            trainer.strategy.checkpoint_io = WholeCheckpoints()
+            trainer.strategy.checkpoint_io = checkpoints.WholeCheckpoints()
         assert isinstance(trainer, pl.Trainer)
         return trainer
 
@@ -206,33 +171,16 @@ class TrainCLI(LightningCLI):
         return settings
 
 
-class FeaturesCLI(TrainCLI):
-    """The parts of a training, of which `captioning features` uses data and encoder."""
-
-    command = "captioning features"
-
-    def before_instantiate_classes(self) -> None:
-        """Reject a configuration without a folder for features; a run's folder is not used."""
-        if not self.config.data.features:
-            raise InputError(
-                "data.features names no folder for the features; give --data.features DIR"
-            )
-
-    def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
-        """A trainer that starts the processes and writes no files."""
-        return pl.Trainer(
-            **{name: self.config_init.trainer[name] for name in WHERE},
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            limit_val_batches=0,
-        )
-
-
 def _listed(value: Any) -> list[Any]:
     """What the trainer takes as a list, as one object, or not at all."""
     return list(value) if isinstance(value, list | tuple) else [value] if value else []
+
+
+def words_of(initial: str | None, tokenizer: TokenizerName = "ptb") -> tuple[str, ...]:
+    """The words of the model that a training starts from; none of another tokenizer's."""
+    config = {} if initial is None else read(path_of(initial))[0]
+    same = config.get("tokenizer", "ptb") == tokenizer
+    return tuple(config.get("vocabulary", ())) if same else ()
 
 
 def train(arguments: list[str]) -> Path | None:
@@ -251,60 +199,56 @@ def train(arguments: list[str]) -> Path | None:
     """
     with plain_messages():
         cli = TrainCLI(arguments)
+        is_first = cli.trainer.is_global_zero
         with stage("train", cli.shows_progress):
             if cli.is_trial:
                 cli.trainer.fit(cli.model, cli.datamodule)
                 return None
-            with only_writer(cli.folder) if cli.trainer.is_global_zero else nullcontext():
+            with only_writer(cli.folder) if is_first else nullcontext():
                 _fit(cli)
-        return _result(cli) if cli.trainer.is_global_zero else None
+        return _result(cli) if is_first else None
 
 
 def _fit(cli: TrainCLI) -> None:
     """Train in the run's folder, or say that nothing is left to train."""
     folder, trainer, settings = cli.folder, cli.trainer, cli.settings()
-    resumed = resumed_from(folder, cli.config.resume, cli.config.overwrite)
+    resumed = checkpoints.resumed_from(folder, cli.config.resume, cli.config.overwrite)
     if resumed is not None:
         with stage(f"checking {resumed}"):
-            saved = resumable(resumed, cli.model)
-        if left := ended(saved, trainer):
+            saved = checkpoints.resumable(resumed, cli.model)
+        if left := checkpoints.ended(saved, trainer):
             if trainer.is_global_zero:
                 say(f"{folder}: nothing is left to train: it {left}")
             return
-        resume_board(trainer, saved)
+        loggers.resume_board(trainer, saved)
         del saved  # a second copy of the model
     if trainer.is_global_zero:
         config = folder / CONFIG
-        for line in changed(config, settings) if resumed and config.exists() else []:
-            say(line)
+        if resumed is not None and config.exists():
+            for line in checkpoints.changed(config, settings):
+                say(line)
         for checkpoint in (folder / LAST, folder / BEST):
             if resumed is None:  # of a run that is overwritten: never resume from it
                 checkpoint.unlink(missing_ok=True)
             remove_unfinished(checkpoint)
         with written_whole(config) as path:
             path.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
-    with wandb_within(folder):
+    with loggers.wandb_within(folder):
         trainer.fit(cli.model, cli.datamodule, ckpt_path=resumed, weights_only=True)
         if cli.config.log_model:
-            log_best(trainer, cli.config_init.checkpoints, settings)
+            loggers.log_best(trainer, cli.config_init.checkpoints, settings)
 
 
 def _result(cli: TrainCLI) -> Path:
     """The run's checkpoint; says how the training ended."""
-    best, message = (
-        cli.config_init.checkpoints,
-        cli.config_init.early_stopping.stopping_reason_message,
-    )
-    if message is not None:
-        reason = message.removesuffix(" Signaling Trainer to stop.")
+    best, stopped = cli.config_init.checkpoints, cli.config_init.early_stopping
+    if stopped.stopping_reason_message is not None:
+        reason = stopped.stopping_reason_message.removesuffix(" Signaling Trainer to stop.")
         say(f"stopped after epoch {cli.trainer.current_epoch}: {reason}")
     if best.best_model_score is not None:
         line = f"best {best.monitor}: {best.best_model_score:.4f}"
         if is_at_zero(best.mode, best.best_model_score):
-            line += (
-                ", as no caption resembles its references yet; train for more epochs, or on more "
-                "photos"
-            )
+            line += ", as no caption resembles its references yet; give more epochs or photos"
         say(line)
     if (cli.folder / BEST).exists():
         return cli.folder / BEST
@@ -328,8 +272,10 @@ def features(arguments: list[str]) -> Path | None:
         KeyboardInterrupt: interrupted; the message says how to continue.
     """
     with plain_messages("continue by the same command"):
-        cli = FeaturesCLI(arguments)
-        # Lightning sets the data up in every process, which computes them.
+        # Lightning sets the data up in every process, which computes the features.
+        cli = TrainCLI([*arguments, "--trainer.fast_dev_run=1"])
+        if not cli.config.data.features:
+            raise InputError("data.features names no folder; give --data.features DIR")
         with stage("features"):
             cli.trainer.validate(cli.model, datamodule=cli.datamodule, verbose=False)
         return Path(cli.config.data.features) if cli.trainer.is_global_zero else None

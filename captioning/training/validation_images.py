@@ -8,7 +8,6 @@ import torch
 
 from captioning.captioner import Caption
 from captioning.data.images import read_image
-from captioning.data.photo_shards import photo_size
 from captioning.data.records import Record
 from captioning.evaluation.grounding import Lexicon, categories, ground
 from captioning.evaluation.grounding.grounding_report import GAINS
@@ -42,8 +41,8 @@ GROUNDING_SCORES = {
 }
 """Scores of a grounding report that are logged, with their names in the log."""
 
-Shown = tuple[Record, Caption, dict[str, float]]
-"""A validation image with its references, its latest caption, and this caption's scores."""
+Captioned = tuple[Record, Caption]
+"""A validation image with its references, and its latest caption."""
 
 
 class ValidationImages(pl.Callback):
@@ -63,30 +62,32 @@ class ValidationImages(pl.Callback):
         """Check the names of the maps before anything is trained."""
         known_maps(self.maps, pl_module.model, pl_module.captioner.default_map)
 
-    def records(self, trainer: pl.Trainer) -> list[Record]:
-        """The images, without those whose photos are gone, as they may be with cached features."""
-        data: Any = trainer.datamodule  # type: ignore[attr-defined]
-        there = [record for record in data.val_records if photo_size(record.image) is not None]
-        return there[:: max(1, len(there) // self.images)][: self.images]
+    def captioned(self, trainer: pl.Trainer, module: Any, **options: Any) -> list[Captioned]:
+        """The images with the model's captions, but those whose photos are gone.
 
-    def captioned(self, trainer: pl.Trainer, module: Any) -> list[Shown]:
-        """The images with the model's captions, shared by callbacks with equal arguments."""
+        Trainings on cached features do without them.
+        """
+        data: Any = trainer.datamodule  # type: ignore[attr-defined]
+        records = data.val_records[:: max(1, len(data.val_records) // self.images)][: self.images]
+        with (
+            stage("captioning the images to show"),
+            torch.autocast(module.device.type, enabled=False),
+            torch.inference_mode(False),  # some maps take gradients
+        ):
+            captions = list(
+                module.captioner.stream([record.image for record in records], **options)
+            )
+        pairs = zip(records, captions, strict=True)
+        return [(record, caption) for record, caption in pairs if isinstance(caption, Caption)]
+
+    def shown(self, trainer: pl.Trainer, module: Any) -> list[Captioned]:
+        """The images with their maps, shared by callbacks with equal arguments."""
         key = trainer.global_step, self.images, self.maps
         if getattr(module, "shown", (None,))[0] != key:
-            records = self.records(trainer)
-            with (
-                stage("captioning the images to show"),
-                torch.autocast(module.device.type, enabled=False),
-                torch.inference_mode(False),  # some maps take gradients
-            ):
-                photos = [record.image for record in records]
-                captions = module.captioner(photos, runners_up=RUNNERS_UP, maps=self.maps)
-            by_name = scores_by_image(module).items()
-            ids = [record.image_id for record in records]
-            scores = [{name: its[image] for name, its in by_name if image in its} for image in ids]
-            module.shown = key, list(zip(records, captions, scores, strict=True))
-        shown: list[Shown] = module.shown[1]
-        return shown
+            found = self.captioned(trainer, module, runners_up=RUNNERS_UP, maps=self.maps)
+            module.shown = key, found
+        images: list[Captioned] = module.shown[1]
+        return images
 
 
 def scores_by_image(module: Any) -> dict[str, dict[int | str, float]]:
@@ -144,16 +145,21 @@ class ValidationPage(ValidationImages):
         self._loss, self._steps = torch.zeros(()), 0
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Write the page, except in the check before training and with `fast_dev_run`."""
-        is_trial = trainer.sanity_checking or trainer.fast_dev_run  # type: ignore[attr-defined]
-        if not self.images or is_trial or not trainer.is_global_zero:
+        """Write the page, except in the check before training."""
+        if not self.images or trainer.sanity_checking or not trainer.is_global_zero:
             return
-        images = self.captioned(trainer, pl_module)
+        images, by_name = self.shown(trainer, pl_module), scores_by_image(pl_module)
         progress = trainer.fit_loop.epoch_loop.batch_progress.current.ready
         epoch = trainer.current_epoch + progress / trainer.num_training_batches
         told = [
-            {"image": record.image_id, "caption": caption.text, "scores": its_scores}
-            for record, caption, its_scores in images
+            {
+                "image": record.image_id,
+                "caption": caption.text,
+                "scores": {
+                    n: its[id_] for n, its in by_name.items() if (id_ := record.image_id) in its
+                },
+            }
+            for record, caption in images
         ]
         scores = {
             name.removeprefix("val/"): value.item()
@@ -185,8 +191,8 @@ class ValidationPage(ValidationImages):
             )
             save_html(page, path)
 
-    def _tracked(self, image: Shown, max_pixels: int) -> TrackedImage:
-        record, caption, _ = image
+    def _tracked(self, image: Captioned, max_pixels: int) -> TrackedImage:
+        record, caption = image
         history = [
             PastCaption(validation["epoch"], told["caption"], told["scores"])
             for validation in self._validations
@@ -226,25 +232,28 @@ class ValidationGrounding(ValidationImages):
         super().__init__(images, None if map is None else [map])
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Log the scores, except in the check before training and with `fast_dev_run`.
+        """Log the scores, except in the check before training.
 
         Every process computes the same scores, since any of them may be monitored.
         """
-        if not self.images or trainer.sanity_checking or trainer.fast_dev_run:  # type: ignore[attr-defined]
+        if not self.images or trainer.sanity_checking:
             return
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
         names = categories(data.val_records)
-        records = self.records(trainer)
         # Boxes of single captions' phrases are not of object categories.
-        if not records or not names or any(record.phrases for record in data.val_records):
+        if not names or any(record.phrases for record in data.val_records):
             return
-        captioner = pl_module.captioner
+        images = self.captioned(trainer, pl_module)
+        if not images:
+            return
         with stage("grounding captions"), torch.autocast(pl_module.device.type, enabled=False):
-            captions = captioner([record.image for record in records])
-            pairs = zip(records, captions, strict=True)
-            texts = {record.image_id: caption.text for record, caption in pairs}
             [report] = ground(
-                captioner, records, texts, Lexicon.of(names), maps=self.maps, drops=False
+                pl_module.captioner,
+                [record for record, _ in images],
+                {record.image_id: caption.text for record, caption in images},
+                Lexicon.of(names),
+                maps=self.maps,
+                drops=False,
             ).values()
         for name, logged in GROUNDING_SCORES.items():
             key = f"val/{logged}"

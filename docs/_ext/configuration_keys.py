@@ -46,7 +46,7 @@ def keys() -> dict[str, argparse.Action]:
     """The option of every key outside of classes."""
     return {
         action.dest: action
-        for action in lightning_parser("train")._actions
+        for action in lightning_parser()._actions
         if hasattr(action, "_typehint")
         and not action.dest.endswith(".help")
         and action.dest not in OF_CALL
@@ -61,7 +61,7 @@ def class_fields() -> dict[str, type]:
 
 def classes(parent: type) -> list[type]:
     """The subclasses that a package of ours exports, and the class itself if it can be made."""
-    lightning_parser("train")  # imports all parts of a training
+    lightning_parser()  # imports all parts of a training
     found, waiting = set(), [parent]
     while waiting:
         kind = waiting.pop()
@@ -109,7 +109,7 @@ def keys_text(group: str) -> str:
     for key, action in keys().items():
         if (key.partition(".")[0] if "." in key else "-") == group:
             lines += _entry(key, action)
-    for action in lightning_parser("train")._actions:  # links, with the arrow in their name
+    for action in lightning_parser()._actions:  # links, with the arrow in their name
         for source, arrow, target in (flag.partition(" --> ") for flag in action.option_strings):
             if arrow and target.startswith(f"{group}."):
                 lines += [f"`{target}` follows from `{source}` and cannot be given.", ""]

@@ -24,13 +24,13 @@ class _ParserKnownError(Exception):
 
 
 @cache
-def lightning_parser(command: str) -> argparse.ArgumentParser:
-    """The parser of `train` or `features`, which LightningCLI makes."""
-    from captioning.training.train_cli import FeaturesCLI, TrainCLI
+def lightning_parser() -> argparse.ArgumentParser:
+    """The parser of `train` and `features`, which LightningCLI makes."""
+    from captioning.training.train_cli import TrainCLI
 
     found: list[argparse.ArgumentParser] = []
 
-    class Asked({"train": TrainCLI, "features": FeaturesCLI}[command]):  # type: ignore[misc]
+    class Asked(TrainCLI):
         def parse_arguments(self, parser: Any, args: Any) -> NoReturn:
             found.append(parser)
             raise _ParserKnownError

@@ -44,7 +44,7 @@ def test_every_command_has_its_section() -> None:
 
 def test_the_help_of_train_shows_options_that_a_training_takes() -> None:
     shown = set(re.findall(r"^    - `(--\S+?)[ `]", train_model.__doc__ or "", re.MULTILINE))
-    every = set(options.lightning_parser("train")._option_string_actions)
+    every = set(options.lightning_parser()._option_string_actions)
     assert len(shown) > 15
     assert shown - {"--help-all", "--import", "--data.reader.init_args.root"} <= every
 

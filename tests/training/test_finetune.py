@@ -17,8 +17,7 @@ from captioning.errors import InputError
 from captioning.files import only_writer
 from captioning.shapes import write_shapes
 from captioning.training.finetune import Plan, best_between, finetune
-from captioning.training.initial import words_of
-from captioning.training.train_cli import train
+from captioning.training.train_cli import train, words_of
 
 COLOURS = ("red", "green", "blue", "teal", "magenta", "olive")
 

@@ -10,7 +10,8 @@ from captioning.captioner import Captioner, load
 from captioning.data.vocabulary import SPECIAL
 from captioning.errors import InputError
 from captioning.shapes import picture, random_scene
-from captioning.training.initial import UNLIKELY, between, start_from, words_of
+from captioning.training.initial import UNLIKELY, between, start_from
+from captioning.training.train_cli import words_of
 from tests.training.conftest import Train
 
 

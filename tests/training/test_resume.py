@@ -174,31 +174,26 @@ def test_a_kill_leaves_whole_rows_of_the_steps_done(
     assert (table.read_text().split() if table.exists() else None) == kept
 
 
-def refusal(path: Path, config: Path, *options: str) -> str:
-    """Why a training with these options cannot go on from a checkpoint."""
-    with plain_messages():
-        ours = TrainCLI(["--config", str(config), "--trainer.fast_dev_run=true", *options])
-    with pytest.raises(InputError) as error:
-        resumable(path, ours.model)
-    return str(error.value).removeprefix(f"{path}: cannot be resumed from (")
-
-
 def test_damaged_checkpoints_and_other_models_are_refused(
     train_into: Train, tiny_config: Path
 ) -> None:
     last = train_into("run", ONE) / "last.ckpt"
-    hidden = "--model.decoder.init_args.hidden_dim=9"
-    assert "decoder.attention.query.weight differs" in refusal(last, tiny_config, hidden)
-    frozen = "--model.encoder.init_args.trainable_stages=0"
-    assert "other parts of the model were trained" in refusal(last, tiny_config, frozen)
+    decoder, encoder = "--model.decoder.init_args", "--model.encoder.init_args"
+    for option, reason in (
+        (f"{decoder}.hidden_dim=9", "belongs to another model"),
+        (f"{encoder}.trainable_stages=0", "other parts of the model were trained"),
+    ):
+        with pytest.raises(InputError, match=reason):
+            train_into("run", "--resume", TWO, option)
     whole, content = last.read_bytes(), saved(last.parent)
+    with plain_messages():
+        model = TrainCLI(["--config", str(tiny_config), "--trainer.fast_dev_run=true"]).model
     torch.save({"state_dict": content["state_dict"]}, last)
-    assert "not a checkpoint of a training" in refusal(last, tiny_config)
-    for damaged in [b"", b"text", whole[: len(whole) // 2]]:
-        last.write_bytes(damaged)
-        assert "damaged" in refusal(last, tiny_config)
-    with pytest.raises(InputError, match=r"damaged.*start again with --overwrite"):
-        train_into("run", "--resume", TWO)
+    damaged = [last.read_bytes(), b"", b"text", whole[: len(whole) // 2]]
+    for content in damaged:
+        last.write_bytes(content)
+        with pytest.raises(InputError, match=r"damaged.*start again with --overwrite"):
+            resumable(last, model)
 
 
 @pytest.mark.parametrize("options", [(), ("--resume",)], ids=["new", "resumed"])
@@ -210,7 +205,7 @@ def test_a_best_checkpoint_without_a_last_one_is_never_lost(
     kept = {"best.ckpt": b"a model", "config.yaml": b"its settings"}
     for name, content in kept.items():
         (folder / name).write_bytes(content)
-    with pytest.raises(InputError, match=r"best\.ckpt: cannot be resumed|earlier run.*--overwrite"):
+    with pytest.raises(InputError, match=r"best\.ckpt: damaged|earlier run.*--overwrite"):
         train_into("run", ONE, *options)
     assert {file.name: file.read_bytes() for file in folder.glob("[!.]*")} == kept
 
