@@ -1,7 +1,7 @@
 """Configurations of other people: what they may name and write, and how mistakes are told.
 
 jsonargparse imports every path that a configuration names where a class or a callable may stand,
-and checks its type afterwards. Within `restrictions` it imports listed classes only, which have been
+and checks its type afterwards. Within `restrictions` it takes listed classes only, which have been
 imported already, so a configuration can neither import a module nor reach a function.
 """
 
