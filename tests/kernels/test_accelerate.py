@@ -10,8 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from captioning.captioner import Captioner
-from captioning.data.records import Record
 from captioning.data.vocabulary import BOS, EOS
 from captioning.kernels import accelerate
 from captioning.kernels.fast_lstm import FastLSTM
@@ -141,13 +139,3 @@ print([name for name in sys.modules if name.startswith("captioning.kernels.")])
     command = [sys.executable, "-c", code]
     found = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     assert found.stdout == "['captioning.kernels.accelerate']\n"
-
-
-def test_captions_are_the_same_with_kernels_and_without(
-    captioner: Captioner, shapes_records: list[Record]
-) -> None:
-    photo = shapes_records[0].image
-    plain = Captioner(captioner.model, captioner.vocabulary, captioner.preprocessing, kernels=False)
-    [mine], [wanted] = captioner([photo]), plain([photo])
-    assert mine.words == wanted.words
-    assert mine.score == pytest.approx(wanted.score, rel=1e-3)

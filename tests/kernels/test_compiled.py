@@ -41,14 +41,6 @@ def test_nothing_is_compiled_while_gradients_are_on(
         assert function(X)[0, 0] == 1
 
 
-def test_torchs_own_switch_disables_compiling(
-    function: Compiled[[Tensor], Tensor], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TORCH_COMPILE_DISABLE", "1")
-    compile_from_now()
-    assert function(X)[0, 0] == 1
-
-
 def test_a_function_that_fails_to_compile_is_computed_plainly_and_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -85,17 +85,6 @@ def test_packed_layers_under_autocast_are_pytorchs(library: str | None, rows: in
     assert (layer in linear._packed) == bool(library and multiplies_bfloat16_fast())
 
 
-@pytest.mark.usefixtures("library")
-def test_layers_made_in_inference_mode_work_inside_and_outside_it() -> None:
-    x = torch.ones(2, 5)
-    with torch.inference_mode():
-        layer = nn.Linear(5, 3).requires_grad_(False)
-        wanted = layer(x).clone()
-        assert_close(linear.layer(layer, x), wanted)
-    with torch.no_grad():
-        assert_close(linear.layer(layer, x), wanted)
-
-
 @torch.no_grad()
 @pytest.mark.usefixtures("library")
 @pytest.mark.parametrize("frozen", [True, False])

@@ -29,12 +29,6 @@ def test_annotations_are_projected_with_a_relu_and_normalised() -> None:
     torch.testing.assert_close(normal(annotations), F.layer_norm(projected, [7]))
 
 
-def test_dropout_acts_in_training_only() -> None:
-    adapter, ones = Adapter(50, dropout=0.5), torch.ones(1, 4, 50)
-    assert set(adapter.train()(ones).unique().tolist()) == {0.0, 2.0}
-    assert adapter.eval()(ones).equal(ones)
-
-
 def test_every_region_has_a_place_and_sees_all_but_masked_ones() -> None:
     torch.manual_seed(0)
     adapter = Adapter(6, region_layers=2, region_heads=2).double().eval()

@@ -44,16 +44,6 @@ def test_masked_regions_weigh_exactly_zero(
     assert (weights.transpose(1, 2)[MASK] > 0).all()
 
 
-def test_the_context_is_the_expected_annotation(
-    attention: Attention, query: Tensor, annotations: Tensor
-) -> None:
-    context, weights = attended(attention, query, annotations)
-    for b in range(3):
-        for n in range(2):
-            expected = sum(weights[b, n, region] * annotations[b, region] for region in range(6))
-            torch.testing.assert_close(context[b, n], expected)
-
-
 def test_additive_attention_is_its_formula_written_out(query: Tensor, annotations: Tensor) -> None:
     torch.manual_seed(0)
     attention = AdditiveAttention(7, 5, 4).double()

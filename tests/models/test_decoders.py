@@ -6,7 +6,7 @@ from torch import Tensor
 
 from captioning.configurable import build
 from captioning.data.vocabulary import BOS, EOS
-from captioning.models import Decoder, DotProductAttention, LSTMDecoder, MultiHeadAttention
+from captioning.models import Decoder, DotProductAttention, LSTMDecoder
 
 MASK = torch.tensor([[True] * 4 + [False] * 2, [True] * 6, [True] + [False] * 5])
 TOKENS = torch.tensor([[[BOS, 4, 5, 6], [BOS, 7, 7, EOS]]] * 3)  # (B, N, T) = (3, 2, 4)
@@ -76,14 +76,6 @@ def test_a_state_can_be_continued_twice(decoder: Decoder, annotations: Tensor) -
     assert decoder.step(TOKENS[:, :, 1], state, memory).logits.equal(first)
 
 
-def test_a_state_has_the_captions_on_its_second_axis(decoder: Decoder, annotations: Tensor) -> None:
-    memory = decoder.remember(annotations)
-    state = decoder.start(memory, 2)
-    for words in TOKENS.unbind(dim=2):
-        assert {part.shape[:2] for part in state.values()} == {(3, 2)}
-        state = decoder.step(words, state, memory).state
-
-
 def test_its_config_builds_the_same_decoder(decoder: Decoder, annotations: Tensor) -> None:
     again = build(decoder.config, Decoder).double().eval()
     again.load_state_dict(decoder.state_dict())
@@ -101,27 +93,6 @@ def test_gradients_reach_every_parameter(decoder: Decoder, annotations: Tensor) 
         silent = rest == "bias" and owner.rpartition(".")[2] in of_dot_products
         moved = parameter.grad is not None and bool(parameter.grad.abs().max() > 1e-12)
         assert moved == (not silent), name
-
-
-def test_one_head_is_the_scaled_dot_product_mixed_by_a_layer(annotations: Tensor) -> None:
-    torch.manual_seed(0)
-    many = MultiHeadAttention(7, 5, 4, heads=1).double()
-    one = DotProductAttention(7, 5, 4).double()
-    heads = many.multi_head
-    torch.nn.init.zeros_(heads.query.bias)
-    one.load_state_dict(
-        {
-            "query.weight": heads.query.weight,
-            "key.weight": heads.key.weight,
-            "key.bias": heads.key.bias,
-        }
-    )
-    query = torch.randn(3, 2, 7, dtype=torch.double)
-    expected = one(query, one.project(annotations), annotations, MASK)
-    found = many(query, many.project(annotations), annotations, MASK)
-    torch.testing.assert_close(found.weights, expected.weights)
-    mixed = heads.output(heads.value(expected.context))
-    torch.testing.assert_close(found.context, mixed)
 
 
 def test_dropout_acts_in_training_only(decoder: Decoder, annotations: Tensor) -> None:

@@ -148,16 +148,6 @@ def test_regions_are_in_reading_order() -> None:
     assert not moved[16 * 7 :].any()
 
 
-@pytest.mark.parametrize(
-    ("backbone", "pooled"), [("small", None), ("mobilenet_v2", None), ("small", 3)]
-)
-def test_the_grid_need_not_be_square(backbone: str, pooled: int | None) -> None:
-    encoder = CNNEncoder(backbone, weights=None, grid=pooled)
-    rows, columns = encoder.grid(64, 96)
-    assert (rows, columns) == ((3, 3) if pooled else (8, 12) if backbone == "small" else (2, 3))
-    assert encoder(images(64, 96)).shape[1] == rows * columns
-
-
 @pytest.mark.parametrize(("trainable_stages", "first"), [(0, 2), (1, 1), (-1, 0), (2, 0)])
 def test_training_moves_the_last_stages_and_nothing_else(trainable_stages: int, first: int) -> None:
     encoder = CNNEncoder("small", weights=None, trainable_stages=trainable_stages)
@@ -259,9 +249,3 @@ def test_a_cell_of_our_backbones_looks_at_its_own_middle(
     seen = image.grad[0].abs().sum(dim=0).nonzero().float()  # (pixels, row and column)
     middle = (seen.amin(dim=0) + seen.amax(dim=0)) / 2
     assert middle.tolist() == [row * 8 + 3.5, column * 8 + 3.5]
-
-
-def test_every_part_of_the_plain_backbone_learns() -> None:
-    encoder = CNNEncoder("plain", weights=None, trainable_stages=-1).train()
-    encoder(images(80, 80)).square().mean().backward()
-    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in encoder.parameters())

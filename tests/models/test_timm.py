@@ -130,17 +130,18 @@ def test_other_networks_give_a_vector_for_each_region(name: str) -> None:
     assert annotations.shape == (1, 49, encoder.annotation_dim)
 
 
-def test_an_image_size_that_does_not_fit_is_one_line() -> None:
-    encoder = CNNEncoder("timm/mixer_s32_224", weights=None)
-    with pytest.raises(InputError, match=r"timm/mixer_s32_224: Input height.*set data\.size"):
-        encoder.grid(64, 64)
-
-
-def test_a_network_without_a_feature_map_is_refused() -> None:
-    with pytest.raises(InputError, match="gives no feature map"):
-        CNNEncoder("timm/pit_ti_224", weights=None).grid(224, 224)
-
-
 def test_an_unknown_name_is_answered_with_some_like_it() -> None:
     with pytest.raises(InputError, match=r"no model 'efficientvit'; it has efficientvit_b0"):
         CNNEncoder("timm/efficientvit", weights=None)
+
+
+@pytest.mark.parametrize(
+    ("name", "side", "told"),
+    [
+        ("mixer_s32_224", 64, r"timm/mixer_s32_224: Input height.*set data\.size"),
+        ("pit_ti_224", 224, "gives no feature map"),
+    ],
+)
+def test_an_unfit_size_or_network_is_one_line(name: str, side: int, told: str) -> None:
+    with pytest.raises(InputError, match=told):
+        CNNEncoder(f"timm/{name}", weights=None).grid(side, side)

@@ -191,16 +191,6 @@ def test_a_forbidden_ngram_occurs_no_second_time(
     assert max(count for forbidden, count in repeats if forbidden) == 0
 
 
-def test_a_caption_ends_where_every_word_is_forbidden(
-    decoder: Decoder, annotations: Tensor
-) -> None:
-    search = Greedy(max_length=9, min_length=9, no_repeat_ngram=1)
-    decoded = searched(search, decoder, annotations)
-    assert lengths(decoded) == [4] * 3
-    assert (decoded.tokens[:, 0, 4] == EOS).all()
-    assert decoded.scores.isfinite().all()
-
-
 @every_search
 def test_scores_are_log_probabilities_under_teacher_forcing(
     decoder: Decoder, annotations: Tensor, search: Search
