@@ -78,7 +78,7 @@ def interrupt_at(step: int, patch: pytest.MonkeyPatch) -> None:
 ENDED = """
 import os, sys, torch
 torch.set_num_threads(1)  # as in the process of tests: another number adds up in another order
-from captioning.commands import main
+from captioning.__main__ import run
 from captioning.training.module import CaptioningModule
 from captioning.training.objectives import Loss, Objective
 from captioning.training.train_cli import train

@@ -110,7 +110,7 @@ def test_sigterm_ends_with_a_line_that_says_how_to_continue(
     tiny_config: Path, tmp_path: Path
 ) -> None:
     folder = ["--config", str(tiny_config), "--trainer.default_root_dir", str(tmp_path / "run")]
-    ended = ended_by(signal.SIGTERM, 4, folder, "sys.exit(main())")
+    ended = ended_by(signal.SIGTERM, 4, folder, "run()")
     assert ended.returncode == 143
     last = ended.stderr.splitlines()[-1]
     assert last == "captioning: interrupted; continue by the same command with --resume"
