@@ -219,12 +219,7 @@ def calibrated(assessed: Assessed) -> Calibration:
 
 @dataclass(frozen=True, eq=False)
 class Reliability:
-    """How far probabilities agree with how often they come true.
-
-    Attributes:
-        probabilities: that the model gave.
-        outcomes: what happened.
-    """
+    """How far a model's probabilities agree with how often they come true."""
 
     probabilities: Float[np.ndarray, " n"]
     outcomes: Bool[np.ndarray, " n"]
@@ -258,15 +253,10 @@ class Reliability:
 
 @dataclass(frozen=True, eq=False)
 class CalibrationReport:
-    """How well a captioner is calibrated on a split.
+    """How well a captioner is calibrated on a split."""
 
-    Attributes:
-        captions: the confidence in captions, and whether they are good.
-        words: the probability of the likeliest word, and whether the reference has it.
-    """
-
-    captions: Reliability
-    words: Reliability
+    captions: Reliability  # of the confidence that captions are good
+    words: Reliability  # of the probability that the likeliest word is the reference's
 
     @classmethod
     def of(cls, *parts: tuple[Assessed, Calibration]) -> "CalibrationReport":

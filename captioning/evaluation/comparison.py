@@ -38,19 +38,11 @@ Format = Literal["text", "csv", "markdown"]
 
 
 class Compared(NamedTuple):
-    """A corpus score of two systems.
-
-    Attributes:
-        first: the score of system A.
-        second: the score of system B.
-        interval: of the difference B - A, by the paired bootstrap.
-        p_bootstrap: see `bootstrap_p`.
-        p_randomisation: see `randomisation_p`.
-    """
+    """A corpus score of two systems, with `bootstrap_p` and `randomisation_p`."""
 
     first: float
     second: float
-    interval: Interval
+    interval: Interval  # of second - first, by the paired bootstrap
     p_bootstrap: float
     p_randomisation: float
 
@@ -114,30 +106,22 @@ def _swaps(images: int, trials: int, seed: int) -> Iterator[NDArray[np.float64]]
 
 
 def bootstrap_p(difference: float, resampled: NDArray[np.float64]) -> float:
-    """The p-value of a difference by the paired bootstrap, as sacreBLEU and Moses compute it.
+    """The p-value of a difference by the paired bootstrap, from the samples' differences.
 
-    The absolute differences of the samples, shifted to a mean of 0, are the distribution under the
+    It is computed as sacreBLEU and Moses do. The absolute differences of the samples, shifted to a mean of 0, are the distribution under the
     null hypothesis. p is the share that is at least the absolute difference; one more sample counts
     as extreme. For clear differences this is half of a two-sided p-value, since only samples on one
     side can be extreme. Unlike sacreBLEU's, ties are extreme: equal systems have p = 1.
-
-    Args:
-        difference: of the corpus scores.
-        resampled: the differences of the bootstrap samples, (samples,).
     """
     distances = np.abs(resampled)
     return _share_as_extreme(difference, distances - distances.mean())
 
 
 def randomisation_p(difference: float, swapped: NDArray[np.float64]) -> float:
-    """The two-sided p-value of a difference by approximate randomisation.
+    """The two-sided p-value of a difference, from the differences after random swaps.
 
     p is the share of trials with at least the absolute difference, where the observed one counts
     as a trial (Riezler and Maxwell 2005, figure 1).
-
-    Args:
-        difference: of the corpus scores.
-        swapped: the differences after random swaps, (trials,).
     """
     return _share_as_extreme(difference, np.abs(swapped))
 

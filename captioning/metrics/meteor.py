@@ -57,37 +57,22 @@ COUNTS = 23
 
 
 class Match(NamedTuple):
-    """Words of a caption that match words of a reference.
+    """Words of a caption that match words of a reference."""
 
-    Attributes:
-        module: EXACT, STEM, SYNONYM or PARAPHRASE.
-        start: the first word in the reference.
-        length: the number of words in the reference.
-        caption_start: the first word in the caption.
-        caption_length: the number of words in the caption.
-    """
-
-    module: int
-    start: int
+    module: int  # EXACT, STEM, SYNONYM or PARAPHRASE
+    start: int  # the first word in the reference
     length: int
     caption_start: int
     caption_length: int
 
 
 class Sentence(NamedTuple):
-    """A caption or reference as METEOR compares it.
-
-    Attributes:
-        words: the words.
-        functions: for each word, whether it is a function word.
-        phrases: phrases of the paraphrase table and their prefixes, by first word and length.
-        nodes: the nodes of these phrases in the table.
-    """
+    """A caption or reference as METEOR compares it."""
 
     words: list[str]
-    functions: list[bool]
-    phrases: list[Phrase]
-    nodes: frozenset[int]
+    functions: list[bool]  # for each word, whether it is a function word
+    phrases: list[Phrase]  # of the paraphrase table and their prefixes, by first word and length
+    nodes: frozenset[int]  # of these phrases in the table
 
 
 class Meteor:

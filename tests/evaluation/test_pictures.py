@@ -34,7 +34,7 @@ def mentions(tmp_path: Path) -> list[GroundedMention]:
 
 @pytest.fixture
 def report(mentions: list[GroundedMention]) -> GroundingReport:
-    return GroundingReport(mentions, [ImageMentions(0, 1), ImageMentions(1, 2)])
+    return GroundingReport(mentions, [ImageMentions(1), ImageMentions(2)])
 
 
 def test_bars_are_as_long_as_the_models_scores(report: GroundingReport) -> None:
@@ -61,7 +61,7 @@ def test_the_best_and_worst_mentions_show_each_photo_once(report: GroundingRepor
 
 
 def test_pictures_need_mentions_and_photos(report: GroundingReport, tmp_path: Path) -> None:
-    assert save_grounding(GroundingReport([], [ImageMentions(0, 0)]), tmp_path / "out") == []
+    assert save_grounding(GroundingReport([], [ImageMentions(0)]), tmp_path / "out") == []
     assert len(save_grounding(report, tmp_path / "out")) == 3
     (tmp_path / "0.png").unlink()
     with pytest.raises(InputError, match=r"0\.png"):

@@ -15,36 +15,21 @@ FORMAT = '{"categories": {"dog": ["dog", "puppy"]}, "others": ["dog house"]}'
 
 
 class Mention(NamedTuple):
-    """Words of a caption that name objects of a category.
+    """Words of a caption that name objects of a category."""
 
-    Attributes:
-        name: the words.
-        category: the category.
-        start: the index of the first word in the caption.
-        stop: the index after the last word.
-    """
-
-    name: str
+    name: str  # the words
     category: str
-    start: int
-    stop: int
+    start: int  # in the words of the caption
+    stop: int  # after the last one
 
 
 @dataclass(frozen=True)
 class ImageMentions:
-    """How many mentions the captions of an image have.
+    """How many mentions the captions of an image have."""
 
-    Attributes:
-        image_id: the id of the record.
-        count: the number of mentions.
-        absent: the mentions of objects that are neither in the crop nor named by any reference.
-        unknown: the number of mentions with a word that the model does not know.
-    """
-
-    image_id: int | str
     count: int
-    absent: tuple[Mention, ...] = ()
-    unknown: int = 0
+    absent: tuple[Mention, ...] = ()  # of what is neither in the crop nor named by any reference
+    unknown: int = 0  # with a word that the model does not know
 
 
 class Lexicon:

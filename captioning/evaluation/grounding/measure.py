@@ -179,7 +179,7 @@ def _named_objects(
             tested.append((caption, mention, target))
         else:
             unknown += 1
-    return tested, ImageMentions(record.image_id, len(mentions), tuple(absent), unknown)
+    return tested, ImageMentions(len(mentions), tuple(absent), unknown)
 
 
 def _means(

@@ -85,7 +85,7 @@ def test_the_table_has_a_line_per_map_and_fits_100_columns() -> None:
 
 
 def test_a_report_without_mentions_has_hallucinations_only() -> None:
-    counts = [ImageMentions(1, 1, (Mention("dog", "dog", 1, 2),)), ImageMentions(2, 0)]
+    counts = [ImageMentions(1, (Mention("dog", "dog", 1, 2),)), ImageMentions(0)]
     report = GroundingReport([], counts)
     assert report.as_json()["all"] == {"mentions": 0}
     assert report.summary == {"CHAIR-i": 1, "CHAIR-s": 0.5}
