@@ -55,11 +55,6 @@ def test_boxes_are_where_they_are_in_the_photo(mentions: list[GroundedMention]) 
     assert figure.axes[0].get_title() == "dog: 0.71 of the map\nin 0.28 of the view"
 
 
-def test_the_best_and_worst_mentions_show_each_photo_once(report: GroundingReport) -> None:
-    assert report.ranked() == [report.mentions[0], report.mentions[1]]
-    assert report.ranked(worst=True) == [report.mentions[2], report.mentions[0]]
-
-
 def test_pictures_need_mentions_and_photos(report: GroundingReport, tmp_path: Path) -> None:
     assert save_grounding(GroundingReport([], [ImageMentions(0)]), tmp_path / "out") == []
     assert len(save_grounding(report, tmp_path / "out")) == 3

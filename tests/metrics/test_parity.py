@@ -3,7 +3,7 @@
 import random
 import shutil
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,14 +77,17 @@ def test_captions_of_drawn_scenes_score_as_in_the_coco_evaluation() -> None:
     )
 
 
-def test_captions_of_flickr8k_score_as_in_the_coco_evaluation(shared_data: Path) -> None:
-    assert_coco_agrees(*one_against_the_others(flickr8k(shared_data)[::24]))
+def coco(folder: Path) -> list[list[str]]:
+    """The captions of some photos of COCO."""
+    reader = Coco(folder / "coco-mini")
+    return [list(record.captions) for split in ("train", "val") for record in reader.read(split)]
 
 
-def test_captions_of_coco_score_as_in_the_coco_evaluation(shared_data: Path) -> None:
-    coco = Coco(shared_data / "coco-mini")
-    records = [*coco.read("train"), *coco.read("val")]
-    assert_coco_agrees(*one_against_the_others([list(record.captions) for record in records]))
+@pytest.mark.parametrize("captions_of", [lambda folder: flickr8k(folder)[::24], coco])
+def test_captions_of_photos_score_as_in_the_coco_evaluation(
+    captions_of: Callable[[Path], list[list[str]]], shared_data: Path
+) -> None:
+    assert_coco_agrees(*one_against_the_others(captions_of(shared_data)))
 
 
 ODD = [

@@ -24,10 +24,6 @@ def test_words_in_the_same_order_count_and_gaps_do_not_matter() -> None:
     assert rouge("a big dog runs away", "a brown dog runs") == pytest.approx(mean(3 / 5, 3 / 4))
 
 
-def test_words_in_another_order_do_not_count() -> None:
-    assert rouge("runs dog", "dog runs") == pytest.approx(1 / 2)
-
-
 def test_precision_and_recall_are_the_best_of_different_references() -> None:
     # Precision 3 of 3 by the first reference, recall 1 of 1 by the second.
     assert rouge("a dog runs", "a dog that runs fast", "dog") == pytest.approx(1)

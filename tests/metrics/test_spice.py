@@ -61,14 +61,15 @@ def test_a_spice_that_fails_is_one_line(spice_files: Path) -> None:
         Spice()([["fail"]], [[["a"]]])
 
 
-def test_a_java_too_new_for_spice_is_named(spice_files: Path) -> None:
-    stand_in(spice_files, "17.0.15")
-    with pytest.raises(InputError, match=r"SPICE needs Java 8 to 14, but .* has Java 17"):
-        Spice()
-
-
-def test_missing_java_is_named(spice_files: Path) -> None:
-    with pytest.raises(InputError, match=r"needs Java 8 to 14, but .* has no Java that runs"):
+@pytest.mark.parametrize(
+    ("version", "found"), [("17.0.15", "Java 17"), (None, "no Java that runs")]
+)
+def test_a_missing_or_too_new_java_is_named(
+    spice_files: Path, version: str | None, found: str
+) -> None:
+    if version:
+        stand_in(spice_files, version)
+    with pytest.raises(InputError, match=f"SPICE needs Java 8 to 14, but .* has {found}"):
         Spice()
 
 
