@@ -107,7 +107,7 @@ def written_whole(path: str | Path) -> Iterator[Path]:
     except OSError as error:
         if error.filename not in (None, str(temporary), str(path), str(folder)):
             raise  # an error of another file, which the block reads
-        raise InputError(f"{path}: cannot be written ({error.strerror})") from error
+        raise InputError(f"{path}: cannot be written ({error.strerror or error})") from error
 
 
 def write_json(path: str | Path, value: Any) -> None:

@@ -277,6 +277,11 @@ def annotations() -> Tensor:
 
 @pytest.fixture
 def captioner(vocabulary: Vocabulary) -> Captioner:
+    """See `tiny_captioner`."""
+    return tiny_captioner(vocabulary)
+
+
+def tiny_captioner(vocabulary: Vocabulary) -> Captioner:
     """A whole tiny model with random parameters, for images of 32 x 32 pixels."""
     torch.manual_seed(3)
     encoder = CNNEncoder("small", weights=None)

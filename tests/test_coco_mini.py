@@ -40,7 +40,7 @@ def scores(model: Path, data: Path, split: str, folder: Path) -> dict[str, float
     return values
 
 
-def test_photos_learnt_by_heart_are_captioned_as_people_did_and_others_scored_too(
+def test_photos_learnt_by_heart_are_captioned_as_people_did(
     overfitted: Path, shared_data: Path, tmp_path: Path
 ) -> None:
     learnt, new = (
@@ -50,13 +50,3 @@ def test_photos_learnt_by_heart_are_captioned_as_people_did_and_others_scored_to
     assert learnt["BLEU-4"] > 0.6
     assert new["images"] == 20
     assert 0 < new["BLEU-1"] < 0.6
-
-
-def test_photos_never_seen_are_captioned(
-    overfitted: Path, shared_data: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    photos = shared_data / "coco-mini/val2017"
-    assert main(["caption", str(photos), "--model", str(overfitted), "--device", "cpu"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 20
-    assert all(line.split("\t")[1] for line in lines)

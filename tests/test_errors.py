@@ -17,18 +17,12 @@ from captioning.errors import (
 HOSTILE = "caf\udce9 \x1b[31m a\nb\tc \x9b \u202egpj \ud83d \x7f \u2028"
 
 
-def test_what_moves_a_cursor_or_turns_writing_around_is_escaped() -> None:
+def test_what_moves_a_cursor_or_turns_writing_is_escaped() -> None:
     assert printable(HOSTILE) == (r"caf\xe9 \x1b[31m a\nb\tc \u009b \u202egpj \ud83d \x7f \u2028")
-
-
-def test_words_of_all_scripts_stay_as_they_are() -> None:
-    words = "naïve Straße 😀 👩\u200d🚒 日本語 עברית हिन्दी \\x1b"
-    assert printable(words) == words
-
-
-def test_escaping_again_changes_nothing() -> None:
     assert printable(printable(HOSTILE)) == printable(HOSTILE)
     assert printable("a\tb", 1) == "a\\tb\t1"  # no cell has a tab
+    words = "naïve Straße 😀 👩\u200d🚒 日本語 עברית हिन्दी \\x1b"
+    assert printable(words) == words
 
 
 def test_every_control_character_and_direction_is_known() -> None:
@@ -47,10 +41,6 @@ def test_json_escapes_such_characters_and_keeps_its_value() -> None:
     assert json.loads(line) == {HOSTILE: [HOSTILE, "é", 1.5]}
 
 
-def test_the_message_of_an_error_is_one_printable_line() -> None:
-    assert str(InputError("a\nb\x1b.jpg: no such file")) == r"a\nb\x1b.jpg: no such file"
-
-
 def test_an_error_of_a_block_names_what_was_read() -> None:
     class LibraryError(Exception):
         pass
@@ -62,12 +52,10 @@ def test_an_error_of_a_block_names_what_was_read() -> None:
         raise ZeroDivisionError
 
 
-def test_a_faulty_photo_is_matched_by_its_path_and_reason() -> None:
+def test_errors_are_matched_and_show_values_in_one_line() -> None:
     match PhotoError("a.jpg", "cut short"):
         case PhotoError(path, reason):
             assert (path, reason) == ("a.jpg", "cut short")
-
-
-def test_a_value_is_shown_in_one_short_line() -> None:
+    assert str(InputError("a\nb\x1b.jpg: no such file")) == r"a\nb\x1b.jpg: no such file"
     assert shown("a\nb") == repr("a\nb")
     assert len(shown({"a": ["x" * 1000] * 1000})) <= 60

@@ -10,8 +10,10 @@ from captioning.threads import WAITING, cut, even_size, in_threads, read_ahead, 
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
+pytestmark = pytest.mark.usefixtures("two_threads")
 
-def test_cutting_leaves_nothing_out_and_only_the_last_part_short() -> None:
+
+def test_cutting_leaves_out_nothing() -> None:
     assert list(cut("abcdefg", 3)) == [["a", "b", "c"], ["d", "e", "f"], ["g"]]
     assert list(cut("", 3)) == []
 
@@ -27,14 +29,12 @@ def test_cutting_leaves_nothing_out_and_only_the_last_part_short() -> None:
         (15, GPU, 15),
     ],
 )
-@pytest.mark.usefixtures("two_threads")
-def test_batches_are_equal_and_as_many_as_keep_all_threads_busy(
+def test_batches_are_equal_and_keep_all_threads_busy(
     count: int, device: torch.device, size: int
 ) -> None:
     assert even_size(count, 16, device) == size
 
 
-@pytest.mark.usefixtures("two_threads")
 def test_two_items_are_worked_on_at_once_by_a_thread_each() -> None:
     both = threading.Barrier(2, timeout=60)
 
@@ -50,31 +50,19 @@ def test_two_items_are_worked_on_at_once_by_a_thread_each() -> None:
     assert shares == [2] * 17
 
 
-@pytest.mark.usefixtures("two_threads")
-def test_other_threads_have_all_threads_meanwhile_and_later() -> None:
-    with ThreadPoolExecutor(1) as other:
-        results = in_threads(str, range(9), CPU)
-        next(results)
-        assert other.submit(torch.get_num_threads).result() == 2
-        results.close()
-        assert other.submit(torch.get_num_threads).result() == 2
-
-
-@pytest.mark.usefixtures("two_threads")
 def test_threads_that_start_at_once_have_all_threads() -> None:
     def work() -> list[int]:
         list(in_threads(str, range(4), CPU))
         return [thread_count(CPU), torch.get_num_threads()]
 
-    for _ in range(100):
+    for _ in range(50):
         with ThreadPoolExecutor(3) as others:
             found = [others.submit(work) for _ in range(3)]
         assert [one.result() for one in found] == [[2, 2]] * 3
 
 
-@pytest.mark.usefixtures("two_threads")
 @pytest.mark.parametrize("gradients", [True, False])
-def test_gradients_and_autocast_are_as_in_the_calling_thread(gradients: bool) -> None:
+def test_gradients_and_autocast_are_the_caller_s(gradients: bool) -> None:
     weight = torch.ones(2, 2, requires_grad=True)
 
     def work(item: int) -> tuple[torch.dtype, bool, bool]:
@@ -88,12 +76,11 @@ def test_gradients_and_autocast_are_as_in_the_calling_thread(gradients: bool) ->
             assert list(in_threads(work, range(3), CPU)) == [(half, gradients, False)] * 3
 
 
-@pytest.mark.usefixtures("two_threads")
 @pytest.mark.parametrize(
     ("items", "device", "in_turn"),
-    [(range(1), CPU, False), (range(3), GPU, False), (range(3), CPU, True), (range(0), CPU, False)],
+    [(range(1), CPU, False), (range(3), GPU, False), (range(3), CPU, True)],
 )
-def test_one_item_a_gpu_and_draws_have_all_threads(
+def test_one_item_or_a_gpu_has_all_threads(
     items: range, device: torch.device, in_turn: bool
 ) -> None:
     def work(item: int) -> tuple[threading.Thread, int]:
@@ -103,7 +90,6 @@ def test_one_item_a_gpu_and_draws_have_all_threads(
     assert list(in_threads(work, items, device, in_turn)) == [here] * len(items)
 
 
-@pytest.mark.usefixtures("two_threads")
 def test_few_of_endless_items_are_taken_ahead() -> None:
     def endless(read: list[int]) -> Iterator[int]:
         while True:
@@ -122,7 +108,6 @@ def test_few_of_endless_items_are_taken_ahead() -> None:
     assert torch.get_num_threads() == 2
 
 
-@pytest.mark.usefixtures("two_threads")
 def test_an_error_comes_after_the_results_before_it() -> None:
     found: list[int] = []
     with pytest.raises(ZeroDivisionError):
@@ -131,13 +116,8 @@ def test_an_error_comes_after_the_results_before_it() -> None:
     assert torch.get_num_threads() == 2
 
 
-@pytest.mark.parametrize("frozen", [False, True])
-@pytest.mark.usefixtures("two_threads")
-def test_captions_do_not_depend_on_the_number_of_threads(
-    captioner: Captioner, frozen: bool
-) -> None:
-    if frozen:
-        captioner.freeze()
+def test_captions_do_not_depend_on_the_number_of_threads(captioner: Captioner) -> None:
+    captioner.freeze()
     images = torch.randint(0, 256, (11, 3, 64, 64), dtype=torch.uint8)
     torch.set_num_threads(1)
     expected = captioner(images)

@@ -1,20 +1,27 @@
-"""Configurations of strangers execute nothing, and change nothing but the run's folder."""
+"""Files of strangers execute nothing, and change nothing: one list of payloads over all loaders."""
 
+import io
 import math
+import pickle
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jsonargparse
+import numpy as np
 import pytest
 import yaml
 
+from captioning.captioner import load
 from captioning.errors import InputError
 from captioning.training.train_cli import TrainCLI, plain_messages
+from tests.boundary.loaders import LOADERS, checkpoint, exported, training
+from tests.boundary.test_damage import changed
 
 MARK = {"command": "touch marker"}
 
-EXECUTIONS: dict[str, dict[str, Any]] = {
+PAYLOADS: dict[str, dict[str, Any]] = {
     "os.system": MARK,
     "posix.system": MARK,
     "subprocess.Popen": {"args": ["touch", "marker"]},
@@ -51,6 +58,7 @@ PLACES: tuple[tuple[str, ...], ...] = (
     ("trainer", "plugins"),
     ("trainer", "profiler"),
 )
+"""Where a configuration of a training names classes."""
 
 OTHERS: dict[str, str] = {
     "a tag that calls": "model: !!python/object/apply:os.system [touch marker]\n",
@@ -69,62 +77,85 @@ OTHERS: dict[str, str] = {
     "a list for a group": "trainer: [1]\n",
     "no mapping at all": "- 1\n",
 }
+"""Other ways to reach beyond a configuration."""
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working folder in which `marker` appears where anything is executed."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    for name in ("hostile.py", "hubconf.py"):
-        Path(name).write_text("open('marker', 'w').close()\n")
-    Path("hostile.pickle").write_bytes(b"cposix\nsystem\n(S'touch marker'\ntR.")
-    Path("further.yaml").write_text(yaml.safe_dump({"model": {"decoder": "os.system"}}))
-    return tmp_path
-
-
-def build(tiny_config: Path, *options: str) -> TrainCLI:
-    """The parts of a training, as far as a stranger's configuration is concerned."""
-    with plain_messages():
-        return TrainCLI(["--config", str(tiny_config), *options])
-
-
-def check_refused(tiny_config: Path, text: str) -> None:
-    Path("hostile.yaml").write_text(text)
+def check_refused(read: Callable[[Path], object], name: str, content: bytes) -> None:
+    """Read a file with an error of one line, which changes nothing in the working folder."""
+    Path(name).write_bytes(content)
     before = sorted(Path().iterdir())
     with pytest.raises(InputError) as error:
-        build(tiny_config, "--config", "hostile.yaml")
+        read(Path(name))
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 600
     assert sorted(Path().iterdir()) == before
 
 
-@pytest.mark.parametrize("number", range(len(EXECUTIONS)), ids=list(EXECUTIONS))
-def test_a_path_in_a_configuration_is_not_executed(number: int, tiny_config: Path) -> None:
-    path, arguments = list(EXECUTIONS.items())[number]
-    *groups, last = PLACES[number % len(PLACES)]
-    value: Any = {"class_path": path, "init_args": arguments}
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("path", PAYLOADS)
+def test_a_path_in_a_configuration_is_not_executed(path: str) -> None:
+    *groups, last = PLACES[list(PAYLOADS).index(path) % len(PLACES)]
+    value: Any = {"class_path": path, "init_args": PAYLOADS[path]}
     content: dict[str, Any] = {last: [value] if last in ("callbacks", "plugins") else value}
     for group in reversed(groups):
         content = {group: content}
-    if "attention" in last:
+    if last == "attention":
         content["model"]["decoder"]["class_path"] = "captioning.models.LSTMDecoder"
-    check_refused(tiny_config, yaml.safe_dump(content))
+    for config in (content, {"model": {"decoder": path, "search": path}}):
+        check_refused(training, "hostile.yaml", yaml.safe_dump(config).encode())
 
 
-@pytest.mark.parametrize("path", ["os.system", "hostile.Class", "torch.hub.load"])
-def test_a_bare_path_is_not_imported(path: str, tiny_config: Path) -> None:
-    check_refused(tiny_config, yaml.safe_dump({"model": {"decoder": path, "search": path}}))
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("path", PAYLOADS)
+def test_a_path_in_a_model_is_not_executed(path: str) -> None:
+    for place in (("search",), ("preprocessing",), ("model", "encoder"), ("model", "decoder")):
+        config = changed(place, {"class": path, **PAYLOADS[path]})
+        check_refused(load, "model.safetensors", exported(config))
+    attention = {"class_name": path, **PAYLOADS[path]}
+    config = changed(("model", "decoder", "attention"), attention)
+    check_refused(load, "model.safetensors", exported(config))
 
 
+@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("text", OTHERS.values(), ids=OTHERS)
-def test_other_ways_to_reach_beyond_a_configuration(text: str, tiny_config: Path) -> None:
-    check_refused(tiny_config, text)
+def test_a_configuration_reaches_nothing_else(text: str) -> None:
+    check_refused(training, "hostile.yaml", text.encode())
 
 
-def test_help_for_a_class_imports_nothing(tiny_config: Path) -> None:
-    with pytest.raises((InputError, SystemExit)):
-        build(tiny_config, "--model.decoder.help", "hostile.Class")
+class Touch:
+    """Pickled, it makes a file where it is unpickled."""
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (Path("marker"),)
+
+
+def archived() -> bytes:
+    """A checkpoint with another pickle in it."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(checkpoint())) as old, zipfile.ZipFile(file, "w") as new:
+        for entry in old.infolist():
+            is_pickle = entry.filename.endswith("data.pkl")
+            new.writestr(entry.filename, pickle.dumps(Touch()) if is_pickle else old.read(entry))
+    return file.getvalue()
+
+
+def array() -> bytes:
+    file = io.BytesIO()
+    np.savez(file, words=np.array([Touch()], dtype=object))
+    return file.getvalue()
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("kind", LOADERS)
+@pytest.mark.parametrize("pickled", [lambda: pickle.dumps(Touch()), archived, array])
+def test_a_pickle_is_not_executed(kind: str, pickled: Callable[[], bytes]) -> None:
+    check_refused(LOADERS[kind].read, LOADERS[kind].name, pickled())
+
+
+@pytest.mark.usefixtures("folder")
+def test_help_for_a_class_imports_nothing() -> None:
+    with pytest.raises((InputError, SystemExit)), plain_messages():
+        TrainCLI(["--config", "tiny.yaml", "--model.decoder.help", "hostile.Class"])
     assert not Path("marker").exists()
 
 
@@ -143,21 +174,27 @@ def build(*arguments, **options):
 """
 
 
-def test_classes_of_an_imported_module_may_be_named(tiny_config: Path) -> None:
+@pytest.mark.usefixtures("folder")
+def test_classes_of_an_imported_module_may_be_named() -> None:
+    def build(*options: str) -> TrainCLI:
+        with plain_messages():
+            return TrainCLI(["--config", "tiny.yaml", *options])
+
     Path("own_decoder.py").write_text(OWN)
     with pytest.raises(InputError, match="modules given by --import"):
-        build(tiny_config, "--model.decoder", "own_decoder.Own")
+        build("--model.decoder", "own_decoder.Own")
     options = ("--import", "own_decoder", "--trainer.default_root_dir", "run")
-    cli = build(tiny_config, *options, "--model.decoder", "own_decoder.Own")
+    cli = build(*options, "--model.decoder", "own_decoder.Own")
     assert type(cli.model.model.decoder).__name__ == "Own"
     with pytest.raises(InputError):
-        build(tiny_config, *options, "--model.decoder", "own_decoder.build")
+        build(*options, "--model.decoder", "own_decoder.build")
     assert not Path("marker").exists()
 
 
-def test_other_parsers_of_the_process_import_what_they_like(tiny_config: Path) -> None:
-    with pytest.raises(InputError, match="no_such_option"):
-        build(tiny_config, "--no_such_option=1")
+@pytest.mark.usefixtures("folder")
+def test_other_parsers_of_the_process_import_what_they_like() -> None:
+    with pytest.raises(InputError):
+        training(Path("missing.yaml"))
     parser = jsonargparse.ArgumentParser(exit_on_error=False)
     parser.add_argument("--call", type=Callable)
     assert parser.parse_args(["--call=math.sqrt"]).call is math.sqrt

@@ -1,0 +1,212 @@
+"""The notebooks: as they lie in the repository, and as they run from top to bottom."""
+
+import base64
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import numpy as np
+import pytest
+import torch
+from ipykernel.kernelspec import write_kernel_spec
+from nbclient import NotebookClient
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell
+from PIL import Image
+
+import captioning
+from captioning.captioner import Captioner, load
+from captioning.configurable import build
+from captioning.models import Decoder, DotProductAttention, Model
+from tests.conftest import checkpoint_of
+
+FOLDER = Path(__file__).parents[1] / "notebooks"
+LARGEST = {"attention.ipynb": 1_200_000, "translation.ipynb": 500_000}  # bytes
+FIGURE = re.compile(r"plt\.subplots\(|\.figure\(|draw_mentions\(")
+VARIES = {"mistakes"}  # cells whose words a processor may change
+KINDS = ["additive", "dot product", "multi-head", "transformer"]
+
+each_notebook = pytest.mark.parametrize("name", LARGEST)
+
+
+def committed(name: str) -> NotebookNode:
+    return nbformat.read(FOLDER / name, as_version=nbformat.NO_CONVERT)
+
+
+def code(notebook: NotebookNode) -> list[NotebookNode]:
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def cell(notebook: NotebookNode, name: str) -> NotebookNode:
+    [found] = [cell for cell in code(notebook) if cell.get("id") == name]
+    return found
+
+
+def shown(cell: NotebookNode, kind: str) -> list[str]:
+    """What a cell shows of a MIME type."""
+    return [output.data[kind] for output in cell.outputs if kind in output.get("data", {})]
+
+
+def pictures(cell: NotebookNode) -> list[Image.Image]:
+    found = shown(cell, "image/png") + shown(cell, "image/jpeg")
+    return [Image.open(io.BytesIO(base64.b64decode(data))).convert("RGB") for data in found]
+
+
+def printed(cell: NotebookNode) -> str:
+    return "".join(output.text for output in cell.outputs if output.output_type == "stream")
+
+
+def words(text: str) -> list[str]:
+    """The words of a text, with zeros for its numbers, which differ between processors."""
+    return re.sub(r"-?\d+(\.\d+)?", "0", text).split()
+
+
+def complaints(notebook: NotebookNode) -> list[NotebookNode]:
+    """Errors of cells, and what they wrote to stderr."""
+    outputs = [output for cell in code(notebook) for output in cell.outputs]
+    return [
+        output
+        for output in outputs
+        if output.output_type == "error" or output.get("name") == "stderr"
+    ]
+
+
+def executed(name: str, jupyter: Path, **values: Any) -> NotebookNode:
+    """A notebook after it has run from top to bottom, with other parameters if given."""
+    notebook = committed(name)
+    tags = [cell.metadata.get("tags", []) for cell in notebook.cells]
+    lines = [f"{parameter} = {value!r}" for parameter, value in values.items()]
+    place = next(place for place, given in enumerate(tags) if "parameters" in given)
+    if lines:
+        notebook.cells.insert(place + 1, new_code_cell("\n".join(lines)))
+    write_kernel_spec(jupyter / "kernels" / "tests")  # this Python, whatever kernels a user has
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JUPYTER_PATH", str(jupyter))
+        patch.setenv("IPYTHONDIR", str(jupyter / "ipython"))
+        patch.setenv("OMP_NUM_THREADS", "1")
+        patch.delenv("MPLBACKEND", raising=False)  # the kernel's own is what draws into the page
+        options: dict[str, Any] = {"record_timing": False, "coalesce_streams": True}
+        resources = {"metadata": {"path": str(FOLDER)}}
+        NotebookClient(
+            notebook, kernel_name="tests", timeout=900, resources=resources, **options
+        ).execute()
+    return notebook
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, NotebookNode]:
+    """The notebooks after they have run as a reader runs them."""
+    return {name: executed(name, tmp_path_factory.mktemp("jupyter")) for name in LARGEST}
+
+
+def test_all_notebooks_are_looked_at() -> None:
+    assert sorted(path.name for path in FOLDER.glob("*.ipynb")) == sorted(LARGEST)
+
+
+@each_notebook
+def test_every_cell_has_run_and_shows_its_figures(name: str) -> None:
+    cells = code(committed(name))
+    assert [cell.execution_count for cell in cells] == [*range(1, len(cells) + 1)]
+    assert not complaints(committed(name))
+    counts = [len(FIGURE.findall(cell.source)) for cell in cells]
+    assert [len(pictures(cell)) for cell in cells] == counts
+    assert sum(counts) > 1
+    assert (FOLDER / name).stat().st_size < LARGEST[name]
+
+
+@each_notebook
+def test_it_names_no_folder_of_the_machine_that_ran_it(name: str) -> None:
+    notebook = committed(name)
+    for cell in code(notebook):
+        assert set(cell.metadata) <= {"tags"}  # no times, for instance
+        for output in cell.outputs:
+            for kind in [kind for kind in output.get("data", {}) if kind.startswith("image/")]:
+                del output.data[kind]
+    found = re.findall(r"(?<![\w+/])/(?:home|root|tmp|usr|work|Users)/", json.dumps(notebook))
+    assert found == []
+    assert notebook.metadata == {
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+        "language_info": {"name": "python"},
+    }
+
+
+def test_attention_opens_with_what_the_model_says() -> None:
+    first = next(cell for cell in code(committed("attention.ipynb")) if cell.outputs)
+    temple = Path(captioning.__file__).parent / "web/photos/temple.jpg"
+    [caption] = captioning.load()([temple], maps=["attention"])
+    assert printed(first).strip() == caption.text
+    [picture] = pictures(first)
+    drawn = io.BytesIO()
+    caption.figure().savefig(drawn, bbox_inches="tight")
+    expected = Image.open(drawn).convert("RGB").resize(picture.size)
+    difference = np.asarray(picture, dtype=float) - np.asarray(expected, dtype=float)
+    assert abs(difference).mean() < 4  # of 255; letters may lie a pixel apart
+
+
+@pytest.mark.integration
+@each_notebook
+def test_every_cell_prints_what_is_committed(name: str, runs: dict[str, NotebookNode]) -> None:
+    assert not complaints(runs[name])
+    for found, before in zip(code(runs[name]), code(committed(name)), strict=True):
+        if found.id not in VARIES:
+            assert words(printed(found)) == words(printed(before)), found.id
+        assert len(pictures(found)) == len(pictures(before)), found.id
+
+
+@pytest.mark.integration
+def test_attention_shows_a_page_and_grounds_words(runs: dict[str, NotebookNode]) -> None:
+    cells = code(runs["attention.ipynb"])
+    [view] = [view for cell in cells for view in shown(cell, "text/html")]
+    assert view.startswith("<iframe")
+    assert "data-attention-view" in view
+    [grounding] = [cell for cell in cells if "ground(" in cell.source]
+    assert re.search(r"^attention +0\.[1-9]", printed(grounding), re.MULTILINE)
+
+
+@pytest.mark.integration
+def test_attention_takes_apart_other_models_and_photos(
+    checkpoint: Path, shapes_data: Path, tmp_path: Path
+) -> None:
+    trained = load(checkpoint)
+    torch.manual_seed(4)
+    decoder = build(trained.model.decoder.config, Decoder, attention=DotProductAttention)
+    other = Captioner(
+        Model(trained.model.encoder, trained.model.adapter, decoder),
+        trained.vocabulary,
+        trained.preprocessing,
+        trained.search.replace(min_length=3),  # an untrained decoder may say nothing
+    )
+    model = str(checkpoint_of(other, tmp_path / "dot_product.ckpt"))
+    photo = str(next((shapes_data / "test").glob("*.jpg")))
+    notebook = executed("attention.ipynb", tmp_path, MODEL=model, PHOTO=photo)
+    assert not complaints(notebook)
+    assert printed(cell(notebook, "hand")).startswith("DotProductAttention: ")
+
+
+@pytest.mark.integration
+def test_every_kind_of_attention_learns_in_a_few_steps(tmp_path: Path) -> None:
+    short = executed("translation.ipynb", tmp_path, STEPS=40, PAIRS=500, HELD_OUT=50)
+    assert not complaints(short)
+    losses = re.findall(r"^(.{12}) loss ([\d.]+)$", printed(cell(short, "training")), re.M)
+    assert [name.strip() for name, _ in losses] == KINDS
+    assert all(float(loss) < 2 for _, loss in losses)  # of 2.4 for a guess among eleven
+    lines = re.findall(r"forward +([\d.]+) +backward +([\d.]+)", printed(cell(short, "encoder")))
+    forward, backward = zip(*[map(float, line) for line in lines], strict=True)
+    assert max(forward[:-1]) == 0 < forward[-1]  # the last word reaches all backward states
+    assert min(backward) > 0
+
+
+@pytest.mark.integration
+def test_dates_are_translated_by_looking_at_their_words(runs: dict[str, NotebookNode]) -> None:
+    """The table of answers has, in per cent: exact, looks at its word, and by part."""
+    lines = printed(cell(runs["translation.ipynb"], "answers")).splitlines()[1:]
+    found = {
+        line[:12].strip(): [float(number) for number in re.findall(r"([\d.]+)%", line)]
+        for line in lines
+    }
+    assert list(found) == KINDS
+    assert min(exact for exact, *_ in found.values()) >= 99
+    assert found["additive"][1] >= 75
