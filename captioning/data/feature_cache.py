@@ -142,8 +142,10 @@ class FeatureCache:
 
     def write(self, shard: int, features: Float16[Tensor, "rows L D"]) -> None:
         """Write a shard atomically."""
-        with written_whole(self._paths[shard]) as path, path.open("wb") as file:
-            np.save(file, features.numpy())
+        content = BytesIO()  # written to a file, NumPy would not notice that the disk is full
+        np.save(content, features.numpy())
+        with written_whole(self._paths[shard]) as path:
+            path.write_bytes(content.getbuffer())
 
 
 def feature_cache(
