@@ -6,10 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from captioning.untrusted import read_json, text_of
 
 from captioning.errors import InputError
-from captioning.files import remove_unfinished, write_json, written_whole
+from captioning.files import read_json, remove_unfinished, text_of, write_json, written_whole
 
 
 def test_a_file_appears_only_when_its_block_has_ended(tmp_path: Path) -> None:

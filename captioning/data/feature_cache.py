@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import cached_property, partial
+from io import BytesIO
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar

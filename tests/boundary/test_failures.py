@@ -44,9 +44,10 @@ WRITERS: dict[str, tuple[str, str, int]] = {
     ),
     "train": (
         "train --config CONFIG --trainer.default_root_dir OUT --trainer.log_every_n_steps 1 "
-        "--save_every 0 --validation_page.images 0 --validation_grounding.images 0",
+        "--save_every 0 --validation_page.images 0 --validation_grounding.images 0 "
+        "--trainer.max_epochs 2",
         "last.ckpt",
-        4,
+        2,
     ),
     "export": ("export MODEL OUT", "model.safetensors", 1),
 }
@@ -219,7 +220,7 @@ def test_of_nine_uploads_two_faulty_ones_fail_alone(
     """One that is cut short, and one that the model fails on."""
     photos = photos[:9]
     photos[2] = photos[2][:300]
-    odd = captioner.view(Image.open(io.BytesIO(photos[5])).convert("RGB")).pixels
+    odd = captioner.preprocessing(Image.open(io.BytesIO(photos[5])).convert("RGB")).pixels
 
     def fail(module: object, images: tuple[torch.Tensor]) -> None:
         if any(image.equal(odd) for image in images[0]):
