@@ -6,7 +6,6 @@ import torch
 from captioning.captioner import export, load
 from captioning.commands import main
 from captioning.data.records import Record
-from tests.conftest import files_no_larger_than
 
 
 def test_half_precision_keeps_the_numbers_to_11_bits(checkpoint: Path, tmp_path: Path) -> None:
@@ -40,19 +39,6 @@ def test_an_exported_model_hides_where_its_first_weights_were(
     export(tmp_path / "model.ckpt", tmp_path / "model.safetensors")
     assert b"someone" not in (tmp_path / "model.safetensors").read_bytes()
     assert load(tmp_path / "model.safetensors").vocabulary == captioner.vocabulary
-
-
-def test_a_full_disk_is_named_and_keeps_the_earlier_file(
-    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "model.safetensors").write_text("an earlier one")
-    with files_no_larger_than(10_000):
-        assert (
-            main(["export", "--model", str(checkpoint), str(tmp_path / "model.safetensors")]) == 1
-        )
-    assert "model.safetensors: cannot be written (File too large)" in capsys.readouterr().err
-    assert [file.name for file in tmp_path.iterdir()] == ["model.safetensors"]
-    assert (tmp_path / "model.safetensors").read_text() == "an earlier one"
 
 
 def test_what_is_exported_captions_as_its_checkpoint_does(

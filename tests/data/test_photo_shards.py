@@ -191,18 +191,6 @@ def test_a_missing_library_is_named_with_its_extra(
         reader_for(tmp_path).read("train")
 
 
-def test_cells_that_would_fill_the_memory_are_refused(tmp_path: Path) -> None:
-    parquet = pytest.importorskip("pyarrow.parquet", reason="the extra datasets is not installed")
-    import pyarrow
-
-    rows = {"image": [bytes(201_000_000)], "caption": ["a dog"]}
-    file = tmp_path / "zeros.parquet"
-    parquet.write_table(pyarrow.table(rows), file, compression="zstd", use_dictionary=False)
-    assert file.stat().st_size < 20_000
-    with pytest.raises(InputError, match=r"zeros\.parquet: holds values of more than 200 MB"):
-        reader_for(file).read("train")
-
-
 def test_a_member_above_the_shard_is_no_photo(tmp_path: Path, webdataset: Any) -> None:
     with tarfile.open(tmp_path / "00000.tar", "w") as shard:
         for name in ("../out.jpg", "/etc/in.jpg"):

@@ -4,10 +4,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from captioning import files
 from captioning.captioner import Captioner
-from captioning.errors import InputError
-from captioning.files import only_writer
 from captioning.inference.bulk import PhotoList, caption_into_shards
 from captioning.inference.shards import Shards
 from captioning.search import BeamSearch, Sampling
@@ -62,15 +59,6 @@ def test_only_missing_shards_are_captioned_with_the_same_draws(
         [line["caption"] for line in shard] for shard in whole
     ]
     assert shards.path(0).stat().st_mtime_ns == before
-
-
-def test_a_folder_in_use_is_refused(
-    captioner: Captioner, photos: PhotoList, shards: Shards, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(files, "PATIENCE", 0.1)
-    with only_writer(shards.folder), pytest.raises(InputError, match="another process is writing"):
-        caption_into_shards(captioner, SEARCH, photos, shards, 2)
-    assert not shards.numbers()
 
 
 def test_new_photos_get_further_shards_wherever_they_are(

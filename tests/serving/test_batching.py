@@ -90,25 +90,3 @@ def test_a_request_over_the_time_limit_is_given_up(
     answer = client.post("/caption", files={"photo": photo})
     assert_refused(answer, 504, "no captions within the 0.2 seconds")
     assert waiting(client) == 0
-
-
-def test_one_failing_photo_of_a_batch_fails_alone(
-    ask: Ask, held: threading.Event, captioner: Captioner, photos: list[bytes]
-) -> None:
-    client = ask(batch_size=6)
-    odd = captioner.preprocessing(Image.open(io.BytesIO(photos[2])).convert("RGB")).pixels
-
-    def fail(module: object, images: tuple[torch.Tensor]) -> None:
-        if any(image.equal(odd) for image in images[0]):
-            raise RuntimeError("out of memory")
-
-    hook = captioner.fast.encoder.register_forward_pre_hook(fail)
-    with ThreadPoolExecutor(len(photos)) as clients:
-        answers = [
-            clients.submit(client.post, "/caption", files={"photo": photo}) for photo in photos
-        ]
-        wait_for(lambda: waiting(client) == len(photos))
-        held.set()
-        codes = [answer.result().status_code for answer in answers]
-    hook.remove()
-    assert codes == [500 if number == 2 else 200 for number in range(len(photos))]

@@ -17,7 +17,6 @@ from captioning.shapes import (
     read_scenes,
     visible_masks,
     write_shapes,
-    writer,
 )
 
 
@@ -83,23 +82,6 @@ def test_the_files_hold_the_pictures_of_the_scenes(easy: Path) -> None:
             pixels = np.asarray(stored, dtype=int)
         drawing = picture(read_scenes(easy, "train")[image["id"]], image["width"])
         assert np.abs(pixels - drawing).mean() < 3
-
-
-def test_an_interrupted_run_has_no_annotations_and_can_be_repeated(
-    easy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupt(path: Path, value: object) -> None:
-        if "scenes_test" in path.name:
-            raise KeyboardInterrupt
-        write_json(path, value)
-
-    write_json = writer.write_json
-    monkeypatch.setattr(writer, "write_json", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        draw(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"shapes.json", "train", "val", "test"}
-    monkeypatch.undo()
-    assert contents(draw(tmp_path)) == contents(easy)
 
 
 def test_a_different_data_set_in_the_directory_is_refused(easy: Path) -> None:

@@ -1,6 +1,5 @@
 """A training goes on where it was interrupted, and its folder keeps what is in it."""
 
-import csv
 import signal
 from pathlib import Path
 from typing import Any
@@ -8,14 +7,11 @@ from typing import Any
 import pytest
 import torch
 
-from captioning import files
 from captioning.errors import InputError
-from captioning.files import only_writer
 from captioning.training.checkpoints import resumable
 from captioning.training.loggers import keep_steps
 from captioning.training.module import CaptioningModule
 from captioning.training.train_cli import TrainCLI, plain_messages
-from tests.conftest import files_no_larger_than
 from tests.training.conftest import (
     Train,
     assert_same_training,
@@ -26,16 +22,6 @@ from tests.training.conftest import (
 )
 
 ONE, TWO = "--trainer.max_epochs=1", "--trainer.max_epochs=2"
-
-
-def logged(folder: Path) -> list[tuple[int, str]]:
-    """The loss of every step in the run's CSVs, in order."""
-    return [
-        (int(row["step"]), row["train/loss"])
-        for part in sorted(folder.glob("csv*/metrics.csv"))
-        for row in csv.DictReader(part.read_text().splitlines())
-        if row["train/loss"]
-    ]
 
 
 @pytest.mark.parametrize(
@@ -91,21 +77,6 @@ def test_resuming_equals_never_stopping_if_gradients_accumulate(
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("save_every", ["10", "0"], ids=["after epochs", "within epochs"])
-def test_resuming_after_a_kill_equals_never_stopping(
-    train_into: Train, tiny_config: Path, tmp_path: Path, save_every: str
-) -> None:
-    often = ["--trainer.log_every_n_steps", "1", "--save_every", save_every]
-    folder = ["--config", str(tiny_config), "--trainer.default_root_dir", str(tmp_path / "parts")]
-    process = ended_by(signal.SIGKILL, 7, [*folder, *often])
-    assert process.returncode == -signal.SIGKILL, process.stderr
-    whole, parts = train_into("whole", *often), train_into("parts", *often, "--resume")
-    assert_same_training(whole, parts)
-    assert [step for step, _ in logged(whole)] == list(range(9))
-    assert logged(parts) == logged(whole)
-
-
-@pytest.mark.integration
 def test_sigterm_ends_with_a_line_that_says_how_to_continue(
     tiny_config: Path, tmp_path: Path
 ) -> None:
@@ -116,21 +87,6 @@ def test_sigterm_ends_with_a_line_that_says_how_to_continue(
     assert last == "captioning: interrupted; continue by the same command with --resume"
     assert ended.stdout == ""
     assert (tmp_path / "run/last.ckpt").exists()
-
-
-def test_a_full_disk_keeps_the_earlier_checkpoints(train_into: Train) -> None:
-    folder = train_into("run", ONE)
-    before = {name: (folder / name).read_bytes() for name in ("best.ckpt", "last.ckpt")}
-    with (
-        files_no_larger_than(len(before["last.ckpt"]) // 2),
-        pytest.raises(InputError, match=r"\.ckpt: cannot be written"),
-    ):
-        train_into("run", TWO, "--resume")
-    assert {name: (folder / name).read_bytes() for name in before} == before
-    (folder / ".last.abcdefgh.ckpt").touch()  # as a kill leaves it
-    train_into("run", TWO, "--resume")
-    assert not list(folder.glob(".*.ckpt"))
-    assert saved(folder)["epoch"] == 1
 
 
 def test_a_moved_run_resumes_with_its_best_checkpoint(
@@ -208,19 +164,6 @@ def test_a_best_checkpoint_without_a_last_one_is_never_lost(
     with pytest.raises(InputError, match=r"best\.ckpt: damaged|earlier run.*--overwrite"):
         train_into("run", ONE, *options)
     assert {file.name: file.read_bytes() for file in folder.glob("[!.]*")} == kept
-
-
-def test_a_second_training_in_one_folder_is_refused(
-    train_into: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(files, "PATIENCE", 0.1)
-    (tmp_path / "run").mkdir()
-    with (
-        only_writer(tmp_path / "run"),
-        pytest.raises(InputError, match="run: another process is writing there"),
-    ):
-        train_into("run", ONE, "--overwrite")
-    assert not list((tmp_path / "run").glob("[!.]*"))
 
 
 def test_resuming_an_ended_training_says_what_to_raise(
