@@ -4,7 +4,6 @@ The operations of a network on a batch are too small to keep many cores busy; ba
 are not.
 """
 
-import math
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -43,13 +42,6 @@ def thread_count(device: torch.device) -> int:
         return 1
     with _sharing:
         return min(MOST, torch.get_num_threads())
-
-
-def even_size(count: int, most: int, device: torch.device) -> int:
-    """The size of equal batches, at most `most`, that keep the threads of `in_threads` busy."""
-    threads = thread_count(device)
-    rounds = math.ceil(count / (most * threads))
-    return min(most, max(LEAST, math.ceil(count / max(rounds * threads, 1))))
 
 
 def read_ahead(

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from captioning.captioner import Captioner
-from captioning.threads import WAITING, cut, even_size, in_threads, read_ahead, thread_count
+from captioning.threads import WAITING, cut, in_threads, read_ahead, thread_count
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
@@ -16,23 +16,6 @@ pytestmark = pytest.mark.usefixtures("two_threads")
 def test_cutting_leaves_out_nothing() -> None:
     assert list(cut("abcdefg", 3)) == [["a", "b", "c"], ["d", "e", "f"], ["g"]]
     assert list(cut("", 3)) == []
-
-
-@pytest.mark.parametrize(
-    ("count", "device", "size"),
-    [
-        (500, CPU, 16),  # 32 batches
-        (40, CPU, 10),  # 4 batches, not 16, 16 and 8
-        (7, CPU, 4),
-        (0, CPU, 4),
-        (20, GPU, 10),
-        (15, GPU, 15),
-    ],
-)
-def test_batches_are_equal_and_keep_all_threads_busy(
-    count: int, device: torch.device, size: int
-) -> None:
-    assert even_size(count, 16, device) == size
 
 
 def test_two_items_are_worked_on_at_once_by_a_thread_each() -> None:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from captioning.data.vocabulary import PAD
@@ -56,14 +56,6 @@ class Calibration:
     def config(self) -> dict[str, Any]:
         """Plain values for `from_config`."""
         return {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self).items()}
-
-    def log_probs(
-        self, logits: Float[Tensor, "*B T V"], tokens: Int[Tensor, "*B T"]
-    ) -> Float[Tensor, "*B T"]:
-        """The calibrated log probability of each token; zero at PAD."""
-        log_probs = generable_log_probs(logits / self.temperature)
-        found = log_probs.gather(-1, tokens[..., None]).squeeze(-1)
-        return found.masked_fill(tokens == PAD, 0.0)
 
     def confidence(self, features: Float[Tensor, "*B S"]) -> Float[Tensor, "*B"]:
         """The chance that each caption is good; NaN stands for a feature that is not known."""

@@ -3,6 +3,7 @@
 Shapes: B images, N captions per image, T words, L regions, D annotation width, V vocabulary.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -20,17 +21,17 @@ from captioning.captioner.caption import Caption, RunnerUp
 from captioning.configurable import build
 from captioning.data.images import Upload
 from captioning.data.preprocessing import Photo, Preprocessing, Readable, View, is_one_photo
-from captioning.data.vocabulary import BOS, EOS, Vocabulary
+from captioning.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from captioning.device import multiplies_bfloat16_fast
 from captioning.errors import InputError, PhotoError, printable, raise_errors, shown
 from captioning.kernels import accelerate, in_parts, on_by_default
 from captioning.maps import ATTENTION, Captioned, default_map, known_maps, word_maps
-from captioning.models import Model
+from captioning.models import Adapter, Decoder, Encoder, Model
 from captioning.models.decoder import Memory
 from captioning.search import BeamSearch, Decoded, Search
 from captioning.search.constrained import constrained
 from captioning.search.search import find_alternatives, generable_log_probs
-from captioning.threads import cut, even_size, in_threads, read_ahead, thread_count
+from captioning.threads import LEAST, cut, in_threads, read_ahead, thread_count
 
 Result = TypeVar("Result")
 
@@ -94,7 +95,7 @@ class Captioner:
                 f"the decoder has {model.decoder.vocab_size} words, the vocabulary "
                 f"{len(vocabulary)}"
             )
-        [self.default_map] = known_maps([map_name] if map_name else (), model, default_map(model))
+        [self.default_map] = known_maps([map_name or default_map(model)], model)
         self.model = model
         self.vocabulary = vocabulary
         self.preprocessing = preprocessing
@@ -135,9 +136,17 @@ class Captioner:
         for name in ("model", "vocabulary", "preprocessing", "search", "default_map"):
             if name not in config:
                 raise InputError(f"the model's {name} is missing")
+        parts: dict[str, Any] = {}
+        for name, kind in (("encoder", Encoder), ("adapter", Adapter), ("decoder", Decoder)):
+            if name not in config["model"]:
+                raise InputError(f"the model's {name} is missing")
+            given = config["model"][name]
+            if isinstance(given, dict) and "weights" in given:
+                given = given | {"weights": None}  # the caller loads the parameters
+            parts[name] = build(given, kind)
         captioner = cls(
-            Model.from_config(config["model"]),
-            Vocabulary.from_config(config["vocabulary"], config.get("tokenizer", "ptb")),
+            Model(**parts),
+            Vocabulary(config["vocabulary"], config.get("tokenizer", "ptb")),
             build(config["preprocessing"], Preprocessing),
             build(config["search"], Search),  # type: ignore[type-abstract]
             config["default_map"],
@@ -221,7 +230,7 @@ class Captioner:
             InputError: the model's numbers overflow, or it has no such map.
         """
         search = search or self.search
-        names = known_maps(maps, self.model, self.default_map) if maps else ()
+        names = known_maps(maps, self.model)
         work = partial(self._captions, search=search, maps=names, runners_up=runners_up, most=most)
         for results in self.batches(photos, work, batch_size, in_turn=search.draws):
             yield from results
@@ -248,8 +257,11 @@ class Captioner:
             raise InputError(
                 f"{shown(photos)}: not a photo; give a path, an image or pixels, or several of them"
             )
-        count = len(given) if isinstance(given, Sized) else batch_size * thread_count(self.device)
-        size = batch_size if in_turn else even_size(count, batch_size, self.device)
+        size, threads = batch_size, thread_count(self.device)
+        if isinstance(given, Sized) and not in_turn:  # equal batches that keep all threads busy
+            rounds = math.ceil(len(given) / (batch_size * threads))
+            even = math.ceil(len(given) / max(rounds * threads, 1))
+            size = min(batch_size, max(LEAST, even))
 
         def viewed(numbered: tuple[int, Photo]) -> Viewed | PhotoError:
             number, photo = numbered
@@ -328,8 +340,9 @@ class Captioner:
             found = find_alternatives(logits / temperature, decoded.tokens, runners_up)
             alternatives = [part.cpu() for part in found]
         if self.calibration is not None and logits is not None:
-            log_probs = self.calibration.log_probs(logits, decoded.tokens)
-            decoded = decoded._replace(log_probs=log_probs)
+            log_probs = generable_log_probs(logits / self.calibration.temperature)
+            log_probs = log_probs.gather(-1, decoded.tokens[..., None]).squeeze(-1)
+            decoded = decoded._replace(log_probs=log_probs.masked_fill(decoded.tokens == PAD, 0.0))
         decoded = Decoded(*(part.cpu() for part in decoded))
         side = self.preprocessing.size
         grid = self.model.encoder.grid(side, side)
@@ -396,7 +409,7 @@ class Captioner:
             PhotoError: the photo cannot be read.
             InputError: a word is unknown, or there is no such map.
         """
-        names = known_maps(maps, self.model, self.default_map) if maps else ()
+        names = known_maps(maps, self.model)
         tokens = torch.tensor([[self.vocabulary.ids(self.vocabulary.known_words(text))]])
         [[seen]] = self.batches([photo], lambda batch: list(raise_errors(batch)))
         annotations = self.encode(seen.view.pixels[None].to(self.device))

@@ -74,7 +74,7 @@ def load(
     if len(captioners) > 1:
         captioner = ensemble(captioners, [str(path) for path in paths])
     captioner.bfloat16 = bfloat16
-    return captioner.to(device)
+    return captioner if torch.device(device).type == "cpu" else captioner.to(device)
 
 
 def _restored(config: Any, tensors: Any, kernels: bool | None) -> Captioner:

@@ -178,7 +178,7 @@ def ground_model(
     records = records[: data.limit]
     captioner = using.load(data.max_megapixels)
     chosen = available_maps(captioner.model) if "all" in maps else maps
-    tested = known_maps(chosen, captioner.model, captioner.default_map)
+    tested = known_maps(chosen, captioner.model) or (captioner.default_map,)
     folder = made_folder(out or folder_beside(using.model[0]) / f"grounding-{data.split}")
     captions = None
     if not references:

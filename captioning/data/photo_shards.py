@@ -85,8 +85,8 @@ def shard_rows(file: Path) -> Iterator[dict[str, Any]]:
 
 def photo_size(photo: Path) -> int | None:
     """The size of a photo in bytes, in a shard or not; None if it is missing."""
-    if place := _place(photo):
-        return _shard_of(place[0]).sizes.get(place[1])
+    if file := next(filter(is_shard, photo.parents), None):
+        return _shard_of(file).sizes.get(photo.relative_to(file).as_posix())
     try:
         return os.stat(photo).st_size  # noqa: PTH116 - a Path raises if a name is too long
     except (OSError, ValueError):
@@ -96,11 +96,12 @@ def photo_size(photo: Path) -> int | None:
 @contextmanager
 def opened_photo(photo: str | Path) -> Iterator[BufferedReader | BytesIO]:
     """A photo's open file, in a shard or not."""
-    if not (place := _place(Path(photo))):
+    file = next(filter(is_shard, Path(photo).parents), None)
+    if file is None:
         with opened(photo) as whole:
             yield whole
         return
-    its, (file, name) = _shard_of(place[0]), place
+    its, name = _shard_of(file), Path(photo).relative_to(file).as_posix()
     if (size := its.sizes.get(name)) is None:
         raise InputError(f"{photo}: no such photo in {file.name}; check the name")
     if size > MOST_BYTES:
@@ -116,12 +117,6 @@ def photo_hash(photo: Path) -> str | None:
         return None
     with opened_photo(photo) as file:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
-
-
-def _place(photo: Path) -> tuple[Path, str] | None:
-    """The shard of a photo and its name there; None if it is in no shard."""
-    file = next(filter(is_shard, photo.parents), None)
-    return None if file is None else (file, photo.relative_to(file).as_posix())
 
 
 def _shard_of(file: Path) -> "TarShard | RowShard":

@@ -49,6 +49,17 @@ class View(NamedTuple):
         return self._replace(pixels=self.pixels.flip(-1), is_mirrored=not self.is_mirrored)
 
 
+class SeenAlongAxis(NamedTuple):
+    """What is seen of a photo along one axis."""
+
+    first: float  # pixel of the photo
+    last: float
+    pixels: int  # of the image that show the photo
+    bar: int  # pixels of the image before those
+    start: float  # of the whole image, bars included, in pixels of the photo
+    extent: float
+
+
 Readable = str | Path | Image | Upload | View
 Photo = Readable | bytes | np.ndarray | Tensor
 """A path, a PIL image, the bytes of a file, or 8-bit RGB pixels: an array (H, W, 3) or a tensor
@@ -155,8 +166,17 @@ class Preprocessing(Configurable):
             else read_photo(photo, math.ceil(2 * self.size / MARGIN), self.max_pixels)
         )
         left, top, width, height = place(size)
-        x = _along_axis(left, width, size[0], self.size)
-        y = _along_axis(top, height, size[1], self.size)
+        axes = []
+        for start, extent, length in ((left, width, size[0]), (top, height, size[1])):
+            first, last = max(start, 0.0), min(start + extent, float(length))
+            pixels, bar, whole = self.size, 0, (start, extent)
+            if (first, last) != (start, start + extent):  # bars take whole pixels of the image
+                pixels = max(1, round(self.size * (last - first) / extent))
+                bar = min(round(self.size * (first - start) / extent), self.size - pixels)
+                scale = (last - first) / pixels
+                whole = first - bar * scale, self.size * scale
+            axes.append(SeenAlongAxis(first, last, pixels, bar, *whole))
+        x, y = axes
         # The last pixels of a reduced photo may reach beyond it, so its size is not exact.
         r = round(size[0] / image.width)
         small = image.resize(
@@ -168,8 +188,8 @@ class Preprocessing(Configurable):
         if small.size != (self.size, self.size):
             seen, small = small, new("RGB", (self.size, self.size), GREY)
             small.paste(seen, (x.bar, y.bar))
-        pixels = torch.from_numpy(np.array(small)).permute(2, 0, 1).contiguous()
-        return View(pixels, (x.start, y.start, x.extent, y.extent), size)
+        seen_pixels = torch.from_numpy(np.array(small)).permute(2, 0, 1).contiguous()
+        return View(seen_pixels, (x.start, y.start, x.extent, y.extent), size)
 
 
 class MirroredPreprocessing(Preprocessing):
@@ -178,25 +198,3 @@ class MirroredPreprocessing(Preprocessing):
     def __call__(self, photo: str | Path | Upload | Image) -> View:
         """As `Preprocessing`, with left and right exchanged."""
         return super().__call__(photo).mirrored()
-
-
-class AlongAxis(NamedTuple):
-    """What is seen of a photo along one axis; bars take whole pixels of the image."""
-
-    first: float  # pixel of the photo
-    last: float
-    pixels: int  # of the image that show the photo
-    bar: int  # pixels of the image before those
-    start: float  # of the whole image, bars included, in pixels of the photo
-    extent: float
-
-
-def _along_axis(start: float, extent: float, length: int, size: int) -> AlongAxis:
-    """The axis of a photo of this `length` in an image of this `size`."""
-    first, last = max(start, 0.0), min(start + extent, float(length))
-    if (first, last) == (start, start + extent):
-        return AlongAxis(first, last, size, 0, start, extent)
-    pixels = max(1, round(size * (last - first) / extent))
-    bar = min(round(size * (first - start) / extent), size - pixels)
-    scale = (last - first) / pixels
-    return AlongAxis(first, last, pixels, bar, first - bar * scale, size * scale)

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
-from typing import Any, get_args
+from typing import get_args
 
 from captioning.data.tokenizers import TokenizerName, joined, tokenizer
 from captioning.data.tokens import BRACKETS
@@ -19,9 +19,18 @@ class Vocabulary:
     Args:
         words: the other words in the order of their ids, from 4.
         tokenizer: splits captions into these words.
+
+    Raises:
+        InputError: the words are not distinct words, or the tokenizer is unknown.
     """
 
     def __init__(self, words: Sequence[str], tokenizer: TokenizerName = "ptb") -> None:
+        if tokenizer not in get_args(TokenizerName):
+            raise InputError(f"unknown tokenizer {shown(tokenizer)}")
+        if isinstance(words, str) or not all(isinstance(word, str) for word in words):
+            raise InputError(f"a vocabulary is a list of words, not {shown(words)}")
+        if len(set(words)) < len(words):
+            raise InputError("a word of the vocabulary occurs twice")
         self.words = tuple(words)
         self.tokenizer: TokenizerName = tokenizer
         self._ids = {word: index for index, word in enumerate(self.words, start=len(SPECIAL))}
@@ -44,21 +53,6 @@ class Vocabulary:
         others = {*BRACKETS, *SPECIAL, *known}
         new = [w for w, count in counts.items() if count >= min_count and w not in others]
         return cls((*known, *sorted(new, key=lambda word: (-counts[word], word))), name)
-
-    @classmethod
-    def from_config(cls, words: Any, name: Any) -> "Vocabulary":
-        """The vocabulary of an untrusted list of words and name of a tokenizer.
-
-        Raises:
-            InputError: the words are not a list of distinct words, or the tokenizer is unknown.
-        """
-        if name not in get_args(TokenizerName):
-            raise InputError(f"unknown tokenizer {shown(name)}")
-        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-            raise InputError(f"a vocabulary is a list of words, not {shown(words)}")
-        if len(set(words)) < len(words):
-            raise InputError("a word of the vocabulary occurs twice")
-        return cls(words, name)
 
     def __len__(self) -> int:
         return len(SPECIAL) + len(self.words)

@@ -58,7 +58,7 @@ def word_maps(name: str, captioned: Captioned) -> Maps:
     Raises:
         MapError: an unknown map, or one that this model cannot give.
     """
-    known_maps([name], captioned.model, name)
+    known_maps([name], captioned.model)
     if name not in MAPS:
         return head_map(captioned, name)
     if name != ATTENTION and captioned.annotations.shape[1] != prod(captioned.grid):
@@ -66,8 +66,8 @@ def word_maps(name: str, captioned: Captioned) -> Maps:
     return MAPS[name](captioned)
 
 
-def known_maps(names: Sequence[str], model: Model, default: str) -> tuple[str, ...]:
-    """The names without duplicates, with `HEADS` expanded; the default if there are none.
+def known_maps(names: Sequence[str], model: Model) -> tuple[str, ...]:
+    """The names without duplicates, with `HEADS` expanded.
 
     Raises:
         MapError: an unknown map, or one that this model cannot give.
@@ -88,7 +88,7 @@ def known_maps(names: Sequence[str], model: Model, default: str) -> tuple[str, .
             raise MapError(
                 f"map {name}: only an LSTM decoder with deep output has it; choose another map"
             )
-    return tuple(dict.fromkeys(expanded)) or (default,)
+    return tuple(dict.fromkeys(expanded))
 
 
 __all__ = [

@@ -9,7 +9,6 @@ from typing import Any
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from captioning.configurable import build
 from captioning.errors import InputError
 from captioning.models.adapter import Adapter
 from captioning.models.decoder import Decoder, Memory
@@ -44,29 +43,12 @@ class Model(nn.Module):
 
     @property
     def config(self) -> dict[str, Any]:
-        """What `from_config` builds the same model from, without parameters."""
+        """The configs of its parts."""
         return {
             "encoder": self.encoder.config,
             "adapter": self.adapter.config,
             "decoder": self.decoder.config,
         }
-
-    @classmethod
-    def from_config(cls, config: Any) -> "Model":
-        """The model that `config` describes, with random parameters.
-
-        Raises:
-            InputError: a part is missing, has the wrong type, or does not fit the others.
-        """
-        parts: dict[str, Any] = {}
-        for name, kind in (("encoder", Encoder), ("adapter", Adapter), ("decoder", Decoder)):
-            if not isinstance(config, dict) or name not in config:
-                raise InputError(f"the model's {name} is missing")
-            given = config[name]
-            if isinstance(given, dict) and "weights" in given:
-                given = given | {"weights": None}  # the caller loads the parameters
-            parts[name] = build(given, kind)
-        return cls(**parts)
 
     def encode(self, images: Tensor) -> Float[Tensor, "B L D"]:
         """The encoder's annotation vectors.

@@ -91,7 +91,10 @@ class BeamSearch(Search):
         places = torch.arange(self.width, device=ended.device).expand_as(ended)
         lengths = torch.full_like(found.words, hypotheses.tokens.shape[2] + 1)
         ranks = torch.cat([found.totals, ended], dim=1)
-        ranks /= torch.cat([lengths, hypotheses.lengths], dim=1) ** self.length_penalty
+        ranks /= (
+            torch.cat([lengths, (hypotheses.tokens != PAD).sum(dim=2)], dim=1)
+            ** self.length_penalty
+        )
         ranks, chosen = self.choose(ranks)
         parents = torch.cat([found.captions, places], dim=1).gather(1, chosen)
         words = F.pad(found.words, (0, self.width), value=PAD).gather(1, chosen)

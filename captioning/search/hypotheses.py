@@ -64,11 +64,6 @@ class Hypotheses:
         return None if self.draws is None else self.draws[:, :, self.tokens.shape[2]]
 
     @property
-    def lengths(self) -> Int[Tensor, "B N"]:
-        """Number of tokens of each caption, EOS included."""
-        return (self.tokens != PAD).sum(dim=2)
-
-    @property
     def weights(self) -> Float[Tensor, "B N t L"]:
         """Attention for each token; zero at PAD."""
         places = None

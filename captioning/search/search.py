@@ -80,7 +80,8 @@ class Search(Configurable):
             hypotheses, state = self.extend(hypotheses, step)
             if hypotheses.finished.all():
                 break
-        scores = hypotheses.totals / hypotheses.lengths.clamp(min=1) ** self.length_penalty
+        lengths = (hypotheses.tokens != PAD).sum(dim=2).clamp(min=1)  # EOS included
+        scores = hypotheses.totals / lengths**self.length_penalty
         order = scores.argsort(dim=1, descending=True, stable=True)
         parts = hypotheses.tokens, hypotheses.log_probs, hypotheses.weights, scores
         return Decoded(*(take_along_captions(part, order) for part in parts))

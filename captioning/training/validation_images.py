@@ -60,7 +60,7 @@ class ValidationImages(pl.Callback):
 
     def setup(self, trainer: pl.Trainer, pl_module: Any, stage: str) -> None:
         """Check the names of the maps before anything is trained."""
-        known_maps(self.maps, pl_module.model, pl_module.captioner.default_map)
+        known_maps(self.maps, pl_module.model)
 
     def captioned(self, trainer: pl.Trainer, module: Any, **options: Any) -> list[Captioned]:
         """The images with the model's captions, but those whose photos are gone.

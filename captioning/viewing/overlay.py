@@ -15,7 +15,6 @@ from matplotlib import colormaps
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
-from matplotlib.text import Annotation
 from PIL import Image
 
 from captioning.files import written_whole
@@ -119,7 +118,14 @@ def draw(
             )
         )
         room = (width - BASELINE) * DOTS_PER_INCH - probability.get_window_extent().width
-        _fit(word, room)
+        length = word.get_window_extent().width
+        if length > room:
+            word.set_fontsize(max(SMALLEST_POINTS, WORD_POINTS * room / length))
+        text = word.get_text()
+        # Hinting adds a little.
+        while word.get_window_extent().width > 1.01 * room and len(text) > 1:
+            text = text[:-1]
+            word.set_text(text + "…")
     return figure
 
 
@@ -284,14 +290,3 @@ def _fonts(characters: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]]
         if not missing:
             break
     return tuple(families), missing
-
-
-def _fit(text: Annotation, room: float) -> None:
-    """Make a text smaller, then cut it if necessary, until it is no wider than `room` pixels."""
-    length = text.get_window_extent().width
-    if length > room:
-        text.set_fontsize(max(SMALLEST_POINTS, WORD_POINTS * room / length))
-    word = text.get_text()
-    while text.get_window_extent().width > 1.01 * room and len(word) > 1:  # hinting adds a little
-        word = word[:-1]
-        text.set_text(word + "…")

@@ -76,9 +76,8 @@ def test_the_default_is_attention_evidence_with_a_deep_output(kind: str) -> None
     expected = "attention-evidence" if kind in ("lstm", "multi-head") else "attention"
     model = captioned(kind).model
     assert default_map(model) == expected
-    assert known_maps([], model, default_map(model)) == (expected,)
     assert available_maps(model)[0] == expected
-    assert available_maps(model) == known_maps(available_maps(model), model, expected)
+    assert available_maps(model) == known_maps(available_maps(model), model)
 
 
 @pytest.mark.parametrize(
@@ -92,4 +91,4 @@ def test_the_default_is_attention_evidence_with_a_deep_output(kind: str) -> None
 )
 def test_a_map_that_a_model_cannot_give_is_refused_by_name(name: str, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
-        known_maps([name], captioned("shallow output").model, "attention")
+        known_maps([name], captioned("shallow output").model)
