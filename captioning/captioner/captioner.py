@@ -5,7 +5,7 @@ Shapes: B images, N captions per image, T words, L regions, D annotation width, 
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -448,13 +448,14 @@ class Captioner:
     def encode(self, images: Tensor) -> Float[Tensor, "B L D"]:
         """Annotation vectors of images or of cached features, as `Model.encode` takes them."""
         if self.bfloat16 and images.device.type == "cpu" and multiplies_bfloat16_fast():
-            with self._precision(images.device):
+            with torch.autocast("cpu", torch.bfloat16):
                 return in_parts(self.fast.encode, images).float()
         return in_parts(self.fast.encode, images)
 
     def remember(self, annotations: Float[Tensor, "B L D"]) -> Memory:
         """Everything that the decoder computes once per image."""
-        with self._precision(annotations.device):
+        kind = annotations.device.type
+        with torch.autocast(kind, torch.bfloat16) if self.bfloat16 else nullcontext():
             return self.fast.remember(annotations)
 
     def decode(
@@ -468,18 +469,15 @@ class Captioner:
         """
         if isinstance(memory, Tensor):
             memory = self.remember(memory)
-        with self._precision(memory.annotations.device):
+        kind = memory.annotations.device.type
+        with torch.autocast(kind, torch.bfloat16) if self.bfloat16 else nullcontext():
             return (search or self.search)(self.fast.decoder, memory)
 
     def logits(self, memory: Memory, tokens: Int[Tensor, "B N T"]) -> Float[Tensor, "B N T V"]:
         """The logits before each token of finished captions, read again by teacher forcing."""
-        with self._precision(tokens.device):
+        kind = tokens.device.type
+        with torch.autocast(kind, torch.bfloat16) if self.bfloat16 else nullcontext():
             return self.fast.decoder.teacher_forcing(memory, F.pad(tokens, (1, -1), value=BOS))[0]
-
-    def _precision(self, device: torch.device) -> AbstractContextManager[object]:
-        if self.bfloat16:
-            return torch.autocast(device.type, torch.bfloat16)
-        return nullcontext()
 
     def sentences(self, decoded: Decoded) -> list[str]:
         """The best caption of every image as one line of text."""

@@ -195,7 +195,12 @@ def caption(
                 continue
             captions = [best, *best.others][: wishes.captions]
             asked = captions[: wishes.captions or 1]
-            written = [_written(each, texts, min_confidence) for each in asked]
+            said = [each.sentence if texts.sentence else each.text for each in asked]
+            said = [f"{texts.prefix}{line}{texts.suffix}" for line in said]
+            written = [
+                line if each.confidence is None or each.confidence >= min_confidence else ""
+                for each, line in zip(asked, said, strict=True)
+            ]
             if photo in text_files and any(written):
                 lines = "".join(f"{line}\n" for line in written if line)
                 with written_whole(text_files[photo]) as file:
@@ -204,10 +209,10 @@ def caption(
                 names = {suffix: paths[photo] for suffix, paths in drawn.items()}
                 pages += _draw(photo, captions, names, max_megapixels)
             name = os.fsencode(photo).decode("utf-8", "backslashreplace")
-            for each, line in zip(asked, written, strict=True):
+            for each, line, whole in zip(asked, written, said, strict=True):
                 rows.append((name, line, each.confidence))
                 if json:
-                    shown = json_line(photo, each, _written(each, texts))
+                    shown = json_line(photo, each, whole)
                 elif text is not None:
                     scored = zip(each.words, each.probabilities, strict=True)
                     shown = printable(photo, " ".join(f"{word} {p:.2f}" for word, p in scored))
@@ -268,13 +273,6 @@ def _readings(
             yield captioner.read(photo, text, runners_up, maps)
         except PhotoError as error:
             yield error
-
-
-def _written(caption: "Caption", texts: TextOptions, min_confidence: float = 0.0) -> str:
-    """The caption as text; empty if the model is not sure enough."""
-    if caption.confidence is not None and caption.confidence < min_confidence:
-        return ""
-    return f"{texts.prefix}{caption.sentence if texts.sentence else caption.text}{texts.suffix}"
 
 
 def _draw(

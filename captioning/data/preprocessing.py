@@ -127,45 +127,27 @@ class Preprocessing(Configurable):
             raise InputError(f"{shown(photo)}: not a photo; give a path, an image or pixels")
         return photo
 
-    def __call__(self, photo: str | Path | Upload | Image) -> View:
+    def __call__(
+        self,
+        photo: str | Path | Upload | Image,
+        place: Callable[[tuple[int, int]], Place] | None = None,
+    ) -> View:
         """The photo as the model sees it; safe to call from several threads.
 
         Args:
             photo: a path, an upload, or an image as `read_image` gives it.
+            place: gives the part that is seen of a photo of some width and height; by default
+                the method of this name.
 
         Raises:
             InputError: the photo cannot be read.
         """
-        return self._view(photo, self.place)
-
-    def augmented(self, photo: str | Path | Image, generator: torch.Generator, flip: bool) -> View:
-        """A random crop, with `flip` mirrored half of the time; for training.
-
-        Raises:
-            InputError: the photo cannot be read.
-        """
-        right, down, mirror = torch.rand(3, generator=generator).tolist()
-
-        def cropped(size: tuple[int, int]) -> Place:
-            left, top, across, high = self.place(size)
-            width, height = across * MARGIN, high * MARGIN
-            if self.fit == "crop":  # anywhere in the photo, not only in its middle
-                left, top, (across, high) = 0.0, 0.0, size
-            return left + right * (across - width), top + down * (high - height), width, height
-
-        view = self._view(photo, cropped)
-        return view.mirrored() if flip and mirror < 0.5 else view
-
-    def _view(
-        self, photo: str | Path | Upload | Image, place: Callable[[tuple[int, int]], Place]
-    ) -> View:
-        """The part of a photo that `place` gives for its width and height in pixels of its file."""
         image, size = (
             (photo, photo.size)
             if isinstance(photo, Image)
             else read_photo(photo, math.ceil(2 * self.size / MARGIN), self.max_pixels)
         )
-        left, top, width, height = place(size)
+        left, top, width, height = (place or self.place)(size)
         axes = []
         for start, extent, length in ((left, width, size[0]), (top, height, size[1])):
             first, last = max(start, 0.0), min(start + extent, float(length))
@@ -191,10 +173,32 @@ class Preprocessing(Configurable):
         seen_pixels = torch.from_numpy(np.array(small)).permute(2, 0, 1).contiguous()
         return View(seen_pixels, (x.start, y.start, x.extent, y.extent), size)
 
+    def augmented(self, photo: str | Path | Image, generator: torch.Generator, flip: bool) -> View:
+        """A random crop, with `flip` mirrored half of the time; for training.
+
+        Raises:
+            InputError: the photo cannot be read.
+        """
+        right, down, mirror = torch.rand(3, generator=generator).tolist()
+
+        def cropped(size: tuple[int, int]) -> Place:
+            left, top, across, high = self.place(size)
+            width, height = across * MARGIN, high * MARGIN
+            if self.fit == "crop":  # anywhere in the photo, not only in its middle
+                left, top, (across, high) = 0.0, 0.0, size
+            return left + right * (across - width), top + down * (high - height), width, height
+
+        view = self(photo, cropped)
+        return view.mirrored() if flip and mirror < 0.5 else view
+
 
 class MirroredPreprocessing(Preprocessing):
     """The same, mirrored left to right; for training."""
 
-    def __call__(self, photo: str | Path | Upload | Image) -> View:
+    def __call__(
+        self,
+        photo: str | Path | Upload | Image,
+        place: Callable[[tuple[int, int]], Place] | None = None,
+    ) -> View:
         """As `Preprocessing`, with left and right exchanged."""
-        return super().__call__(photo).mirrored()
+        return super().__call__(photo, place).mirrored()
