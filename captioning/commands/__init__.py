@@ -43,6 +43,9 @@ COMMANDS = {
 ENDLESS = ("demo", "serve")
 """Commands that run until they are stopped."""
 
+EXTRAS = {"fastapi": "serve", "granian": "serve", "ray": "ray"}
+"""The extra with each library that a command cannot do without."""
+
 EXAMPLES = """\
 Every command takes --import MODULE: a module of yours to import first; repeatable.
 
@@ -115,6 +118,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _failed(f"{error} See captioning --help.", 2)
     except InputError as error:
         return _failed(str(error))
+    except ModuleNotFoundError as error:
+        if error.name not in EXTRAS:
+            raise
+        extra = EXTRAS[error.name]
+        return _failed(f"this needs {error.name}; run pip install 'captioning[{extra}]'")
     except KeyboardInterrupt as interrupt:
         return _failed(str(interrupt) or "interrupted", 130)
     except BrokenPipeError:  # whoever reads our output, such as head, has enough

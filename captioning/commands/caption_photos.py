@@ -5,7 +5,6 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -335,8 +334,6 @@ def _write_shards(
     from captioning.inference.shards import Shards
 
     assert bulk.out is not None
-    if bulk.ray is not None and find_spec("ray") is None:
-        raise InputError("--ray needs the extra ray; run pip install 'captioning[ray]'")
     cluster = None if bulk.ray is None else RayCluster(bulk.ray, using.device)
     photos = PhotoList(paths, listed)
     here = using if cluster is None else replace(using, device="cpu")

@@ -1,11 +1,8 @@
 """`captioning serve` and `captioning demo`: a web page and a JSON API for captions."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from captioning.commands.options import Maps, ModelOptions, SearchOptions
-from captioning.errors import InputError
 
 
 def serve_captions(
@@ -36,8 +33,7 @@ def serve_captions(
         timeout: Seconds that a request may take.
         queue: Photos that wait or are captioned at a time.
     """
-    with _extra():
-        from captioning import serving
+    from captioning import serving
 
     address = serving.free_address(host, port)
     hosts = serving.AllowedHosts(address[0], host, tuple(map(str.lower, allow_host)))
@@ -68,21 +64,10 @@ def demo(
         port: By default any free one.
         no_browser: Only print the address.
     """
-    with _extra():
-        from captioning import serving
-        from captioning.serving.demo import demo_application
+    from captioning import serving
+    from captioning.serving.demo import demo_application
 
     address = serving.free_address("127.0.0.1", port)
     limits = serving.Limits()
     app = serving.Protection(demo_application(limits, maps), limits)
     serving.serve(app, address, limits, opens_browser=not no_browser)
-
-
-@contextmanager
-def _extra() -> Iterator[None]:
-    try:
-        yield
-    except ImportError as error:
-        raise InputError(
-            f"this command needs {error.name}; run pip install 'captioning[serve]'"
-        ) from None

@@ -147,7 +147,7 @@ def test_without_the_extra_one_line_names_it(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("captioning.commands.caption_photos.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "ray", None)
     assert main(command(photos, tmp_path / "out", "--ray", "local")) == 1
-    expected = "captioning: --ray needs the extra ray; run pip install 'captioning[ray]'\n"
+    expected = "captioning: this needs ray; run pip install 'captioning[ray]'\n"
     assert capsys.readouterr().err == expected
