@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from html import escape
 from string import Template
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, cast
 
 from fastapi import FastAPI, File, Request
 from fastapi.responses import HTMLResponse, JSONResponse
@@ -28,8 +28,6 @@ from captioning.web.page import STYLES, page
 RUNNERS_UP = 3  # the alternatives that the view shows for each word
 LONGEST_NAME = 100  # characters of a file's name that an error repeats
 FORM_LIMITS: Any = {"max_files": 1, "max_fields": 20, "max_part_size": 1024}  # bytes
-
-Result = TypeVar("Result")
 
 
 def application(
@@ -101,9 +99,7 @@ def application(
     async def caption(request: Request, form: Annotated[CaptionForm, File()]) -> JSONResponse:
         """Captions of a photo, each word with its probability."""
         settings = form.settings(search, maps)
-        given = form.photo.filename or ""
-        file_name = "".join(letter if letter.isprintable() else " " for letter in given)
-        file_name = file_name[-LONGEST_NAME:] or "photo"
+        file_name = (form.photo.filename or "photo")[-LONGEST_NAME:]
         photo: Upload | Image = Upload(file_name, await form.photo.read(), limits.pixels)
         if settings.view:  # which shows the photo too, so it is decoded once for both
             photo = await batcher.in_reader(read_image, photo)
@@ -138,7 +134,9 @@ def docs(address: str) -> str:
     return html_document("captioning: API", body, STYLES)
 
 
-async def _unless_gone(request: Request, answer: Coroutine[Any, Any, Result]) -> Result:
+async def _unless_gone(
+    request: Request, answer: Coroutine[Any, Any, list[Caption]]
+) -> list[Caption]:
     """The answer; cancelled, with ClientDisconnect, when the client closes the connection."""
 
     async def departure() -> None:
