@@ -51,7 +51,8 @@ def picture(scene: Scene, pixels: int) -> UInt8[np.ndarray, "H W 3"]:
     canvas = _backdrop(scene.background, pixels)
     behind = [mark for mark in scene.clutter if not mark.in_front]
     in_front = [mark for mark in scene.clutter if mark.in_front]
-    for part in (*behind, *scene.shapes, *in_front):
+    parts: list[Shape | Mark] = [*behind, *scene.shapes, *in_front]
+    for part in parts:
         if isinstance(part, Shape):
             _paint(canvas, part)
         else:

@@ -52,8 +52,8 @@ def random_scene(rng: np.random.Generator) -> Scene:
             break
     angles = rng.uniform(-TILT, TILT, count).tolist()
     shapes = [
-        Shape(*names, *place, angle)
-        for names, place, angle in zip(named, placed, angles, strict=True)
+        Shape(*names, x, y, radius, angle)
+        for names, (x, y, radius), angle in zip(named, placed, angles, strict=True)
     ]
     # Greyish, so that no background is mistaken for an object's colour, light or dark.
     lightness = rng.uniform(0.2, 0.9)
@@ -82,10 +82,10 @@ def random_hard_scene(rng: np.random.Generator) -> Scene:
         if (placed := _layout(named, HARD_RADIUS, 0.2, fits, rng)) is None:
             continue
         shapes = []
-        for names, place in zip(named, placed, strict=True):
+        for names, (x, y, radius) in zip(named, placed, strict=True):
             angle = rng.uniform(-TILT, TILT)
             texture = _texture(rng) if rng.random() < TEXTURED else None
-            shapes.append(Shape(*names, *place, angle, texture))
+            shapes.append(Shape(*names, x, y, radius, angle, texture))
         # Two tinted colours, which differ more than those of easy scenes.
         first = rng.uniform(0.25, 0.8) + rng.uniform(-0.12, 0.12, 3)
         second = first + rng.choice([-1, 1]) * rng.uniform(0.1, 0.3) + rng.uniform(-0.08, 0.08, 3)
