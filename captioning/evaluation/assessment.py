@@ -171,7 +171,8 @@ def good_captions(
             "no photo has two captions, but what people's captions score against each other "
             "decides which captions are good; add captions"
         )
-    of_people = cider_scores(*map(list, zip(*people, strict=True)), frequencies).images["CIDEr"]
+    ones, others = zip(*people, strict=True)
+    of_people = cider_scores(ones, others, frequencies).images["CIDEr"]
     written = [generated_words(captions[record.image_id], tokenizer) for record in records]
     of_model = cider_scores(written, references, frequencies).images["CIDEr"]
     found: Bool[np.ndarray, " I"] = of_model >= np.median(of_people)
@@ -229,8 +230,8 @@ class Reliability:
         """Mean probability, share that came true, and number, of each non-empty bin."""
         places = np.minimum((self.probabilities * BINS).astype(int), BINS - 1)
         masks = [places == place for place in np.unique(places)]
-        values = self.probabilities, self.outcomes
-        return [(*(float(each[own].mean()) for each in values), int(own.sum())) for own in masks]
+        p, true = self.probabilities, self.outcomes
+        return [(float(p[own].mean()), float(true[own].mean()), int(own.sum())) for own in masks]
 
     @property
     def error(self) -> float:

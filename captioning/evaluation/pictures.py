@@ -72,9 +72,9 @@ def draw_scores(report: GroundingReport) -> Figure:
                 interval = group.scores[measure].interval
                 axes.plot(interval, (place, place), color="black", linewidth=1)
         for source, marker in MARKERS.items():
-            values = [group.value(measure, source) for group in groups]
+            theirs = [group.value(measure, source) for group in groups]
             style = {"marker": marker, "color": COLOURS[source], "zorder": 3, "clip_on": False}
-            axes.scatter(values, places, 60, label=source, **style)
+            axes.scatter(theirs, places, 60, label=source, **style)
         axes.set(xlim=(0, 1), title=measure)
         axes.spines[["top", "right"]].set_visible(False)
     names, families = drawable([f"{group.name} ({group.count})" for group in groups])
@@ -103,8 +103,8 @@ def draw_mentions(mentions: Sequence[GroundedMention], max_pixels: int = MAX_PIX
         [picture] = word_pictures(photo, each.weights[None], each.target.crop)
         axes.imshow(picture, extent=(0, photo.width, photo.height, 0))
         for left, top, *size in each.target.boxes:
-            style = {"fill": False, "edgecolor": BOX_COLOUR, "linewidth": 1.5}
-            axes.add_patch(Rectangle((left, top), *size, **style))
+            box = Rectangle((left, top), *size, fill=False, edgecolor=BOX_COLOUR, linewidth=1.5)
+            axes.add_patch(box)
         [name], families = drawable([each.mention.name])
         inside, area = each.values[IN_BOX], each.values[named(IN_BOX, UNIFORM)]
         title = f"{name}: {inside:.2f} of the map\nin {area:.2f} of the view"

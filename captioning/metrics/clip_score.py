@@ -51,7 +51,7 @@ class ClipScore:
 
     def __init__(
         self,
-        photos: Mapping[Hashable, Path],
+        photos: Mapping[Any, Path],
         weights: str | Path | None = None,
         device: str = "cpu",
         max_pixels: int = MAX_PIXELS,
@@ -122,7 +122,7 @@ def _vectors(
 ) -> dict[Any, NDArray[np.float64]]:
     """The unit vector of each of the inputs, which may repeat."""
     different = list(dict.fromkeys(inputs))
-    found = {}
+    found: dict[Any, NDArray[np.float64]] = {}
     with ProgressBar(NAME, units, total=len(different)) as bar, torch.inference_mode():
         for start in range(0, len(different), size):
             some = different[start : start + size]

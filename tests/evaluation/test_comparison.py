@@ -50,8 +50,8 @@ def world() -> dict[float, Any]:
 def compare(
     world: dict[float, Any], first: float, second: float, **options: Any
 ) -> dict[str, Compared]:
-    found = [[score(world[rate], world[0.0]) for score in SCORERS] for rate in (first, second)]
-    return compared(*found, **options)
+    one, other = ([score(world[rate], world[0.0]) for score in SCORERS] for rate in (first, second))
+    return compared(one, other, **options)
 
 
 def tolerance(p: float, *draws: int) -> float:

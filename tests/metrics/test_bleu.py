@@ -48,7 +48,9 @@ def test_the_unknown_word_counts_as_a_word_and_matches_nothing() -> None:
     assert unknown == known
 
 
-def drawn(seed: int, shortest: int, images: int = 60) -> tuple[list[list[str]], ...]:
+def drawn(
+    seed: int, shortest: int, images: int = 60
+) -> tuple[list[list[str]], list[list[list[str]]]]:
     """Random captions of up to 14 words, and for each image one to five references."""
     generator = np.random.default_rng(seed)
 

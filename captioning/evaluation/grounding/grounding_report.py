@@ -293,11 +293,12 @@ def _sums(
 ) -> dict[str, Pair]:
     """The sum and the number of the known values of each image, by their names."""
     _, images = np.unique([str(each.image_id) for each in mentions], return_inverse=True)
-    found = {}
+    found: dict[str, Pair] = {}
     for name in dict.fromkeys(name for its in values for name in its):
         column = np.array([its.get(name, 0.0) for its in values])
         known = np.array([name in its for its in values], dtype=np.float64)
-        found[name] = (np.bincount(images, column), np.bincount(images, known))
+        sums, numbers = (np.bincount(images, each).astype(float) for each in (column, known))
+        found[name] = sums, numbers
     return found
 
 

@@ -112,15 +112,15 @@ def ground(
                 began = time.perf_counter()
                 found[name] = word_maps(name, captioned)
                 seconds[name] += time.perf_counter() - began
-            grid = found[names[0]].shape[-2:]
+            grid = found[names[0]].shape[3], found[names[0]].shape[4]
             tested, phrases = [], []
             for image, (number, _, view) in enumerate(viewed):
-                own = None if captions is None else texts[number][0]
-                its, count = _named_objects(records[number], view, own, lexicon, known, grid)
+                record, own = records[number], None if captions is None else texts[number][0]
+                its, count = _named_objects(record, view, own, lexicon, known, grid)
                 counts.append(count)
                 for caption, mention, target in its:
                     row = image * captioned.tokens.shape[1] + caption
-                    tested.append((records[number], caption, mention, target))
+                    tested.append((record.image_id, record.image, caption, mention, target))
                     phrases.append((row, mention.start, mention.stop))
             bar.update(len(viewed))
             if not tested:
@@ -131,13 +131,8 @@ def ground(
                 hidden = _faithfulness(captioned, phrases, means, random, orders)
             for name in names:
                 mentions[name] += [
-                    GroundedMention(
-                        *(record.image_id, record.image, caption, mention, target, weights),
-                        map_values(weights, target) | values,
-                    )
-                    for (record, caption, mention, target), weights, values in zip(
-                        tested, means[name], hidden[name], strict=True
-                    )
+                    GroundedMention(*each, weights, map_values(weights, each[-1]) | values)
+                    for each, weights, values in zip(tested, means[name], hidden[name], strict=True)
                 ]
     return {
         name: GroundingReport(
