@@ -151,9 +151,6 @@ class CaptionData(pl.LightningDataModule):
         Args:
             encoder: the part that training never changes; None if it changes all.
             faster: returns a function that equals the encoder in less time.
-
-        Raises:
-            InputError: the whole encoder is trained, or as for `feature_cache`.
         """
         if not self.features or self._cache is not None:
             return

@@ -98,14 +98,10 @@ class FeatureCache:
         return found
 
     def check(self, encoder: Module, preprocessing: Preprocessing, images: Sequence[Path]) -> None:
-        """Check that these are the features of `images`, and perhaps of more, by this encoder.
+        """Raise unless these are the features of `images`, and perhaps of more, by this encoder.
 
-        A photo has changed if its content has, whatever its size. The photos themselves may be
-        missing. Photos whose features are still to be computed may change.
-
-        Raises:
-            InputError: they are of another encoder, other weights, another preprocessing or other
-                images, or photos have changed since.
+        The content of a photo must not have changed since its features were computed; the photo
+        itself may be missing.
         """
         if self.fingerprint != fingerprint(encoder, preprocessing):
             self._refuse("made by another encoder, other weights or another image size")
@@ -171,10 +167,7 @@ def feature_cache(
         batch_size: images encoded at a time.
         workers: processes that read photos, for each process that encodes.
         name: of the features in the progress bar.
-        faster: returns a function that equals the encoder in less time; used if shards are missing.
-
-    Raises:
-        InputError: the folder holds something else, or a photo cannot be read.
+        faster: returns a function that equals the encoder in less time.
     """
     folder, (process, count) = Path(folder), process_and_count()
 

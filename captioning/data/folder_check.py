@@ -83,9 +83,6 @@ def check(reader: Reader, progress: bool = True, max_pixels: int = MAX_PIXELS) -
 
     An image counts as being in two splits if both name the same file, or files of equal bytes.
     Images of more than `max_pixels` count as unreadable.
-
-    Raises:
-        InputError: the reader cannot list the splits.
     """
     splits = {}
     for split in reader.splits:

@@ -47,11 +47,8 @@ def read_references(path: str | Path, split: str | None = None) -> References:
     """The reference captions of a file or folder that `reader_for` knows, of all splits by default.
 
     Photos may be missing, except where their captions lie beside them or in them (`Sidecar`,
-    `PhotoShards`). In COCO's and Karpathy's files, so may their names and the splits.
-
-    Raises:
-        InputError: the file is missing, malformed or in an unknown format, has no captions, has no
-            splits though one is named, or an image is in two splits.
+    `PhotoShards`). In COCO's and Karpathy's files, so may their names and the splits. An image in
+    two splits is an error unless one of these is named.
     """
     reader = reader_for(path, objects=False, captions_only=True)
     captions: dict[int | str, tuple[str, ...]] = {}
@@ -116,15 +113,12 @@ def _stem(name: str) -> str:
 def read_results(path: str | Path) -> Captions:
     """One caption per image, by image id or path of the photo.
 
+    Photos that could not be captioned are left out.
+
     Args:
         path: a file in COCO's results format, a CSV or TSV table, lines of JSON as
             ``captioning caption`` writes them, the folder of its shards, or a folder of
-            ``captioning evaluate`` or the one training folder that holds it. Photos that could not
-            be captioned are left out.
-
-    Raises:
-        InputError: the file is missing or malformed, has no captions, or two of one image; or a
-            folder holds none of these, or several evaluations.
+            ``captioning evaluate`` or the one training folder that holds it.
     """
     path = Path(path)
     captions: Captions = {}

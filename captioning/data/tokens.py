@@ -2,13 +2,8 @@ r"""Tokenizes captions as the Stanford PTB tokenizer does, without Java.
 
 Scores are comparable only under one tokenization. The COCO caption evaluation (pycocoevalcap 1.2)
 uses Stanford's PTBTokenizer 3.4.1 in lower case and drops punctuation. The rules below reproduce
-it; tests compare both on data sets and made-up captions. Some surprising results are kept for equal
-scores: brackets are words (`-lrb-`), `?!` and `-----` are words though `?` and `--` are not, and
-pounds are `#`.
-
-A configuration may choose another tokenizer for a model's vocabulary, one of
-`captioning.data.tokenizers`. Scores use `tokens` all the same, except for scripts without spaces
-between words, where whole sentences would be single words: there they use that tokenizer too.
+it; tests compare both. Some surprising results are kept for equal scores: brackets are words
+(`-lrb-`), `?!` and `-----` are words though `?` and `--` are not, and pounds are `#`.
 
 Intended differences:
 

@@ -50,10 +50,6 @@ def reader_for(
         caption_column: the column of the captions, if the data set is a table.
         val_fraction: share of the photos for validation, if the data set has no splits.
         captions_only: whether photos are not looked for; see `Reader.captions_only`.
-
-    Raises:
-        InputError: the folder does not exist or is in an unknown format, or its captions are in no
-            table.
     """
     root = Path(root)
     if root.suffix.lower() in IMAGE_SUFFIXES and root.is_file():
