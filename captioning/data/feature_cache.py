@@ -29,7 +29,7 @@ from torch.nn import Module
 from torch.utils.data import DataLoader
 
 from captioning.configurable import bare_name
-from captioning.data.photo_shards import photo_hash
+from captioning.data.photo_shards import photo_hash, photo_size
 from captioning.data.preprocessing import Preprocessing
 from captioning.errors import InputError, reading
 from captioning.files import made_folder, read_json, write_json, written_whole
@@ -125,9 +125,7 @@ class FeatureCache:
         rows = [row for shard in found for row in self.rows(shard)]
         hashes, names = self._index["images"], list(self._index["images"])
         for row, digest in zip(rows, _hashes_of(self.images[row] for row in rows), strict=True):
-            if digest is None:
-                raise InputError(f"{self.images[row]}: no such file; check the path")
-            hashes[names[row]] = digest
+            hashes[names[row]] = digest or hashes[names[row]]
         if found:
             write_json(self.folder / INDEX, self._index)
         return found
@@ -233,6 +231,8 @@ def _begin(folder: Path, key: str, images: Iterable[Path]) -> None:
     made_folder(folder)
     if any(not file.name.startswith(".") for file in folder.iterdir()):
         raise InputError(f"{folder}: holds something other than features; {REMEDY}")
+    if gone := next((image for image in images if photo_size(image) is None), None):
+        raise InputError(f"{gone}: no such file; check the path")
     root = _absolute(folder)
     names = dict.fromkeys((os.path.relpath(_absolute(image), root) for image in images), "")
     rows = max(FEWEST_ROWS, math.ceil(len(names) / MOST_SHARDS))
@@ -265,15 +265,15 @@ def run_on_all_ranks(step: Callable[[], Result]) -> list[Result]:
 
     A failure on one rank raises on all, so that no rank waits for one that has stopped.
     """
-    outcome: tuple[Any, Exception | None] = None, None
+    outcome: tuple[Any, Exception | None]
     try:
         outcome = step(), None
     except Exception as error:
         outcome = None, error
-    outcomes = [outcome]
+    outcomes: list[Any] = [outcome]
     if (count := process_and_count()[1]) > 1:
         reason = outcome[1] and InputError(str(outcome[1]) or repr(outcome[1]))
-        outcomes = [outcome] * count
+        outcomes = [None] * count
         distributed.all_gather_object(outcomes, (outcome[0], reason))
     for failure in (outcome[1], *(error for _, error in outcomes)):
         if failure is not None:

@@ -62,17 +62,14 @@ class Check:
             for kind, names in by_kind.items():
                 lines += [f"{split}: {kind} ({len(names)})", *(f"  {n}" for n in names[:NAMED])]
                 lines += [f"  and {len(names) - NAMED} more"] if len(names) > NAMED else []
-            notes = {"outside the data set's folder": [], "with the same caption twice": []}
+            notes = defaultdict(list)
             for record in contents.records:
                 if not os.path.abspath(record.image).startswith(folders):  # noqa: PTH100
                     notes["outside the data set's folder"].append(record.image)
                 if len(set(record.captions)) < len(record.captions):
                     notes["with the same caption twice"].append(record.image)
-            lines += [
-                f"{split}: not a problem: {len(photos)} {note}, such as {photos[0]}"
-                for note, photos in notes.items()
-                if photos
-            ]
+            for note, photos in notes.items():
+                lines.append(f"{split}: not a problem: {len(photos)} {note}, such as {photos[0]}")
         count = sum(len(split.problems) for split in self.splits.values())
         lines.append(f"Problems found: {count}" if count else "No problems found")
         return "\n".join(map(printable, lines))

@@ -95,10 +95,13 @@ def _csv_rows(file: Path, problems: list[Problem]) -> Iterator[tuple[str, dict[s
     text = text_of(file)
     first = re.sub(r'"[^"]*"', "", text.partition("\n")[0])
     separator = min(SEPARATORS, key=lambda s: first.find(s) if s in first else len(first))
-    quoting = csv.QUOTE_MINIMAL if separator in QUOTED else csv.QUOTE_NONE
-    lines = io.StringIO(text, newline="")
+    has_quotes = separator in QUOTED
     reader = csv.reader(
-        lines, delimiter=separator, quoting=quoting, strict=True, skipinitialspace=True
+        io.StringIO(text, newline=""),
+        strict=True,
+        skipinitialspace=True,
+        delimiter=separator,
+        quoting=csv.QUOTE_MINIMAL if has_quotes else csv.QUOTE_NONE,
     )
     header: list[str] = []
     while True:
@@ -113,7 +116,7 @@ def _csv_rows(file: Path, problems: list[Problem]) -> Iterator[tuple[str, dict[s
             continue
         if not any(values):
             continue
-        if quoting == csv.QUOTE_NONE:
+        if not has_quotes:
             values = list(map(_unquoted, values))
         if not header:
             header = [column.strip() for column in values]
