@@ -1,7 +1,6 @@
 from pathlib import Path
 
 import pytest
-import torch
 
 from captioning.data import feature_cache as cache_module
 from captioning.data.feature_cache import FeatureCache
@@ -39,15 +38,9 @@ def interrupted(folder: Path, photos: list[Path]) -> None:
     photos[3].write_bytes(whole)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
 def test_an_error_loses_no_finished_shard(
-    photos: list[Path],
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    two_threads: None,
-    threads: int,
+    photos: list[Path], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    torch.set_num_threads(threads)
     interrupted(folder, photos)
     assert encoded(folder, photos, monkeypatch) == [photo.name for photo in photos[2:]]
     cache, whole = FeatureCache(folder), cached(folder.with_name("whole"), photos)
