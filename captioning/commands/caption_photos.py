@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -151,7 +152,7 @@ def caption(
 
     from captioning.data.images import find_photos, picture_names
     from captioning.files import written_whole
-    from captioning.inference.shards import json_line
+    from captioning.inference.bulk import json_line
     from captioning.progress_bar import ProgressBar, say
 
     found = list(find_photos(paths, listed))
@@ -328,22 +329,22 @@ def _write_shards(
     bulk: BulkOptions,
 ) -> int:
     """Write files of JSON lines, resuming where an earlier call ended."""
+    from captioning.data.images import find_photos
     from captioning.files import made_folder
-    from captioning.inference.bulk import PhotoList, caption_into_shards, settings
-    from captioning.inference.ray_cluster import RayCluster
-    from captioning.inference.shards import Shards
+    from captioning.inference.bulk import Shards, caption_into_shards, settings
 
     assert bulk.out is not None
-    cluster = None if bulk.ray is None else RayCluster(bulk.ray, using.device)
-    photos = PhotoList(paths, listed)
-    here = using if cluster is None else replace(using, device="cpu")
+    if listed is not None and listed.exists() and not listed.is_file():
+        raise InputError(f"{listed}: cannot be read more than once; write the list to a file")
+    here = using if bulk.ray is None else replace(using, device="cpu")
     captioner = here.load(max_megapixels)
     chosen = _search(captioner, search, wishes)
-    made_with = settings(using.paths, using.bf16, chosen, search.seed, bulk.shard_size, photos)
-    shards = Shards(made_folder(bulk.out), bulk.shard_size, made_with)
+    given = using.paths, using.bf16, chosen, search.seed, bulk.shard_size, paths, listed
+    shards = Shards(made_folder(bulk.out), bulk.shard_size, settings(*given))
+    photos = partial(find_photos, paths, listed)
     try:
         unreadable = caption_into_shards(
-            captioner, chosen, photos, shards, using.batch_size, cluster
+            captioner, chosen, photos, shards, using.batch_size, bulk.ray, using.device
         )
     except KeyboardInterrupt:
         raise KeyboardInterrupt("interrupted; go on by the same command") from None

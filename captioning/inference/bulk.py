@@ -2,44 +2,142 @@
 
 import hashlib
 import math
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from captioning.captioner.caption import Caption
 from captioning.captioner.captioner import Captioner
 from captioning.configurable import bare_name
-from captioning.data.images import find_photos
-from captioning.errors import InputError
-from captioning.files import only_writer
-from captioning.inference.ray_cluster import RayCluster, lines_by_ray
-from captioning.inference.shards import Line, Shards, captioned_lines
+from captioning.errors import InputError, PhotoError, printable_json
+from captioning.files import json_of, only_writer, read_json, write_json, written_whole
 from captioning.progress_bar import ProgressBar, say
 from captioning.search import Sampling, Search
 from captioning.threads import cut
 
+NAME = re.compile(r"captions-(\d{5,})\.jsonl")
+MANIFEST = "manifest.json"
 
-class PhotoList:
-    """The photos of paths and a list, in a fixed order and never all in memory.
+Photos = Callable[[], Iterable[Path]]
+"""Gives the photos in a fixed order, as often as it is called, and never all in memory."""
+
+
+class Line(NamedTuple):
+    """A photo's line of JSON, and why it has no caption, if so."""
+
+    text: str
+    error: str | None
+
+
+def json_line(photo: Path, caption: Caption | PhotoError, text: str | None = None) -> str:
+    """A photo with its caption or its error, as one line of JSON.
 
     Args:
-        paths: photos and folders.
-        listed: a text file of further photos, one path a line; not a pipe, since it is read often.
+        photo: the path.
+        caption: or why there is none.
+        text: the caption as it is written, unless it is the words.
+    """
+    if isinstance(caption, PhotoError):
+        return printable_json({"image": str(photo), "error": str(caption)})
+    entry = caption.as_json()
+    return printable_json({"image": str(photo), **entry, "caption": text or entry["caption"]})
+
+
+def captioned_lines(
+    captioner: Captioner, search: Search, photos: Sequence[Path], batch_size: int
+) -> Iterator[Line]:
+    """The line of each photo, in order."""
+    captions = captioner.stream(photos, search, batch_size=batch_size)
+    for photo, caption in zip(photos, captions, strict=True):
+        error = str(caption) if isinstance(caption, PhotoError) else None
+        yield Line(json_line(photo, caption), error)
+
+
+class Shards:
+    """The files captions-00000.jsonl, captions-00001.jsonl, ... in a folder, each written whole.
+
+    Args:
+        folder: the folder.
+        size: lines in each file; the last may have fewer.
+        settings: plain values, by name, that the captions depend on, for the manifest.
     """
 
-    def __init__(self, paths: Sequence[str | Path], listed: str | Path | None = None) -> None:
-        self.paths = [Path(path) for path in paths]
-        self.listed = None if listed is None else Path(listed)
-        if self.listed is not None and self.listed.exists() and not self.listed.is_file():
+    def __init__(self, folder: Path, size: int, settings: dict[str, Any]) -> None:
+        self.folder = folder
+        self.size = size
+        self.settings = settings
+
+    def path(self, number: int) -> Path:
+        """The path of the shard of this number."""
+        return self.folder / f"captions-{number:05d}.jsonl"
+
+    def numbers(self) -> list[int]:
+        """The numbers of the existing shards."""
+        matches = (NAME.fullmatch(file.name) for file in self.folder.iterdir())
+        return sorted(int(match[1]) for match in matches if match)
+
+    def write(self, number: int, lines: Sequence[str]) -> None:
+        """Write a shard, whole or not at all."""
+        with written_whole(self.path(number)) as temporary:
+            # Bytes of a file name that are not UTF-8 become \udcXX, as in JSON's escapes.
+            text = "".join(f"{line}\n" for line in lines)
+            temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
+
+    def lines(self, number: int) -> Iterator[tuple[str, bool]]:
+        """The photo of each line of a finished shard, and whether it has a caption.
+
+        Raises:
+            InputError: a line is not of a photo.
+        """
+        path = self.path(number)
+        with path.open("rb") as lines:
+            for place, line in enumerate(lines, start=1):
+                try:
+                    entry = json_of(line)
+                    photo, has_caption = entry["image"], "error" not in entry
+                except (ValueError, TypeError, KeyError):
+                    photo = None
+                if not isinstance(photo, str):
+                    raise InputError(
+                        f"{path}: line {place} is not of a photo; remove the file to write it again"
+                    )
+                yield photo, has_caption
+
+    def check_manifest(self) -> None:
+        """Raise InputError if the folder was begun with other settings, or has no manifest."""
+        path = self.folder / MANIFEST
+        if not path.exists():
+            if self.numbers():
+                raise InputError(
+                    f"{self.folder}: holds captions without the {MANIFEST} of their settings; "
+                    "give another folder to --out"
+                )
+            return
+        begun = read_json(path)
+        if not isinstance(begun, dict):
+            raise InputError(f"{path}: not a manifest of captions; give another folder to --out")
+        for name, now in self.settings.items():
+            then = begun.get(name)
+            if then == now:
+                continue
+            if isinstance(then, dict) and isinstance(now, dict):
+                changed = [key for key in {**then, **now} if then.get(key) != now.get(key)]
+                then, now = (
+                    ", ".join(f"{key} {side.get(key)}" for key in changed) for side in (then, now)
+                )
+            change = "" if name == "model" else f", {then} and not {now}"
             raise InputError(
-                f"{self.listed}: cannot be read more than once; write the list to a file"
+                f"{self.folder}: begun with another {name}{change}; resume with the same settings, "
+                "or give another folder to --out"
             )
 
-    def __iter__(self) -> Iterator[Path]:
-        """See `captioning.data.images.find_photos`."""
-        return find_photos(self.paths, self.listed)
+    def write_manifest(self, **finished: int) -> None:
+        """Write the manifest, with the final counts once no captions are missing."""
+        write_json(self.folder / MANIFEST, {**self.settings, "finished": finished or None})
 
 
 class Done:
@@ -88,14 +186,24 @@ def _digest(photo: str) -> int:
 def caption_into_shards(
     captioner: Captioner,
     search: Search,
-    photos: PhotoList,
+    photos: Photos,
     shards: Shards,
     batch_size: int = 16,
-    cluster: RayCluster | None = None,
+    ray: str | None = None,
+    device: str | None = None,
 ) -> int:
     """Caption the photos that have no line yet, into shards with the first free numbers.
 
     With a Ray cluster, this process writes the shards that the machines there caption.
+
+    Args:
+        captioner: the model.
+        search: how words are chosen.
+        photos: the photos.
+        shards: where the captions go.
+        batch_size: photos per batch.
+        ray: a Ray cluster: ``auto``, ``HOST:PORT``, or ``local`` for this machine alone.
+        device: what the cluster captions on, cuda or cpu; its GPUs by default if it has some.
 
     Returns:
         The number of photos that cannot be read, those of earlier calls too.
@@ -110,7 +218,7 @@ def caption_into_shards(
         done = Done(shards, numbers)
         total, missing = 0, 0
         with ProgressBar("looking for photos", "photos") as progress:
-            for photo in photos:
+            for photo in photos():
                 total += 1
                 missing += not done.take(photo)
                 progress.update()
@@ -118,16 +226,24 @@ def caption_into_shards(
             raise InputError("no photos at all; give photos, folders or a --list that names some")
         if done.left:
             say(f"captioning: {shards.folder}: lines of photos that have gone: {done.left:,}")
-        shards.remove_unfinished()
+        for file in shards.folder.glob(".captions-*.jsonl"):  # of killed processes
+            file.unlink(missing_ok=True)
         shards.write_manifest()
         unreadable, total = done.unreadable, total - missing
-        parts = _missing(photos, shards, numbers)
+        again = Done(shards, numbers)
+        parts = cut((photo for photo in photos() if not again.take(photo)), shards.size)
+        taken = set(numbers)
+        free = (number for number in count() if number not in taken)
+        numbered = zip(free, parts, strict=False)
         found: Iterable[tuple[int, Iterable[Line]]] = (
-            (number, captioned_lines(captioner, search, part, batch_size)) for number, part in parts
+            (number, captioned_lines(captioner, search, part, batch_size))
+            for number, part in numbered
         )
-        if cluster is not None and missing:
+        if ray is not None and missing:
+            from captioning.inference.ray_cluster import lines_by_ray
+
             size = math.ceil(missing / shards.size)
-            found = lines_by_ray(cluster, captioner, search, parts, size, batch_size)
+            found = lines_by_ray(ray, device, captioner, search, numbered, size, batch_size)
         with ProgressBar("captioning", "photos", total=missing) as progress:
             for number, lines in found:
                 texts = []
@@ -143,25 +259,20 @@ def caption_into_shards(
         return unreadable
 
 
-def _missing(
-    photos: PhotoList, shards: Shards, numbers: Sequence[int]
-) -> Iterator[tuple[int, list[Path]]]:
-    """The photos without a line in the shards of these numbers, cut into shards of others."""
-    done, taken = Done(shards, numbers), set(numbers)
-    free = (number for number in count() if number not in taken)
-    return zip(free, cut((p for p in photos if not done.take(p)), shards.size), strict=False)
-
-
 def settings(
     checkpoints: Sequence[Path],
     bf16: bool,
     search: Search,
     seed: int,
     shard_size: int,
-    photos: PhotoList,
+    paths: Sequence[str | Path],
+    listed: Path | None,
 ) -> dict[str, Any]:
     """The settings that captions depend on, for the manifest."""
-    models = [_fingerprint(checkpoint) for checkpoint in checkpoints]
+    models = []
+    for checkpoint in checkpoints:
+        with checkpoint.open("rb") as file:
+            models.append(f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}")
     return {
         "model": models[0] if len(models) == 1 else models,
         "bf16": bf16,
@@ -169,11 +280,6 @@ def settings(
         | {"class": bare_name(search.config["class"])}
         | ({"seed": seed} if isinstance(search, Sampling) else {}),
         "shard size": shard_size,
-        "photos": [str(path) for path in photos.paths],
-        "list": None if photos.listed is None else str(photos.listed),
+        "photos": [str(path) for path in paths],
+        "list": None if listed is None else str(listed),
     }
-
-
-def _fingerprint(checkpoint: Path) -> str:
-    with checkpoint.open("rb") as file:
-        return f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"

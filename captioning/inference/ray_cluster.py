@@ -8,7 +8,6 @@ import signal
 import socket
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +16,7 @@ import torch
 from captioning.captioner.captioner import Captioner
 from captioning.data.photo_shards import photo_size
 from captioning.errors import InputError
-from captioning.inference.shards import Line, captioned_lines
+from captioning.inference.bulk import Line, captioned_lines
 from captioning.search.search import Search
 from captioning.threads import cut
 
@@ -26,19 +25,6 @@ MOST_BLOCKS = 10_000
 
 ANSWERS_WITHIN = 10.0
 """Seconds to wait for the answer of a cluster."""
-
-
-@dataclass(frozen=True)
-class RayCluster:
-    """A Ray cluster, and its devices to caption on.
-
-    Attributes:
-        address: ``auto``, ``HOST:PORT``, or ``local`` for a cluster of this machine alone.
-        device: cuda or cpu; the GPUs by default if the cluster has some.
-    """
-
-    address: str
-    device: str | None = None
 
 
 class Job(NamedTuple):
@@ -52,7 +38,8 @@ class Job(NamedTuple):
 
 
 def lines_by_ray(
-    cluster: RayCluster,
+    address: str,
+    device: str | None,
     captioner: Captioner,
     search: Search,
     parts: Iterable[tuple[int, Sequence[Path]]],
@@ -64,7 +51,8 @@ def lines_by_ray(
     Only this process holds results: a shard on a machine that dies is captioned again on another.
 
     Args:
-        cluster: where.
+        address: ``auto``, ``HOST:PORT``, or ``local`` for a cluster of this machine alone.
+        device: cuda or cpu; the GPUs by default if the cluster has some.
         captioner: the model, on the CPU.
         search: how words are chosen.
         parts: the number and the photos of each shard.
@@ -75,21 +63,34 @@ def lines_by_ray(
         InputError: no cluster answers or it stops, it lacks the device, the model fails, or a
             machine lacks the photos.
     """
-    ray = _connected(cluster.address)
+    ray = _connected(address)
+    import pyarrow
     from ray.data import ActorPoolStrategy, DataContext, from_arrow_refs
 
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)
     DataContext.get_current().enable_progress_bars = False
     with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
         try:  # Ray prints the logs of machines that die, also where it ends
-            on_gpu, workers = _devices(ray, cluster.device)
+            machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+            gpus, cores = (
+                sum(int(each.get(name, 0)) for each in machines) for name in ("GPU", "CPU")
+            )
+            if device == "cuda" and not gpus:
+                raise InputError("--device cuda: the Ray cluster has no GPUs; leave it out")
+            on_gpu = gpus > 0 and device != "cpu"
             job = Job(captioner, search, batch_size, str(Path.cwd()), on_gpu)
             # By default Ray Data starts dead workers again, and their work, without limit.
-            rows = from_arrow_refs(_blocks(ray, parts, count)).map_batches(
+            shards = (
+                {"number": number, "photos": json.dumps([str(photo) for photo in photos])}
+                for number, photos in parts
+            )
+            tables = cut(shards, math.ceil(count / MOST_BLOCKS))
+            blocks = [ray.put(pyarrow.Table.from_pylist(table)) for table in tables]
+            rows = from_arrow_refs(blocks).map_batches(
                 Worker,
                 batch_size=1,
                 fn_constructor_args=(ray.put(job),),
-                compute=ActorPoolStrategy(min_size=1, initial_size=workers),
+                compute=ActorPoolStrategy(min_size=1, initial_size=gpus if on_gpu else cores),
                 num_cpus=1,
                 num_gpus=int(on_gpu),
             )
@@ -102,7 +103,7 @@ def lines_by_ray(
         except ray.exceptions.RayError as error:
             reason = str(error).strip().rpartition("\n")[2] or type(error).__name__
             raise InputError(
-                f"the Ray cluster {cluster.address} failed: {reason}; go on by the same command"
+                f"the Ray cluster {address} failed: {reason}; go on by the same command"
             ) from error
         finally:
             ray.shutdown()
@@ -192,21 +193,3 @@ def _silent_stderr() -> Iterator[None]:
     finally:
         os.dup2(kept, 2)
         os.close(kept)
-
-
-def _devices(ray: Any, device: str | None) -> tuple[bool, int]:
-    """Whether workers have a GPU each, instead of a core, and for how many there is room."""
-    machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    gpus, cores = (sum(int(each.get(name, 0)) for each in machines) for name in ("GPU", "CPU"))
-    if device == "cuda" and not gpus:
-        raise InputError("--device cuda: the Ray cluster has no GPUs; leave it out")
-    return (True, gpus) if gpus and device != "cpu" else (False, cores)
-
-
-def _blocks(ray: Any, parts: Iterable[tuple[int, Sequence[Path]]], count: int) -> list[Any]:
-    """References to tables of `count` shards, held by Ray's object store and, if full, its disk."""
-    import pyarrow
-
-    rows = ({"number": n, "photos": json.dumps([str(p) for p in photos])} for n, photos in parts)
-    blocks = cut(rows, math.ceil(count / MOST_BLOCKS))
-    return [ray.put(pyarrow.Table.from_pylist(block)) for block in blocks]

@@ -1,24 +1,25 @@
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from captioning.captioner import Captioner
-from captioning.inference.bulk import PhotoList, caption_into_shards
-from captioning.inference.shards import Shards
+from captioning.data.images import find_photos
+from captioning.inference.bulk import Photos, Shards, caption_into_shards
 from captioning.search import BeamSearch, Sampling
 
 SEARCH = BeamSearch(width=2, max_length=5)
 
 
 @pytest.fixture
-def photos(tmp_path: Path) -> PhotoList:
+def photos(tmp_path: Path) -> Photos:
     """A list of eleven photos, which differ."""
     for number in range(11):
         Image.effect_noise((40, 30), 50 + number).save(tmp_path / f"{number}.png")
     (tmp_path / "list.txt").write_text("".join(f"{tmp_path}/{n}.png\n" for n in range(11)))
-    return PhotoList([], tmp_path / "list.txt")
+    return partial(find_photos, [], tmp_path / "list.txt")
 
 
 @pytest.fixture
@@ -35,18 +36,18 @@ def lines(shards: Shards) -> list[list[dict[str, str]]]:
 
 @pytest.mark.parametrize("batch_size", [2, 16])
 def test_the_captions_do_not_depend_on_the_batches(
-    captioner: Captioner, photos: PhotoList, shards: Shards, batch_size: int
+    captioner: Captioner, photos: Photos, shards: Shards, batch_size: int
 ) -> None:
     assert caption_into_shards(captioner, SEARCH, photos, shards, batch_size) == 0
     found = lines(shards)
     assert [len(shard) for shard in found] == [3, 3, 3, 2]
-    expected = [caption.text for caption in captioner(photos, SEARCH)]
+    expected = [caption.text for caption in captioner(photos(), SEARCH)]
     assert [line["caption"] for shard in found for line in shard] == expected
     assert json.loads((shards.folder / "manifest.json").read_text())["finished"]["photos"] == 11
 
 
 def test_only_missing_shards_are_captioned_with_the_same_draws(
-    captioner: Captioner, photos: PhotoList, shards: Shards
+    captioner: Captioner, photos: Photos, shards: Shards
 ) -> None:
     search = Sampling(temperature=100.0, max_length=5, seed=3)
     caption_into_shards(captioner, search, photos, shards, 2)
@@ -68,13 +69,13 @@ def test_new_photos_get_further_shards_wherever_they_are(
     folder.mkdir()
     for name in ("b", "d", "f", "h"):
         Image.effect_noise((40, 30), 50).save(folder / f"{name}.png")
-    caption_into_shards(captioner, SEARCH, PhotoList([folder]), shards)
+    caption_into_shards(captioner, SEARCH, partial(find_photos, [folder]), shards)
     before = [shards.path(number).read_bytes() for number in (0, 1)]
     for name in ("a", "e", "g"):
         Image.effect_noise((40, 30), 50).save(folder / f"{name}.png")
     (folder / "c.png").write_text("no photo")
     (folder / "h.png").unlink()
-    assert caption_into_shards(captioner, SEARCH, PhotoList([folder]), shards) == 1
+    assert caption_into_shards(captioner, SEARCH, partial(find_photos, [folder]), shards) == 1
     assert [shards.path(number).read_bytes() for number in (0, 1)] == before
     new = [[Path(line["image"]).stem for line in shard] for shard in lines(shards)[2:]]
     assert new == [["a", "c", "e"], ["g"]]

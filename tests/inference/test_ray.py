@@ -15,8 +15,8 @@ from PIL import Image
 
 from captioning.commands import main
 from captioning.errors import InputError
+from captioning.inference.bulk import Line
 from captioning.inference.ray_cluster import check_seen
-from captioning.inference.shards import Line
 
 pytestmark = pytest.mark.integration
 

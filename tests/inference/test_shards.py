@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from captioning.errors import InputError
-from captioning.inference.shards import Shards
+from captioning.inference.bulk import Shards
 
 
 @pytest.fixture
