@@ -1,19 +1,19 @@
-"""Linear layers by the faster of PyTorch's two CPU libraries, and the loss of the output layer.
+"""Linear layers by oneDNN on processors that are not Intel's, and the loss of the output layer.
 
-Worth: 1.1 times the speed of a training step and 1.2 of beam search, at both sizes. The loss is
-worth 1.1 times the speed of a training step of *large*.
+Worth: 1.1 times the speed of a training step and 1.2 to 1.4 of beam search. The loss is worth 1.1
+times the speed of a training step of *large*.
 
-Equals `torch.nn.Linear` and its gradients. Two of PyTorch's private operators, which TorchInductor
-uses, make products faster in single precision: oneDNN's, on processors that are not Intel's, where
-MKL avoids AVX-512; and MKL's on Intel's (docs/benchmarks.md). Either library is faster with weights
-packed beforehand, which it would otherwise rearrange for every product; frozen layers keep theirs.
+Equals `torch.nn.Linear` and its gradients. PyTorch multiplies in single precision by MKL, which
+avoids AVX-512 on other processors than Intel's. oneDNN is also faster with weights packed
+beforehand, which it would otherwise rearrange for every product; frozen layers keep theirs. Its
+operators are private ones of PyTorch, which TorchInductor uses.
 
 Shapes: R rows, O and I widths of output and input; for the loss, R words of all captions, V
 vocabulary, m width of the output layer's input.
 """
 
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -32,31 +32,20 @@ CHUNK = 2**22
 """Logits in memory at a time: 16 MB in single precision, where larger blocks would be requested
 from the operating system each time."""
 
-Library = Literal["oneDNN", "MKL"]
-
-
-class _Packed(NamedTuple):
-    """A weight packed for a library, and the state of the weight it was made from."""
-
-    library: Library
-    state: tuple[torch.dtype, int, int]
-    weight: Tensor
-
-
-_packed: WeakKeyDictionary[nn.Linear, _Packed] = WeakKeyDictionary()
-"""Not attributes of the layers, which would be copied and saved with them."""
+_packed: WeakKeyDictionary[nn.Linear, tuple[tuple[torch.dtype, int, int], Tensor]]
+_packed = WeakKeyDictionary()
+"""The state of each weight when it was packed, and the packed weight. Not attributes of the layers,
+which would be copied and saved with them."""
 
 
 def product(x: Float[Tensor, "R I"], weight: Float[Tensor, "O I"]) -> Float[Tensor, "R O"]:
     """The product x W^T, without a gradient."""
-    if fast_library(x, weight) == "oneDNN":
-        return _multiplied_by_onednn(x, weight, None)
-    return x @ weight.t()
+    return _multiplied(x, weight, None) if onednn_is_faster(x, weight) else x @ weight.t()
 
 
 def transposed_product(x: Float[Tensor, "R O"], y: Float[Tensor, "R I"]) -> Float[Tensor, "O I"]:
     """The product x^T y, without a gradient; a weight's gradient is such a product."""
-    if fast_library(x, y) != "oneDNN":
+    if not onednn_is_faster(x, y):
         return x.t() @ y
     # oneDNN needs one operand contiguous, and reads a transposed other one as fast.
     if x.shape[1] < y.shape[1]:
@@ -68,72 +57,51 @@ def linear(
     x: Float[Tensor, "*B I"], weight: Float[Tensor, "O I"], bias: Float[Tensor, "O"] | None = None
 ) -> Float[Tensor, "*B O"]:
     """The layer x W^T + b."""
-    if fast_library(x, weight) == "oneDNN" and not torch.is_autocast_enabled("cpu"):
+    if onednn_is_faster(x, weight) and not torch.is_autocast_enabled("cpu"):
         return _Linear.apply(x, weight, bias)
     return F.linear(x, weight, bias)
 
 
 def layer(module: nn.Linear, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
-    """The module's output; by its packed weight if it is frozen."""
-    found = None
-    if not (torch.is_grad_enabled() or module.weight.requires_grad) and x.numel():
-        found = _packed_weight(module, x)
-    if found is None:
-        return linear(x, module.weight, module.bias)
-    if found.library == "oneDNN":
-        dtype = _precision(x)
-        bias = None if module.bias is None else module.bias.to(dtype)
-        return _multiplied_by_onednn(x.to(dtype), found.weight, bias)
-    rows = x.shape[:-1].numel()
-    return torch.ops.mkl._mkl_linear(x, found.weight, module.weight, module.bias, rows)
+    """The module's output; by its packed weight if it is frozen.
 
-
-def _packed_weight(module: nn.Linear, x: Tensor) -> _Packed | None:
-    """The packed weight, packed again after a change in place; None if no library is faster.
-
-    Under autocast weights are packed in bfloat16, if the processor is fast at it; PyTorch would
-    convert those of frozen layers for every product.
+    The weight is packed again after a change in place. Under autocast it is packed in bfloat16, if
+    the processor is fast at it; PyTorch would convert it for every product.
     """
-    weight, dtype = module.weight, _precision(x)
-    library = fast_library(weight, weight)
-    if library and dtype != weight.dtype:  # under autocast
-        is_fast = dtype == torch.bfloat16 and multiplies_bfloat16_fast()
-        library = "oneDNN" if is_fast else None
-    if library is None or weight.is_inference():
-        return None
+    weight, bias = module.weight, module.bias
+    dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
+    is_known = dtype == weight.dtype or (dtype == torch.bfloat16 and multiplies_bfloat16_fast())
+    if (
+        not is_known
+        or not x.numel()
+        or torch.is_grad_enabled()
+        or weight.requires_grad
+        or weight.is_inference()
+        or not onednn_is_faster(weight, weight)
+    ):
+        return linear(x, weight, bias)
     state = (dtype, weight.data_ptr(), weight._version)
     found = _packed.get(module)
-    if found is None or (found.library, found.state) != (library, state):
-        if library == "oneDNN":
-            new = torch.ops.mkldnn._reorder_linear_weight(weight.detach().to(dtype), ROWS)
-        else:
-            new = torch.ops.mkl._mkl_reorder_linear_weight(weight.detach(), ROWS)
-        found = _packed[module] = _Packed(library, state, new)
-    return found
+    if found is None or found[0] != state:
+        new = torch.ops.mkldnn._reorder_linear_weight(weight.detach().to(dtype), ROWS)
+        found = _packed[module] = state, new
+    return _multiplied(x.to(dtype), found[1], None if bias is None else bias.to(dtype))
 
 
-def fast_library(x: Tensor, weight: Tensor) -> Library | None:
-    """The library whose private operators multiply these faster than PyTorch does, if any."""
-    if x.device.type != "cpu" or not x.dtype == weight.dtype == torch.float32 or not x.numel():
-        return None
-    if is_intels():
-        return "MKL" if _has("mkl", "_mkl_linear", "_mkl_reorder_linear_weight") else None
-    has_onednn = _has("mkldnn", "_linear_pointwise", "_reorder_linear_weight")
-    return "oneDNN" if has_onednn and torch.backends.mkldnn.enabled else None
+def onednn_is_faster(x: Tensor, weight: Tensor) -> bool:
+    """Whether oneDNN's private operators multiply these faster than PyTorch does."""
+    is_single = x.dtype == weight.dtype == torch.float32 and x.device.type == "cpu"
+    return bool(is_single and x.numel() and torch.backends.mkldnn.enabled and _has_onednn())
 
 
 @cache
-def _has(library: str, *operators: str) -> bool:
-    available = getattr(torch.backends, library).is_available()
-    return available and all(hasattr(getattr(torch.ops, library), name) for name in operators)
+def _has_onednn() -> bool:
+    operators = ("_linear_pointwise", "_reorder_linear_weight")
+    available = torch.backends.mkldnn.is_available() and not is_intels()
+    return available and all(hasattr(torch.ops.mkldnn, name) for name in operators)
 
 
-def _precision(x: Tensor) -> torch.dtype:
-    """The precision that x is multiplied in."""
-    return torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else x.dtype
-
-
-def _multiplied_by_onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def _multiplied(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     # oneDNN multiplies slices of larger matrices by its reference kernel, a thousand times slower.
     x, weight = (
         part if part.is_contiguous() or part.mT.is_contiguous() else part.contiguous()
@@ -151,7 +119,7 @@ class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(x, weight)
-        return _multiplied_by_onednn(x, weight, bias)
+        return _multiplied(x, weight, bias)
 
     @staticmethod
     @torch.autograd.function.once_differentiable

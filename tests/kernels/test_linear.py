@@ -12,19 +12,16 @@ from captioning.search import BeamSearch
 from tests.kernels.plain_models import plain_model
 
 
-@pytest.fixture(params=["oneDNN", "MKL", None])
-def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str | None:
-    """Products by the private operators of either library, or by PyTorch's own."""
-    monkeypatch.setattr(linear, "is_intels", lambda: request.param == "MKL")
-    if request.param is None:
-        monkeypatch.setattr(linear, "_has", lambda *names: False)
-    x = torch.ones(2, 2)
-    if linear.fast_library(x, x) != request.param:
-        pytest.skip(f"this PyTorch has no {request.param}")
+@pytest.fixture(params=[True, False], ids=["oneDNN", "PyTorch"])
+def by_onednn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Products by oneDNN's private operators, or by PyTorch's own."""
+    if request.param and not torch.backends.mkldnn.is_available():
+        pytest.skip("this PyTorch has no oneDNN")
+    monkeypatch.setattr(linear, "_has_onednn", lambda: request.param)
     return request.param
 
 
-@pytest.mark.usefixtures("library")
+@pytest.mark.usefixtures("by_onednn")
 @pytest.mark.parametrize("is_transposed", [False, True], ids=["plain", "transposed"])
 @pytest.mark.parametrize("width", [3, 9])
 def test_products_are_exact_up_to_rounding(is_transposed: bool, width: int) -> None:
@@ -38,7 +35,7 @@ def test_products_are_exact_up_to_rounding(is_transposed: bool, width: int) -> N
     assert_close(linear.transposed_product(x, y).double(), wanted, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.usefixtures("library")
+@pytest.mark.usefixtures("by_onednn")
 def test_layers_and_their_gradients_are_pytorchs() -> None:
     ours, theirs = nn.Linear(5, 3), nn.Linear(5, 3, dtype=torch.float64)
     theirs.load_state_dict(ours.state_dict())
@@ -62,13 +59,13 @@ def test_layers_and_their_gradients_are_pytorchs() -> None:
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("shape", [(1,), (40, 4), (161,)])
 def test_frozen_layers_multiply_by_packed_weights(
-    library: str | None, shape: tuple[int, ...], bias: bool
+    by_onednn: bool, shape: tuple[int, ...], bias: bool
 ) -> None:
     layer, x = nn.Linear(70, 90, bias).requires_grad_(False), torch.randn(*shape, 70)
     wanted = x.double() @ layer.weight.double().t()
     wanted = wanted + layer.bias.double() if bias else wanted
     assert_close(linear.layer(layer, x).double(), wanted, rtol=1e-5, atol=1e-5)
-    assert (layer in linear._packed) == bool(library)
+    assert (layer in linear._packed) == by_onednn
     layer.weight.zero_()
     assert not (linear.layer(layer, x) - (layer.bias if bias else 0)).any()
     assert linear.layer(layer.double(), x.double()).dtype == torch.double
@@ -76,17 +73,17 @@ def test_frozen_layers_multiply_by_packed_weights(
 
 @torch.no_grad()
 @pytest.mark.parametrize("rows", [1, 40, 161])
-def test_packed_layers_under_autocast_are_pytorchs(library: str | None, rows: int) -> None:
+def test_packed_layers_under_autocast_are_pytorchs(by_onednn: bool, rows: int) -> None:
     layer, x = nn.Linear(70, 90).requires_grad_(False), torch.randn(rows, 70)
     with torch.autocast("cpu", torch.bfloat16):
         wanted = layer(x)
         assert_close(linear.layer(layer, x), wanted)
         assert_close(linear.layer(layer, x.bfloat16()), wanted)
-    assert (layer in linear._packed) == bool(library and multiplies_bfloat16_fast())
+    assert (layer in linear._packed) == (by_onednn and multiplies_bfloat16_fast())
 
 
 @torch.no_grad()
-@pytest.mark.usefixtures("library")
+@pytest.mark.usefixtures("by_onednn")
 @pytest.mark.parametrize("frozen", [True, False])
 def test_searches_find_the_same_by_either_library(frozen: bool) -> None:
     plain = plain_model(vocab_size=50).float().requires_grad_(not frozen)
