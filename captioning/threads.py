@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
 from threading import Barrier, Lock
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import torch
 
@@ -24,6 +24,11 @@ LEAST = 4
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+class _Failure(NamedTuple):
+    error: Exception
+
 
 _sharing = Lock()
 """Held while threads take shares of PyTorch's threads; one that starts then would take one, too."""
@@ -89,12 +94,20 @@ def in_threads(
     autocast = torch.is_autocast_enabled(device.type)
     dtype, cache = torch.get_autocast_dtype(device.type), torch.is_autocast_cache_enabled()
 
-    def done(item: Item) -> Result:
+    def done(item: Item | _Failure) -> Result:
+        if isinstance(item, _Failure):
+            raise item.error
         precision = torch.autocast(device.type, dtype, autocast, cache)
         with torch.set_grad_enabled(gradients), precision:
             return work(item)
 
-    waiting = iter(items)
+    def read() -> Iterator[Item | _Failure]:
+        try:
+            yield from items
+        except Exception as error:  # raised after the results before it
+            yield _Failure(error)
+
+    waiting = read()
     first = list(islice(waiting, 1 if in_turn else thread_count(device)))
     if len(first) < 2:
         yield from map(done, chain(first, waiting))
