@@ -24,38 +24,26 @@ from captioning.models import (
 from captioning.search import BeamSearch, Greedy, Search
 
 
-def test_a_config_holds_what_was_given_and_the_defaults() -> None:
-    assert Greedy(max_length=7, no_repeat_ngram=3).config == {
+def test_a_part_is_built_again_from_its_config() -> None:
+    config = Greedy(max_length=7, no_repeat_ngram=3).config
+    assert config == {
         "class": "captioning.search.independent.Greedy",
         "max_length": 7,
         "min_length": 1,
         "no_repeat_ngram": 3,
     }
-
-
-def test_a_part_is_built_again_from_its_config() -> None:
-    again = build(Greedy(max_length=7, no_repeat_ngram=3).config, Search)
+    again = build(config, Search, max_length=9)  # overrides leave the config alone
     assert isinstance(again, Greedy)
-    assert (again.max_length, again.no_repeat_ngram) == (7, 3)
+    assert (again.max_length, again.no_repeat_ngram, config["max_length"]) == (9, 3, 7)
 
 
 def test_an_argument_that_is_a_class_is_built_again() -> None:
-    decoder = LSTMDecoder(3, 8, 4, 4, 4, attention=DotProductAttention)
-    assert isinstance(build(decoder.config, LSTMDecoder).attention, DotProductAttention)
-
-
-def test_a_config_survives_a_checkpoint_of_plain_values() -> None:
     config = LSTMDecoder(3, 8, 4, 4, 4, attention=DotProductAttention).config
+    assert isinstance(build(config, LSTMDecoder).attention, DotProductAttention)
     file = io.BytesIO()
     torch.save(config, file)
     file.seek(0)
     assert torch.load(file, weights_only=True) == config
-
-
-def test_overrides_replace_arguments_and_leave_the_config_alone() -> None:
-    config = Greedy(max_length=7).config
-    assert build(config, Greedy, max_length=9).max_length == 9
-    assert config["max_length"] == 7
 
 
 @pytest.mark.parametrize(

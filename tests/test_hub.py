@@ -68,7 +68,7 @@ def same(one: Captioner, other: Captioner, records: list[Record]) -> None:
         )
 
 
-def test_a_pushed_folder_is_loaded_by_its_address_and_says_the_same(
+def test_a_pushed_folder_is_loaded_by_its_address(
     checkpoint: Path, hub: HubServer, shapes_records: list[Record], tmp_path: Path, capsys: Capture
 ) -> None:
     folder = tmp_path / "exported"
@@ -83,7 +83,7 @@ def test_a_pushed_folder_is_loaded_by_its_address_and_says_the_same(
     assert not any(request.endswith("README.md") for request in hub.requests)
 
 
-def test_a_model_is_pushed_by_its_name_to_a_branch_of_a_private_repository(
+def test_a_name_is_pushed_to_a_branch_of_a_private_repository(
     hub: HubServer,
     monkeypatch: pytest.MonkeyPatch,
     shapes_records: list[Record],
