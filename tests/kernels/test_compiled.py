@@ -41,7 +41,7 @@ def test_nothing_is_compiled_while_gradients_are_on(
         assert function(X)[0, 0] == 1
 
 
-def test_a_function_that_fails_to_compile_is_computed_plainly_and_logged_once(
+def test_what_fails_to_compile_is_computed_plainly(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     compile_from_now()

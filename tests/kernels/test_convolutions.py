@@ -101,7 +101,7 @@ def lite() -> nn.Sequential:
 
 
 @torch.no_grad()
-def test_activations_and_sums_of_blocks_are_folded_for_images_of_any_size() -> None:
+def test_blocks_are_folded_for_images_of_any_size() -> None:
     network = lite()
     fast = folded(network)
     kinds = [type(part) for part in fast.modules()]
@@ -114,7 +114,7 @@ def test_activations_and_sums_of_blocks_are_folded_for_images_of_any_size() -> N
         assert_close(fast(images), expected, rtol=1e-4, atol=1e-5 * expected.abs().max().item())
 
 
-def test_folded_convolutions_can_be_copied_pickled_moved_and_differentiated() -> None:
+def test_folded_convolutions_can_be_copied_and_differentiated() -> None:
     network = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU())
     with_statistics(network.eval())
     fast, image = folded(network), torch.randn(1, 3, 16, 16)
@@ -163,7 +163,7 @@ def test_precise_depthwise_convolutions_equal_the_plain_ones() -> None:
         assert_close(ours.grad, theirs.grad, rtol=0, atol=0)
 
 
-def test_under_autocast_only_depthwise_convolutions_are_in_single_precision() -> None:
+def test_under_autocast_only_depthwise_ones_are_in_single() -> None:
     fast = depthwise_network()
     keep_depthwise_precise(fast)
     with torch.autocast("cpu", torch.bfloat16):

@@ -158,7 +158,7 @@ def test_bfloat16_changes_the_gradients_by_its_rounding_only(
     assert (found - truth).norm() < 0.05 * truth.norm()
 
 
-def test_energies_and_their_gradients_are_those_of_their_formula_in_many_blocks() -> None:
+def test_energies_in_blocks_have_the_formula_s_gradients() -> None:
     width = BLOCK // 64
     attention = AdditiveAttention(2, 2, width).double()
     v = attention.energy.weight

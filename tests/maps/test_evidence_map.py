@@ -34,7 +34,7 @@ def test_evidence_is_what_a_region_adds_to_a_words_logit(region: int) -> None:
     torch.testing.assert_close(found[:, :, 0, region], added.gather(2, TOKENS[..., 1:2])[..., 0])
 
 
-def test_a_map_of_evidence_is_the_sharpened_softmax_of_neighbourhoods() -> None:
+def test_evidence_is_a_sharpened_softmax_of_neighbourhoods() -> None:
     given = captioned()
     decoder = given.model.decoder
     assert isinstance(decoder, LSTMDecoder)
@@ -52,7 +52,7 @@ def test_attention_times_evidence_is_their_normalised_product() -> None:
     torch.testing.assert_close(both, product / product.sum(dim=(3, 4), keepdim=True))
 
 
-def test_the_mean_around_a_region_counts_no_neighbours_beyond_the_edge() -> None:
+def test_the_mean_around_a_region_ends_at_the_edge() -> None:
     values = torch.zeros(1, 1, 1, 16)
     values[..., 5] = 1.0  # row 1, column 1 of 4 x 4
     # By hand: a corner has three neighbours, an edge five, an inner region eight.

@@ -6,7 +6,7 @@ from captioning.maps.occlusion_map import windows
 from tests.maps.conftest import TOKENS, captioned
 
 
-def test_occlusion_is_the_drop_without_a_region_and_its_neighbours(kind: str) -> None:
+def test_occlusion_is_the_drop_without_a_neighbourhood(kind: str) -> None:
     given = captioned(kind)
     whole = word_log_probs(given.model, given.annotations, TOKENS)
     drops = torch.zeros(2, 2, 4, 16).double()

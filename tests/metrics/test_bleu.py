@@ -22,13 +22,13 @@ def test_bleu_is_the_geometric_mean_of_the_precisions() -> None:
     assert scores[3] < 1e-3
 
 
-def test_of_two_equally_close_references_the_shorter_sets_the_length() -> None:
+def test_of_two_equally_close_lengths_the_shorter_counts() -> None:
     # Against the longer one, brevity would cost a factor of exp(-1/4).
     score = bleu("one two three four", "one two three four five", "one two three")[0]
     assert score == pytest.approx(1, rel=1e-8)
 
 
-def test_counts_are_summed_over_the_corpus_before_they_are_divided() -> None:
+def test_counts_are_summed_over_the_corpus_then_divided() -> None:
     # 1 of 1 and 0 of 3 make 1 of 4; the mean over captions would be a half.
     scores = bleu_scores(split("dog", "x y z"), [split("dog"), split("a b c")])
     assert scores.corpus["BLEU-1"] == pytest.approx(1 / 4, rel=1e-8)
@@ -69,7 +69,7 @@ def nltk_bleu(
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_scores_are_those_of_nltk_where_every_caption_has_four_words(seed: int) -> None:
+def test_scores_of_captions_of_four_words_or_more_are_nltk_s(seed: int) -> None:
     # Of shorter ones NLTK counts an n-gram that is not there, as if they had one that is wrong.
     candidates, references = drawn(seed, shortest=4)
     expected = [nltk_bleu(candidates, references, n) for n in (1, 2, 3, 4)]

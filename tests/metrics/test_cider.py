@@ -33,7 +33,7 @@ def test_a_repeated_word_is_no_more_alike_than_the_reference() -> None:
     assert cider("a a", "a b") == pytest.approx(10 / 4 / (2 * math.sqrt(2)))
 
 
-def test_a_difference_in_length_lowers_the_similarity_as_a_gaussian_of_width_six() -> None:
+def test_a_difference_in_length_is_penalised_by_a_gaussian() -> None:
     # Three words and two pairs more: cosines 1/sqrt(4) of words and 0 of pairs, three pairs longer.
     penalty = math.exp(-(3**2) / (2 * 6**2))
     assert cider("a", "a b c d") == pytest.approx(10 / 4 * penalty / 2)
@@ -95,7 +95,7 @@ def ids(randomly: random.Random) -> list[int]:
     return [*randomly.choices(range(4, 12), k=randomly.randint(0, 9)), END]
 
 
-def test_the_reward_of_a_sample_is_what_the_metrics_give_its_caption() -> None:
+def test_the_reward_of_a_sample_is_its_caption_s_score() -> None:
     randomly = random.Random(0)
     references = [[ids(randomly) for _ in range(3)] for _ in range(6)]
     samples = [[ids(randomly) for _ in range(4)] for _ in range(2)]

@@ -102,7 +102,7 @@ def table() -> Paraphrases:
     return Paraphrases.of(["a b", "c", "a", "b c"], np.array([[0, 1], [2, 3]], dtype=np.int32))
 
 
-def test_phrases_are_found_at_every_place_but_not_across_sentences() -> None:
+def test_phrases_are_found_anywhere_but_within_a_sentence() -> None:
     found = table().occurrences([["x", "a", "b"], ["a"], ["b", "c", "a", "b"]])
     assert [[phrase[:2] for phrase in each] for each in found] == [
         [(1, 1), (2, 1), (1, 2)],

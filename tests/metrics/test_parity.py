@@ -70,7 +70,7 @@ def flickr8k(folder: Path) -> list[list[str]]:
     return list(found.values())
 
 
-def test_captions_of_drawn_scenes_score_as_in_the_coco_evaluation() -> None:
+def test_captions_of_scenes_score_as_in_the_coco_evaluation() -> None:
     rng = np.random.default_rng(0)
     assert_coco_agrees(
         *one_against_the_others([list(captions(random_scene(rng), rng)) for _ in range(80)])
@@ -137,7 +137,7 @@ NUMBERS = ["A clock at 22 3/4 here", "22 3/4 of clocks", "a clock of 22, 3/4 her
 
 
 @pytest.mark.integration
-def test_raw_captions_score_as_in_the_coco_evaluation_with_its_tokenizer(
+def test_raw_captions_score_as_with_the_coco_tokenizer(
     shared_data: Path,
 ) -> None:
     if not shutil.which("java"):

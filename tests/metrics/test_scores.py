@@ -20,7 +20,7 @@ def cider_of_all(candidates: list[list[str]], references: list[list[list[str]]])
 
 
 @pytest.mark.parametrize("scores", [bleu_scores, rouge_scores, cider_of_all])
-def test_a_resampled_corpus_scores_as_if_its_images_were_scored_again(
+def test_a_resampled_corpus_scores_as_its_images_do_again(
     scores: Callable[..., Scores],
 ) -> None:
     drawn = [[0, 1, 2, 3], [0, 0, 2, 1], [3, 2, 2, 2]]
@@ -32,7 +32,7 @@ def test_a_resampled_corpus_scores_as_if_its_images_were_scored_again(
         assert found == pytest.approx(again, rel=1e-12)
 
 
-def test_the_interval_of_a_mean_is_that_of_the_normal_distribution() -> None:
+def test_the_interval_of_a_mean_is_the_normal_distribution_s() -> None:
     values = np.random.default_rng(1).normal(5, 2, size=900)
     interval = intervals([Scores.of("score", values)], 900)["score"]
     error = 1.96 * values.std() / 30
@@ -59,7 +59,7 @@ def test_captions_words_and_lengths_are_counted() -> None:
     }
 
 
-def test_the_share_of_the_vocabulary_is_that_of_its_words_that_are_used() -> None:
+def test_the_share_of_the_vocabulary_counts_used_words() -> None:
     found = diversity(CAPTIONS, vocabulary=["a", "dog", "bird", "tree", "house"])
     assert found["share of vocabulary"] == pytest.approx(2 / 5)
 

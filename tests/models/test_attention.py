@@ -114,7 +114,7 @@ def test_regions_are_drawn_as_often_as_they_weigh(
         torch.testing.assert_close(chosen.mean(0), weights[b, 0], rtol=0.0, atol=0.015)
 
 
-def test_the_gradient_of_a_drawn_context_reaches_its_region_alone(
+def test_the_gradient_of_a_drawn_context_is_its_region_s(
     hard: HardAttention, query: Tensor, annotations: Tensor
 ) -> None:
     annotations.requires_grad_()

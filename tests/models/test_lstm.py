@@ -9,7 +9,7 @@ TOKENS = torch.tensor([[[1, 4, 5, 6], [1, 7, 7, 2]]] * 3)  # (B, N, T) = (3, 2, 
 
 
 @pytest.mark.parametrize("query_with_word", [False, True])
-def test_the_last_word_moves_the_attention_only_as_part_of_the_query(
+def test_the_last_word_moves_attention_only_in_the_query(
     annotations: Tensor, query_with_word: bool
 ) -> None:
     decoder = LSTMDecoder(5, 8, 6, 7, 4, query_with_word=query_with_word).double().eval()
@@ -73,7 +73,7 @@ def ablated(**options: bool) -> LSTMDecoder:
     return decoder.double().eval()
 
 
-def test_without_the_deep_output_the_hidden_state_alone_scores_words(annotations: Tensor) -> None:
+def test_without_deep_output_the_hidden_state_scores_words(annotations: Tensor) -> None:
     decoder = ablated(deep_output=False)
     _, logits, following = after_one_word(decoder, annotations)
     expected = decoder.output(following[0] @ decoder.output_hidden.weight.T)

@@ -7,7 +7,7 @@ def image(side: int = 64) -> torch.Tensor:
     return torch.rand(1, 3, side, side, generator=torch.Generator().manual_seed(0))
 
 
-def test_the_colour_of_an_annotation_vector_is_its_own_cells_alone() -> None:
+def test_the_colour_of_a_vector_is_its_cell_s_alone() -> None:
     torch.manual_seed(0)
     network = SmallCNN().eval().features
     pixels = image().requires_grad_()

@@ -29,7 +29,7 @@ def decoder(request: pytest.FixtureRequest) -> LSTMDecoder:
     return decoder.double().eval()
 
 
-def test_an_annotation_is_the_forward_state_beside_the_backward_one(encoder: TextEncoder) -> None:
+def test_an_annotation_is_forward_beside_backward_state(encoder: TextEncoder) -> None:
     annotations, mask = encoder(SENTENCES)
     assert annotations.shape == (3, 4, encoder.annotation_dim) == (3, 4, 8)
     assert mask.sum(dim=1).tolist() == [4, 2, 1]
@@ -72,7 +72,7 @@ def test_a_translated_batch_equals_its_sentences_one_by_one(
         assert (together.weights[b, ..., real.sum() :] == 0).all()
 
 
-def test_the_loss_reaches_every_parameter_of_the_encoder_and_kernels_agree(
+def test_the_loss_reaches_every_parameter_of_the_encoder(
     encoder: TextEncoder, decoder: LSTMDecoder
 ) -> None:
     gradients = []

@@ -18,7 +18,7 @@ def made(**options: Any) -> TransformerDecoder:
     return decided(TransformerDecoder(5, 8, **(sizes | options)))
 
 
-def test_the_weights_are_the_mean_over_the_heads_of_the_last_layer(annotations: Tensor) -> None:
+def test_the_weights_are_the_mean_of_the_last_layer_s_heads(annotations: Tensor) -> None:
     decoder = made()
     found: list[Tensor] = []
     for layer in decoder.layers:

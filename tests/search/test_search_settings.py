@@ -14,7 +14,7 @@ def test_a_changed_search_keeps_the_other_limits() -> None:
     assert changed.config == BeamSearch(2, 0.7, max_length=9, min_length=3).config
 
 
-def test_a_search_of_another_kind_keeps_the_limits_that_both_have() -> None:
+def test_a_search_of_another_kind_keeps_common_limits() -> None:
     changed = BeamSearch(5, 0.7, max_length=9, no_repeat_ngram=2).replace(Sampling, top_k=3)
     assert changed.config == Sampling(top_k=3, max_length=9, no_repeat_ngram=2).config
 
