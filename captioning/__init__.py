@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from captioning.captioner import Caption, Captioner, load
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 FUNCTIONS = ("calibrate", "check", "compare", "evaluate", "export", "finetune", "ground", "score")
 """Commands of the command line that are functions of this package."""
