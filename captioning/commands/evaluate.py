@@ -36,7 +36,7 @@ def evaluate(
     """
     from captioning.evaluation import grounding
     from captioning.evaluation.assessment import CalibrationReport, assess
-    from captioning.evaluation.captions import features_of, split_captions, training_captions
+    from captioning.evaluation.captions import split_captions, training_captions
     from captioning.evaluation.pictures import save_calibration
     from captioning.evaluation.report import Report, scenes_right
     from captioning.files import made_folder, write_json
@@ -49,7 +49,6 @@ def evaluate(
     by_photos = metrics.photo_scorers(photos, data.max_megapixels, using.device)
     captioner = using.load(data.max_megapixels)
     chosen = search.of(captioner)
-    annotations = features_of(features, captioner, records)
     right = scenes_right(data.data[0], data.split) if len(data.data) == 1 else None
     kind = "evaluation" if len(using.model) == 1 else "ensemble"
     folder = made_folder(out or folder_beside(using.model[0]) / f"{kind}-{data.split}")
@@ -57,10 +56,10 @@ def evaluate(
     is_decided = right is not None or any(len(record.captions) > 1 for record in records)
     assessed = None
     if captioner.calibration is not None and is_decided:
-        assessed = assess(captioner, records, chosen, right, using.batch_size, annotations)
+        assessed = assess(captioner, records, chosen, right, using.batch_size, features)
         captions = assessed.captions
     else:
-        captions = split_captions(captioner, records, chosen, using.batch_size, annotations)
+        captions = split_captions(captioner, records, chosen, using.batch_size, features)
     report = Report.of(
         captions,
         {record.image_id: record.captions for record in records},
@@ -108,7 +107,6 @@ def calibrate(
     """
     from captioning.captioner import export
     from captioning.evaluation.assessment import CalibrationReport, assess, calibrated
-    from captioning.evaluation.captions import features_of
     from captioning.evaluation.pictures import save_calibration
     from captioning.evaluation.report import scenes_right
     from captioning.files import made_folder
@@ -118,9 +116,8 @@ def calibrate(
     records = data.reader().read(data.split)[: data.limit]
     captioner = using.load(data.max_megapixels)
     right = scenes_right(data.data[0], data.split) if len(data.data) == 1 else None
-    annotations = features_of(features, captioner, records)
     chosen = search.of(captioner)
-    assessed = assess(captioner, records, chosen, right, using.batch_size, annotations)
+    assessed = assess(captioner, records, chosen, right, using.batch_size, features)
     calibration = calibrated(assessed)
     report = CalibrationReport.across_halves(assessed)
     picture = made_folder(file.parent) / f"{file.stem}-calibration.png"

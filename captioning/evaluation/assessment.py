@@ -6,6 +6,7 @@ Shapes: I images, S confidence features, G temperatures.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,6 @@ from captioning.captioner import Captioner
 from captioning.captioner.calibration import FEATURES, Calibration, confidence_features
 from captioning.captioner.captioner import Viewed
 from captioning.data.dataset import caption_ids, padded
-from captioning.data.feature_cache import FeatureCache
 from captioning.data.records import Record
 from captioning.data.tokenizers import TokenizerName, tokenizer_of_scores
 from captioning.data.tokens import words_of
@@ -83,7 +83,7 @@ def assess(
     search: Search | None = None,
     good: Callable[[Mapping[int | str, str]], Bool[np.ndarray, " I"]] | None = None,
     batch_size: int = 32,
-    features: FeatureCache | None = None,
+    features: str | Path | None = None,
 ) -> Assessed:
     """Caption the images of a split, and say which captions are good by the references.
 
@@ -96,7 +96,7 @@ def assess(
         search: default: the captioner's own.
         good: says of captions by image id which are good, if the references do not decide it.
         batch_size: images per batch.
-        features: cached annotations of the images, instead of the photos.
+        features: a folder of cached annotations of the images, to use instead of the photos.
 
     Raises:
         InputError: a photo cannot be read, or no photo has two references and `good` is not given.

@@ -19,7 +19,7 @@ def split_captions(
     records: Sequence[Record],
     search: Search | None = None,
     batch_size: int = 32,
-    features: FeatureCache | None = None,
+    features: str | Path | None = None,
 ) -> dict[int | str, str]:
     """One caption per image, by image id.
 
@@ -28,7 +28,7 @@ def split_captions(
         records: the images.
         search: default: the captioner's own.
         batch_size: images per batch.
-        features: cached annotations of the images, instead of the photos.
+        features: a folder of cached annotations of the images, to use instead of the photos.
 
     Raises:
         PhotoError: a photo cannot be read.
@@ -44,14 +44,22 @@ def split_captions(
 
 
 def photos_of(
-    captioner: Captioner, records: Sequence[Record], features: FeatureCache | None
+    captioner: Captioner, records: Sequence[Record], features: str | Path | None
 ) -> Sequence[Path] | Iterator[View]:
-    """The photos of records or, with features, views that hold these instead of pixels."""
+    """The photos of records or, with a folder of features, views that hold these, not pixels."""
+    images = [record.image for record in records]
     if features is None:
-        return [record.image for record in records]
-    side = captioner.preprocessing.size
+        return images
+    encoder, side = captioner.model.encoder, captioner.preprocessing.size
+    if isinstance(encoder, JointEncoder) or encoder.constant is None:
+        raise InputError(
+            f"{features}: a model that trained its whole encoder has no features, nor have several "
+            "models with different ones; omit --features"
+        )
+    cache = FeatureCache(features)
+    cache.check(encoder.constant, captioner.preprocessing, images)
     whole = 0.0, 0.0, float(side), float(side)
-    return (View(features[record.image], whole, (side, side)) for record in records)
+    return (View(cache[image], whole, (side, side)) for image in images)
 
 
 def training_captions(reader: Reader) -> list[str] | None:
@@ -62,25 +70,3 @@ def training_captions(reader: Reader) -> list[str] | None:
         return [caption for record in reader.read("train") for caption in record.captions]
     except InputError:
         return None
-
-
-def features_of(
-    folder: str | Path | None, captioner: Captioner, records: Sequence[Record]
-) -> FeatureCache | None:
-    """The cached annotations of the records' images, if given; they must be of this encoder."""
-    if folder is None:
-        return None
-    if isinstance(captioner.model.encoder, JointEncoder):
-        raise InputError(
-            f"{folder}: features are of one encoder at one image size, but the models of this "
-            "ensemble differ in these; omit --features"
-        )
-    if captioner.model.encoder.constant is None:
-        raise InputError(
-            f"{folder}: this model trained its whole encoder, so it has no features; "
-            "omit --features"
-        )
-    features = FeatureCache(folder)
-    images = [record.image for record in records]
-    features.check(captioner.model.encoder.constant, captioner.preprocessing, images)
-    return features
