@@ -81,6 +81,10 @@ class CaptionMetric(Metric):
             captions.setdefault(image, (candidate, written))
         candidates, references = zip(*captions.values(), strict=True) if captions else ((), ())
         scores = scored(self.scorer, candidates, references)
+        self.by_image = {
+            name: dict(zip(captions, values.tolist(), strict=True))
+            for name, values in scores.images.items()
+        }
         return {
             name: torch.tensor(value, dtype=torch.float64) for name, value in scores.corpus.items()
         }

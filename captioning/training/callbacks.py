@@ -33,14 +33,12 @@ class NumberedSteps(pl.Callback):
         self.compile_after = compile_after
 
     def on_train_batch_start(self, trainer: pl.Trainer, pl_module: Any, *_: Any) -> None:
-        """Seed the step, and compile it after the first ones."""
         steps = trainer.fit_loop.epoch_loop.total_batch_idx
         ranks_and_steps = steps * trainer.world_size + trainer.global_rank
         torch.manual_seed(self.seed * 1_000_000_007 + ranks_and_steps)
         _compile_kernels(pl_module, 0 <= self.compile_after <= trainer.global_step)
 
     def teardown(self, trainer: pl.Trainer, pl_module: Any, *_: Any, **__: Any) -> None:
-        """Compile nothing after the training, not even after one that failed."""
         _compile_kernels(pl_module, False)
 
     on_exception = teardown
@@ -121,7 +119,6 @@ class Progress(pl.Callback):
         self._validated = False
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Print the sizes of the data and the model."""
         self._began = time.monotonic()
         if not trainer.is_global_zero:
             return
@@ -138,7 +135,6 @@ class Progress(pl.Callback):
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Begin the epoch's bar, at its first batch or where it resumes."""
         if not self._bars:
             batches = int(trainer.num_training_batches)
             self._bars = [ProgressBar(_epoch(trainer), "batches", batches, initial=batch_idx)]
@@ -148,7 +144,6 @@ class Progress(pl.Callback):
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Move the epoch's bar."""
         self._losses += outputs["loss"].detach()  # stays on its device: reading it would wait
         self._steps += 1
         [bar] = self._bars
@@ -157,23 +152,19 @@ class Progress(pl.Callback):
         bar.update()
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Begin a bar over the validation images."""
         name, batches = "validation", trainer.num_val_batches
         if trainer.sanity_checking:
             name, batches = "check of the validation", trainer.num_sanity_val_batches
         self._bars.append(ProgressBar(name, "batches", int(sum(batches))))
 
     def on_validation_batch_end(self, *_: Any) -> None:
-        """Move the bar."""
         self._bars[-1].update()
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Remove the bar."""
         self._bars.pop().close()
         self._validated = not trainer.sanity_checking
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Print the epoch's mean loss and its validation scores."""
         self.on_exception()
         shown = [_epoch(trainer), f"loss {self._losses.item() / max(self._steps, 1):.4f}"]
         for name, value in trainer.callback_metrics.items():
@@ -188,7 +179,6 @@ class Progress(pl.Callback):
         self._began = time.monotonic()
 
     def on_exception(self, *_: Any) -> None:
-        """Clear the terminal."""
         while self._bars:
             self._bars.pop().close()
 

@@ -40,7 +40,6 @@ class BestCheckpoint(ModelCheckpoint):
         super().__init__(filename="best", monitor=monitor, mode=mode, enable_version_counter=False)
 
     def on_sanity_check_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Find a misspelt score before an epoch is spent."""
         scores = sorted(trainer.callback_metrics)
         if scores and self.monitor not in scores:
             raise InputError(
@@ -86,7 +85,6 @@ class LastCheckpoint(Checkpoint):
         self._saved = 0.0
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Start the clock."""
         self._saved = time.monotonic()
 
     def on_train_batch_end(
@@ -102,7 +100,6 @@ class LastCheckpoint(Checkpoint):
             self.on_train_epoch_end(trainer, pl_module)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Save."""
         trainer.save_checkpoint(Path(trainer.default_root_dir, LAST))
         self._saved = time.monotonic()
 
@@ -116,7 +113,6 @@ class WholeCheckpoints(TorchCheckpointIO):
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None
     ) -> None:
-        """Write a checkpoint, whole or not at all."""
         content = BytesIO()
         torch.save(checkpoint, content)
         with written_whole(path) as temporary:

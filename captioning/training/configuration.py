@@ -67,7 +67,6 @@ class ConfigurationParser(LightningArgumentParser):
     """A parser that never reads a value as the path of another configuration."""
 
     def add_class_arguments(self, *args: Any, **kwargs: Any) -> list[str]:
-        """Add a class whose fields read no files."""
         added: list[str] = super().add_class_arguments(*args, **{**kwargs, "sub_configs": False})
         return added
 

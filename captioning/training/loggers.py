@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BytesIO
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,7 +21,6 @@ from captioning.data.images import read_image
 from captioning.errors import InputError, printable
 from captioning.evaluation.grounding import GroundingReport
 from captioning.files import written_whole
-from captioning.maps import ATTENTION
 from captioning.progress_bar import say
 from captioning.training.checkpoints import BestCheckpoint
 from captioning.training.validation_images import ValidationImages, scores_by_image
@@ -73,14 +73,12 @@ class ResumedLogs(pl.Callback):
     def on_save_checkpoint(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Write what has been logged so far, and store the id of the W&B run."""
         for logger in trainer.loggers:
             logger.save()
         for board in boards_of(trainer):
             checkpoint[BOARD_ID] = str(board.version)
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Remove the steps that are about to be repeated."""
         if trainer.is_global_zero:
             for path in Path(trainer.default_root_dir).glob("csv*/metrics.csv"):
                 keep_steps(path, trainer.global_step)
@@ -146,7 +144,7 @@ def wandb_within(folder: Path) -> Iterator[None]:
 
 
 class ValidationTable(ValidationImages):
-    """Logs a W&B table of fixed validation images, and histograms of all images' scores.
+    """Logs a W&B table of the same validation images after every validation.
 
     A row has the photo, its references, the caption, its scores, the interactive view and one
     overlay per word. The first images are also logged as ``val/overlay/0`` and so on, figures of
@@ -159,7 +157,6 @@ class ValidationTable(ValidationImages):
     """
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Log the table, except in the check before training and without W&B."""
         boards = boards_of(trainer)
         if not boards or not self.images or trainer.sanity_checking or not trainer.is_global_zero:
             return
@@ -167,15 +164,11 @@ class ValidationTable(ValidationImages):
         images = self.shown(trainer, pl_module)
         words = max((len(caption.words) for _, caption in images), default=0)
         rows = []
-        media: dict[str, Any] = {
-            f"val/{name} of images": wandb.Histogram(list(by_image.values()))
-            for name, by_image in scores.items()
-        }
+        media: dict[str, Any] = {}
         for number, (record, caption) in enumerate(images):
             photo = read_image(record.image, pl_module.captioner.preprocessing.max_pixels)
             page = viewer_html(photo, [caption.view()], record.image.name, LONG_SIDE)
-            pictures = word_pictures(photo, caption.array(), caption.crop)
-            overlays = [_jpeg(picture) for picture in pictures]
+            overlays = map(_jpeg, word_pictures(photo, caption.array(), caption.crop))
             if number < OVERLAYS:
                 media[f"val/overlay/{number}"] = _figure(photo, caption)
             rows.append(
@@ -186,12 +179,10 @@ class ValidationTable(ValidationImages):
                     *(its.get(record.image_id) for its in scores.values()),
                     # W&B's own style sheet would come from its server, which the page forbids.
                     wandb.Html(page, inject=False, data_is_not_path=True),
-                    *overlays,
-                    *[None] * (words - len(overlays)),
+                    *islice(chain(overlays, repeat(None)), words),
                 ]
             )
-        maps = {caption.shown_maps[0] for _, caption in images} - {ATTENTION}
-        of_words = [", ".join([f"word {number + 1}", *maps]) for number in range(words)]
+        of_words = [f"word {number + 1}" for number in range(words)]
         columns = ["image", "references", "caption", *scores, "view", *of_words]
         for board in boards:
             board.log_table("val/captions", columns, rows, step=trainer.global_step)
@@ -217,11 +208,6 @@ def log_best(trainer: pl.Trainer, best: BestCheckpoint, settings: Mapping[str, A
 
     An offline run keeps a copy in its own folder: a longer training may replace best.ckpt before
     anybody uploads the run.
-
-    Args:
-        trainer: after its training.
-        best: the callback that wrote it.
-        settings: the configuration, whose model is part of the artifact's metadata.
     """
     path, score = Path(best.best_model_path), best.best_model_score
     if not trainer.is_global_zero or not path.is_file():

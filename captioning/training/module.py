@@ -141,7 +141,6 @@ class CaptioningModule(pl.LightningModule):
         self.scores = validation_metrics(vocabulary.tokenizer)
 
     def setup(self, stage: str) -> None:
-        """Accelerate the model, and let the data module cache the frozen stages' output."""
         data: CaptionData = self.trainer.datamodule  # type: ignore[attr-defined]
         data.tells_seen = self.objective.needs_seen
         # Lightning moves the model only later, but extracting features is work for the device.
@@ -157,12 +156,10 @@ class CaptioningModule(pl.LightningModule):
 
     @stage("preparing the objective")
     def on_fit_start(self) -> None:
-        """Give the objective the training captions."""
         data: CaptionData = self.trainer.datamodule  # type: ignore[attr-defined]
         self.objective.prepare(data.train_records, data.vocabulary, data.preprocessing)
 
     def training_step(self, batch: Batch, index: int) -> Float[Tensor, ""]:
-        """The loss of a batch of images with all their captions."""
         annotations = self.model.encode(batch.images)
         total, divisor, figures = self.objective(self.captioner.fast, annotations, batch)
         # Gradients are averaged over processes. With losses per mean number of words, that average
@@ -175,7 +172,6 @@ class CaptioningModule(pl.LightningModule):
         return loss
 
     def validation_step(self, batch: Batch, index: int) -> None:
-        """Caption every image once, by a free-running search."""
         decoded = self.captioner.decode(self.captioner.encode(batch.images))
         self.scores.update(
             self.captioner.sentences(decoded),
@@ -185,13 +181,11 @@ class CaptioningModule(pl.LightningModule):
 
     @stage("scoring the captions")
     def on_validation_epoch_end(self) -> None:
-        """Score the captions of all processes."""
         for name, value in self.scores.compute().items():
             self.log(f"val/{name}", value.item(), prog_bar=name == "BLEU-4", sync_dist=True)
         self.scores.reset()
 
     def configure_optimizers(self) -> Any:
-        """AdamW, and a learning rate that follows the schedule step by step."""
         steps = self.trainer.estimated_stepping_batches
         if steps == float("inf"):
             raise InputError(
@@ -229,5 +223,4 @@ class CaptioningModule(pl.LightningModule):
         )
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add everything that `captioning.load` needs to build the captioner without data."""
         checkpoint[KEY] = self.captioner.config

@@ -59,7 +59,6 @@ class ValidationImages(pl.Callback):
         self.maps = tuple(maps or ())
 
     def setup(self, trainer: pl.Trainer, pl_module: Any, stage: str) -> None:
-        """Check the names of the maps before anything is trained."""
         known_maps(self.maps, pl_module.model)
 
     def captioned(self, trainer: pl.Trainer, module: Any, **options: Any) -> list[Captioned]:
@@ -115,7 +114,6 @@ class ValidationPage(ValidationImages):
         self._steps = 0
 
     def state_dict(self) -> dict[str, Any]:
-        """The curves and captions so far, which a resumed training continues."""
         return {
             "losses": [list(point) for point in self._losses],
             "validations": list(self._validations),
@@ -124,7 +122,6 @@ class ValidationPage(ValidationImages):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore them."""
         self._losses = [Point(*point) for point in state_dict["losses"]]
         self._validations = list(state_dict["validations"])
         self._loss, self._steps = torch.tensor(state_dict["loss"]), state_dict["steps"]
@@ -132,20 +129,17 @@ class ValidationPage(ValidationImages):
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Add the step's loss, of this process's share of the batch."""
         loss = outputs["loss"].detach()  # stays on its device: reading it would wait
         self._loss = self._loss.to(loss.device) + loss
         self._steps += 1
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Add the epoch's mean loss to the curve."""
         if self._steps:
             mean = self._loss.item() / self._steps
             self._losses.append(Point(float(trainer.current_epoch + 1), mean))
         self._loss, self._steps = torch.zeros(()), 0
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Write the page, except in the check before training."""
         if not self.images or trainer.sanity_checking or not trainer.is_global_zero:
             return
         images, by_name = self.shown(trainer, pl_module), scores_by_image(pl_module)
@@ -175,14 +169,12 @@ class ValidationPage(ValidationImages):
         if self._steps:
             losses.append(Point(epoch, self._loss.item() / self._steps))
         path = Path(trainer.default_root_dir).absolute() / PAGE
-        last = trainer.max_epochs
-        of = f" of {last}" if last is not None and last > 0 else ""
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
         max_pixels = pl_module.captioner.preprocessing.max_pixels
         with stage(f"writing {PAGE}"):
             page = validation_html(
                 path.parent.name,
-                f"After epoch {epoch_text(epoch)}{of}: {len(data.train_records):,} images to "
+                f"After epoch {epoch_text(epoch)}: {len(data.train_records):,} images to "
                 f"train on, {len(data.val_records):,} to validate",
                 losses,
                 curves,

@@ -36,12 +36,6 @@ def test_a_word_is_shown_by_whichever_of_its_classes_scores_most() -> None:
     torch.testing.assert_close(found.shown(regions), expected)
 
 
-def test_a_vocabulary_may_name_no_class() -> None:
-    found, named = class_words("a", "golden")
-    assert named == []
-    assert found.shown(torch.ones(2, 3, 5)).shape == (2, 0, 3)
-
-
 class Network(nn.Module):
     """Two channels, the mean over cells, and layers of the test's choice."""
 

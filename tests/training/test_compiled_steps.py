@@ -1,7 +1,6 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
 import pytorch_lightning as pl
 from pytorch_lightning.demos.boring_classes import BoringModel
 
@@ -59,9 +58,3 @@ def test_later_steps_are_compiled_also_when_resumed(tmp_path: Path) -> None:
     parts = train(tmp_path / "parts", 1)
     parts += train(tmp_path / "parts", 3, tmp_path / "parts" / "last.ckpt")
     assert parts == whole
-
-
-def test_nothing_is_compiled_after_a_training_that_failed(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match="no memory is left"):
-        train(tmp_path, 1, after=0, last_step=2)
-    assert not compiled._state["compiles"]

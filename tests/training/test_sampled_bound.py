@@ -140,33 +140,6 @@ def test_the_mean_gradient_of_many_draws_is_that_of_the_bound(
     assert (mean - exact).norm() < 0.03 * exact.norm()
 
 
-def test_a_good_baseline_lowers_the_variance_of_the_gradient(
-    captioner: Captioner, seen: Tensor
-) -> None:
-    captioner_of(captioner, Prescribed)
-    variances = []
-    paths = [along(path, captioner, seen) for path in PATHS]
-    probabilities = torch.stack([chosen for _, chosen, _ in paths]).exp().detach()
-    mean_likelihood = sum(p * path[0].item() for p, path in zip(probabilities, paths, strict=True))
-    for baseline in (0.0, float(mean_likelihood)):
-        learnt = objective()
-        learnt.baseline.fill_(baseline)
-        gradients = torch.stack([estimate(path, captioner, seen, learnt)[1] for path in PATHS])
-        mean = probabilities @ gradients
-        variances.append((probabilities @ (gradients - mean).square()).sum().item())
-    assert variances[1] < variances[0] / 2
-
-
-def test_the_loss_is_minus_the_bound(captioner: Captioner, seen: Tensor) -> None:
-    captioner_of(captioner, Prescribed)
-    path = PATHS[5]
-    likelihood, _, entropies = along(path, captioner, seen)
-    loss, _ = estimate(path, captioner, seen, objective(entropy=0.3))
-    assert loss.total.item() == pytest.approx(-(likelihood + 0.3 * entropies).item())
-    assert loss.divisor == 3
-    assert loss.figures["entropy"].item() == pytest.approx(entropies.item() / 3)
-
-
 def test_with_expected_contexts_alone_it_is_soft_attention(hard: Captioner, seen: Tensor) -> None:
     logits, _ = hard.model(seen, TOKENS[..., :-1])
     soft = cross_entropy(logits, TOKENS[..., 1:])

@@ -18,7 +18,7 @@ from captioning.training.supervised_attention import (
     box_shares,
     wanted_attention,
 )
-from tests.training.conftest import Train, loss_of
+from tests.training.conftest import loss_of
 
 WHOLE = Seen((0.0, 0.0, 40.0, 40.0), is_mirrored=False)
 LEXICON = Lexicon({"cat": ["cat"], "dog": ["dog", "big dog"]})
@@ -177,15 +177,3 @@ def test_data_without_boxes_or_of_another_tokenizer_are_refused(captioner: Capti
         objective.prepare([record("a cat", objects=())], captioner.vocabulary, size)
     with pytest.raises(InputError, match=r"set data\.tokenizer to ptb"):
         objective.prepare([record("a cat")], Vocabulary(["a", "cat"], "tweet"), size)
-
-
-@pytest.mark.parametrize("augment", ["true", "false"])
-def test_a_training_follows_the_boxes_of_its_data(train_into: Train, augment: str) -> None:
-    objective = ("--model.objective", "captioning.training.SupervisedAttention")
-    options = ("--trainer.max_epochs", "2", "--trainer.log_every_n_steps", "1")
-    folder = train_into("run", *objective, *options, "--data.augment", augment)
-    header, *rows = (folder / "csv/metrics.csv").read_text().splitlines()
-    column = header.split(",").index("train/boxes")
-    told = [float(row.split(",")[column]) for row in rows if row.split(",")[column]]
-    assert told
-    assert all(0 < value < 20 for value in told)

@@ -13,8 +13,8 @@ import yaml
 
 from captioning.captioner import load
 from captioning.errors import InputError
-from captioning.training.train_cli import TrainCLI, plain_messages, train
-from tests.training.conftest import QUICK, Train, assert_same_training, saved, with_scores
+from captioning.training.train_cli import train
+from tests.training.conftest import QUICK, Train, assert_same_training, saved
 
 
 @pytest.fixture(scope="module")
@@ -36,16 +36,6 @@ def test_all_files_lie_in_the_folder_of_the_run(run: tuple[Path, list[str]]) -> 
     }
 
 
-def test_a_checkpoint_holds_all_that_captioning_needs(
-    run: tuple[Path, list[str]],
-) -> None:
-    config = saved(run[0], "best.ckpt")["captioner"]
-    assert config["vocabulary"]
-    assert config["preprocessing"]["size"] == 32
-    assert config["model"]["encoder"]["backbone"] == "small"
-    assert config["search"]["width"] == 2
-
-
 def test_the_saved_configuration_gives_the_same_run(
     run: tuple[Path, list[str]], tmp_path: Path
 ) -> None:
@@ -65,25 +55,6 @@ def test_an_earlier_run_is_not_written_over(run: tuple[Path, list[str]], tmp_pat
         train(again)
     train([*again, "--trainer.fast_dev_run", "true", "--resume"])
     assert [file.read_bytes() for file in files] == before
-
-
-def test_a_training_keeps_its_best_epoch_and_stops_early(
-    train_into: Train, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with_scores(monkeypatch, 0.0, 0.1, 0.3, 0.2, 0.1)
-    folder = train_into("run", "--early_stopping.patience", "1", "--trainer.max_epochs", "9")
-    assert saved(folder, "best.ckpt")["epoch"] == 1
-    assert saved(folder)["epoch"] == 2
-
-
-def test_a_second_configuration_changes_what_it_names(tiny_config: Path, tmp_path: Path) -> None:
-    delta = tmp_path / "delta.yaml"
-    delta.write_text("model: {decoder: {init_args: {hidden_dim: 12}}}")
-    files = ["--config", str(tiny_config), "--config", str(delta)]
-    with plain_messages():
-        cli = TrainCLI([*files, "--trainer.fast_dev_run", "true"])
-    arguments = cli.config.model.decoder.init_args
-    assert (arguments.hidden_dim, arguments.embedding_dim) == (12, 8)
 
 
 def test_features_are_used_by_the_next_training(

@@ -52,17 +52,6 @@ def test_the_page_shows_the_captions_of_the_last_validation(run: Path, shapes_da
         assert all(reference in page for reference in record.captions)
 
 
-def test_the_page_has_the_scores_and_losses_of_every_epoch(run: Path) -> None:
-    page = (run / PAGE).read_text()
-    rows = [line.split(",") for line in (run / "csv/metrics.csv").read_text().splitlines()]
-    column = rows[0].index("val/ROUGE-L")
-    logged = [float(row[column]) for row in rows[1:] if row[column]]
-    [card] = re.findall(r'name">ROUGE-L<.*?</figure>', page)
-    shown = [float(value) for value in re.findall(r"<title>epoch \d: (.*?)</title>", card)]
-    assert shown == pytest.approx(logged, abs=1e-4)
-    assert [loss.partition(":")[0] for loss in losses(page)] == ["1", "2", "3"]
-
-
 @pytest.mark.integration
 def test_a_resumed_training_goes_on_with_the_page(
     train_into: Train, monkeypatch: pytest.MonkeyPatch
