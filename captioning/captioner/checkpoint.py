@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from torch import Tensor, nn
 
 from captioning.captioner.captioner import Captioner
@@ -148,40 +148,22 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     Raises:
         InputError: the file is missing or damaged, or not such a file.
     """
-    if path.is_dir():
-        if not (path / MODEL).exists():
-            raise InputError(
-                f"{path}: a folder without {MODEL}; give a regular file, or a folder that "
-                "`captioning export` wrote"
-            )
-        path = path / MODEL
-    if not path.exists():
+    file = path / MODEL if path.is_dir() else path
+    if not file.exists():
         raise InputError(
-            f"{path}: no such model; give a file that `captioning train` wrote, or a name that "
-            "`captioning models` lists"
+            f"{path}: no such model; give a file that `captioning train` wrote, a folder of "
+            "`captioning export`, or a name that `captioning models` lists"
         )
-    with opened(path) as file:
-        is_archive = zipfile.is_zipfile(file)
-    if is_archive:
-        saved = read_checkpoint(path)
-        config = saved[KEY]
-        tensors = {
-            name.removeprefix(PREFIX): value
-            for name, value in saved["state_dict"].items()
-            if isinstance(name, str) and name.startswith(PREFIX)
-        }
-    else:
-        try:
-            with safe_open(path, framework="pt") as file:
-                config = json.loads((file.metadata() or {}).get(KEY, "null"))
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except (SafetensorError, OSError, ValueError, RecursionError):
-            raise InputError(
-                f"{path}: damaged, or not a model of captioning; give one that `train` wrote"
-            ) from None
-        beside = path.with_name(CONFIG)
-        if config is None and beside.exists():  # of a folder
-            config = read_json(beside)
+    with opened(file) as content:
+        is_archive = zipfile.is_zipfile(content)
+    try:
+        config, tensors = _in_checkpoint(file) if is_archive else _in_safetensors(file)
+    except InputError:
+        raise
+    except Exception:  # the libraries raise a dozen kinds for files that they did not write
+        raise InputError(
+            f"{path}: damaged, or not a model of captioning; give one that `train` wrote"
+        ) from None
     if not isinstance(config, dict):
         raise InputError(f"{path}: not a model of captioning; give one that `train` wrote")
     if "model" not in config and "decoder" in config:
@@ -191,23 +173,28 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     return config, tensors
 
 
-def read_checkpoint(path: Path) -> dict[str, Any]:
-    """The content of a checkpoint of `captioning train`, whose checksums are compared first.
+def _in_safetensors(path: Path) -> tuple[Any, dict[str, Tensor]]:
+    with safe_open(path, framework="pt") as file:
+        config = json.loads((file.metadata() or {}).get(KEY, "null"))
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    beside = path.with_name(CONFIG)
+    if config is None and beside.exists():  # of a folder
+        config = read_json(beside)
+    return config, tensors
 
-    Raises:
-        InputError: the file is damaged, or not such a checkpoint.
-    """
-    try:
-        with opened(path) as file, zipfile.ZipFile(file) as archive:
-            kinds = {entry.compress_type for entry in archive.infolist()}
-            # If compressed, a small file could fill the memory.
-            is_whole = kinds == {zipfile.ZIP_STORED} and archive.testzip() is None
-        # Memory-mapped, so that the optimizer's state, twice as large as the model, is not read.
-        saved = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except Exception:  # both raise a dozen kinds for files that training did not write
-        is_whole, saved = False, None
-    if not is_whole or not isinstance(saved, dict):
-        raise InputError(f"{path}: damaged, or not a checkpoint of captioning; copy it again")
-    if not all(isinstance(saved.get(name), dict) for name in ("state_dict", KEY)):
-        raise InputError(f"{path}: not a checkpoint of captioning; give one that `train` wrote")
-    return saved
+
+def _in_checkpoint(path: Path) -> tuple[Any, dict[str, Tensor]]:
+    """What is in a checkpoint of Lightning, whose checksums are compared first."""
+    with zipfile.ZipFile(path) as archive:
+        kinds = {entry.compress_type for entry in archive.infolist()}
+        # If compressed, a small file could fill the memory.
+        if kinds != {zipfile.ZIP_STORED} or archive.testzip() is not None:
+            raise InputError(f"{path}: damaged, or not a checkpoint of captioning; copy it again")
+    # Memory-mapped, so that the optimizer's state, twice as large as the model, is not read.
+    saved = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    tensors = {
+        name.removeprefix(PREFIX): value
+        for name, value in saved["state_dict"].items()
+        if isinstance(name, str) and name.startswith(PREFIX)
+    }
+    return saved[KEY], tensors
