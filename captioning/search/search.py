@@ -145,17 +145,12 @@ def generable_log_probs(logits: Float[Tensor, "*B V"]) -> Float[Tensor, "*B V"]:
     return scores.log_softmax(dim=-1)
 
 
-class Alternatives(NamedTuple):
-    """The most probable other tokens in place of each token, best first; undefined at PAD."""
-
-    tokens: Int[Tensor, "B N T k"]
-    probabilities: Float[Tensor, "B N T k"]
-
-
 def find_alternatives(
     logits: Float[Tensor, "B N T V"], tokens: Int[Tensor, "B N T"], k: int
-) -> Alternatives:
-    """Runners-up: the k most probable other tokens in the place of each token of captions.
+) -> tuple[Int[Tensor, "B N T k"], Float[Tensor, "B N T k"]]:
+    """The k most probable other tokens in the place of each token, and their probabilities.
+
+    The best come first; undefined at PAD.
 
     Args:
         logits: before each token.
@@ -164,7 +159,7 @@ def find_alternatives(
     """
     others = generable_log_probs(logits).scatter_(-1, tokens[..., None], float("-inf"))
     log_probs, words = others.topk(min(k, others.shape[-1] - len(NEVER) - 1), dim=-1)
-    return Alternatives(words, log_probs.exp())
+    return words, log_probs.exp()
 
 
 def _forbid_repeats(log_probs: Float[Tensor, "*B V"], tokens: Int[Tensor, "*B t"], n: int) -> None:

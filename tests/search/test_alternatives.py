@@ -32,10 +32,10 @@ def test_runners_up_are_the_best_other_words_of_plain_steps(
 ) -> None:
     decoded = BeamSearch(3, max_length=6)(decoder, decoder.remember(annotations))
     logits, _ = decoder(annotations, F.pad(decoded.tokens, (1, -1), value=BOS))
-    others = find_alternatives(logits, decoded.tokens, k)
+    words, probabilities = find_alternatives(logits, decoded.tokens, k)
     expected = stepped(decoder, annotations, decoded.tokens)
     expected.scatter_(3, decoded.tokens[..., None], 0.0)
     best = expected.sort(dim=3, descending=True)
     real = decoded.tokens != PAD
-    torch.testing.assert_close(others.probabilities[real], best.values[..., :k][real])
-    assert torch.equal(others.tokens[real], best.indices[..., :k][real])
+    torch.testing.assert_close(probabilities[real], best.values[..., :k][real])
+    assert torch.equal(words[real], best.indices[..., :k][real])
