@@ -198,9 +198,9 @@ class PreciseDepthwise(nn.Conv2d):
     """
 
     def __init__(self, plain: nn.Conv2d) -> None:
-        shape: Any = (plain.in_channels, plain.out_channels, plain.kernel_size, plain.stride)
-        shape += (plain.padding, plain.dilation, plain.groups, plain.bias is not None)
-        super().__init__(*shape, plain.padding_mode, device="meta")
+        names = ("in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation")
+        shape: Any = {name: getattr(plain, name) for name in (*names, "groups", "padding_mode")}
+        super().__init__(**shape, bias=plain.bias is not None, device="meta")
         self.weight, self.bias = plain.weight, plain.bias
 
     def forward(self, x: Float[Tensor, "B C rows columns"]) -> Float[Tensor, "B D _ _"]:
