@@ -20,15 +20,12 @@ from captioning.metrics.spice import Spice
 class Metric:
     """A metric and its name.
 
-    Attributes:
-        name: the value of the option ``--metric``.
-        scorer: returns the scorer; raises InputError if something that it needs is missing.
-        needs: what must be installed. Such a metric is computed only on request; the others are
-            always computed, in validations too.
+    One that needs something to be installed is computed only on request; the others always, in
+    validations too.
     """
 
-    name: str
-    scorer: Callable[[], Scorer]
+    name: str  # the value of the option --metric
+    scorer: Callable[[], Scorer]  # raises InputError if something that it needs is missing
     needs: str | None = None
 
 
@@ -42,10 +39,7 @@ METRICS: list[Metric] = [
 
 
 def scorers(requested: Sequence[str] = ()) -> dict[str, Scorer]:
-    """The scorers by the names of their metrics.
-
-    Args:
-        requested: names of metrics in addition to those that are always computed.
+    """The scorers of the metrics that are always computed, and of requested ones, by name.
 
     Raises:
         InputError: a name is unknown, or something that a metric needs is missing.

@@ -44,15 +44,10 @@ class Scores:
         return cls({name: float(images.mean())}, {name: images})
 
     def resampled(self, counts: NDArray[np.integer]) -> dict[str, NDArray[np.float64]]:
-        """The corpus scores of bootstrap resamples, here means over images.
+        """The corpus scores of R bootstrap resamples by name, (R,); here means over images.
 
-        CIDEr keeps the document frequencies of all images.
-
-        Args:
-            counts: (R, images), how often each of R resamples has each image; no row is all zeros.
-
-        Returns:
-            For each name the scores of the resamples, (R,).
+        CIDEr keeps the document frequencies of all images. `counts`, (R, images), says how often
+        each resample has each image.
         """
         weights = counts / counts.sum(axis=1, keepdims=True)
         return {name: weights @ scores for name, scores in self.images.items()}
@@ -60,14 +55,10 @@ class Scores:
     def differences_when_swapped(
         self, other: "Scores", swaps: NDArray[np.float64]
     ) -> dict[str, NDArray[np.float64]]:
-        """Corpus scores of another system minus these, after both swap the captions of some images.
+        """Corpus scores of another system minus these by name, (T,), in T trials.
 
-        Args:
-            other: the other system's scores by the same metric, of the same images.
-            swaps: (T, images), 1 where trial t swaps the captions of an image, else 0.
-
-        Returns:
-            For each name the differences, (T,).
+        `swaps`, (T, images), is 1 where the systems swap the captions of an image, else 0. `other`
+        has the scores of the same images by the same metric.
         """
         gains = {name: other.images[name] - scores for name, scores in self.images.items()}
         return {name: gain.mean() - 2 * (swaps @ gain) / len(gain) for name, gain in gains.items()}
@@ -129,9 +120,7 @@ def check_pairs(candidates: Sequence[Words], references: Sequence[Sequence[Words
 def generated_tokens(caption: str, name: TokenizerName = "ptb") -> list[str]:
     """The tokens of a generated caption for scores; `<unk>` is one token.
 
-    Args:
-        caption: the caption.
-        name: the tokenizer of the model's vocabulary.
+    `name` is that of the tokenizer of the model's vocabulary.
     """
     first, *others = map(tokenizer_of_scores(name), caption.split(SPECIAL[UNK]))
     return first + [token for part in others for token in (SPECIAL[UNK], *part)]

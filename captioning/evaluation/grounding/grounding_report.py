@@ -198,8 +198,7 @@ def maps_json(reports: Mapping[str, GroundingReport], default: str) -> dict[str,
 
     Args:
         reports: of the same words, by the names of the maps.
-        default: the map with whose faithfulness that of the others is compared, by the paired
-            difference.
+        default: the map from whose faithfulness the paired differences of the others are.
     """
     compared = reports.get(default, next(iter(reports.values())))
     found = {}
