@@ -364,7 +364,7 @@ ROWS = "image,caption\na.jpg,x\n"
     [
         ({"a.csv": ROWS, "b.csv": ROWS}, r"holds a\.csv, b\.csv; give the path of one"),
         ({"train/metadata.csv": ROWS, "train/metadata.jsonl": '{"image": "a.jpg"}'}, "of one"),
-        ({"dataset_coco.json": {"images": []}, "dataset_flickr8k.json": {"images": []}}, "of one"),
+        ({f"dataset_{i}.json": {"images": [karpathy("val", i)]} for i in (1, 2)}, "path of one"),
         ({}, r"unknown layout; .*COCO.*Karpathy.*own"),
     ],
     ids=["tables of no split", "tables of one split", "Karpathy's", "nothing"],

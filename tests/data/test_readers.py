@@ -162,7 +162,6 @@ def test_a_malformed_object_is_named_and_the_others_are_read(tmp_path: Path, row
         ("captions.csv", "", "no captions; add rows"),
         ("captions.csv", 'file_name,caption\na.jpg,"a dog\n', "line 2: not CSV"),
         ("captions.csv", "file_name,caption\na.jpg,caf\udce9\n", "UTF-8"),
-        ("dataset_coco.json", [], "not Karpathy's format"),
         ("annotations/captions_val.json", {"images": []}, "not COCO's captions"),
         ("annotations/captions_val.json", '{"images": [{"id": 1, "file_na', "captions_val.json"),
         ("annotations/captions_val.json", captions((1, " ")), "'val' has no captions; add some"),

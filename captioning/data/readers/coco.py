@@ -29,9 +29,6 @@ from captioning.data.records import ImageObject, Record
 from captioning.errors import InputError, reading, shown
 from captioning.files import read_json
 
-OF_HUGGING_FACE = ("dataset_dict", "dataset_info", "dataset_infos")
-"""Other files with names like Karpathy's."""
-
 
 class Release(NamedTuple):
     """The file of a split."""
@@ -184,7 +181,9 @@ class Karpathy(Reader):
     @classmethod
     def recognises(cls, root: Path) -> bool:
         """Whether `root` is a ``dataset*.json`` or a folder that holds one."""
-        return root.match("dataset*.json") if root.is_file() else bool(_named_files(root))
+        if root.is_file():
+            return root.match("dataset*.json")
+        return any(map(_has_sentences, root.glob("dataset_*.json")))
 
     @classmethod
     def resembles(cls, root: Path) -> bool:
@@ -194,7 +193,7 @@ class Karpathy(Reader):
     def _read(self, problems: list[Problem]) -> dict[str, list[Record]]:
         found = [self.root]
         if self.root.is_dir():
-            found = _named_files(self.root) or list(filter(_has_sentences, json_files(self.root)))
+            found = list(filter(_has_sentences, json_files(self.root)))
         if len(found) != 1:
             held = listed(file.name for file in found)
             raise InputError(f"{self.root}: holds {held}; give the path of one dataset_*.json")
@@ -225,10 +224,6 @@ def _has_captions(file: Path) -> bool:
 
 def _has_sentences(file: Path) -> bool:
     return has_keys(file, "images", "sentences", "raw")
-
-
-def _named_files(root: Path) -> list[Path]:
-    return sorted(f for f in root.glob("dataset_*.json") if f.stem not in OF_HUGGING_FACE)
 
 
 def _image(entry: Any) -> tuple[int | str, str]:
