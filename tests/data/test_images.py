@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ def half_red_half_green() -> Image.Image:
     return image
 
 
-def near(pixel: object, expected: tuple[int, int, int], tolerance: int = 8) -> bool:
+def near(pixel: Any, expected: tuple[int, int, int], tolerance: int = 8) -> bool:
     return bool(np.abs(np.subtract(pixel, expected)).max() <= tolerance)
 
 
