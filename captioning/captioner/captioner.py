@@ -334,15 +334,14 @@ class Captioner:
             maps: those that are computed already, besides attention.
             confidences: in the captions.
         """
-        alternatives = None
-        if runners_up and logits is not None:
-            temperature = 1.0 if self.calibration is None else self.calibration.temperature
-            found = find_alternatives(logits / temperature, decoded.tokens, runners_up)
-            alternatives = [part.cpu() for part in found]
         if self.calibration is not None and logits is not None:
-            log_probs = generable_log_probs(logits / self.calibration.temperature)
-            log_probs = log_probs.gather(-1, decoded.tokens[..., None]).squeeze(-1)
+            logits = logits / self.calibration.temperature
+            log_probs = generable_log_probs(logits).gather(-1, decoded.tokens[..., None])[..., 0]
             decoded = decoded._replace(log_probs=log_probs.masked_fill(decoded.tokens == PAD, 0.0))
+        alternatives: list[Tensor] = []
+        if runners_up and logits is not None:
+            others = find_alternatives(logits, decoded.tokens, runners_up)
+            alternatives = [part.cpu() for part in others]
         decoded = Decoded(*(part.cpu() for part in decoded))
         side = self.preprocessing.size
         grid = self.model.encoder.grid(side, side)
@@ -357,13 +356,10 @@ class Captioner:
                 words = self.vocabulary.decode(tokens.tolist())
                 length = len(words)
                 runners: list[tuple[RunnerUp, ...]] = []
-                if alternatives is not None:
-                    rows = (part[b, n, :length].tolist() for part in alternatives)
-                    for others, chances in zip(*rows, strict=True):
-                        names = [
-                            self.vocabulary.decode([t])[0] if t != EOS else None for t in others
-                        ]
-                        runners.append(tuple(map(RunnerUp, names, chances)))
+                rows = (part[b, n, :length].tolist() for part in alternatives)
+                for ids, chances in zip(*rows, strict=True):
+                    names = [self.vocabulary.decode([i])[0] if i != EOS else None for i in ids]
+                    runners.append(tuple(map(RunnerUp, names, chances)))
                 found.append(
                     Caption(
                         words=words,

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -26,7 +27,7 @@ def test_every_photo_has_its_caption_or_its_error_in_order(
 ) -> None:
     gone = tmp_path / "gone.jpg"
     expected = captioner(photo).text
-    found = []
+    found: list[Any] = []
     for result in captioner.stream([photo, gone, photo, photo, b"no photo"], batch_size=2):
         match result:
             case PhotoError(path, reason):
