@@ -116,8 +116,11 @@ def with_scores(monkeypatch: pytest.MonkeyPatch, *scores: float) -> None:
 
 
 @pytest.fixture(autouse=True)
-def without_process_group() -> Iterator[None]:
-    """Leaves no process group behind, which would make later trainings distributed ones."""
+def without_process_group(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Leaves no process group and launcher behind, for which later trainings would wait."""
+    for name in ("LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "WORLD_SIZE"):
+        monkeypatch.setenv(name, "")  # so that it is unset after the test, too
+        monkeypatch.delenv(name)
     yield
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
