@@ -113,6 +113,7 @@ class Progress(pl.Callback):
 
     def __init__(self) -> None:
         self._bars: list[ProgressBar] = []  # of an epoch, and of a validation within it
+        self._epoch = ""
         self._losses = torch.zeros(())
         self._steps = 0
         self._began = 0.0
@@ -136,8 +137,10 @@ class Progress(pl.Callback):
         self, trainer: pl.Trainer, pl_module: Any, batch: Any, batch_idx: int
     ) -> None:
         if not self._bars:
-            batches = int(trainer.num_training_batches)
-            self._bars = [ProgressBar(_epoch(trainer), "batches", batches, initial=batch_idx)]
+            batches, last = int(trainer.num_training_batches), trainer.max_epochs
+            of = f"/{last}" if last and last > 0 else ""
+            self._epoch = f"epoch {trainer.current_epoch + 1}{of}"
+            self._bars = [ProgressBar(self._epoch, "batches", batches, initial=batch_idx)]
             self._losses = torch.zeros((), device=trainer.strategy.root_device)
             self._steps = 0
 
@@ -166,7 +169,7 @@ class Progress(pl.Callback):
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         self.on_exception()
-        shown = [_epoch(trainer), f"loss {self._losses.item() / max(self._steps, 1):.4f}"]
+        shown = [self._epoch, f"loss {self._losses.item() / max(self._steps, 1):.4f}"]
         for name, value in trainer.callback_metrics.items():
             score = name.removeprefix("val/")
             # Without a validation in this epoch, the scores are an earlier one's.
@@ -181,8 +184,3 @@ class Progress(pl.Callback):
     def on_exception(self, *_: Any) -> None:
         while self._bars:
             self._bars.pop().close()
-
-
-def _epoch(trainer: pl.Trainer) -> str:
-    last = trainer.max_epochs
-    return f"epoch {trainer.current_epoch + 1}" + (f"/{last}" if last and last > 0 else "")
