@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
 from threading import Barrier, Lock
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import torch
 
@@ -24,10 +24,6 @@ LEAST = 4
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-
-class _Failure(NamedTuple):
-    error: Exception
 
 
 _sharing = Lock()
@@ -94,18 +90,18 @@ def in_threads(
     autocast = torch.is_autocast_enabled(device.type)
     dtype, cache = torch.get_autocast_dtype(device.type), torch.is_autocast_cache_enabled()
 
-    def done(item: Item | _Failure) -> Result:
-        if isinstance(item, _Failure):
-            raise item.error
+    def done(item: Item | Exception) -> Result:
+        if isinstance(item, Exception):  # of reading an item, raised after the results before it
+            raise item
         precision = torch.autocast(device.type, dtype, autocast, cache)
         with torch.set_grad_enabled(gradients), precision:
             return work(item)
 
-    def read() -> Iterator[Item | _Failure]:
+    def read() -> Iterator[Item | Exception]:
         try:
             yield from items
-        except Exception as error:  # raised after the results before it
-            yield _Failure(error)
+        except Exception as error:
+            yield error
 
     waiting = read()
     first = list(islice(waiting, 1 if in_turn else thread_count(device)))

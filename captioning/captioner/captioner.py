@@ -20,7 +20,7 @@ from captioning.captioner.calibration import Calibration, confidence_features
 from captioning.captioner.caption import Caption, RunnerUp
 from captioning.configurable import build
 from captioning.data.images import Upload
-from captioning.data.preprocessing import Photo, Preprocessing, Readable, View, is_one_photo
+from captioning.data.preprocessing import Photo, Preprocessing, Readable, View
 from captioning.data.vocabulary import BOS, EOS, PAD, Vocabulary
 from captioning.device import multiplies_bfloat16_fast
 from captioning.errors import InputError, PhotoError, printable, raise_errors, shown
@@ -201,7 +201,8 @@ class Captioner:
             PhotoError: a photo cannot be read.
         """
         found = list(raise_errors(self.stream(photos, search, maps, runners_up, most)))
-        return found[0] if is_one_photo(photos) else found
+        is_one = isinstance(photos, Photo) and getattr(photos, "ndim", 3) != 4
+        return found[0] if is_one else found
 
     def stream(
         self,
@@ -252,7 +253,8 @@ class Captioner:
             batch_size: the most photos per batch.
             in_turn: one batch after another on a CPU, too.
         """
-        given: Any = [photos] if is_one_photo(photos) else photos
+        is_one = isinstance(photos, Photo) and getattr(photos, "ndim", 3) != 4
+        given: Any = [photos] if is_one else photos
         if not isinstance(given, Iterable):
             raise InputError(
                 f"{shown(photos)}: not a photo; give a path, an image or pixels, or several of them"

@@ -157,7 +157,15 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     with opened(file) as content:
         is_archive = zipfile.is_zipfile(content)
     try:
-        config, tensors = _in_checkpoint(file) if is_archive else _in_safetensors(file)
+        if is_archive:
+            config, tensors = _in_checkpoint(file)
+        else:
+            with safe_open(file, framework="pt") as saved:
+                config = json.loads((saved.metadata() or {}).get(KEY, "null"))
+                tensors = {name: saved.get_tensor(name) for name in saved.keys()}  # noqa: SIM118
+            beside = file.with_name(CONFIG)
+            if config is None and beside.exists():  # of a folder
+                config = read_json(beside)
     except InputError:
         raise
     except Exception:  # the libraries raise a dozen kinds for files that they did not write
@@ -170,16 +178,6 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         raise InputError(
             f"{path}: written by an earlier version of captioning; train the model again"
         )
-    return config, tensors
-
-
-def _in_safetensors(path: Path) -> tuple[Any, dict[str, Tensor]]:
-    with safe_open(path, framework="pt") as file:
-        config = json.loads((file.metadata() or {}).get(KEY, "null"))
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    beside = path.with_name(CONFIG)
-    if config is None and beside.exists():  # of a folder
-        config = read_json(beside)
     return config, tensors
 
 

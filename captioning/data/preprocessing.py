@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -68,11 +68,6 @@ Photo = Readable | bytes | np.ndarray | Tensor
 
 _LOADING = Lock()
 """Held while an image of Pillow is loaded, since the same one may come twice."""
-
-
-def is_one_photo(photos: Any) -> bool:
-    """Whether this is one photo; an array or a tensor of four axes is several."""
-    return isinstance(photos, Photo) and getattr(photos, "ndim", 3) != 4
 
 
 class Preprocessing(Configurable):
