@@ -141,7 +141,7 @@ def blocks(page: Path, language: str) -> list[str]:
 def commands(block: str) -> Iterator[list[str]]:
     """The arguments of each `captioning` of a block; nothing else may stand in one."""
     for line in block.replace("\\\n", " ").splitlines():
-        name, *arguments = shlex.split(line)
+        name, *arguments = shlex.split(line, comments=True)
         assert name == "captioning", f"{line}: not a command of ours; show it as a console"
         yield arguments
 
