@@ -193,7 +193,7 @@ def caption(
             if isinstance(best, PhotoError):
                 say(f"captioning: {best}")
                 continue
-            captions = [best, *best.others]
+            captions = [best, *best.others][: wishes.captions]
             asked = captions[: wishes.captions or 1]
             said = [each.sentence if texts.sentence else each.text for each in asked]
             said = [f"{texts.prefix}{line}{texts.suffix}" for line in said]
