@@ -179,7 +179,7 @@ def _failure_of_the_system(error: RuntimeError) -> str | None:
     """What to do about PyTorch's errors of full memory and dead processes; None for others."""
     text = str(error)
     if type(error).__name__ == "OutOfMemoryError":  # torch's, without importing torch
-        return "the GPU's memory is full; give a smaller --batch-size"
+        return "the GPU's memory is full; give a smaller --batch-size (train: --data.batch_size)"
     if "shared memory" in text or "Bus error" in text or "No space left on device" in text:
         return "shared memory (/dev/shm) is full; enlarge it, or give --data.workers 0"
     if "DataLoader worker" in text or "process pool" in text:

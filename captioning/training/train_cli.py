@@ -80,7 +80,7 @@ class TrainCLI(LightningCLI):
         parser.link_arguments("data.preprocessing", "model.preprocessing", apply_on="instantiate")
         parser.link_arguments("seed_everything", "data.seed")
         starts = ("model.initial", "data.tokenizer")
-        parser.link_arguments(starts, "data.words", compute_fn=words_of)
+        parser.link_arguments(starts, "data.words", compute_fn=initial_words)
         parser.add_class_arguments(checkpoints.BestCheckpoint, "checkpoints")
         parser.add_class_arguments(StopEarly, "early_stopping")
         parser.add_class_arguments(loggers.ValidationTable, "validation_table")
@@ -176,7 +176,7 @@ def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, list | tuple) else [value] if value else []
 
 
-def words_of(initial: str | None, tokenizer: TokenizerName = "ptb") -> tuple[str, ...]:
+def initial_words(initial: str | None, tokenizer: TokenizerName = "ptb") -> tuple[str, ...]:
     """The words of the model that a training starts from; none of another tokenizer's."""
     config = {} if initial is None else read(path_of(initial))[0]
     same = config.get("tokenizer", "ptb") == tokenizer

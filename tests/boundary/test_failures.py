@@ -210,7 +210,7 @@ def test_a_full_memory_of_a_gpu_is_one_line(
     monkeypatch.setattr(Captioner, "encode", full)
     monkeypatch.setattr(Captioner, "of_views", full, raising=False)
     assert main(command(name, tmp_path / "out")) == 1
-    line = "captioning: the GPU's memory is full; give a smaller --batch-size"
+    line = "captioning: the GPU's memory is full; give a smaller --batch-size (train: --data.batch_size)"
     assert last_line(capsys) == line
 
 

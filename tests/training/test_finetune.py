@@ -17,7 +17,7 @@ from captioning.errors import InputError
 from captioning.files import only_writer
 from captioning.shapes import write_shapes
 from captioning.training.finetune import Plan, best_between, finetune
-from captioning.training.train_cli import train, words_of
+from captioning.training.train_cli import initial_words, train
 
 COLOURS = ("red", "green", "blue", "teal", "magenta", "olive")
 
@@ -45,7 +45,7 @@ def test_a_model_learns_the_words_of_a_folder_and_keeps_its_own(
     assert command == f"captioning caption PHOTOS --model {model}"
     assert "with 32 captions" in told.err
     assert re.search(r"CIDEr on the photos to validate: 0\.\d{3} before, 0\.\d{3} now", told.err)
-    before, after = words_of("shapes"), load(model).vocabulary.words
+    before, after = initial_words("shapes"), load(model).vocabulary.words
     assert after[: len(before)] == before
     assert {"wall", "painted", "wallpaper"} <= set(after)
     assert (out / "validation.html").exists()

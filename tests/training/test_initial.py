@@ -11,7 +11,7 @@ from captioning.data.vocabulary import SPECIAL
 from captioning.errors import InputError
 from captioning.shapes import picture, random_scene
 from captioning.training.initial import UNLIKELY, between, start_from
-from captioning.training.train_cli import words_of
+from captioning.training.train_cli import initial_words
 from tests.training.conftest import Train
 
 
@@ -74,7 +74,7 @@ def test_with_another_tokenizer_all_words_are_new(checkpoint: Path) -> None:
             continue
         first, mean = theirs[name][: len(SPECIAL)], theirs[name][len(SPECIAL) :].mean(dim=0)
         torch.testing.assert_close(value, torch.stack([*first, mean, mean]))
-    assert words_of(str(checkpoint), "characters") == ()
+    assert initial_words(str(checkpoint), "characters") == ()
 
 
 def test_other_words_first_are_refused(checkpoint: Path) -> None:
@@ -88,11 +88,11 @@ def test_a_training_adds_the_words_of_its_captions(
     train_into: Train, capsys: pytest.CaptureFixture[str]
 ) -> None:
     few = str(train_into("few", "--data.min_count", "4") / "last.ckpt")
-    words = words_of(few)
+    words = initial_words(few)
     more = str(train_into("more", "--model.initial", few, "--data.min_count", "1") / "last.ckpt")
-    assert words_of(more)[: len(words)] == words
-    assert len(words_of(more)) > len(words)
+    assert initial_words(more)[: len(words)] == words
+    assert len(initial_words(more)) > len(words)
     assert f"{len(words):,} words of last.ckpt, and" in capsys.readouterr().err
-    assert words_of(str(train_into("same", "--model.initial", more) / "last.ckpt")) == words_of(
-        more
-    )
+    assert initial_words(
+        str(train_into("same", "--model.initial", more) / "last.ckpt")
+    ) == initial_words(more)
