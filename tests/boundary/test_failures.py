@@ -162,12 +162,14 @@ def test_a_folder_has_one_writer_until_it_is_killed(
             signal.pause()
 
     process = forked(hold)
-    os.read(ready, 1)
-    assert main(command(name, out)) == 1
-    assert f"{out}: another process is writing there" in last_line(capsys)
-    assert not written(out)
-    os.kill(process, signal.SIGKILL)
-    os.waitpid(process, 0)
+    try:
+        os.read(ready, 1)
+        assert main(command(name, out)) == 1
+        assert f"{out}: another process is writing there" in last_line(capsys)
+        assert not written(out)
+    finally:
+        os.kill(process, signal.SIGKILL)
+        os.waitpid(process, 0)
     with only_writer(out):
         assert [path.name for path in out.iterdir()] == [".lock"]
 
@@ -237,8 +239,10 @@ def test_of_nine_uploads_two_faulty_ones_fail_alone(
     hook = captioner.fast.encoder.register_forward_pre_hook(fail)
     with ThreadPoolExecutor(9) as clients:
         answers = [clients.submit(client.post, "/caption", files={"photo": p}) for p in photos]
-        wait_for(lambda: waiting(client) == 8)
-        held.set()
+        try:
+            wait_for(lambda: waiting(client) == 8)
+        finally:
+            held.set()
         codes = [answer.result().status_code for answer in answers]
     hook.remove()
     assert codes == [{2: 415, 5: 500}.get(number, 200) for number in range(9)]
