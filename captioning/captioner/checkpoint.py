@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from safetensors import safe_open
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from captioning.captioner.captioner import Captioner
 from captioning.captioner.ensemble import ensemble
@@ -77,6 +78,17 @@ def load(
     return captioner if torch.device(device).type == "cpu" else captioner.to(device)
 
 
+class Uninitialised(TorchFunctionMode):
+    """Skips `torch.nn.init`, whose draws on the device meta import PyTorch's compiler."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if getattr(function, "__module__", None) == nn.init.__name__:
+            return args[0] if args else kwargs["tensor"]
+        return function(*args, **(kwargs or {}))
+
+
 def _restored(config: Any, tensors: Any, kernels: bool | None) -> Captioner:
     """The captioner of a config, with these tensors as its parameters.
 
@@ -86,7 +98,7 @@ def _restored(config: Any, tensors: Any, kernels: bool | None) -> Captioner:
     """
     with torch.random.fork_rng(devices=[]):
         try:
-            with torch.device("meta"):
+            with torch.device("meta"), Uninitialised():
                 captioner = Captioner.from_config(config, kernels)
         except RuntimeError as error:
             if "meta" not in str(error):
@@ -129,7 +141,7 @@ def fitted_tensors(wanted: dict[str, Tensor], found: dict[str, Any]) -> dict[str
                 f"{name} has the shape {list(value.shape)}, not {list(like.shape)}; this file "
                 "belongs to another model"
             )
-        copied = torch.empty_like(like, device="cpu", requires_grad=False).copy_(value)
+        copied = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype).copy_(value)
         # A sum takes a tenth of the time, but may overflow.
         if not (copied.sum().isfinite() or copied.isfinite().all()):
             raise InputError(

@@ -95,7 +95,8 @@ class CNNEncoder(Encoder):
         self.image_size = network.image_size
         self.pool = nn.AdaptiveAvgPool2d(grid) if grid else nn.Identity()
         for name, of_images in (("mean", network.mean), ("std", network.std)):
-            self.register_buffer(name, torch.tensor(of_images).view(3, 1, 1) * 255)
+            # Never on the device meta, whose arithmetic imports PyTorch's compiler.
+            self.register_buffer(name, torch.tensor(of_images, device="cpu").view(3, 1, 1) * 255)
         trained = len(self.stages) if trainable_stages == -1 else trainable_stages
         if not 0 <= trained <= len(self.stages):
             raise InputError(
