@@ -15,6 +15,7 @@ from captioning.data.records import Record
 from captioning.data.tokenizers import NLTK, tokenizer_of_scores
 from captioning.data.tokens import words_of
 from captioning.data.vocabulary import BOS, EOS, PAD, SPECIAL, Vocabulary
+from captioning.kernels import caption_cross_entropy
 from captioning.metrics.cider import DocumentFrequencies, Reward
 from captioning.metrics.scores import Words, generated_words
 from captioning.models import Decoder, Model
@@ -39,11 +40,16 @@ class SelfCritical(Objective):
         samples: N, at least two.
         bleu: how much of BLEU-4 is added to CIDEr-D.
         max_length: the most words of a sample.
+        likelihood: weight of the references' cross-entropy, the mean over captions, which keeps the
+            words from narrowing (Paulus et al. 2018, eq. 16).
     """
 
-    def __init__(self, samples: int = 5, bleu: float = 0.0, max_length: int = 20) -> None:
+    def __init__(
+        self, samples: int = 5, bleu: float = 0.0, max_length: int = 20, likelihood: float = 0.0
+    ) -> None:
         self.sampling: Search = Sampling(captions=samples, max_length=max_length, min_length=0)
         self.bleu = bleu
+        self.likelihood = likelihood
 
     def prepare(
         self, records: Sequence[Record], vocabulary: Vocabulary, preprocessing: Preprocessing
@@ -70,6 +76,10 @@ class SelfCritical(Objective):
             rewards = torch.from_numpy(self._reward(samples, references)).float()
             rewards = rewards.to(annotations.device)
             total = self_critical_loss(model.decoder, memory, decoded.tokens, rewards)
+            if self.likelihood:
+                plain, _ = caption_cross_entropy(model.decoder, memory, batch.tokens, 0.0, None)
+                captions = batch.tokens.any(dim=2).sum()
+                total = total + self.likelihood * rewards.numel() / captions * plain
         finally:
             writing.train(training)
         lengths = [len(sample) for of_image in samples for sample in of_image]

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from captioning.captioner import Captioner
 from captioning.commands import main
-from captioning.data.dataset import Batch
+from captioning.data.dataset import Batch, padded
 from captioning.data.records import Record
 from captioning.data.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
-from captioning.kernels import accelerate
+from captioning.kernels import accelerate, caption_cross_entropy
 from captioning.metrics.cider import DocumentFrequencies, cider_scores
 from captioning.models import LSTMDecoder
 from captioning.models.decoder import Decoder, Memory, State, Step
@@ -163,6 +163,23 @@ def test_rewards_are_not_rounded_under_autocast(captioner: Captioner) -> None:
     assert isinstance(reward, Tensor)
     assert loss.total.dtype == reward.dtype == torch.float32
     assert reward.bfloat16() != reward
+
+
+def test_the_likelihood_of_references_is_added_per_sample(captioner: Captioner) -> None:
+    records = [Record(Path("1.jpg"), 1, ("a red circle",)), Record(Path("2.jpg"), 2, ("a",))]
+    tokens = padded(
+        [[torch.tensor(captioner.vocabulary.encode(c)) for c in r.captions] for r in records]
+    )
+    annotations = torch.randn(2, 4, captioner.model.encoder.annotation_dim)
+    batch = Batch(torch.empty(0), tokens, records)
+    without, with_ = (SelfCritical(samples=3, max_length=4, likelihood=x) for x in (0.0, 0.5))
+    totals = []
+    for objective in (without, with_):
+        torch.manual_seed(0)
+        totals.append(loss_of(objective, captioner, annotations, batch, records).total)
+    memory = captioner.fast.remember(annotations)
+    of_words, _ = caption_cross_entropy(captioner.fast.decoder.eval(), memory, tokens)
+    torch.testing.assert_close(totals[1] - totals[0], 0.5 * 6 / 2 * of_words)
 
 
 def test_dropout_rests_in_a_step_and_is_back_afterwards(captioner: Captioner) -> None:
