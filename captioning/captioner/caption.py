@@ -41,7 +41,8 @@ class Caption:
         words: the T words, without begin and end marks.
         probabilities: each word's probability given the photo and the words before it.
         score: the search's score of the caption: the sum of the log probabilities of its words
-            and its end mark, divided by their number raised to the length penalty.
+            and its end mark, divided by their number raised to the length penalty. Before
+            calibration, so it is not the sum of the logarithms of `probabilities`.
         crop: left, top, width and height, in pixels of the upright photo, of the part that the
             model saw; the grids of maps lie over this part.
         size: width and height of the upright photo in pixels.
