@@ -44,8 +44,8 @@ def fast_precision() -> str:
 def multiplies_bfloat16_fast() -> bool:
     """Whether a CPU multiplies matrices in bfloat16 clearly faster than in single precision.
 
-    It does with AMX, and with AVX-512 BF16 on AMD's processors, but not with Intel's AVX-512 BF16
-    without AMX (docs/benchmarks.md), nor if oneDNN must not use these.
+    It does with AMX, and with AVX-512 BF16 on AMD's processors but not on Intel's
+    (docs/benchmarks.md), unless oneDNN must not use these.
     """
     # Private, and missing in some supported versions of PyTorch.
     amx, avx512 = (
@@ -58,11 +58,7 @@ def multiplies_bfloat16_fast() -> bool:
 
 @cache
 def is_intels() -> bool:
-    """Whether the processor is Intel's.
-
-    No measurement decides, so that all processes of a training, and a resumed one, compute the same
-    numbers.
-    """
+    """Whether the processor is Intel's: not measured, so that a resumed training decides alike."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
         return "GenuineIntel" in cpuinfo.read_text(encoding="utf-8")

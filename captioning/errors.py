@@ -20,13 +20,9 @@ _SHORT.maxlevel, _SHORT.maxdict, _SHORT.maxstring = 3, 8, 50
 
 
 class InputError(Exception):
-    """Bad input; its message is one line that names the input and the remedy.
+    """Bad input, in one printable line that names the input and the remedy.
 
-    The command line prints only the message, without a traceback, and exits with code 1.
-
-    Args:
-        message: converted to one line of printable text. From a message with a DataLoader worker's
-            traceback, only the original message is kept.
+    Of a message with a DataLoader worker's traceback only the original message is kept.
     """
 
     def __init__(self, message: object = "") -> None:
@@ -89,22 +85,18 @@ def shown(value: object) -> str:
 
 
 def printable(*cells: object) -> str:
-    r"""The cells of one line, separated by tabs, with unprintable characters escaped.
+    r"""The cells of one line, separated by tabs, with unprintable characters as `\x1b` or `\n`.
 
-    A byte of a file name that is not UTF-8 becomes `\xe9`, a control character `\x1b`, `\n` or
-    `\u009b`. Printable text is unchanged, so the function is idempotent.
+    A byte of a file name that is not UTF-8 becomes `\udce9`. Printable text is unchanged.
     """
-    return "\t".join(UNPRINTABLE.sub(_escaped, str(cell)) for cell in cells)
+
+    def escaped(found: re.Match[str]) -> str:
+        return found[0].encode("unicode_escape").decode()
+
+    return "\t".join(UNPRINTABLE.sub(escaped, str(cell)) for cell in cells)
 
 
 def printable_json(value: Any) -> str:
     """A value as one line of JSON, with unprintable characters as JSON escapes."""
     line = json.dumps(value, ensure_ascii=False)
     return UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
-
-
-def _escaped(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    if 0xDC80 <= code <= 0xDCFF:
-        return f"\\x{code - 0xDC00:02x}"
-    return found[0].encode("unicode_escape").decode() if code < 0x80 else f"\\u{code:04x}"

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import secrets
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from typing import Any
 from captioning.errors import InputError, reading
 
 MAX_BYTES = 2 * 1024**3
-"""The most bytes of a text file. COCO's instances_train2017.json has 450 MB."""
+"""The most bytes of a text file; COCO's largest has 450 MB."""
 
 PATIENCE = 10.0
 """Seconds to wait for a folder: the workers of a killed command end some seconds after it."""
@@ -44,8 +43,7 @@ def text_of(path: str | Path) -> str:
     """The text of a UTF-8 file, with or without a byte-order mark, or of UTF-16 with one.
 
     Raises:
-        InputError: the file cannot be read, is not a regular file, is too large, or is in another
-            encoding.
+        InputError: the file cannot be read, is too large, or is in another encoding.
     """
     with opened(path) as file, reading(path):
         if os.fstat(file.fileno()).st_size > MAX_BYTES:
@@ -77,19 +75,16 @@ def json_of(text: str | bytes) -> Any:
 def written_whole(path: str | Path) -> Iterator[Path]:
     """A temporary path, renamed to `path` when the block ends without an error.
 
-    It lies beside `path`, whose parent folder is created if missing. After an error, `path` is
-    unchanged. The temporary name has the suffix of `path`, since many writers choose the format by
-    it. The target of a symbolic link is replaced. Devices and pipes, such as /dev/stdout, receive
-    the content after the block.
+    It lies beside `path`, whose parent folder is created if missing, and has its suffix, since
+    many writers choose the format by it. The target of a symbolic link is replaced.
 
     Raises:
-        InputError: the folder or the file cannot be written to, or `path` is a folder itself.
+        InputError: the file cannot be written, or `path` is a folder, a device or a pipe.
     """
     path = Path(path)
-    if path.is_dir():
-        raise InputError(f"{path}: a folder; give the name of a file")
-    is_stream = path.exists() and not path.is_file()
-    folder = Path(tempfile.gettempdir()) if is_stream else path.resolve().parent
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path}: not a regular file; give the name of a file")
+    folder = path.resolve().parent
     # The beginning is short enough for the longest file names.
     temporary = folder / f".{path.stem[:32]}.{secrets.token_hex(8)}{path.suffix}"
     try:
@@ -97,11 +92,7 @@ def written_whole(path: str | Path) -> Iterator[Path]:
         temporary.touch()
         try:
             yield temporary
-            if is_stream:
-                with temporary.open("rb") as content, path.open("wb") as stream:
-                    shutil.copyfileobj(content, stream)
-            else:
-                temporary.replace(path.resolve())
+            temporary.replace(path.resolve())
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
@@ -128,11 +119,7 @@ def remove_unfinished(path: str | Path) -> None:
 
 
 def made_folder(path: str | Path) -> Path:
-    """A folder, created if missing, and tried now, so that no work is lost later.
-
-    Raises:
-        OSError: it cannot be made or written to.
-    """
+    """A folder, created if missing; raises OSError now if it cannot be written to later."""
     path = Path(path)
     path.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=path):
@@ -153,6 +140,5 @@ def only_writer(folder: str | Path) -> Iterator[None]:
             yield
     except Timeout:
         raise InputError(
-            f"{folder}: another process is writing there; wait until it ends, or give another "
-            "folder"
+            f"{folder}: another process is writing there; wait until it ends"
         ) from None

@@ -5,7 +5,7 @@
         bar.update(16)
 
 Where stderr is not a terminal, work of less than half a minute prints nothing, longer work lines
-such as ``features: 31 % (2,170 of 7,000 images, 24.10 images/s, 03:21 left)``.
+such as ``features: 2170/7000 images, 24.10 images/s, 03:21 left``.
 """
 
 import os
@@ -25,8 +25,7 @@ INTERVAL = 30.0
 RANKS = ("RANK", "NODE_RANK", "LOCAL_RANK", "SLURM_PROCID")
 """Environment variables in which torchrun, Lightning and SLURM number processes."""
 
-COUNTED = "{desc}: {percentage:.0f} % ({n:,} of {total:,} UNITS, {rate_fmt}, {remaining} left)"
-UNCOUNTED = "{desc}: {n:,} UNITS ({rate_fmt}, {elapsed} so far)"
+LINE = "{desc}: {n_fmt}/{total_fmt}{unit}, {rate_fmt}, {remaining} left"
 
 
 class LineStream:
@@ -62,14 +61,8 @@ class ProgressBar(tqdm):
         shown: bool = True,
     ) -> None:
         self.is_moving = shown and sys.stderr is not None and sys.stderr.isatty()
-        lines: dict[str, Any] = {
-            "file": LineStream(),
-            "bar_format": (COUNTED if total else UNCOUNTED).replace("UNITS", units),
-            "delay": INTERVAL,
-            "mininterval": INTERVAL,
-            "maxinterval": 2 * INTERVAL,
-            "miniters": 1,
-        }
+        every: dict[str, Any] = {"delay": INTERVAL, "mininterval": INTERVAL, "miniters": 1}
+        lines = every | {"file": LineStream(), "bar_format": LINE, "maxinterval": 2 * INTERVAL}
         super().__init__(
             desc=printable(name),
             unit=f" {units}",
@@ -80,15 +73,11 @@ class ProgressBar(tqdm):
             **{} if self.is_moving else lines,
         )
 
-    def show(self, text: str) -> None:
-        """Show a text at the end of a moving bar, with the next update."""
-        self.set_postfix_str(text, refresh=False)
-
 
 @contextmanager
 def stage(name: str, shown: bool = True) -> Iterator[None]:
     """Work of unknown length; if it takes long, one line says that it is still in progress."""
-    timer = threading.Timer(INTERVAL, say, [f"{printable(name)}: {duration(INTERVAL)} so far"])
+    timer = threading.Timer(INTERVAL, say, [f"{printable(name)}: still in progress"])
     timer.daemon = True
     if shown and is_first_process():
         timer.start()
@@ -99,22 +88,10 @@ def stage(name: str, shown: bool = True) -> Iterator[None]:
 
 
 def say(line: str, file: Any = None) -> None:
-    """Print a line without breaking a bar.
-
-    Args:
-        line: the text.
-        file: an open text file; stderr by default.
-    """
+    """Print a line to a text file, by default stderr, without breaking a bar."""
     tqdm.write(line, file=file or sys.stderr)
 
 
 def is_first_process() -> bool:
     """Whether this process reports progress, of all that a launcher has started."""
     return all(os.environ.get(name, "0") == "0" for name in RANKS)
-
-
-def duration(seconds: float) -> str:
-    """Seconds as minutes or hours, such as ``3:21`` or ``1:02:11``."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

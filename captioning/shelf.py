@@ -29,32 +29,19 @@ HUB = "hf:/"
 DOWNLOADED = ("model.safetensors", "config.json")
 """The files of a repository of the Hub that a model is loaded from."""
 
-PROBLEMS = {
+REFUSALS = {
     "GatedRepoError": "its owner must let you in; ask at its page, then run hf auth login",
     "RevisionNotFoundError": "no such revision; check the part after @",
-    "RepositoryNotFoundError": "no such model, or a private one; check the address, or run hf auth "
-    "login",
-    "LocalEntryNotFoundError": "not in the cache, and the Hub cannot be reached; check the "
-    "connection",
-    "OfflineModeIsEnabled": "the Hub is switched off here; unset HF_HUB_OFFLINE",
-    "HFValidationError": "not an address of the Hub; give hf://OWNER/NAME",
+    "RepositoryNotFoundError": "no such model, or a private one; check it, or run hf auth login",
+    "LocalEntryNotFoundError": "not in the cache, and the Hub cannot be reached",
     "LocalTokenNotFoundError": "nobody has logged in; run hf auth login",
 }
-"""What to do about errors of huggingface_hub, by the names of their classes."""
+"""What errors of huggingface_hub mean, by the names of their classes."""
 
 
 @dataclass(frozen=True)
 class Shipped:
-    """A model that comes with the package; the texts are those of its model card.
-
-    Attributes:
-        name: what `load` and ``--model`` take.
-        data: what it was trained on.
-        scores: what it reaches, and on which data.
-        licence: the terms of the model and of its data.
-        file: the model.
-        card: its model card.
-    """
+    """A model that comes with the package, and what its model card says of it."""
 
     name: str
     data: str
@@ -88,7 +75,7 @@ def path_of(model: str | Path) -> Path:
         InputError: the model of an address cannot be downloaded.
     """
     if str(model).startswith(HUB):
-        return downloaded(Address.of(model))
+        return downloaded(model)
     named = FOLDER / f"{model}.safetensors"
     is_name = isinstance(model, str) and model == Path(model).name and named.exists()
     return named if is_name else Path(model)
@@ -116,92 +103,75 @@ def config_path_of(config: str) -> str:
     return config
 
 
-@dataclass(frozen=True)
-class Address:
-    """Where a model is on the Hub.
-
-    Attributes:
-        repository: its owner and its name, ``owner/name``.
-        revision: a branch, a tag or a commit; None for the main branch.
-    """
-
-    repository: str
-    revision: str | None = None
-
-    @classmethod
-    def of(cls, text: str | Path) -> "Address":
-        """The address in ``hf://owner/name@revision``."""
-        parts = re.fullmatch(r"hf:/{1,2}([\w.-]+/[\w.-]+)(?:@(.+))?", str(text), re.ASCII)
-        if not parts:
-            raise InputError(f"{text}: give hf://OWNER/NAME, or hf://OWNER/NAME@REVISION")
-        return cls(*parts.groups())
-
-    def __str__(self) -> str:
-        return f"hf://{self.repository}" + (f"@{self.revision}" if self.revision else "")
+def hub_address(text: str | Path) -> tuple[str, str | None]:
+    """The repository and the revision in ``hf://owner/name@revision``; None for the main branch."""
+    parts = re.fullmatch(r"hf:/{1,2}([\w.-]+/[\w.-]+)(?:@(.+))?", str(text), re.ASCII)
+    if not parts:
+        raise InputError(f"{text}: give hf://OWNER/NAME, or hf://OWNER/NAME@REVISION")
+    return parts[1], parts[2]
 
 
-def downloaded(address: Address) -> Path:
+def downloaded(address: str | Path) -> Path:
     """The folder of a model's files in the Hub's cache, downloaded unless they are there.
 
     Raises:
         InputError: the extra is missing, the Hub cannot be reached, or it has no such model.
     """
-    with _one_line(address) as hub:
-        folder = hub.snapshot_download(
-            address.repository, revision=address.revision, allow_patterns=list(DOWNLOADED)
-        )
-    return Path(folder)
+    repository, revision = hub_address(address)
+    with _hub(address) as hub:
+        wanted = list(DOWNLOADED)
+        return Path(hub.snapshot_download(repository, revision=revision, allow_patterns=wanted))
 
 
-def push(address: Address, files: Sequence[Path], message: str, private: bool | None = None) -> str:
-    """Upload files to the root of a repository, which is made if it is missing, in one commit.
+def push(
+    repository: str,
+    revision: str | None,
+    files: Sequence[Path],
+    message: str,
+    private: bool | None = None,
+) -> str:
+    """Upload files to the root of a repository in one commit; returns the commit's address.
 
     Args:
-        address: of the repository; a revision is a branch, made if it is missing.
+        repository: owner and name; it is made if missing.
+        revision: a branch, made if it is missing; None for the main branch.
         files: what to upload.
         message: of the commit.
         private: whether a new repository is private; None for the owner's default.
 
-    Returns:
-        The address of the commit, for people.
-
     Raises:
         InputError: the extra is missing, nobody has logged in, or the Hub refuses.
     """
-    with _one_line(address) as hub:
+    with _hub(f"hf://{repository}") as hub:
         api = hub.HfApi()
-        api.create_repo(address.repository, private=private, exist_ok=True)
-        if address.revision:
-            api.create_branch(address.repository, branch=address.revision, exist_ok=True)
-        operations = [hub.CommitOperationAdd(file.name, file) for file in files]
-        commit = api.create_commit(
-            address.repository, operations, commit_message=message, revision=address.revision
-        )
+        api.create_repo(repository, private=private, exist_ok=True)
+        if revision:
+            api.create_branch(repository, branch=revision, exist_ok=True)
+        added = [hub.CommitOperationAdd(file.name, file) for file in files]
+        commit = api.create_commit(repository, added, commit_message=message, revision=revision)
     return str(commit.commit_url)
 
 
 @contextmanager
-def _one_line(address: Address) -> Iterator[Any]:
+def _hub(address: str | Path) -> Iterator[Any]:
     """The Hub's library, whose errors within the block become lines with a remedy."""
     try:
         import huggingface_hub
-        from huggingface_hub import constants, utils
+        from huggingface_hub.utils import disable_progress_bars
     except ImportError:
         raise InputError(
             f"{address}: needs the extra hub; run pip install 'captioning[hub]'"
         ) from None
-    if not sys.stderr.isatty() and constants.HF_HUB_DISABLE_PROGRESS_BARS is None:
-        utils.disable_progress_bars()
+    if not sys.stderr.isatty():
+        disable_progress_bars()
     try:
         yield huggingface_hub
     except Exception as error:  # of the Hub's library or of those that it uses for its requests
-        kinds = (kind.__name__ for kind in type(error).__mro__)
-        problem = next((PROBLEMS[kind] for kind in kinds if kind in PROBLEMS), "")
+        kinds = [kind.__name__ for kind in type(error).__mro__]
         status = getattr(getattr(error, "response", None), "status_code", None)
-        if not problem and status in (401, 403):
-            problem = f"the Hub refused ({status}); run hf auth login with a token that may do this"
-        elif not problem and status:
-            problem = f"the Hub answered {status}; try again later"
+        reason = next((REFUSALS[kind] for kind in kinds if kind in REFUSALS), None)
+        if status in (401, 403):
+            reason = reason or f"the Hub refused ({status}); run hf auth login"
         cause = error.__cause__ or error  # an upload's error is wrapped
-        problem = problem or f"the Hub cannot be reached ({cause}); check the connection"
-        raise InputError(f"{address}: {problem}") from None
+        reason = reason or f"the Hub cannot be reached ({cause}); check the connection"
+        raise InputError(f"{address}: {reason}") from None

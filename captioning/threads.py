@@ -1,8 +1,4 @@
-"""Batches at once on a CPU, each in a thread of its own.
-
-The operations of a network on a batch are too small to keep many cores busy; batches side by side
-are not.
-"""
+"""Batches at once on a CPU, each in a thread of its own: one batch keeps few cores busy."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -24,7 +20,6 @@ LEAST = 4
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
 
 _sharing = Lock()
 """Held while threads take shares of PyTorch's threads; one that starts then would take one, too."""
@@ -53,8 +48,7 @@ def read_ahead(
 ) -> Iterator[Result]:
     """The result of `work` for each item, in order; threads are at most `ahead` items ahead.
 
-    For what releases Python's lock, as decoding and resizing of photos do. The pool is shut down at
-    the end.
+    The pool is shut down at the end.
     """
     pool = pool or ThreadPoolExecutor()
     begun: deque[Future[Result]] = deque()
@@ -80,11 +74,8 @@ def in_threads(
     On a CPU several items are worked on at once, each by a thread with its share of PyTorch's
     threads; elsewhere one after another. Gradients and autocast are as in the calling thread.
 
-    Args:
-        work: safe to call from several threads.
-        items: read by the calling thread, few ahead.
-        device: what the work is done on.
-        in_turn: one item after another on a CPU, too.
+    The calling thread reads the items, few ahead. With `in_turn`, a CPU takes one item after
+    another, too.
     """
     gradients = torch.is_grad_enabled()
     autocast = torch.is_autocast_enabled(device.type)
@@ -107,15 +98,14 @@ def in_threads(
     first = list(islice(waiting, 1 if in_turn else thread_count(device)))
     if len(first) < 2:
         yield from map(done, chain(first, waiting))
-        return
-    pool = ThreadPoolExecutor(len(first))
-    _share_out(pool, len(first))
-    yield from read_ahead(done, chain(first, waiting), len(first) + WAITING, pool)
+    else:
+        pool = _sharing_pool(len(first))
+        yield from read_ahead(done, chain(first, waiting), len(first) + WAITING, pool)
 
 
-def _share_out(pool: ThreadPoolExecutor, count: int) -> None:
-    """Start the threads of a pool, each with its share of PyTorch's threads."""
-    all_started = Barrier(count)
+def _sharing_pool(count: int) -> ThreadPoolExecutor:
+    """A pool whose threads have started, each with its share of PyTorch's threads."""
+    pool, all_started = ThreadPoolExecutor(count), Barrier(count)
 
     def take(share: int) -> None:
         torch.get_num_threads()  # otherwise the first operation sets the number of other threads
@@ -129,3 +119,4 @@ def _share_out(pool: ThreadPoolExecutor, count: int) -> None:
         finally:
             all_started.abort()  # nobody waits, unless a thread could not start
             torch.set_num_threads(threads)  # of threads that start from now on
+    return pool

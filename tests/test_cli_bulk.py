@@ -54,17 +54,6 @@ def test_shards_hold_lines_of_json_and_errors(
     assert "not an image" in bad["error"]
 
 
-def test_a_removed_shard_is_written_again_the_same(caption: list[str], tmp_path: Path) -> None:
-    command = bulk(caption, tmp_path / "out", "--sample", "--temperature", "2", "--seed", "3")
-    main(command)
-    before, first = contents(tmp_path / "out"), tmp_path / "out/captions-00000.jsonl"
-    untouched = first.stat().st_mtime_ns
-    (tmp_path / "out/captions-00002.jsonl").unlink()
-    assert main(command) == 1
-    assert contents(tmp_path / "out") == before
-    assert first.stat().st_mtime_ns == untouched
-
-
 def test_other_settings_are_refused_by_name(
     caption: list[str], tmp_path: Path, capsys: Capture
 ) -> None:
@@ -82,20 +71,6 @@ def test_no_photos_are_an_error_and_leave_no_captions(
     listed = ["--list", str(tmp_path / "list.txt"), "--out", str(tmp_path / "out")]
     assert "no photos" in refusal(["caption", *listed, "--model", str(checkpoint)], capsys)
     assert not contents(tmp_path / "out")
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        (["--ray", "local"], "give --out"),
-        (["--out", "captions", "--overlay", "overlays"], "leave out either"),
-    ],
-    ids=" ".join,
-)
-def test_options_that_do_not_go_together(
-    caption: list[str], options: list[str], expected: str, capsys: Capture
-) -> None:
-    assert expected in refusal([*caption, *options], capsys)
 
 
 def test_a_list_is_captioned_and_may_be_a_pipe_without_out(

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
-from captioning import search
 from captioning.configurable import Configurable, UnknownClassError, build, full_name
 from captioning.data.preprocessing import Preprocessing
 from captioning.errors import InputError
@@ -70,15 +69,6 @@ def test_a_class_of_a_user_can_be_built() -> None:
 def test_a_class_that_moved_within_the_package_is_found() -> None:
     config = Greedy(max_length=7).config | {"class": "captioning.search.choices.Greedy"}
     assert type(build(config, Search)) is Greedy
-
-
-def test_classes_of_one_name_are_distinguished_by_module() -> None:
-    class Greedy(Configurable):
-        """Another one, of this module."""
-
-    theirs, ours = build(Greedy().config, Greedy), build(search.Greedy().config, Search)
-    assert type(theirs) is Greedy
-    assert type(ours) is search.Greedy
 
 
 @pytest.mark.parametrize("name", ["my.parts.Quiet", "collections.OrderedDict", "os.system", 3])

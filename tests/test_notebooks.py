@@ -10,7 +10,6 @@ from typing import Any
 import nbformat
 import numpy as np
 import pytest
-import torch
 from ipykernel.kernelspec import write_kernel_spec
 from nbclient import NotebookClient
 from nbformat import NotebookNode
@@ -18,10 +17,6 @@ from nbformat.v4 import new_code_cell
 from PIL import Image
 
 import captioning
-from captioning.captioner import Captioner, load
-from captioning.configurable import build
-from captioning.models import Decoder, DotProductAttention, Model
-from tests.conftest import checkpoint_of
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 LARGEST = {"attention.ipynb": 1_200_000, "translation.ipynb": 500_000}  # bytes
@@ -164,26 +159,6 @@ def test_attention_shows_a_page_and_grounds_words(runs: dict[str, NotebookNode])
     assert "data-attention-view" in view
     [grounding] = [cell for cell in cells if "ground(" in cell.source]
     assert re.search(r"^attention +0\.[1-9]", printed(grounding), re.MULTILINE)
-
-
-@pytest.mark.integration
-def test_attention_takes_apart_other_models_and_photos(
-    checkpoint: Path, shapes_data: Path, tmp_path: Path
-) -> None:
-    trained = load(checkpoint)
-    torch.manual_seed(4)
-    decoder = build(trained.model.decoder.config, Decoder, attention=DotProductAttention)
-    other = Captioner(
-        Model(trained.model.encoder, trained.model.adapter, decoder),
-        trained.vocabulary,
-        trained.preprocessing,
-        trained.search.replace(min_length=3),  # an untrained decoder may say nothing
-    )
-    model = str(checkpoint_of(other, tmp_path / "dot_product.ckpt"))
-    photo = str(next((shapes_data / "test").glob("*.jpg")))
-    notebook = executed("attention.ipynb", tmp_path, MODEL=model, PHOTO=photo)
-    assert not complaints(notebook)
-    assert printed(cell(notebook, "hand")).startswith("DotProductAttention: ")
 
 
 @pytest.mark.integration

@@ -135,16 +135,13 @@ def caption(
     if not paths and listed is None:
         raise InputError("no photos; give photos, folders or --list FILE")
     if text is not None and wishes != WishOptions():
-        raise InputError(
-            "--text reads a caption instead of writing one; leave out --captions, --begin, --avoid "
-            "and --must-say"
-        )
+        raise InputError("--text reads a caption; leave out the options of what captions say")
     if bulk.out is not None:
         given = (text, confidence, min_confidence, wishes.captions, texts, pictures)
         if given != (None, False, 0.0, None, TextOptions(), PictureOptions()):
             raise InputError(
-                "--out writes JSON lines with one caption per photo; leave out either it, or "
-                "--captions, --text, --confidence and the options of texts and pictures"
+                "--out writes JSON lines with one caption per photo; leave out --captions, --text, "
+                "--confidence and the options of texts and pictures"
             )
         return _write_shards(paths, listed, using, max_megapixels, search, wishes, bulk)
     if bulk != BulkOptions():
@@ -163,14 +160,12 @@ def caption(
         if folder is not None
     }
     text_files = text_names(found, texts.txt_dir) if texts.txt or texts.txt_dir else {}
-    if not texts.overwrite:
-        existing = {photo: path for photo, path in text_files.items() if os.path.lexists(path)}
-        if existing and not texts.skip_existing:
-            raise InputError(
-                f"{next(iter(existing.values()))}: exists; --skip-existing keeps such text files, "
-                "--overwrite replaces them"
-            )
+    existing = {photo: path for photo, path in text_files.items() if os.path.lexists(path)}
+    if texts.skip_existing and not texts.overwrite:
         found = [photo for photo in found if photo not in existing]
+    elif existing and not texts.overwrite:
+        [path, *_] = existing.values()
+        raise InputError(f"{path}: exists; give --skip-existing to keep it, or --overwrite")
     captioner = using.load(max_megapixels)
     if captioner.calibration is None and (confidence or min_confidence):
         raise InputError(
@@ -208,9 +203,8 @@ def caption(
             if drawn:
                 names = {suffix: paths[photo] for suffix, paths in drawn.items()}
                 pages += _draw(photo, captions, names, max_megapixels)
-            name = os.fsencode(photo).decode("utf-8", "backslashreplace")
             for each, line, whole in zip(asked, written, said, strict=True):
-                rows.append((name, line, each.confidence))
+                rows.append((photo, line, each.confidence))
                 if json:
                     shown = json_line(photo, each, whole)
                 elif text is not None:
@@ -222,7 +216,10 @@ def caption(
                 say(shown, file=sys.stdout)
             done += 1
     if texts.csv is not None:
-        with written_whole(texts.csv) as path, path.open("w", newline="", encoding="utf-8") as file:
+        with (
+            written_whole(texts.csv) as path,
+            path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file,
+        ):
             csv.writer(file).writerows(rows)
     if pictures.html is not None and len(pages) > 1:
         from captioning.viewing.html_document import save_html
@@ -236,31 +233,28 @@ def _search(captioner: "Captioner", options: SearchOptions, wishes: WishOptions)
     from captioning.search import BeamSearch, DiverseBeamSearch, Sampling
 
     is_beam = not (options.greedy or options.sample)
-    search = options.of(captioner)
-    if wishes.begin or wishes.avoid or wishes.must_say:
+    search, count = options.of(captioner), wishes.captions
+    words = wishes.begin, wishes.avoid, wishes.must_say
+    if any(words):
         if wishes.diverse or not is_beam:
             raise InputError(
                 "--begin, --avoid and --must-say are for beam search; leave out --greedy, "
                 "--sample and --diverse"
             )
-        asked = wishes.begin, wishes.avoid, wishes.must_say
-        search = captioner.constrained(*asked, search, width=options.beam)
-    if wishes.diverse and not (wishes.captions and is_beam):
-        raise InputError(
-            "--diverse is for several captions by beam search; give --captions N, and leave out "
-            "--greedy and --sample"
-        )
-    if not wishes.captions:
+        search = captioner.constrained(*words, search, width=options.beam)
+    if wishes.diverse and not (count and is_beam):
+        raise InputError("--diverse is for several captions by beam search; give --captions N")
+    if not count:
         return search
     if options.greedy:
-        raise InputError("--greedy finds one caption; leave out either it or --captions")
+        raise InputError("--greedy finds one caption; leave out --captions")
     if wishes.diverse:
-        return search.replace(DiverseBeamSearch, groups=wishes.captions)
+        return search.replace(DiverseBeamSearch, groups=count)
     if isinstance(search, Sampling):
-        return search.replace(captions=wishes.captions)
+        return search.replace(captions=count)
     if isinstance(search, BeamSearch):
-        return search.replace(width=max(wishes.captions, search.config["width"]))
-    return search.replace(BeamSearch, width=wishes.captions)
+        return search.replace(width=max(count, search.config["width"]))
+    return search.replace(BeamSearch, width=count)
 
 
 def _readings(
@@ -297,11 +291,7 @@ def _draw(
 def text_names(photos: Sequence[Path], folder: Path | None = None) -> dict[Path, Path]:
     """The path of each photo's text file: NAME.txt beside NAME.jpg, or in a folder.
 
-    Of several photos of one name beside each other, such as NAME.jpg and NAME.heic, the later ones
-    have their whole name before ``.txt``.
-
-    Raises:
-        InputError: a photo is in a shard.
+    Beside NAME.jpg, the text file of NAME.heic is NAME.heic.txt.
     """
     from captioning.data.images import picture_names
     from captioning.data.photo_shards import is_shard
@@ -328,7 +318,6 @@ def _write_shards(
     wishes: WishOptions,
     bulk: BulkOptions,
 ) -> int:
-    """Write files of JSON lines, resuming where an earlier call ended."""
     from captioning.data.images import find_photos
     from captioning.files import made_folder
     from captioning.inference.bulk import Shards, caption_into_shards, settings

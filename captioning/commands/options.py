@@ -64,9 +64,8 @@ class DataOptions:
         """What reads the data sets, with boxes and masks or without."""
         from captioning.data.readers import Joined, reader_for
 
-        readers = [
-            reader_for(folder, objects, self.images, self.caption_column) for folder in self.data
-        ]
+        given = objects, self.images, self.caption_column
+        readers = [reader_for(folder, *given) for folder in self.data]
         return Joined(readers) if len(readers) > 1 else readers[0]
 
     @property
@@ -137,26 +136,22 @@ class SearchOptions:
     """Of sampling."""
 
     def of(self, captioner: "Captioner") -> "Search":
-        """The captioner's search with these options applied.
-
-        Raises:
-            InputError: the options do not go together.
-        """
+        """The captioner's search with these options applied."""
         import torch
 
         from captioning.search import BeamSearch, Greedy, Sampling
 
         asked = (BeamSearch, self.beam is not None), (Greedy, self.greedy), (Sampling, self.sample)
-        kinds: list[type[Search]] = [kind for kind, is_asked in asked if is_asked]
+        kinds: list[type[Search]] = [kind for kind, given in asked if given]
         if len(kinds) > 1:
             raise InputError("--beam, --greedy and --sample are three searches; give one of them")
         torch.manual_seed(self.seed)
         [kind] = kinds or [type(captioner.search)]
-        given = vars(self) | {"width": self.beam, "seed": self.seed if kind is Sampling else None}
-        others = ("beam", "greedy", "sample")
-        given = {name: v for name, v in given.items() if v is not None and name not in others}
-        unchanged = kind is type(captioner.search) and not given
-        return captioner.search if unchanged else captioner.search.replace(kind, **given)
+        changes = vars(self) | {"width": self.beam, "seed": self.seed if kind is Sampling else None}
+        for name in ("beam", "greedy", "sample"):
+            del changes[name]
+        changes = {name: value for name, value in changes.items() if value is not None}
+        return captioner.search.replace(kind, **changes) if kinds or changes else captioner.search
 
 
 @Parameter(name="*", group=Group("Metrics", help="In addition to BLEU, ROUGE-L and CIDEr."))
@@ -192,16 +187,9 @@ class MetricOptions:
         return tuple(found.values())
 
     def photo_scorers(
-        self,
-        photos: "Mapping[Any, Path] | None",
-        max_megapixels: float,
-        device: str | None = None,
+        self, photos: Mapping[Any, Path] | None, max_megapixels: float, device: str | None = None
     ) -> "tuple[PhotoScorer, ...]":
-        """The scorers that need photos, given by image id; CLIP computes on `device`.
-
-        Raises:
-            InputError: a photo, the extra, or the weights are missing.
-        """
+        """The scorers that need photos, given by image id; CLIP computes on `device`."""
         if not self.clip:
             return ()
         if photos is None:

@@ -2,14 +2,13 @@
 
 import shlex
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from captioning.errors import InputError, printable
-from captioning.shelf import DEFAULT, DOWNLOADED, Address, path_of, push, shipped_models
+from captioning.shelf import DEFAULT, DOWNLOADED, hub_address, path_of, push, shipped_models
 
 
 def models() -> None:
@@ -89,7 +88,7 @@ def push_model(
     from captioning.captioner import export, load
     from captioning.captioner.exporting import CARD
 
-    place = Address.of(address)
+    repository, branch = hub_address(address)
     with tempfile.TemporaryDirectory() as made:
         folder = Path(model)
         if folder.is_dir() and path_of(model) == folder:
@@ -100,8 +99,7 @@ def push_model(
         # Only now is it known where the model can be loaded from.
         text = (folder / CARD).read_text(encoding="utf-8")
         card = Path(made) / CARD
-        named = text.replace("hf://OWNER/NAME", str(replace(place, revision=None)))
-        card.write_text(named, encoding="utf-8")
-        to = replace(place, revision=revision or place.revision)
+        card.write_text(text.replace("hf://OWNER/NAME", f"hf://{repository}"), encoding="utf-8")
         files = [card, *(folder / name for name in DOWNLOADED)]
-        print(printable(push(to, files, "Upload a model of captioning", private)))
+        message = "Upload a model of captioning"
+        print(printable(push(repository, revision or branch, files, message, private)))

@@ -10,7 +10,7 @@ from pytorch_lightning.callbacks import EarlyStopping, WeightAveraging
 from torch import Tensor
 
 from captioning.metrics.scores import COUNTS
-from captioning.progress_bar import ProgressBar, duration, say
+from captioning.progress_bar import ProgressBar, say
 
 LOGGED_ONLY = ("images", "shortest", "longest", "distinct words")
 """Validation scores that an epoch's line leaves out, to stay short."""
@@ -151,7 +151,7 @@ class Progress(pl.Callback):
         self._steps += 1
         [bar] = self._bars
         if bar.is_moving:
-            bar.show(f"loss {outputs['loss'].item():.3f}")
+            bar.set_postfix_str(f"loss {outputs['loss'].item():.3f}", refresh=False)
         bar.update()
 
     def on_validation_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
@@ -175,7 +175,7 @@ class Progress(pl.Callback):
             # Without a validation in this epoch, the scores are an earlier one's.
             if self._validated and name != score and score not in LOGGED_ONLY:
                 shown.append(f"{score} {value.item():{'.0f' if score in COUNTS else '.4f'}}")
-        shown.append(f"{duration(time.monotonic() - self._began)} min")
+        shown.append(f"{ProgressBar.format_interval(time.monotonic() - self._began)} min")
         if trainer.is_global_zero:
             say("  ".join(shown))
         self._validated = False

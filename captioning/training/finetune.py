@@ -24,7 +24,7 @@ from captioning.evaluation.captions import split_captions
 from captioning.evaluation.report import Report
 from captioning.files import made_folder, only_writer, written_whole
 from captioning.metrics.cider import cider_scores
-from captioning.progress_bar import duration, say
+from captioning.progress_bar import ProgressBar, say
 from captioning.shelf import DEFAULT
 from captioning.training.initial import between
 from captioning.training.train_cli import train
@@ -138,7 +138,7 @@ def finetune(
     seconds = plan.seconds(len(training), len(validation), captioning)
     say(
         f"the model {model} has CIDEr {before:.3f} on the photos to validate; at most "
-        f"{plan.epochs} epochs, in about {duration(seconds)} min"
+        f"{plan.epochs} epochs, in about {ProgressBar.format_interval(seconds)} min"
     )
     settings = {"seed_everything": seed} | _settings(initial, str(model), run, plan, tokenizer)
     settings["data"] |= {

@@ -1,12 +1,14 @@
 """One page about a training: its curves, and its captions of the same few images over time."""
 
-import math
+import base64
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import starmap
 from string import Template
 from typing import NamedTuple
 
+from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
@@ -22,11 +24,7 @@ NO_WORDS = "(no words)"
 FIRST = ("CIDEr", "BLEU-4", "ROUGE-L", "METEOR", "SPICE", "pointing", "CHAIR-i")
 """The scores with a curve; the table has all scores."""
 
-WIDTH, HEIGHT = 320, 150
-LEFT, RIGHT, TOP, BOTTOM = 38, 10, 10, 22
-"""Margins around a curve, for the numbers, in units of the drawing."""
-
-FLAT = 1e-3  # relative spread below which the vertical axis spans a fifth of the values' size
+COLOUR = "#d4622f"  # of curves; like the grey of their numbers, for pages in light and in dark
 
 
 class Point(NamedTuple):
@@ -102,58 +100,25 @@ def validation_html(
     return html_document(title, body, STYLES, SCRIPTS)
 
 
-def curve(name: str, points: Sequence[Point], best: float | None = None) -> str:
-    """An <svg> of a curve over epochs, with a tooltip for each point.
-
-    Its classes are grid, axis, line, point and best; the style sheet gives them colours.
-
-    Args:
-        name: of the values.
-        points: ordered by epoch; values that are not finite are left out.
-        best: the epoch to mark.
-    """
-    shown = [point for point in points if math.isfinite(point.value)]
-    start = f'<svg class="curve" viewBox="0 0 {WIDTH} {HEIGHT}" role="img"'
-    if not shown:
-        return f'{start} aria-label="{html_text(name)}: no values yet"></svg>'
-    values = [point.value for point in shown]
-    low, high = min(values), max(values)
-    if high - low <= FLAT * max(abs(low), abs(high)):  # otherwise all ticks look the same
-        room = max(abs(low), abs(high)) / 10 or 1.0
-        low, high = low - room, high + room
-    heights = [float(tick) for tick in MaxNLocator(4).tick_values(low, high)]
-    first, last = shown[0].epoch, shown[-1].epoch
-    across = MaxNLocator(6, integer=True).tick_values(first, last)
-    places = [float(tick) for tick in across if first <= tick <= last]
-
-    def x(epoch: float) -> float:
-        share = (epoch - first) / (last - first) if last > first else 0.5
-        return round(LEFT + share * (WIDTH - LEFT - RIGHT), 1)
-
-    def y(value: float) -> float:
-        share = (value - heights[0]) / (heights[-1] - heights[0])
-        return round(HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM), 1)
-
-    def label(x: float | int, y: float | int, text: str, anchor: str = "end") -> str:
-        return f'<text class="axis" x="{x}" y="{y}" text-anchor="{anchor}">{text}</text>'
-
-    lines = [
-        f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(tick)}" y2="{y(tick)}"/>'
-        + label(LEFT - 6, y(tick) + 3, f"{tick:g}")
-        for tick in heights
-    ]
-    lines += [label(x(tick), HEIGHT - 6, f"{tick:g}", "middle") for tick in places]
-    path = " ".join(f"{x(epoch)},{y(value)}" for epoch, value in shown)
-    lines += [label(LEFT - 6, HEIGHT - 6, "epoch"), f'<polyline class="line" points="{path}"/>']
-    for epoch, value in shown:
-        centre = f'cx="{x(epoch)}" cy="{y(value)}"'
-        lines.append(
-            f'<g class="point{" best" * (epoch == best)}"><circle class="near" {centre} r="9"/>'
-            f'<circle class="dot" {centre} r="3"/>'
-            f"<title>epoch {epoch_text(epoch)}: {value:.4f}</title></g>"
-        )
-    told = f"{html_text(name)}: {shown[-1].value:.4f} after epoch {epoch_text(last)}"
-    return f'{start} aria-label="{told}">{"".join(lines)}</svg>'
+def curve(points: Sequence[Point], best: float | None = None) -> str:
+    """A line over epochs, with a ring at the best epoch, as the data URI of a picture."""
+    figure = Figure(figsize=(3.2, 1.5), dpi=200, layout="constrained")
+    axes = figure.add_subplot()
+    for style, marker, shown in (
+        ("-", ".", points),
+        ("", "o", [point for point in points if point.epoch == best]),
+    ):
+        epochs, values = [point.epoch for point in shown], [point.value for point in shown]
+        axes.plot(epochs, values, marker, linestyle=style, color=COLOUR, markerfacecolor="none")
+    axes.set_xlabel("epoch", color="0.5", fontsize=7)
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.yaxis.set_major_locator(MaxNLocator(4))
+    axes.tick_params(color="0.5", labelcolor="0.5", labelsize=7)
+    axes.grid(axis="y", color="0.5", alpha=0.3)
+    axes.spines[:].set_visible(False)
+    content = io.BytesIO()
+    figure.savefig(content, transparent=True)
+    return f"data:image/png;base64,{base64.b64encode(content.getvalue()).decode()}"
 
 
 def epoch_text(epoch: float) -> str:
@@ -173,7 +138,7 @@ def _card(name: str, points: Sequence[Point], best: float | None, decides: bool 
     return (
         f'<figure class="card"><figcaption><span class="name">{html_text(name)}</span>{note}'
         f'<span class="value">{latest}</span>{change}</figcaption>'
-        f"{curve(name, points, best)}</figure>"
+        f'<img class="curve" src="{curve(points, best)}" alt="{html_text(name)} by epoch"></figure>'
     )
 
 

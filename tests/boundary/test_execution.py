@@ -23,15 +23,10 @@ MARK = {"command": "touch marker"}
 
 PAYLOADS: dict[str, dict[str, Any]] = {
     "os.system": MARK,
-    "posix.system": MARK,
     "subprocess.Popen": {"args": ["touch", "marker"]},
-    "subprocess.call": {"popenargs": ["touch marker"], "shell": True},
     "builtins.open": {"file": "marker", "mode": "w"},
-    "builtins.exec": {"source": "open('marker', 'w')"},
     "runpy.run_path": {"path_name": "hostile.py"},
-    "importlib.import_module": {"name": "hostile"},
     "hostile.Class": {},
-    "logging.FileHandler": {"filename": "marker"},
     "torch.load": {"f": "hostile.pickle", "weights_only": False},
     "torch.hub.load": {"repo_or_dir": ".", "model": "hostile", "source": "local"},
     "captioning.files.write_json": {"path": "marker", "value": 1},
@@ -41,7 +36,6 @@ PAYLOADS: dict[str, dict[str, Any]] = {
         "weights_only": False,
     },
     "pytorch_lightning.callbacks.LambdaCallback": {"setup": "os.getcwd"},
-    "pytorch_lightning.callbacks.DeviceStatsMonitor": {},
 }
 """Paths that do something when they are imported or called, with arguments."""
 
@@ -69,12 +63,9 @@ OTHERS: dict[str, str] = {
     "the same by another way": "trainer: {logger: {class_path: WandbLogger, "
     "dict_kwargs: {settings: {base_url: 'http://localhost:1'}}}}\n",
     "an earlier run to be overwritten": "overwrite: true\n",
-    "a run to be resumed": "resume: true\n",
     "a further configuration": "config: further.yaml\n",
-    "a path for a group": "model: further.yaml\n",
     "a module to import": "import: hostile\n",
     "a hundred thousand brackets": "trainer: " + "[" * 100_000,
-    "a list for a group": "trainer: [1]\n",
     "no mapping at all": "- 1\n",
 }
 """Other ways to reach beyond a configuration."""
@@ -92,9 +83,9 @@ def check_refused(read: Callable[[Path], object], name: str, content: bytes) -> 
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("path", PAYLOADS)
-def test_a_path_in_a_configuration_is_not_executed(path: str) -> None:
-    *groups, last = PLACES[list(PAYLOADS).index(path) % len(PLACES)]
+@pytest.mark.parametrize(("path", "place"), zip(PAYLOADS, PLACES, strict=True))
+def test_a_path_in_a_configuration_is_not_executed(path: str, place: tuple[str, ...]) -> None:
+    *groups, last = place
     value: Any = {"class_path": path, "init_args": PAYLOADS[path]}
     content: dict[str, Any] = {last: [value] if last in ("callbacks", "plugins") else value}
     for group in reversed(groups):
@@ -156,38 +147,6 @@ def test_a_pickle_is_not_executed(kind: str, pickled: Callable[[], bytes]) -> No
 def test_help_for_a_class_imports_nothing() -> None:
     with pytest.raises((InputError, SystemExit)), plain_messages():
         TrainCLI(["--config", "tiny.yaml", "--model.decoder.help", "hostile.Class"])
-    assert not Path("marker").exists()
-
-
-OWN = """
-import os
-
-from captioning.models import LSTMDecoder
-
-
-class Own(LSTMDecoder):
-    pass
-
-
-def build(*arguments, **options):
-    os.system("touch marker")
-"""
-
-
-@pytest.mark.usefixtures("folder")
-def test_classes_of_an_imported_module_may_be_named() -> None:
-    def build(*options: str) -> TrainCLI:
-        with plain_messages():
-            return TrainCLI(["--config", "tiny.yaml", *options])
-
-    Path("own_decoder.py").write_text(OWN)
-    with pytest.raises(InputError, match="modules given by --import"):
-        build("--model.decoder", "own_decoder.Own")
-    options = ("--import", "own_decoder", "--trainer.default_root_dir", "run")
-    cli = build(*options, "--model.decoder", "own_decoder.Own")
-    assert type(cli.model.model.decoder).__name__ == "Own"
-    with pytest.raises(InputError):
-        build(*options, "--model.decoder", "own_decoder.build")
     assert not Path("marker").exists()
 
 

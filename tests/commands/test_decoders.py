@@ -61,13 +61,6 @@ def test_it_captions_alone_and_together_with_the_papers_lstm(
         assert [json.loads(line)["caption"] for line in lines] == [c.text for c in expected]
 
 
-def test_it_is_evaluated(model: Path, shapes_data: Path, tmp_path: Path, capsys: Capture) -> None:
-    evaluate = ["evaluate", "--data", str(shapes_data), "--model", str(model)]
-    printed = told([*evaluate, "--out", str(tmp_path)], capsys)
-    assert any(line.startswith("CIDEr") for line in printed)
-    assert json.loads((tmp_path / "grounding.json").read_text())["images"] == 4
-
-
 def test_every_head_is_grounded(
     model: Path, shapes_data: Path, tmp_path: Path, capsys: Capture
 ) -> None:
@@ -111,18 +104,3 @@ def test_all_heads_are_on_the_page_of_a_photo(
     shown = json.loads(data)["captions"][0]
     heads = head_names(load(model).model.decoder)
     assert [each["map"] for each in shown["maps"]] == ["attention", *heads]
-
-
-@pytest.mark.integration
-def test_self_critical_training_goes_on_from_it(
-    model: Path, tiny_config: Path, tmp_path: Path
-) -> None:
-    decoder = load(model).model.decoder
-    kind = f"captioning.models.{type(decoder).__name__}"
-    [given] = [arguments for arguments in DECODERS.values() if arguments[0] == kind]
-    options = [f"--model.decoder.init_args.{argument}" for argument in given[1:]]
-    train = ["train", "--config", str(tiny_config), "--model.decoder", kind, *options]
-    train += ["--model.objective", "captioning.training.SelfCritical"]
-    train += ["--model.initial", str(model), "--trainer.max_epochs", "1"]
-    assert main([*train, "--trainer.default_root_dir", str(tmp_path)]) == 0
-    assert load(tmp_path / "best.ckpt").model.decoder.config == decoder.config

@@ -1,11 +1,7 @@
 """`captioning evaluate`, `ground`, `calibrate`, `check` and `shapes`: models and data sets."""
 
-import contextlib
-import io
 import json
-import re
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import torch
@@ -14,9 +10,7 @@ from PIL import Image
 from pycocoevalcap.bleu.bleu import Bleu
 from pycocotools.coco import COCO
 
-from captioning import load, maps
 from captioning.commands import main
-from captioning.commands.options import MAPS
 from captioning.data.readers import Coco
 from captioning.data.tokens import tokenize
 from captioning.evaluation.grounding import Lexicon, categories
@@ -109,46 +103,9 @@ def test_check_takes_the_photos_folder_and_the_captions_column(
     assert "No problems found" in capsys.readouterr().out
 
 
-class Ran(NamedTuple):
-    """What the command printed and wrote."""
-
-    lines: list[str]
-    folder: Path
-
-    @property
-    def report(self) -> dict:
-        return json.loads((self.folder / "grounding.json").read_text())
-
-
 def arguments(checkpoint: Path, data: Path, folder: Path) -> list[str]:
     options = ["--model", str(checkpoint), "--data", str(data), "--out", str(folder)]
     return ["ground", *options, "--split", "train", "--device", "cpu"]
-
-
-@pytest.fixture(scope="module")
-def ran(checkpoint: Path, shapes_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    """The command on the six scenes to train on."""
-    folder = tmp_path_factory.mktemp("ground")
-    words = folder / "words.json"
-    words.write_text(json.dumps({"categories": NAMED}))
-    given = [*arguments(checkpoint, shapes_data, folder / "out"), "--words", str(words)]
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
-        assert main(given) == 0
-    return Ran(printed.getvalue().splitlines(), folder / "out")
-
-
-def test_the_table_and_the_folder_are_printed(ran: Ran) -> None:
-    assert ran.lines[-1] == str(ran.folder)
-    assert f"{ran.report['all']['mentions']} mentions of objects in 6 images" in ran.lines[4]
-
-
-@pytest.mark.parametrize("name", ["scores.png", "best.png", "worst.png"])
-def test_pictures_are_written(ran: Ran, name: str) -> None:
-    with Image.open(ran.folder / name) as picture:
-        assert min(picture.size) > 100
-        darkest, lightest = picture.convert("L").getextrema()
-        assert lightest - darkest > 100
 
 
 @pytest.mark.integration
@@ -206,17 +163,6 @@ def test_without_a_choice_the_models_own_map_is_tested(
     assert json.loads((tmp_path / "out/grounding.json").read_text())["map"] == "evidence"
 
 
-@pytest.mark.integration
-def test_all_maps_may_be_asked_for_and_an_unknown_one_is_refused(
-    checkpoint: Path, shapes_data: Path, tmp_path: Path, capsys: Capture
-) -> None:
-    given = [*arguments(checkpoint, shapes_data, tmp_path), "--references", "--limit", "1"]
-    assert main([*given, "--map", "all"]) == 0
-    found = json.loads((tmp_path / "maps.json").read_text())
-    assert set(found) == set(maps.MAPS) == set(re.findall(r"[a-z][a-z-]+", MAPS)) - {"or"}
-    assert "'lime'" in refusal([*given, "--map", "lime"], capsys)
-
-
 def test_a_data_set_without_boxes_is_refused(
     checkpoint: Path, shapes_data: Path, tmp_path: Path, capsys: Capture
 ) -> None:
@@ -234,16 +180,3 @@ def test_evaluate_grounds_where_there_are_boxes(
     assert main(["evaluate", *given[1:], "--limit", "2"]) == 0
     assert "CHAIR-s" in capsys.readouterr().out
     assert json.loads((tmp_path / "grounding.json").read_text())["images"] == 2
-
-
-@pytest.mark.integration
-def test_photos_of_coco_are_grounded(
-    checkpoint: Path, shared_data: Path, tmp_path: Path, capsys: Capture
-) -> None:
-    words = tmp_path / "words.json"  # whatever the tiny model says, it says of people
-    said = load(checkpoint).vocabulary.words
-    words.write_text(json.dumps({"categories": {"person": list(said)}}))
-    given = arguments(checkpoint, shared_data / "coco-mini", tmp_path / "out")
-    assert main([*given, "--words", str(words), "--limit", "4"]) == 0
-    found = json.loads((tmp_path / "out/grounding.json").read_text())["all"]
-    assert 0 < found["mass in mask"]["value"] < found["mass in box"]["value"] < 1

@@ -69,12 +69,6 @@ def test_scripts_without_spaces_are_scored_by_characters(tmp_path: Path, capsys:
     assert report["scores"]["BLEU-1"]["value"] == pytest.approx(math.exp(1 - 5 / 4))
 
 
-def test_a_dash_prints_the_report_in_place_of_the_table(files: list[str], capsys: Capture) -> None:
-    assert main(["score", *files, "--json", "-"]) == 0
-    assert json.loads(capsys.readouterr().out) == Report.of(CAPTIONS, REFERENCES).as_json()
-    assert not Path("-").exists()
-
-
 def test_images_without_a_result_are_counted_and_left_out(
     files: list[str], capsys: Capture
 ) -> None:

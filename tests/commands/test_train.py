@@ -75,16 +75,6 @@ def test_features_are_those_that_a_training_computes(
     assert ours.read_bytes() == theirs.read_bytes()
 
 
-def test_existing_features_are_not_computed_again(
-    frozen_config: Path, tmp_path: Path, capsys: Capture
-) -> None:
-    folder = tmp_path / "features"
-    assert main(command(frozen_config, folder)) == 0
-    written = [(folder / name).stat().st_mtime_ns for name in (SHARD, INDEX)]
-    assert main(command(frozen_config, folder)) == 0
-    assert written == [(folder / name).stat().st_mtime_ns for name in (SHARD, INDEX)]
-
-
 @pytest.mark.integration
 def test_two_processes_write_what_one_would(frozen_config: Path, tmp_path: Path) -> None:
     two = command(frozen_config, tmp_path / "two", "--trainer.devices", "2", "--data.limit", "3")
@@ -98,14 +88,6 @@ def test_two_processes_write_what_one_would(frozen_config: Path, tmp_path: Path)
         for name in ("one", "two")
     )
     assert one == two_files
-
-
-def test_features_of_another_encoder_are_refused_by_name(
-    frozen_config: Path, frozen: Path, capsys: Capture
-) -> None:
-    other = command(frozen_config, frozen / "features", "--seed_everything", "1")
-    line = refusal(other, capsys)
-    assert f"{frozen / 'features'}: made by another encoder" in line
 
 
 def evaluation(

@@ -1,6 +1,5 @@
 """Tutorial, how-to and extending pages: their commands and code run as they stand there."""
 
-import csv
 import json
 import re
 import shlex
@@ -200,47 +199,3 @@ def test_a_page_runs_from_top_to_bottom(
     ran = {arguments[0] for arguments in run_page(page)}
     assert bool(ran) == (page.stem not in SHOWN_ONLY | {"python"})
     assert ran >= COMMANDS.get(page.stem, set())
-
-
-PARTS = '''
-from captioning.data.readers import Coco
-from captioning.training.objectives import CrossEntropy, Loss
-
-
-class Halved(CrossEntropy):
-    """Half of the paper's loss."""
-
-    def __call__(self, captioner, annotations, batch):
-        loss = super().__call__(captioner, annotations, batch)
-        return Loss(loss.total / 2, loss.divisor, {"whole": loss.total / loss.divisor})
-
-
-class FirstCaptions(Coco):
-    """COCO's files, of which only the first two images count."""
-
-    def read(self, split):
-        return super().read(split)[:2]
-'''
-
-
-def test_an_objective_and_a_reader_of_ones_own_train(
-    tmp_path: Path,
-    tiny_config: Path,
-    shapes_data: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    Path("my_parts.py").write_text(PARTS)
-    arguments = [
-        *("train", "--config", str(tiny_config), "--import", "my_parts"),
-        *("--data.reader", "my_parts.FirstCaptions", "--data.reader.root", str(shapes_data)),
-        *("--model.objective", "my_parts.Halved", "--trainer.default_root_dir", "run"),
-        *("--trainer.max_epochs", "1", "--trainer.log_every_n_steps", "1"),
-    ]
-    assert main(arguments) == 0
-    assert "2 images to train on, 2 to validate" in capsys.readouterr().err
-    with Path("run/csv/metrics.csv").open() as table:
-        [row] = [row for row in csv.DictReader(table) if row["train/loss"]]
-    assert float(row["train/loss"]) == pytest.approx(float(row["train/whole"]) / 2)

@@ -8,11 +8,10 @@ import torch
 
 from captioning.commands import COMMANDS as COMMAND_TABLE
 from captioning.commands.train import train_model
-from captioning.models import CNNEncoder, Encoder, LSTMDecoder
-from captioning.models.decoder import Step
+from captioning.models import CNNEncoder
 from captioning.training import ExponentialAverage
 from docs._ext import configuration_keys, options
-from docs._ext.api import MODULES, modules_text, signature, with_paths
+from docs._ext.api import MODULES, modules_text
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -70,28 +69,6 @@ def test_every_class_that_a_key_may_name_has_its_arguments(keys_page: str) -> No
                 assert f":::{{confval}} {kind.__name__}.{name}\n" in keys_page
     assert set(configuration_keys.arguments(CNNEncoder)) > {"backbone", "weights", "grid"}
     assert set(configuration_keys.arguments(ExponentialAverage)) == {"decay", "keeps_start"}
-
-
-def test_types_are_words_and_defaults_yaml(keys_page: str) -> None:
-    assert ":::{confval} BeamSearch.width\n:type: whole number\n:default: `3`" in keys_page
-    assert ":::{confval} data.augment\n:type: true or false\n:default: `false`" in keys_page
-    assert ":::{confval} model.initial\n:type: text or null\n:default: `null`" in keys_page
-    assert ":::{confval} data.reader\n:type: Reader\n\n" in keys_page  # it must be given
-
-
-def test_the_api_shows_the_arguments_of_constructors() -> None:
-    arguments, result = signature(LSTMDecoder) or ("", "")
-    assert arguments.startswith("(annotation_dim: int, vocab_size: int, embedding_dim: int")
-    assert result == ""
-    assert signature(Encoder) == ("", "")  # it has none of its own
-    assert signature(Step) is None  # left to autodoc
-
-
-def test_a_link_to_a_file_that_is_not_a_page_becomes_its_path() -> None:
-    text = "[one](../README.md#set-up), [two](../tests/data), [three](reading.md), [4](../no.md)"
-    assert with_paths(text, DOCS.parent) == (
-        "`README.md`, `tests/data`, [three](reading.md), [4](../no.md)"
-    )
 
 
 def test_the_architecture_page_has_every_room() -> None:

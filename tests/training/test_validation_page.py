@@ -28,7 +28,7 @@ def epochs(page: str) -> list[str]:
 
 def losses(page: str) -> list[str]:
     [card] = re.findall(r"Training loss<.*?</figure>", page)
-    return re.findall(r"<title>epoch (.*?)</title>", card)
+    return re.findall(r'<img class="curve" src="(.*?)"', card)
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,3 @@
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -121,13 +120,6 @@ def test_a_long_word_does_not_run_into_its_probability() -> None:
     for axes in figure.axes[1:]:
         probability, word = (text.get_window_extent() for text in axes.texts)
         assert word.x1 < probability.x0
-
-
-def test_threads_draw_what_one_draws() -> None:
-    words = ("$one$", "two", "три")
-    with ThreadPoolExecutor(3) as threads:
-        found = list(threads.map(lambda word: pixels(draw("a", word)), words))
-    np.testing.assert_array_equal(np.stack(found), np.stack([pixels(draw("a", w)) for w in words]))
 
 
 def test_frames_write_chinese_without_spaces() -> None:

@@ -105,10 +105,6 @@ def test_markup_in_words_and_titles_stays_text() -> None:
     assert "<noscript><p>a &lt;unk&gt; dog</p></noscript>" in page_of(caption("a", "<unk>", "dog"))
 
 
-def test_a_caption_without_words_has_a_page() -> None:
-    assert shown(page_of(caption()))["captions"][0]["words"] == []
-
-
 def test_the_index_links_to_pages_and_shows_sentences() -> None:
     entries = [("a b.html", "data:,", "A dog.", 0.714), (f"{MARKUP}.html", "data:,", "", None)]
     page = viewer.index_html(entries)

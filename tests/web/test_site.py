@@ -106,7 +106,6 @@ def test_the_command_writes_the_page_and_says_how_to_see_it(
     folder = str(tmp_path / "site")
     assert main(["export", "shapes", folder, "--web", "--runtime", str(small_package)]) == 0
     assert capsys.readouterr().out == f"{folder}\npython -m http.server -b 127.0.0.1 -d {folder}\n"
-    assert (tmp_path / "site" / "index.html").exists()
 
 
 @pytest.mark.integration
@@ -143,12 +142,6 @@ def test_a_package_is_read_or_downloaded(
 
 def test_a_package_with_another_checksum_is_refused(registry: Path) -> None:
     with pytest.raises(InputError, match="another file than npm published; run npm pack"):
-        runtime_files()
-
-
-def test_a_registry_without_the_package_is_named(registry: Path) -> None:
-    registry.unlink()
-    with pytest.raises(InputError, match=r"^http://127.*cannot be downloaded \(File not found"):
         runtime_files()
 
 
