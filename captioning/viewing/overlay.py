@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, UInt8
@@ -99,24 +100,10 @@ def draw(
         axes.set_axis_off()
         if index == 0:
             continue
-        probability, word = (
-            axes.annotate(
-                text,
-                (side, 1),
-                (0, 72 * BASELINE),
-                xycoords="axes fraction",
-                textcoords="offset points",
-                fontsize=points,
-                fontfamily=families,
-                color=colour,
-                horizontalalignment="right" if side else "left",
-                parse_math=False,
-            )
-            for text, side, points, colour in (
-                (f"{probabilities[index - 1]:.2f}", 1, PROBABILITY_POINTS, "0.45"),
-                (shown[index - 1], 0, WORD_POINTS, "black"),
-            )
-        )
+        style: dict[str, Any] = {"pad": 72 * BASELINE, "family": families, "parse_math": False}
+        chance, small = f"{probabilities[index - 1]:.2f}", PROBABILITY_POINTS
+        probability = axes.set_title(chance, loc="right", size=small, color="0.45", **style)
+        word = axes.set_title(shown[index - 1], loc="left", size=WORD_POINTS, **style)
         room = (width - BASELINE) * DOTS_PER_INCH - probability.get_window_extent().width
         length = word.get_window_extent().width
         if length > room:

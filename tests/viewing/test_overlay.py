@@ -3,6 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from PIL import Image
 
 from captioning.data.preprocessing import Fit, Preprocessing
@@ -112,14 +113,14 @@ def test_no_word_is_markup_or_makes_matplotlib_warn(word: str) -> None:
     figure = draw(word)
     pixels(figure)
     if word.isprintable() and word.isascii():
-        assert word in [text.get_text() for text in figure.axes[1].texts]
+        assert figure.axes[1].get_title("left") == word
 
 
 def test_a_long_word_does_not_run_into_its_probability() -> None:
     figure = draw("surfboard", "extraordinarily-long-hyphenated-compound", size=TALL)
     for axes in figure.axes[1:]:
-        probability, word = (text.get_window_extent() for text in axes.texts)
-        assert word.x1 < probability.x0
+        places = {text.get_text(): text.get_window_extent() for text in axes.findobj(Text)}
+        assert places[axes.get_title("left")].x1 < places[axes.get_title("right")].x0
 
 
 def test_frames_write_chinese_without_spaces() -> None:
