@@ -83,7 +83,7 @@ def check_refused(read: Callable[[Path], object], name: str, content: bytes) -> 
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(("path", "place"), zip(PAYLOADS, PLACES, strict=True))
+@pytest.mark.parametrize(("path", "place"), [*zip(PAYLOADS, PLACES, strict=True)])
 def test_a_path_in_a_configuration_is_not_executed(path: str, place: tuple[str, ...]) -> None:
     *groups, last = place
     value: Any = {"class_path": path, "init_args": PAYLOADS[path]}

@@ -45,8 +45,8 @@ def lines(captions: dict[str, str]) -> str:
     return "".join(f"{json.dumps(entry)}\n" for entry in entries)
 
 
-def coco(captions: dict[str, list[str]], first: int = 1) -> dict[str, Any]:
-    numbered = list(enumerate(captions.items(), start=first))
+def coco(captions: dict[str, list[str]]) -> dict[str, Any]:
+    numbered = list(enumerate(captions.items(), start=1))
     return {
         "images": [{"id": number, "file_name": f"{name}.jpg"} for number, (name, _) in numbered],
         "annotations": [
@@ -89,6 +89,7 @@ def test_captions_are_read_in_every_form(files: list[str], tmp_path: Path, capsy
     entries = lines(GOOD).splitlines(keepends=True)
     error = json.dumps({"image": "photos/broken.jpg", "error": "not an image"}) + "\n"
     table = "".join(f"photos/{image}.jpg,{text},\n" for image, text in GOOD.items())
+    ids = "".join(f"{image}\t{text}\n" for image, text in GOOD.items())
     written(tmp_path / "shards" / "captions-00000.jsonl", entries[0] + error)
     written(tmp_path / "shards" / "captions-00001.jsonl", entries[1] + entries[2])
     written(tmp_path / "shards" / "manifest.json", {})
@@ -98,7 +99,7 @@ def test_captions_are_read_in_every_form(files: list[str], tmp_path: Path, capsy
         written(tmp_path / "lines.jsonl", lines(GOOD) + error),
         written(tmp_path / "printed.json", lines(GOOD)),
         written(tmp_path / "table.csv", f"file_name,caption,confidence\n{table}"),
-        written(tmp_path / "ids.tsv", "image_id\tcaption\n" + table_of_ids()),
+        written(tmp_path / "ids.tsv", f"image_id\tcaption\n{ids}"),
         str(tmp_path / "shards"),
         str(tmp_path / "run"),
         str(tmp_path / "run" / "evaluation-test"),
@@ -108,10 +109,6 @@ def test_captions_are_read_in_every_form(files: list[str], tmp_path: Path, capsy
         assert main(["score", form, files[2]]) == 0, form
         printed.append(capsys.readouterr().out)
     assert set(printed) == {printed[0]}
-
-
-def table_of_ids() -> str:
-    return "".join(f"{image}\t{text}\n" for image, text in GOOD.items())
 
 
 def test_references_are_read_in_every_format_without_photos(

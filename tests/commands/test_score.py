@@ -169,18 +169,3 @@ def test_score_finds_the_photos_by_their_names(
     for name, values in expected.images.items():
         assert [image[name] for image in report["images"]] == pytest.approx(values.tolist())
         assert report["scores"][name]["value"] == pytest.approx(values.mean())
-
-
-@pytest.mark.integration
-def test_evaluate_knows_where_the_photos_are(
-    shapes_data: Path, records: list[Record], weights: Path, checkpoint: Path, tmp_path: Path
-) -> None:
-    command = ["evaluate", "--data", str(shapes_data), "--model", str(checkpoint)]
-    options = ["--split", "test", "--device", "cpu", "--out", str(tmp_path / "out")]
-    assert main([*command, *options, "--clip", "--clip-weights", str(weights)]) == 0
-    results = json.loads((tmp_path / "out/captions.json").read_text())
-    assert [result["image_id"] for result in results] == [record.image_id for record in records]
-    captions = [result["caption"] for result in results]
-    expected = scores_of(captions, records, weights).corpus
-    found = json.loads((tmp_path / "out/scores.json").read_text())
-    assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-6)

@@ -90,34 +90,21 @@ def test_two_processes_write_what_one_would(frozen_config: Path, tmp_path: Path)
     assert one == two_files
 
 
-def evaluation(
-    model: Path, data: Path, folder: Path, *options: str
-) -> tuple[dict[str, str], dict[str, float]]:
-    """Captions and scores of the validation images."""
-    arguments = ["--model", str(model), "--data", str(data), "--out", str(folder), *options]
-    assert main(["evaluate", *arguments, "--device", "cpu"]) == 0
-    captions = json.loads((folder / "captions.json").read_text())
-    return (
-        {entry["image_id"]: entry["caption"] for entry in captions},
-        json.loads((folder / "scores.json").read_text()),
-    )
-
-
 def test_scores_from_features_are_those_from_photos(
     frozen: Path, shapes_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = frozen / "best.ckpt"
-    captions, scores = evaluation(model, shapes_data, tmp_path / "photos")
+    evaluate = ["evaluate", "--model", str(frozen / "best.ckpt"), "--data", str(shapes_data)]
+    assert main([*evaluate, "--out", str(tmp_path / "a")]) == 0
     monkeypatch.setattr("captioning.data.preprocessing.read_photo", None)  # no photo is read
-    features = ("--features", str(frozen / "features"))
-    same_captions, same_scores = evaluation(model, shapes_data, tmp_path / "features", *features)
-    assert same_captions == captions
-    assert same_scores == pytest.approx(scores)
-    assert any(captions.values())
+    features = ["--features", str(frozen / "features")]
+    assert main([*evaluate, "--out", str(tmp_path / "b"), *features]) == 0
+    for name in ("captions.json", "scores.json"):
+        found, again = (json.loads((tmp_path / folder / name).read_text()) for folder in "ab")
+        assert found == (again if name == "captions.json" else pytest.approx(again))
 
 
 def test_a_partly_trained_encoder_uses_features_of_frozen_stages(
-    frozen_config: Path, shapes_data: Path, tmp_path: Path
+    frozen_config: Path, tmp_path: Path
 ) -> None:
     config = yaml.safe_load(frozen_config.read_text())
     config["model"]["encoder"]["init_args"]["trainable_stages"] = 1
@@ -133,13 +120,6 @@ def test_a_partly_trained_encoder_uses_features_of_frozen_stages(
         )
     assert len(losses[0]) > 1
     np.testing.assert_allclose(*losses, rtol=2e-3)  # features are kept in half precision
-
-    given = ["--model", str(tmp_path / "cached" / "best.ckpt"), "--data", str(shapes_data)]
-    results = []
-    for name, more in {"a": ["--features", str(tmp_path / "f")], "b": []}.items():
-        assert main(["evaluate", *given, "--out", str(tmp_path / name), *more]) == 0
-        results.append((tmp_path / name / "captions.json").read_text())
-    assert results[0] == results[1]
 
 
 @pytest.fixture
