@@ -6,20 +6,8 @@ from typing import Any
 CONFIG: dict[str, Any] = {
     "embed_dim": 6,
     "quick_gelu": True,
-    "vision_cfg": {
-        "image_size": 32,
-        "layers": 1,
-        "width": 8,
-        "head_width": 4,
-        "patch_size": 16,
-    },
-    "text_cfg": {
-        "context_length": 77,
-        "vocab_size": 49408,
-        "width": 8,
-        "heads": 2,
-        "layers": 1,
-    },
+    "vision_cfg": {"image_size": 32, "layers": 1, "width": 8, "head_width": 4, "patch_size": 16},
+    "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 8, "heads": 2, "layers": 1},
 }
 
 
