@@ -1,7 +1,6 @@
 """A transformer, and an LSTM with several heads, through the commands from training to a page."""
 
 import json
-import re
 from collections import Counter
 from pathlib import Path
 
@@ -92,15 +91,3 @@ def test_all_maps_are_those_that_the_model_has(
     assert has_evidence == ("LSTM" in type(load(model).model.decoder).__name__)
     assert len(found) == len(MAPS) - 2 * (not has_evidence)
     assert all(any(line.startswith(f"{name} ") for line in lines) for name in found)
-
-
-def test_all_heads_are_on_the_page_of_a_photo(
-    model: Path, photos: list[str], tmp_path: Path, capsys: Capture
-) -> None:
-    page = ["caption", photos[0], "--html", str(tmp_path / "pages"), "--map", "heads", "--model"]
-    assert told([*page, str(model)], capsys)
-    [written] = [path.read_text() for path in (tmp_path / "pages").iterdir()]
-    [data] = re.findall(r"<script[^>]*data-attention-view>(.*?)</script>", written)
-    shown = json.loads(data)["captions"][0]
-    heads = head_names(load(model).model.decoder)
-    assert [each["map"] for each in shown["maps"]] == ["attention", *heads]

@@ -111,15 +111,3 @@ def test_every_output_has_all_captions_that_were_asked_for(
     assert (tmp_path / "scene.txt").read_text().splitlines() == wanted
     with (tmp_path / "all.csv").open(newline="") as file:
         assert [row["caption"] for row in csv.DictReader(file)] == wanted
-
-
-def test_bulk_captioning_says_what_it_must(
-    caption: list[str], tmp_path: Path, capsys: Capture
-) -> None:
-    folder = tmp_path / "captions"
-    command = [*caption, "--must-say", "blue circle", "--out", str(folder)]
-    for _ in range(2):  # the second call finds it done
-        assert main(command) == 0
-    [line] = (folder / "captions-00000.jsonl").read_text().splitlines()
-    assert "blue circle" in json.loads(line)["caption"]
-    assert main([*caption, "--must-say", "red circle", "--out", str(folder)]) != 0

@@ -1,7 +1,6 @@
 """What a page does in a real browser, opened from disk."""
 
 import io
-import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -84,18 +83,6 @@ def test_the_caption_is_a_sentence_that_can_be_copied(page: Any) -> None:
     assert page.locator(".words").inner_text() == "The cat."
 
 
-def test_pointing_at_a_word_lays_its_map_over_the_photo(page: Any) -> None:
-    maps, pictures = set(), [picture(page)]
-    for place in range(3):
-        word(page, place).hover()
-        maps.add(pixels(page))
-        pictures.append(picture(page))
-    assert len(maps) == 3
-    assert all(np.abs(a - b).max() > 50 for a, b in itertools.combinations(pictures, 2))
-    page.mouse.move(1, 1)
-    assert np.abs(picture(page) - pictures[0]).max() < 3
-
-
 def test_the_brightest_place_is_the_region_of_the_largest_weight(page: Any) -> None:
     opacity(page, 0)
     plain = picture(page)
@@ -146,15 +133,6 @@ def test_a_word_shows_its_probability_and_its_alternatives(page: Any) -> None:
         "cat 25%",
         "end of caption 2.0%",
     ]
-
-
-def test_a_screen_reader_finds_everything_by_name(page: Any) -> None:
-    assert page.get_by_role("img", name=" ".join(WORDS)).count() == 1
-    words = page.get_by_role("group", name="Caption").get_by_role("button")
-    assert words.count() == len(WORDS)
-    page.get_by_text("The map").click()
-    for role, name in (("button", "Play"), ("slider", "Opacity"), ("radio", "Spotlight")):
-        assert page.get_by_role(role, name=name).count() == 1
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

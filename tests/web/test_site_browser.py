@@ -154,23 +154,6 @@ def test_hiding_a_part_of_the_photo_changes_what_is_said(page: Any, captioner: C
     assert shown(page, "cat.jpg") == whole
 
 
-def test_several_captions_of_one_photo_are_those_of_the_search(
-    page: Any, captioner: Captioner
-) -> None:
-    shown(page, "cat.jpg")
-    page.get_by_text("Search and maps").click()
-    assert not page.is_visible("[value=sample]")
-    page.fill("[name=captions]", "2")
-    page.keyboard.press("Tab")
-    page.wait_for_selector(".captions label")
-    best = captioner(PHOTOS["cat.jpg"], most=2)
-    entries = page.locator(".captions label").all()
-    for entry, caption in zip(entries, (best, *best.others), strict=True):
-        text, score = str(entry.text_content()).split("\u2212")
-        assert text == caption.text
-        assert -float(score) == pytest.approx(caption.score, abs=0.02)
-
-
 @pytest.mark.parametrize("name", DECODERS)
 def test_every_decoder_finds_the_same_captions(
     name: str,
