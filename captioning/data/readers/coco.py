@@ -1,25 +1,18 @@
 """The JSON formats of COCO (captions, boxes, masks) and of Karpathy's splits."""
 
 from collections import defaultdict
+from dataclasses import replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from captioning.data.readers.dataset_files import (
-    folders_of,
-    has_keys,
-    id_finder,
-    in_order,
-    json_files,
-    photo_folders,
-    split_in,
-    split_name,
-)
+from captioning.data.readers import dataset_files as files
 from captioning.data.readers.reader import (
     Contents,
     Problem,
     Reader,
+    Row,
     field,
     listed,
     numbered,
@@ -29,13 +22,7 @@ from captioning.data.records import ImageObject, Record
 from captioning.errors import InputError, reading, shown
 from captioning.files import read_json
 
-
-class Release(NamedTuple):
-    """The file of a split."""
-
-    file: Path
-    name: str  # such as train2017, which names the folder of the images too
-    split: str | None  # whose folders hold the images; None if the file is of no split
+CAPTIONS = "captions_"
 
 
 class Coco(Reader):
@@ -46,9 +33,9 @@ class Coco(Reader):
     A folder with several releases of one split names them in full (train2014, train2017).
 
     Where no file has such a name, all JSON files in this format are read, such as those of NoCaps
-    and VizWiz. A word such as val in a file's name is its split; a hash of the image ids divides a
-    single file without such a word into train and val. VizWiz' captions that are marked as rejected
-    or precanned are left out, as its own evaluation does.
+    and VizWiz. A word such as val in a file's name is its split; a single file without such a word
+    is divided into train and val. VizWiz' captions that are marked as rejected or precanned are
+    left out, as its own evaluation does.
 
     Args:
         root: the folder of the data set, or its one JSON file.
@@ -78,55 +65,55 @@ class Coco(Reader):
     @classmethod
     def recognises(cls, root: Path) -> bool:
         """Whether ``annotations/captions_*.json`` is there."""
-        return any((root / "annotations").glob("captions_*.json"))
+        return any((root / "annotations").glob(f"{CAPTIONS}*.json"))
 
     @classmethod
     def resembles(cls, root: Path) -> bool:
         """Whether a JSON file has annotations with captions."""
-        return any(map(_has_captions, json_files(root)))
+        return any(map(_has_captions, files.json_files(root)))
 
     @property
     def splits(self) -> tuple[str, ...]:
         """The splits that have a file; train and val if the one file is of no split."""
-        return super().splits if self._is_single else in_order(self._releases)
+        return super().splits if self._is_single else files.in_order(self._files)
 
     @cached_property
-    def _releases(self) -> dict[str, Release]:
-        pattern = f"captions_*{self.year or ''}.json"
-        found: dict[str, list[Release]] = defaultdict(list)
+    def _files(self) -> dict[str, Path]:
+        """The file of each split."""
+        pattern = f"{CAPTIONS}*{self.year or ''}.json"
+        found = defaultdict(list)
         for file in sorted(self.annotations.glob(pattern)):
-            name = file.stem.removeprefix("captions_")
-            split = split_name(name.rstrip("0123456789") or name)
-            found[split].append(Release(file, name, split))
+            name = file.stem.removeprefix(CAPTIONS)
+            found[files.split_name(name.rstrip("0123456789") or name)].append(file)
         if not found and self.year is None:
-            for file in filter(_has_captions, json_files(self.searched)):
-                part = split_in(file.stem)
-                found[part or file.stem].append(Release(file, file.stem, part))
+            for file in filter(_has_captions, files.json_files(self.searched)):
+                found[files.split_in(file.stem) or file.stem].append(file)
         if not found:
             raise InputError(f"{self.annotations}: no {pattern} here; give the folder that has it")
         return {
-            split if len(releases) == 1 else release.name: release
-            for split, releases in found.items()
-            for release in releases
+            split if len(its) == 1 else file.stem.removeprefix(CAPTIONS): file
+            for split, its in found.items()
+            for file in its
         }
 
     @property
     def _is_single(self) -> bool:
         """Whether there is one file of no split, which a hash divides."""
-        return [release.split for release in self._releases.values()] == [None]
+        return all(split == file.stem for split, file in self._files.items()) and [None] == [
+            files.split_in(split) for split in self._files
+        ]
 
     def _read(self, problems: list[Problem]) -> dict[str, list[Record]]:
-        [release] = self._releases.values()
-        return self._divided(self._of(release, problems)) or {"train": []}
+        [file] = self._files.values()
+        return self._divided({"": self._of(file, None, problems)}) or {"train": []}
 
     def _load(self, split: str) -> Contents:
         if self._is_single:
             return super()._load(split)
         problems: list[Problem] = []
-        return Contents(self._of(self._releases[split], problems), problems)
+        return Contents(self._of(self._files[split], split, problems), problems)
 
-    def _of(self, release: Release, problems: list[Problem]) -> list[Record]:
-        file = release.file
+    def _of(self, file: Path, split: str | None, problems: list[Problem]) -> list[Record]:
         dataset = read_json(file)
         with reading(f"{file}: not COCO's captions"):
             rows = numbered(f"{file}: annotation", field(dataset, "annotations", list))
@@ -139,33 +126,31 @@ class Coco(Reader):
             if image_id in names:
                 problems.append(Problem("image ids used twice", f"{image_id} in {file.name}"))
             names[image_id] = name
-        find = id_finder(names)
+        find = files.id_finder(names)
         captions: dict[int | str, list[str]] = {image_id: [] for image_id in names}
-        for found in parsed(rows, _caption, problems):
-            if found is None:
-                continue
-            image_id, caption = found
+        for image_id, caption in filter(None, parsed(rows, _caption, problems)):
             known = find(image_id)
             if known is not None or self.captions_only:
                 captions.setdefault(image_id if known is None else known, []).append(caption)
             else:
                 place = f"image id {image_id} in {file.name}"
                 problems.append(Problem("captions of images that are not listed", place))
-        instances = file.with_name(f"instances_{release.name}.json")
+        release = file.stem.removeprefix(CAPTIONS)
         objects: dict[int | str | None, list[ImageObject]] = defaultdict(list)
+        instances = file.with_name(f"instances_{release}.json")
         if self.objects and instances.exists():
             for image_id, thing in _objects(instances, problems):
                 objects[find(image_id)].append(thing)
-        photos = [names.get(image_id, "") for image_id in captions]
+        split = files.split_in(release) or split
         bases = [self.folder, self.folder / "images"] if self.images is None else [self.images]
-        parts = dict.fromkeys(filter(None, (release.name, release.split)))
+        parts = dict.fromkeys(filter(None, (release, split)))
         folders = [base / part for base, part in product(bases, parts)]
-        folders += folders_of(release.split, bases) if release.split else []
-        folders += photo_folders(*reversed(bases))
-        paths = self._photos(photos, file, folders, split=release.split)
+        folders += files.folders_of(split, bases) if split else []
+        folders += files.photo_folders(*reversed(bases))
+        found = [Row(names.get(its, ""), texts, None, its) for its, texts in captions.items()]
         return [
-            Record(path, image_id, tuple(texts), tuple(objects.get(image_id, ())))
-            for path, (image_id, texts) in zip(paths, captions.items(), strict=True)
+            replace(record, objects=tuple(objects.get(record.image_id, ())))
+            for record in self._records(found, file, folders, split=split)[""]
         ]
 
 
@@ -188,42 +173,36 @@ class Karpathy(Reader):
     @classmethod
     def resembles(cls, root: Path) -> bool:
         """Whether a JSON file of any name is in this format."""
-        return any(map(_has_sentences, json_files(root)))
+        return any(map(_has_sentences, files.json_files(root)))
 
     def _read(self, problems: list[Problem]) -> dict[str, list[Record]]:
         found = [self.root]
         if self.root.is_dir():
-            found = list(filter(_has_sentences, json_files(self.root)))
+            found = list(filter(_has_sentences, files.json_files(self.root)))
         if len(found) != 1:
             held = listed(file.name for file in found)
             raise InputError(f"{self.root}: holds {held}; give the path of one dataset_*.json")
         [file] = found
         with reading(f"{file}: not Karpathy's format"):
             rows = numbered(f"{file}: image", field(read_json(file), "images", list))
-        entries = list(parsed(rows, self._entry, problems))
-        paths = self._photos([photo for _, photo, _, _ in entries], file)
-        records = defaultdict(list)
-        for (image_id, _, captions, split), path in zip(entries, paths, strict=True):
-            records[split].append(Record(path, image_id, captions))
-        return records
+        return self._records(parsed(rows, self._row, problems), file)
 
-    def _entry(self, image: Any) -> tuple[int | str, str, tuple[str, ...], str]:
-        """The id of an image, the path of its photo, its captions and its split."""
-        captions = tuple(field(each, "raw", str) for each in field(image, "sentences", list))
+    def _row(self, image: Any) -> Row:
+        captions = [field(each, "raw", str) for each in field(image, "sentences", list)]
         if self.captions_only:  # these may be missing
             image = {"filename": "", "split": ""} | image
         name = field(image, "filename", str)
         image_id = field(image, "cocoid" if "cocoid" in image else "imgid", int, str)
         photo = f"{field(image, 'filepath', str)}/{name}" if name and "filepath" in image else name
-        return image_id, photo, captions, split_name(field(image, "split", str))
+        return Row(photo, captions, files.split_name(field(image, "split", str)), image_id)
 
 
 def _has_captions(file: Path) -> bool:
-    return has_keys(file, "annotations", "image_id", "caption")
+    return files.has_keys(file, "annotations", "image_id", "caption")
 
 
 def _has_sentences(file: Path) -> bool:
-    return has_keys(file, "images", "sentences", "raw")
+    return files.has_keys(file, "images", "sentences", "raw")
 
 
 def _image(entry: Any) -> tuple[int | str, str]:

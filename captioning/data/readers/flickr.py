@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
-from captioning.data.images import IMAGE_SUFFIXES
 from captioning.data.readers.dataset_files import SPLITS
-from captioning.data.readers.reader import Contents, Problem, Reader, numbered, parsed
+from captioning.data.readers.reader import Contents, Problem, Reader, Row, parsed
+from captioning.data.readers.rows import names_photo, rows_of
 from captioning.data.records import ImageObject, Phrase, Record
 from captioning.data.tokens import tokenize
 from captioning.errors import InputError, reading, shown
@@ -59,23 +59,21 @@ class Flickr8k(Reader):
         file = self.root
         if not file.is_file():
             file = next(filter(Path.exists, (file / TOKENS, file / TEXT / TOKENS)), file / TOKENS)
-        rows = numbered(f"{file}: line", text_of(file).split("\n"))
         captions: dict[str, list[str]] = defaultdict(list)
-        for name, caption in parsed((row for row in rows if row[1].strip()), _numbered, problems):
-            captions[name].append(caption)
-
+        for row in rows_of(file, problems):
+            captions[row.name].extend(row.captions)
+        lists: dict[str | None, list[str]] = {}
+        if self.root.is_dir():
+            paths = {split: file.with_name(name) for split, name in LISTS.items()}
+            lists = {split: _names(path) for split, path in paths.items() if path.is_file()}
         # The original file has captions of 2258277193_586949ec62.jpg.1, which is no photo.
-        photos = [name for name in captions if Path(name).suffix.lower() in IMAGE_SUFFIXES]
-        lists = {split: file.with_name(name) for split, name in LISTS.items()}
-        named = {split: _names(path) for split, path in lists.items() if path.is_file()}
-        named = named if named and self.root.is_dir() else {"": photos}
-        names = list(dict.fromkeys(name for its in named.values() for name in its))
-        paths = dict(zip(names, self._photos(names, file), strict=True))
-        records = {
-            split: [Record(paths[n], Path(n).stem, tuple(captions.get(n, ()))) for n in its]
-            for split, its in named.items()
-        }
-        return self._divided(records[""]) if "" in records else records
+        lists = lists or {None: list(filter(names_photo, captions))}
+        rows = [
+            Row(name, captions.get(name, ()), split, Path(name).stem)
+            for split, names in lists.items()
+            for name in names
+        ]
+        return self._divided(self._records(rows, file))
 
 
 class Flickr30kEntities(Reader):
@@ -131,13 +129,6 @@ class Flickr30kEntities(Reader):
 
 def _names(file: Path) -> list[str]:
     return list(dict.fromkeys(filter(None, map(str.strip, text_of(file).splitlines()))))
-
-
-def _numbered(line: str) -> tuple[str, str]:
-    name, tab, caption = line.partition("\t")
-    if not tab or "#" not in name:
-        raise ValueError(f"{shown(line)}: not a file name, #, a number, a tab and the caption")
-    return name.rpartition("#")[0], caption.strip()
 
 
 def _sentence(line: str) -> tuple[str, tuple[Phrase, ...]]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from captioning.data.readers.dataset_files import (
     find_images,
@@ -44,6 +44,15 @@ class Contents:
 
     records: list[Record]
     problems: list[Problem]
+
+
+class Row(NamedTuple):
+    """Captions of a photo; it may have others in other rows."""
+
+    name: str
+    captions: Sequence[str]
+    split: str | None
+    image_id: int | str
 
 
 class Reader:
@@ -157,17 +166,30 @@ class Reader:
                 problems.append(Problem("images without captions", str(record.image)))
         return Contents(records, problems)
 
+    def _records(
+        self, rows: Iterable[Row], source: Path, folders: Sequence[Path] = (), **options: Any
+    ) -> dict[str, list[Record]]:
+        """The records of each split, those of no split under ""; for the photos see `find_images`."""
+        captions: dict[tuple[str, str, int | str], list[str]] = defaultdict(list)
+        for row in rows:
+            captions[row.split or "", row.name, row.image_id].extend(row.captions)
+        names = list(dict.fromkeys(name for _, name, _ in captions))
+        paths = dict(zip(names, self._photos(names, source, folders, **options), strict=True))
+        records: dict[str, list[Record]] = defaultdict(list)
+        for (split, name, image_id), texts in captions.items():
+            records[split].append(Record(paths[name], image_id, tuple(texts)))
+        return records
+
     def _photos(
-        self, names: Sequence[str], source: Path, folders: Sequence[Path] = (), **options: Any
+        self, names: list[str], source: Path, folders: Sequence[Path] = (), **options: Any
     ) -> list[Path]:
-        """The path of each photo that a file names: see `find_images`."""
         if self.captions_only:
-            return [Path(name) for name in names]
+            return list(map(Path, names))
         usual = [self.images] if self.images else photo_folders(source.parent, self.folder)
         return find_images(names, folders or usual, source, **options)
 
-    def _divided(self, records: Sequence[Record]) -> dict[str, list[Record]]:
-        """Train and val of a data set without splits.
+    def _divided(self, records: dict[str, list[Record]]) -> dict[str, list[Record]]:
+        """The records with those of no split in train and val.
 
         A hash of the id decides, so images keep their split when others are added.
         """
@@ -176,25 +198,25 @@ class Reader:
             digest = hashlib.sha256(name.encode(errors="surrogatepass")).digest()
             return int.from_bytes(digest[:8], "big")
 
-        ordered = sorted({str(record.image_id) for record in records}, key=place)
+        divided = defaultdict(list, records)
+        rest = divided.pop("", [])
+        ordered = sorted({str(record.image_id) for record in rest}, key=place)
         share = self.val_fraction
         if share is None:
             share = VAL_FRACTION if len(ordered) >= FEW else VAL_FRACTION_OF_FEW
         validation = {name for name in ordered if place(name) / 2**64 < share}
         if share:
             validation = validation.union(ordered[:1]).difference(ordered[-1:])
-        splits = defaultdict(list)
-        for record in records:
-            splits["val" if str(record.image_id) in validation else "train"].append(record)
-        return splits
+        for record in rest:
+            divided["val" if str(record.image_id) in validation else "train"].append(record)
+        return divided
 
 
 class Joined(Reader):
     """The images of several data sets, one data set after the other.
 
     A split has the images of all data sets that have this split. An image's id is its own id behind
-    the name of its data set's folder, such as ``flickr8k/1000268201_693b08cb0e``, so that equal ids
-    of different data sets stay apart.
+    the name of its data set's folder, such as ``flickr8k/1000268201_693b08cb0e``.
 
     Args:
         readers: the data sets.

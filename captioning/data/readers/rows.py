@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 
 from captioning.data.images import IMAGE_SUFFIXES
 from captioning.data.photo_shards import is_shard, shard_rows
 from captioning.data.readers.dataset_files import ALIASES, SPLITS, split_name
-from captioning.data.readers.reader import MALFORMED, Problem, field, listed, numbered, parsed
+from captioning.data.readers.reader import MALFORMED, Problem, Row, field, listed, numbered, parsed
 from captioning.errors import InputError, shown
 from captioning.files import json_of, read_json, text_of
 
@@ -40,20 +40,11 @@ QUOTED = ",;"  # separators of files in which quotes enclose values; elsewhere t
 SAMPLE = 20  # rows read to guess what a column holds
 
 
-class Row(NamedTuple):
-    """A photo and the captions of one row."""
-
-    name: str
-    captions: tuple[str, ...]
-    split: str | None
-
-
 def rows_of(file: Path, problems: list[Problem], caption_column: str | None = None) -> list[Row]:
     """The rows of a table; malformed ones are added to the problems.
 
     Raises:
-        InputError: the file cannot be read, no column has photos or captions, or it is not clear
-            which one has captions.
+        InputError: the file cannot be read, or it is not clear which column has photos or captions.
     """
     faults: list[Problem] = []
     entries = list(_entries(file, faults))
@@ -71,13 +62,10 @@ def _entries(file: Path, problems: list[Problem]) -> Iterator[tuple[str, Any]]:
     """The place of each row and its values by column."""
     suffix = file.suffix.lower()
     if is_shard(file):
-        yield from ((str(file.parent / row["file_name"]), row) for row in shard_rows(file))
-    elif suffix == ".jsonl":
-        yield from json_lines(file, text_of(file), problems)
-    elif suffix == ".json":
-        yield from _json_rows(file)
-    else:
-        yield from _csv_rows(file, problems)
+        return ((str(file.parent / row["file_name"]), row) for row in shard_rows(file))
+    if suffix == ".jsonl":
+        return json_lines(file, text_of(file), problems)
+    return _json_rows(file) if suffix == ".json" else _csv_rows(file, problems)
 
 
 def names_photo(value: object) -> bool:
@@ -95,28 +83,27 @@ def _csv_rows(file: Path, problems: list[Problem]) -> Iterator[tuple[str, dict[s
     text = text_of(file)
     first = re.sub(r'"[^"]*"', "", text.partition("\n")[0])
     separator = min(SEPARATORS, key=lambda s: first.find(s) if s in first else len(first))
-    has_quotes = separator in QUOTED
     reader = csv.reader(
         io.StringIO(text, newline=""),
         strict=True,
         skipinitialspace=True,
         delimiter=separator,
-        quoting=csv.QUOTE_MINIMAL if has_quotes else csv.QUOTE_NONE,
+        quoting=csv.QUOTE_MINIMAL if separator in QUOTED else csv.QUOTE_NONE,
     )
     header: list[str] = []
     while True:
         place = f"{file}: line {reader.line_num + 1}"  # a row may have several lines
         try:
-            values = next(reader)
-        except StopIteration:
-            return
+            values = next(reader, None)
         except csv.Error as error:
             advice = 'write a quote inside a quoted caption as ""'
             problems.append(Problem(MALFORMED, f"{place}: not CSV ({error}); {advice}"))
             continue
+        if values is None:
+            return
         if not any(values):
             continue
-        if not has_quotes:
+        if separator not in QUOTED:
             values = list(map(_unquoted, values))
         if not header:
             header = [column.strip() for column in values]
@@ -189,22 +176,23 @@ def _columns(
         split = split if parts <= set(SPLITS) else None
 
     if chosen is not None:
-        if chosen not in names and column_name(chosen) not in called:
+        column = chosen if chosen in names else called.get(column_name(chosen))
+        if column is None:
             raise InputError(f"{file}: no column {chosen!r}; {has}; give one of these")
-        return image, [chosen if chosen in names else called[column_name(chosen)]], split
+        return image, [column], split
     usual = [called[n] for n in CAPTION_COLUMNS if called.get(n, image) != image]
-    others = [
+    if usual and column_name(usual[0]) in CAPTION_COLUMNS[:2]:
+        return image, usual[:1], split
+    if several := [name for name in names if NUMBERED_COLUMN.fullmatch(column_name(name))]:
+        return image, several, split
+    captions = usual or [
         name
         for name in names
         if name not in ("", image, split) and column_name(name) not in IMAGE_COLUMNS
         if not column_name(name).endswith("id")
         if any(isinstance(v, str) and not NOT_CAPTIONS.fullmatch(v) for v in values[name])
     ]
-    if usual and column_name(usual[0]) in CAPTION_COLUMNS[:2]:
-        return image, usual[:1], split
-    several = [name for name in names if NUMBERED_COLUMN.fullmatch(column_name(name))]
-    captions = several or usual or others
-    if not captions or (len(captions) > 1 and not several):
+    if len(captions) != 1:
         raise InputError(
             f"{file}: no column is clearly that of the captions; {has}; name it by "
             "--caption-column (in a configuration, the reader's caption_column)"
@@ -226,7 +214,8 @@ def _rows(image: str, captions: list[str], split: str | None, entry: Any) -> lis
     if not photos or not all(isinstance(name, str) and name.strip() for name in photos):
         raise ValueError(f"an empty {image}")
     names = (NUMBER.sub("", name) if names_photo(name) else name for name in map(str.strip, photos))
-    return [Row(PurePosixPath(name).as_posix(), tuple(texts or [""]), part) for name in names]
+    paths = (PurePosixPath(name).as_posix() for name in names)
+    return [Row(path, texts or [""], part, path) for path in paths]
 
 
 def _each(value: Any) -> list[Any]:

@@ -5,6 +5,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from captioning.data.images import IMAGE_SUFFIXES
 from captioning.data.photo_shards import is_shard, shards_in
@@ -41,12 +42,11 @@ class CaptionTable(Reader):
     The table has a column of file names, relative to the photos' folder, and one of captions, and
     usually a row for each caption. The usual names of columns are recognised (file_name, image,
     ...; caption, text, comment, ...), and others if there is no doubt. Without a header, the
-    columns are called 1, 2 and so on. Names that are not quite those on the disk are found where
-    only one file fits.
+    columns are called 1, 2 and so on.
 
     An optional column split assigns photos to splits. Otherwise the names of several tables or of
     their folders do, such as ``train/metadata.csv`` and ``validation/metadata.csv``. Otherwise a
-    hash of a photo's name decides, so photos keep their split when others are added.
+    hash of a photo's name decides.
 
     Args:
         root: the folder that holds the table, or the path of the table.
@@ -86,11 +86,9 @@ class CaptionTable(Reader):
             splits = [None] * len(files)
         records = defaultdict(list)
         for file, split in zip(files, splits, strict=True):
-            for part, record in self._of_table(file, split, problems):
-                records[part or ""].append(record)
-        for part, divided in self._divided(records.pop("", [])).items():
-            records[part] += divided
-        return records
+            for part, its in self._of_table(file, split, problems).items():
+                records[part] += its
+        return self._divided(records)
 
     def _tables(self) -> list[Path]:
         found = _usual_tables(self.root) or _other_tables(self.root)
@@ -101,32 +99,24 @@ class CaptionTable(Reader):
 
     def _of_table(
         self, file: Path, split: str | None, problems: list[Problem]
-    ) -> Iterator[tuple[str | None, Record]]:
-        """The records of a table, each with its split or None."""
+    ) -> dict[str, list[Record]]:
         rows = rows_of(file, problems, self.caption_column)
-        parts = [row.split for row in rows]
-        if file.name in METADATA and not any(parts):  # the photos' folders may name splits
-            parts = [split_name(row.name.partition("/")[0]) for row in rows]
-            parts = (
-                parts if set(parts) <= set(SPLITS) and len(set(parts)) > 1 else [None] * len(rows)
-            )
-        captions: dict[tuple[str | None, str], list[str]] = defaultdict(list)
-        for row, part in zip(rows, parts, strict=True):
-            captions[part or split, row.name].extend(row.captions)
-        names = list(dict.fromkeys(name for _, name in captions))
-        paths = dict(zip(names, self._paths(names, file, split), strict=True))
         below = file.parent.relative_to(self.folder)
-        for (part, name), texts in captions.items():
-            yield part, Record(paths[name], (below / name).as_posix(), tuple(texts))
-
-    def _paths(self, names: list[str], file: Path, split: str | None) -> list[Path]:
+        parts = [split] * len(rows)
+        if file.name in METADATA and not any(row.split for row in rows):
+            tops = [split_name(row.name.partition("/")[0]) for row in rows]
+            parts = tops if set(tops) <= set(SPLITS) and len(set(tops)) > 1 else parts
+        rows = [
+            row._replace(split=row.split or part, image_id=(below / row.name).as_posix())
+            for row, part in zip(rows, parts, strict=True)
+        ]
         folders = photo_folders(file.parent, self.folder)
         if self.images is not None:
-            folders = [self.images / file.parent.relative_to(self.folder), self.images]
+            folders = [self.images / below, self.images]
         # Another split's folder may hold photos of the same names; TextCaps' holds the photos.
         theirs = split if file.parent != self.folder else None
         folders[1:1] = folders_of(split, folders[:1]) if split else []
-        return self._photos(names, file, folders, split=theirs, required=False)
+        return self._records(rows, file, folders, split=theirs, required=False)
 
 
 class PhotoShards(CaptionTable):
@@ -158,10 +148,10 @@ class PhotoShards(CaptionTable):
     def _tables(self) -> list[Path]:
         return shards_in(self.root)
 
-    def _paths(self, names: list[str], file: Path, split: str | None) -> list[Path]:
+    def _photos(self, names: list[str], source: Path, *_: Any, **__: Any) -> list[Path]:
         if self.images is not None:
-            raise InputError(f"{file}: has its photos inside; omit the folder of the images")
-        return [file.parent / name for name in names]
+            raise InputError(f"{source}: has its photos inside; omit the folder of the images")
+        return [source.parent / name for name in names]
 
 
 class Sidecar(Reader):
@@ -196,7 +186,7 @@ class Sidecar(Reader):
                 f"{folder}: no captions; put a text file beside each photo, photo.txt for photo.jpg"
             )
         is_named = set(splits) <= set(SPLITS) and set(splits) != {"train"}
-        return splits if is_named else self._divided(records)
+        return splits if is_named else self._divided({"": records})
 
 
 def _pairs(folder: Path) -> Iterator[tuple[Path, Path | None]]:
