@@ -61,9 +61,7 @@ def test_an_ensemble_is_evaluated_from_features_too(
     captions = (tmp_path / "first/ensemble-val/captions.json").read_bytes()
     captioner = load(models[0])
     images = [record.image for record in Coco(shapes_data).read("val")]
-    feature_cache(
-        tmp_path / "features", captioner.model.encoder, captioner.preprocessing, images, workers=0
-    )
+    feature_cache(tmp_path / "features", captioner.model.encoder, captioner.preprocessing, images)
     with_features = ["--features", str(tmp_path / "features"), "--out", str(tmp_path / "again")]
     assert main([*evaluate, *with_features]) == 0
     assert (tmp_path / "again/captions.json").read_bytes() == captions

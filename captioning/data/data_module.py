@@ -1,9 +1,11 @@
 """The data of a training: which records, how they are prepared, in which batches."""
 
 import math
-from collections.abc import Callable, Sequence
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from torch.nn import Module
 from torch.utils.data import DataLoader
 
 from captioning.data.dataset import CaptionDataset, SeededSampler, collate, sided
-from captioning.data.feature_cache import FeatureCache, feature_cache, lower_priority
+from captioning.data.feature_cache import FeatureCache, feature_cache
 from captioning.data.images import MEGAPIXELS
 from captioning.data.preprocessing import Fit, MirroredPreprocessing, Preprocessing
 from captioning.data.readers import Reader
@@ -92,8 +94,8 @@ class CaptionData(pl.LightningDataModule):
         super().__init__()
         if self.features and self.augment:
             raise InputError(
-                "features are computed once per image, but augment changes images every epoch; "
-                "set either data.features or data.augment; data.mirror works with features"
+                "data.features are computed once, but data.augment changes images every epoch; set "
+                "one of them; data.mirror works with features"
             )
         if (self.mirror or self.crop) and not self.features:
             raise InputError(
@@ -123,9 +125,8 @@ class CaptionData(pl.LightningDataModule):
         return self._records(self.val_split)
 
     def _records(self, split: str, min_captions: int = 1) -> list[Record]:
-        read = self.reader.read(split)
         left_out = set(map(Path, self.leave_out))
-        kept = [r for r in read if r.image not in left_out]
+        kept = [r for r in self.reader.read(split) if r.image not in left_out]
         return [r for r in kept if len(r.captions) >= min_captions][: self.limit]
 
     @cached_property
@@ -159,25 +160,21 @@ class CaptionData(pl.LightningDataModule):
                 "features are computed once, but all of the encoder is trained; set data.features "
                 "to null or model.encoder.init_args.trainable_stages to a smaller number"
             )
-        options: Any = {"encoder": encoder, "workers": self.workers, "faster": faster}
-        images = [record.image for record in (*self.train_records, *self.val_records)]
-        self._cache = feature_cache(
-            self.features, preprocessing=self.preprocessing, images=images, **options
-        )
+        keep = partial(feature_cache, encoder=encoder, faster=faster)
+        records = [*self.train_records, *self.val_records]
+        self._cache = keep(self.features, preprocessing=self.preprocessing, images=_images(records))
         side = math.isqrt(self._cache.cells)
         if self.crop and (self.crop > side or side**2 != self._cache.cells):
             raise InputError(
                 f"data.crop: the features have {side} rows of {self._cache.cells // side} cells; "
                 f"give at most {side}, or null where the numbers differ"
             )
-        images = [record.image for record in self.train_records if not sided(record)]
+        images = _images(record for record in self.train_records if not sided(record))
         if self.mirror and images:
             mirrored = MirroredPreprocessing(self.preprocessing.size, self.preprocessing.fit)
             mirrored.max_pixels = self.preprocessing.max_pixels
             folder, name = f"{self.features}-mirrored", "mirrored features"
-            self._mirrored = feature_cache(
-                folder, preprocessing=mirrored, images=images, name=name, **options
-            )
+            self._mirrored = keep(folder, preprocessing=mirrored, images=images, name=name)
 
     def state_dict(self) -> dict[str, int]:
         """The position of the training: finished epochs, and batches of an unfinished one."""
@@ -242,6 +239,17 @@ class CaptionData(pl.LightningDataModule):
             num_workers=workers,
             persistent_workers=workers > 0,
             collate_fn=collate,
-            worker_init_fn=lower_priority,
+            worker_init_fn=_lower_priority,
             pin_memory=trainer is not None and trainer.strategy.root_device.type == "cuda",
         )
+
+
+def _images(records: Iterable[Record]) -> list[Path]:
+    return [record.image for record in records]
+
+
+def _lower_priority(worker: int) -> None:
+    # The threads of a step wait for each other, so a worker on the core of one delays them all. On
+    # two cores this makes training a third faster.
+    if sys.platform != "win32":
+        os.nice(10)

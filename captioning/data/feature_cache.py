@@ -11,22 +11,20 @@ written atomically, so a shard whose file exists is done.
 import hashlib
 import math
 import os
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from functools import cached_property, partial
+from functools import cached_property
 from io import BytesIO
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float16, UInt8
+from jaxtyping import Float16, UInt8
 from torch import Tensor, distributed
 from torch.nn import Module
-from torch.utils.data import DataLoader
 
 from captioning.configurable import bare_name
 from captioning.data.photo_shards import photo_hash, photo_size
@@ -34,15 +32,14 @@ from captioning.data.preprocessing import Preprocessing
 from captioning.errors import InputError, reading
 from captioning.files import made_folder, read_json, write_json, written_whole
 from captioning.progress_bar import ProgressBar, stage
-from captioning.threads import cut, in_threads
-
-Result = TypeVar("Result")
+from captioning.threads import cut, in_threads, read_ahead
 
 INDEX = "index.json"
 REMEDY = "remove it or give another place for the features"
 
 MOST_SHARDS = 256  # all stay open, and a process may open about 1,000 files
 FEWEST_ROWS = 64  # of a shard, which a killed process loses
+AHEAD = 2  # batches whose photos are read ahead
 
 
 class FeatureCache:
@@ -63,18 +60,20 @@ class FeatureCache:
         try:
             self.fingerprint: str = self._index["fingerprint"]
             self._shard_rows = int(self._index["rows"])
-            hashes: dict[str, str] = dict(self._index["images"])
-            "".join(hashes.values())  # earlier versions kept sizes
+            self._hashes: dict[str, str] = dict(self._index["images"])
+            "".join(self._hashes.values())  # earlier versions kept sizes
         except (KeyError, TypeError, ValueError):
             raise InputError(
                 f"{self.folder}: holds no features, or those of an earlier version; {REMEDY}"
             ) from None
         # The index holds paths relative to the folder, so they are valid in any working directory.
         root = _absolute(self.folder)
-        self.images = [Path(os.path.normpath(f"{root}/{image}")) for image in hashes]
+        self.images = [Path(os.path.normpath(f"{root}/{image}")) for image in self._hashes]
         self._rows = {str(image): row for row, image in enumerate(self.images)}
-        count = math.ceil(len(self.images) / self._shard_rows)
-        self._paths = [self.folder / f"features-{shard:05d}.npy" for shard in range(count)]
+        self._paths = [
+            self.folder / f"features-{shard:05d}.npy"
+            for shard in range(math.ceil(len(self.images) / self._shard_rows))
+        ]
 
     def __contains__(self, image: Path) -> bool:
         return _absolute(image) in self._rows
@@ -107,28 +106,33 @@ class FeatureCache:
             self._refuse("made by another encoder, other weights or another image size")
         if missing := [image for image in images if image not in self]:
             self._refuse(f"has no features of {missing[0]} and {len(missing) - 1} more")
-        written = [path.exists() for path in self._paths]
-        rows = {image: self._rows[_absolute(image)] for image in images}
-        done = [image for image, row in rows.items() if written[row // self._shard_rows]]
-        hashes = list(self._index["images"].values())
-        found = zip(done, _hashes_of(done), strict=True)
-        stale = [image for image, digest in found if digest not in (None, hashes[rows[image]])]
-        if stale:
+        rows = {row for shard in self.missing for row in self.rows(shard)}
+        rows = {self._rows[_absolute(image)] for image in images} - rows
+        known = list(self._hashes.values())
+        found = zip(rows, self._hashes_now(rows), strict=True)
+        if stale := [self.images[row] for row, now in found if now not in (None, known[row])]:
             self._refuse(f"{stale[0]} and {len(stale) - 1} more have changed since")
 
     def _refuse(self, reason: str) -> None:
         raise InputError(f"{self.folder}: {reason}; {REMEDY}")
 
+    @property
     def missing(self) -> list[int]:
-        """The shards that are still to be written; the index gets their photos as they are now."""
-        found = [shard for shard, path in enumerate(self._paths) if not path.exists()]
-        rows = [row for shard in found for row in self.rows(shard)]
-        hashes, names = self._index["images"], list(self._index["images"])
-        for row, digest in zip(rows, _hashes_of(self.images[row] for row in rows), strict=True):
-            hashes[names[row]] = digest or hashes[names[row]]
-        if found:
-            write_json(self.folder / INDEX, self._index)
-        return found
+        """The shards that are still to be written."""
+        return [shard for shard, path in enumerate(self._paths) if not path.exists()]
+
+    def note_photos(self) -> None:
+        """Keep in the index what the photos of missing shards hold now."""
+        rows = [row for shard in self.missing for row in self.rows(shard)]
+        names = list(self._hashes)
+        now = zip(rows, self._hashes_now(rows), strict=True)
+        self._hashes |= {names[row]: digest for row, digest in now if digest}
+        write_json(self.folder / INDEX, self._index | {"images": self._hashes})
+
+    def _hashes_now(self, rows: Iterable[int]) -> list[str | None]:
+        """A hash of the content of each photo, None for a missing one."""
+        with ThreadPoolExecutor(8) as pool:  # hashing releases the GIL, and a slow disk overlaps
+            return list(pool.map(photo_hash, (self.images[row] for row in rows)))
 
     def rows(self, shard: int) -> range:
         """The rows of a shard."""
@@ -149,7 +153,6 @@ def feature_cache(
     preprocessing: Preprocessing,
     images: Sequence[Path],
     batch_size: int = 16,
-    workers: int = 1,
     name: str = "features",
     faster: Callable[[Any], Callable[[Tensor], Tensor]] | None = None,
 ) -> FeatureCache:
@@ -163,66 +166,51 @@ def feature_cache(
         preprocessing: how a photo becomes an image.
         images: paths of the photos.
         batch_size: images encoded at a time.
-        workers: processes that read photos, for each process that encodes.
         name: of the features in the progress bar.
         faster: returns a function that equals the encoder in less time.
     """
-    folder, (process, count) = Path(folder), process_and_count()
-
-    def begin() -> list[int]:
-        if process:
-            return []
+    folder, process, count = Path(folder), 0, 1
+    if distributed.is_available() and distributed.is_initialized():
+        process, count = distributed.get_rank(), distributed.get_world_size()
+    if process == 0:
         with stage(f"{name}: comparing {folder} with the photos"):
             if not (folder / INDEX).exists():
                 _begin(folder, fingerprint(encoder, preprocessing), images)
             cache = FeatureCache(folder)
             cache.check(encoder, preprocessing, images)
-            return cache.missing()
-
-    missing = run_on_all_ranks(begin)[0]
-    [cache, *_] = run_on_all_ranks(lambda: FeatureCache(folder))  # fails if it is not shared
-    if not missing:
-        return cache
+            if cache.missing:
+                cache.note_photos()
+    if count > 1:
+        distributed.barrier()
+    cache = FeatureCache(folder)  # fails if the processes do not share the folder
+    shards = [shard for shard in cache.missing if shard % count == process]
+    rows = [cache.rows(shard) for shard in shards]
+    encode = faster(encoder) if faster and shards else encoder
     device = next(encoder.parameters()).device
-    encode = encoder if faster is None else faster(encoder)
-    mine = missing[process::count]  # process p of P writes every P-th, from the p-th on
-    batches = [list(map(list, cut(cache.rows(shard), batch_size))) for shard in mine]
-    photos: Any = cache.images  # a list is all that a DataLoader needs
-    loader: DataLoader[Any] = DataLoader(
-        photos,
-        batch_sampler=list(chain(*batches)),
-        num_workers=workers,
-        collate_fn=partial(_pixels, preprocessing),
-        worker_init_fn=lower_priority,
-        pin_memory=device.type == "cuda",
-    )
+
+    def seen(row: int) -> UInt8[Tensor, "3 S S"]:
+        return preprocessing(cache.images[row]).pixels
 
     @torch.inference_mode()
-    def encoded(images: UInt8[Tensor, "B 3 S S"]) -> Float[Tensor, "B P C"]:
-        return encode(images.to(device, non_blocking=True)).half().cpu()
+    def encoded(images: list[Tensor]) -> Float16[Tensor, "B P C"]:
+        return encode(torch.stack(images).to(device)).half().cpu()
 
-    total, left = len(cache.images), sum(len(cache.rows(shard)) for shard in missing)
-    bar = ProgressBar(name, "images", total, initial=total - left, leave=True, shown=process == 0)
+    pixels = read_ahead(seen, chain(*rows), AHEAD * batch_size)
+    batches = (batch for its in rows for batch in cut(islice(pixels, len(its)), batch_size))
+    shown = process == 0 and bool(shards)
     with (
         torch.backends.cudnn.flags(enabled=True, allow_tf32=False),  # as captioners on a GPU
-        closing(in_threads(encoded, loader, device)) as features,
-        bar as progress,
+        closing(in_threads(encoded, batches, device)) as features,
+        ProgressBar(name, "images", sum(map(len, rows)), leave=True, shown=shown) as bar,
     ):
-
-        def write(place: int) -> int:
-            if place >= len(mine):
-                return 0
+        for shard, its in zip(shards, rows, strict=True):
             parts = []
-            for batch in batches[place]:
-                parts.append(next(features))
-                progress.update(len(batch))
-            cache.write(mine[place], torch.cat(parts))
-            return sum(map(len, parts))
-
-        # All processes do their shards in step, so an unreadable photo in one stops all of them.
-        for place in range(math.ceil(len(missing) / count)):
-            done = run_on_all_ranks(partial(write, place))
-            progress.update(sum(done) - done[process])
+            for part in islice(features, math.ceil(len(its) / batch_size)):
+                parts.append(part)
+                bar.update(len(part))
+            cache.write(shard, torch.cat(parts))
+    if count > 1:
+        distributed.barrier()
     return cache
 
 
@@ -239,48 +227,6 @@ def _begin(folder: Path, key: str, images: Iterable[Path]) -> None:
     write_json(folder / INDEX, {"fingerprint": key, "rows": rows, "images": names})
 
 
-def _pixels(preprocessing: Preprocessing, images: list[Path]) -> UInt8[Tensor, "B 3 S S"]:
-    return torch.stack([preprocessing(image).pixels for image in images])
-
-
-def lower_priority(worker: int) -> None:
-    """Lower the priority of a DataLoader's worker; a `worker_init_fn`.
-
-    The threads of a step wait for each other, so a worker on the core of one delays them all. On
-    two cores this makes training a third faster.
-    """
-    if sys.platform != "win32":
-        os.nice(10)
-
-
-def process_and_count() -> tuple[int, int]:
-    """The rank of this process and the number of processes."""
-    if not (distributed.is_available() and distributed.is_initialized()):
-        return 0, 1
-    return distributed.get_rank(), distributed.get_world_size()
-
-
-def run_on_all_ranks(step: Callable[[], Result]) -> list[Result]:
-    """The picklable results of a step that every rank runs, in rank order.
-
-    A failure on one rank raises on all, so that no rank waits for one that has stopped.
-    """
-    outcome: tuple[Any, Exception | None]
-    try:
-        outcome = step(), None
-    except Exception as error:
-        outcome = None, error
-    outcomes: list[Any] = [outcome]
-    if (count := process_and_count()[1]) > 1:
-        reason = outcome[1] and InputError(str(outcome[1]) or repr(outcome[1]))
-        outcomes = [None] * count
-        distributed.all_gather_object(outcomes, (outcome[0], reason))
-    for failure in (outcome[1], *(error for _, error in outcomes)):
-        if failure is not None:
-            raise failure
-    return [result for result, _ in outcomes]
-
-
 def fingerprint(encoder: Module, preprocessing: Preprocessing) -> str:
     """A hash of the encoder's architecture and parameters and of the preprocessing."""
     digest = hashlib.sha256()
@@ -293,12 +239,6 @@ def fingerprint(encoder: Module, preprocessing: Preprocessing) -> str:
         digest.update(name.encode())
         digest.update(value.cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
-
-
-def _hashes_of(images: Iterable[Path]) -> list[str | None]:
-    """A hash of the content of each photo, None for a missing one."""
-    with ThreadPoolExecutor(8) as pool:  # hashing releases the GIL, and a slow disk overlaps
-        return list(pool.map(photo_hash, images))
 
 
 def _absolute(path: Path) -> str:

@@ -37,7 +37,7 @@ def encoder(seed: int = 0) -> CNNEncoder:
 
 def cached(folder: Path, photos: list[Path], part: CNNEncoder | None = None) -> FeatureCache:
     """The features of photos in a folder, by `encoder` or another one."""
-    return feature_cache(folder, part or encoder(), Preprocessing(32), photos, 2, workers=0)
+    return feature_cache(folder, part or encoder(), Preprocessing(32), photos, 2)
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def caches(shapes_records: list[Record], tmp_path: Path) -> Caches:
     """The features of the drawn scenes, and of the scenes mirrored."""
     images = [record.image for record in shapes_records]
     plain, mirrored = (
-        feature_cache(tmp_path / kind.__name__, encoder(), kind(32), images, workers=0)
+        feature_cache(tmp_path / kind.__name__, encoder(), kind(32), images)
         for kind in (Preprocessing, MirroredPreprocessing)
     )
     return plain, mirrored
