@@ -81,7 +81,7 @@ def padded(captions: Sequence[Sequence[Int[Tensor, "_"]]]) -> Int[Tensor, "B N T
 
 @dataclass(eq=False)
 class CaptionDataset(Dataset[Example]):
-    """Images, each read once, with their captions as word ids; the options are `CaptionData`'s.
+    """Images with their captions as word ids; the options are `CaptionData`'s.
 
     An index may be (index, seed). The seed decides the crop, the mirroring and the choice of
     captions, so an example does not depend on the process that makes it.
@@ -103,28 +103,22 @@ class CaptionDataset(Dataset[Example]):
         return len(self.records)
 
     def __getitem__(self, index: int | tuple[int, int]) -> Example:
-        """The example of a record.
-
-        Raises:
-            InputError: the photo cannot be read.
-        """
         index, seed = index if isinstance(index, tuple) else (index, 0)
         record = self.records[index]
         generator = torch.Generator().manual_seed(seed)
-        seen = None
         if self.features is not None:
             image, seen = self._feature(index, self.features, generator)
         else:
+            read = self.preprocessing
             if self.augment:
-                view = self.preprocessing.augmented(record.image, generator, flip=not sided(record))
+                view = read.augmented(record.image, generator, flip=not sided(record))
             else:
-                view = self.preprocessing(record.image)
-            image = view.pixels
-            seen = Seen(view.crop, view.is_mirrored) if self.tells_seen else None
+                view = read(record.image)
+            image, seen = view.pixels, Seen(view.crop, view.is_mirrored)
         captions = caption_ids(
             record, self.vocabulary, generator, self.captions_per_image, self.max_tokens
         )
-        return Example(image, captions, record, seen)
+        return Example(image, captions, record, seen if self.tells_seen else None)
 
     def _feature(
         self, index: int, features: FeatureCache, generator: torch.Generator
@@ -173,8 +167,7 @@ class SeededSampler(DistributedSampler):
 
     Images with captions of similar length share a batch; otherwise the order is random. P processes
     with batches of n images share the batches that one process with batches of P n images would
-    have. Order and seeds depend on seed and epoch alone, so a resumed training repeats its
-    interrupted epoch.
+    have. Order and seeds depend on seed and epoch alone, so a resumed training repeats its epoch.
 
     Args:
         lengths: words of the longest caption of each image.
@@ -205,7 +198,6 @@ class SeededSampler(DistributedSampler):
         self.first_index = first_index
 
     def set_epoch(self, epoch: int) -> None:
-        """Start an epoch."""
         super().set_epoch(max(epoch, self.first_epoch))
 
     def __iter__(self) -> Iterator[tuple[int, int]]:

@@ -2,7 +2,6 @@
 
 import os
 from collections import defaultdict
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,9 +11,11 @@ from captioning.data.photo_shards import photo_hash
 from captioning.data.readers import Contents, Problem, Reader
 from captioning.errors import InputError, printable
 from captioning.progress_bar import ProgressBar
+from captioning.threads import read_ahead
 
 NAMED = 20  # problems of each kind that a report names; further ones are only counted
 COLUMNS = ("split", "images", "captions", "min / mean / max", "objects")
+AHEAD = 32  # photos
 
 
 @dataclass(frozen=True)
@@ -90,16 +91,12 @@ def check(reader: Reader, progress: bool = True, max_pixels: int = MAX_PIXELS) -
         except InputError as error:
             splits[split] = Contents([], [Problem("cannot be read", str(error))])
     images = sorted({record.image for contents in splits.values() for record in contents.records})
-    found: dict[Path, tuple[str, Problem | None]] = {}
-    pool = ThreadPoolExecutor(min(8, os.cpu_count() or 1))  # decoding releases the GIL
-    try:
-        with ProgressBar("check", "images", total=len(images), shown=progress) as bar:
-            look = partial(_hash_and_fault, max_pixels=max_pixels)
-            for image, each in zip(images, pool.map(look, images), strict=True):
-                found[image] = each
-                bar.update()
-    finally:
-        pool.shutdown(cancel_futures=True)  # an interrupt does not wait for thousands of images
+    looked_at = read_ahead(partial(_hash_and_fault, max_pixels=max_pixels), images, AHEAD)
+    with ProgressBar("check", "images", total=len(images), shown=progress) as bar:
+        found = {}
+        for image, each in zip(images, looked_at, strict=True):
+            found[image] = each
+            bar.update()
     faulty = {image for image, (_, fault) in found.items() if fault}
     seen: dict[str, tuple[str, Path]] = {}
     for split, contents in splits.items():

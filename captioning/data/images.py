@@ -11,7 +11,7 @@ from functools import cache
 from io import BufferedReader, BytesIO
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
@@ -19,14 +19,11 @@ from captioning.data.photo_shards import USUAL, is_shard, opened_photo, photos_i
 from captioning.errors import InputError, reading
 from captioning.files import opened
 
-SUFFIXES = (
-    *("apng", "avif", "avifs", "bmp", "dib", "gif", "j2c", "j2k", "jfif", "jp2", "jpc", "jpe"),
-    *("jpeg", "jpf", "jpg", "jpg2", "jpx", "mpo", "pbm", "pgm", "png", "pnm", "ppm", "tif"),
-    *("tiff", "webp"),
-    *("heic", "heics", "heif", "heifs", "hif"),
-    *("arw", "cr2", "cr3", "dng", "nef", "nrw", "orf", "pef", "raf", "rw2", "srw"),  # raw data
+IMAGE_SUFFIXES = frozenset(
+    """.apng .avif .avifs .bmp .dib .gif .j2c .j2k .jfif .jp2 .jpc .jpe .jpeg .jpf .jpg .jpg2 .jpx
+    .mpo .pbm .pgm .png .pnm .ppm .tif .tiff .webp .heic .heics .heif .heifs .hif .arw .cr2 .cr3
+    .dng .nef .nrw .orf .pef .raf .rw2 .srw""".split()  # noqa: SIM905
 )
-IMAGE_SUFFIXES = frozenset(f".{name}" for name in SUFFIXES)
 """The suffixes of photos, also of those that cannot be read and are then reported."""
 
 UPLOAD_FORMATS = ("JPEG", "PNG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
@@ -90,64 +87,51 @@ def read_photo(path: str | Path | Upload, side: int | None, max_pixels: int = MA
 
     These decode much faster. Width and height stay at or above `side`; None decodes all pixels.
     """
-    allowed: tuple[str, ...] = FORMATS
-    remedy = "scale the photo down, or raise max-megapixels"
-    source: Any
-    if isinstance(path, Upload):
-        source, allowed, max_pixels = (
-            nullcontext(BytesIO(path.data)),
-            UPLOAD_FORMATS,
-            path.max_pixels,
-        )
-        remedy = "scale the photo down"
-    else:
-        source = opened_photo(path)
-    with source as file:
+    is_upload = isinstance(path, Upload)
+    limit = path.max_pixels if is_upload else max_pixels
+    with nullcontext(BytesIO(path.data)) if is_upload else opened_photo(path) as file:
         try:
-            if allowed is FORMATS and _is_heif(file) and _reads_heif():
-                allowed = ("HEIF",)
-            image: Image.Image = Image.open(file, formats=allowed)
+            formats = UPLOAD_FORMATS if is_upload else FORMATS
+            if not is_upload and _is_heif(file) and _reads_heif():
+                formats = ("HEIF",)
+            image: Image.Image = Image.open(file, formats=formats)
             width, height = image.size
-            if width * height > max_pixels:
+            if width * height > limit:
+                remedy = "" if is_upload else ", or raise max-megapixels"
                 raise PhotoSizeError(
-                    f"{path}: {width} x {height} pixels are more than the {max_pixels / 1e6:g} "
-                    f"million that are read here; {remedy}"
+                    f"{path}: {width} x {height} pixels are more than the {limit / 1e6:g} "
+                    f"million that are read here; scale the photo down{remedy}"
                 )
             if side is not None:
                 image.draft(None, (side, side))
             image.load()
-            is_sideways = False
+            size = width, height
             with suppress(Exception):  # damaged EXIF data only loses the orientation
-                is_sideways = image.getexif().get(ExifTags.Base.Orientation) in SIDEWAYS
+                if image.getexif().get(ExifTags.Base.Orientation) in SIDEWAYS:
+                    size = height, width
                 ImageOps.exif_transpose(image, in_place=True)
             if image.mode in ("I", "F") or image.mode.startswith("I;16"):
                 image = _grey(image)
-            if image.mode in ("LA", "La", "PA", "RGBA", "RGBa") or "transparency" in image.info:
+            if image.has_transparency_data:
                 image = image.convert("RGBA")
                 image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-            size = (height, width) if is_sideways else (width, height)
             return Photo(image.convert("RGB"), size)
+        except InputError:
+            raise
+        except (Image.DecompressionBombError, MemoryError):
+            raise PhotoSizeError(f"{path}: too many pixels; scale the photo down") from None
+        except UnidentifiedImageError:
+            reason = "not an image that can be read; convert it to JPEG or PNG"
+            if not is_upload and _is_heif(file) and not _reads_heif():
+                reason = "HEIC, which needs the extra heic; run pip install 'captioning[heic]'"
+            elif not file.read(1):
+                reason = "empty file (0 bytes); copy or download the photo again"
+            raise InputError(f"{path}: {reason}") from None
         except Exception as error:  # Pillow's plugins raise nearly anything on damaged files
-            raise _refusal(error, file, path) from None
-
-
-def _refusal(
-    error: Exception, file: BufferedReader | BytesIO, path: str | Path | Upload
-) -> InputError:
-    """Why a photo cannot be read, in one line."""
-    if isinstance(error, InputError):
-        return error
-    if isinstance(error, Image.DecompressionBombError | MemoryError):
-        return PhotoSizeError(f"{path}: too many pixels; scale the photo down")
-    reason = " ".join(str(error).split()) or type(error).__name__
-    reason = f"damaged or cut short ({reason}); copy or download the photo again"
-    if isinstance(error, UnidentifiedImageError):
-        reason = "not an image that can be read; convert it to JPEG or PNG"
-        if _is_heif(file) and not isinstance(path, Upload) and not _reads_heif():
-            reason = "HEIC, which needs the extra heic; run pip install 'captioning[heic]'"
-        elif not file.read(1):
-            reason = "empty file (0 bytes); copy or download the photo again"
-    return InputError(f"{path}: {reason}")
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise InputError(
+                f"{path}: damaged or cut short ({reason}); copy or download the photo again"
+            ) from None
 
 
 def is_photo(path: str | Path) -> bool:
@@ -197,14 +181,13 @@ def find_photos(paths: Iterable[str | Path], listed: str | Path | None = None) -
     """The photos, one after another; at most the names of one folder are in memory.
 
     A folder gives the photos in it and below it, sorted by the parts of their paths: files with the
-    suffix of a photo, files that begin as a photo does, and the photos in shards of usual names. A
-    shard gives its photos. Hidden files are skipped, and links to folders are not followed. Every
-    other path is returned as it is, even a missing one, which raises an error when it is read.
+    suffix of a photo, files that begin as a photo does, and the photos in shards of usual names.
+    Hidden files are skipped, and links to folders are not followed. A missing photo is returned.
 
     Args:
         paths: photos, folders, shards, and patterns such as ``photos/*.jpg`` that no shell has
             expanded; ``-`` stands for a list on standard input.
-        listed: a text file of further photos, one path a line, or ``-``; empty lines are skipped.
+        listed: a text file of further photos, one path a line, or ``-``.
 
     Raises:
         InputError: a folder holds no photos, or a folder or the list cannot be read.
@@ -237,12 +220,6 @@ def picture_names(
 ) -> dict[Path, Path]:
     """The path of each photo's picture in the folder: its own name, numbered if taken.
 
-    Args:
-        photos: paths; each may come several times.
-        folder: of the pictures.
-        suffix: of the pictures.
-        taken_names: names of other files of the folder.
-
     Raises:
         InputError: a picture would replace one of the photos.
     """
@@ -256,8 +233,7 @@ def picture_names(
         name = next(name for name in numbered if name.casefold() not in taken)
         taken.add(name.casefold())
         names[photo] = Path(folder) / name
-        original = originals.get(os.path.realpath(names[photo]))
-        if original is not None:
+        if original := originals.get(os.path.realpath(names[photo])):
             raise InputError(
                 f"{folder}: the {suffix} of {photo} would replace the photo {original}; choose "
                 "another folder"
@@ -282,7 +258,7 @@ def _photos_below(folder: Path) -> Iterator[Path]:
 
 def _photos_of_list(file: str | Path) -> Iterator[Path]:
     is_stdin = str(file) == STDIN
-    name = "standard input" if is_stdin else str(file)
+    name = "standard input" if is_stdin else file
     with (
         reading(name),
         nullcontext(sys.stdin.buffer) if is_stdin else Path(file).open("rb") as lines,

@@ -14,9 +14,9 @@ import tarfile
 from bisect import bisect
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from io import BufferedReader, BytesIO
-from itertools import accumulate, chain, groupby, islice
+from itertools import chain, groupby, islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -34,7 +34,8 @@ OF_PHOTOS = ("jpg", "jpeg", "png", "webp", "avif", "bmp", "gif", "jp2", "tif", "
 MOST_BYTES = 200_000_000
 """The most bytes of a photo or another value in a shard."""
 
-BLOCK_BYTES, BLOCK_ROWS = 64_000_000, 16  # of photos of Parquet that are in memory at a time
+BLOCK_ROWS = 16  # of Parquet that are in memory at a time
+DIGEST = partial(hashlib.blake2b, digest_size=16)
 
 MOST_OPEN = 128
 """Shards whose contents a process caches; the names in a tar file take some megabytes."""
@@ -73,8 +74,7 @@ def shard_rows(file: Path) -> Iterator[dict[str, Any]]:
     captions.
 
     Raises:
-        InputError: the shard cannot be read, has no photos, or needs a library that is not
-            installed.
+        InputError: the shard cannot be read, or has no photos.
     """
     its = _shard_of(file)
     with _reading(file):
@@ -94,20 +94,20 @@ def photo_size(photo: Path) -> int | None:
 
 
 @contextmanager
-def opened_photo(photo: str | Path) -> Iterator[BufferedReader | BytesIO]:
+def opened_photo(path: str | Path) -> Iterator[BufferedReader | BytesIO]:
     """A photo's open file, in a shard or not."""
-    file = next(filter(is_shard, Path(photo).parents), None)
+    photo = Path(path)
+    file = next(filter(is_shard, photo.parents), None)
     if file is None:
-        with opened(photo) as whole:
+        with opened(path) as whole:
             yield whole
         return
-    its, name = _shard_of(file), Path(photo).relative_to(file).as_posix()
-    if (size := its.sizes.get(name)) is None:
+    if (size := photo_size(photo)) is None:
         raise InputError(f"{photo}: no such photo in {file.name}; check the name")
     if size > MOST_BYTES:
         raise InputError(f"{photo}: more than {MOST_BYTES / 1e6:.0f} MB")
     with _reading(file):
-        content = its.read(name)
+        content = _shard_of(file).read(photo.relative_to(file).as_posix())
     yield BytesIO(content)
 
 
@@ -116,7 +116,7 @@ def photo_hash(photo: Path) -> str | None:
     if photo_size(photo) is None:
         return None
     with opened_photo(photo) as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+        return hashlib.file_digest(file, DIGEST).hexdigest()
 
 
 def _shard_of(file: Path) -> "TarShard | RowShard":
@@ -195,31 +195,27 @@ class RowShard:
 
     def __init__(self, file: Path) -> None:
         import pyarrow
-        from pyarrow import parquet, types
+        from pyarrow.parquet import ParquetFile
+        from pyarrow.types import is_binary, is_large_binary
 
-        self._file, self._table = file, None
+        self._file, self._table, self._starts = file, None, [0]
         if file.suffix.lower() == ".arrow":
             self._table = pyarrow.ipc.open_stream(pyarrow.memory_map(str(file))).read_all()
             schema = self._table.schema
         else:
-            whole = parquet.ParquetFile(file)
-            self._metadata, schema = whole.metadata, whole.schema_arrow
-            groups = [whole.metadata.row_group(i).to_dict() for i in range(whole.num_row_groups)]
-            self._starts = list(accumulate((group["num_rows"] for group in groups), initial=0))
-            mean = max(
-                (column["total_uncompressed_size"] // max(1, group["num_rows"]))
-                for group in groups
-                for column in group["columns"]
-            )
-            if mean > MOST_BYTES:
-                raise InputError(f"{file}: holds values of more than {MOST_BYTES / 1e6:.0f} MB")
-            self._step = max(1, min(BLOCK_ROWS, BLOCK_BYTES // (mean + 1)))
+            self._metadata, schema = ParquetFile(file).metadata, ParquetFile(file).schema_arrow
+            for number in range(self._metadata.num_row_groups):
+                group = self._metadata.row_group(number)
+                if group.total_byte_size > MOST_BYTES * max(1, group.num_rows):
+                    raise InputError(f"{file}: holds values of more than {MOST_BYTES / 1e6:.0f} MB")
+                self._starts.append(self._starts[-1] + group.num_rows)
         self._cached = lru_cache(2)(self._block)
-        parts = [(kind.name, kind.type) for kind in schema]
-        parts = [(n, k.field("bytes").type if _has_bytes(k) else k) for n, k in parts]
-        photos = [n for n, kind in parts if types.is_binary(kind) or types.is_large_binary(kind)]
-        self._texts = [name for name, _ in parts if name not in photos]
-        self._photos = photos[:1]
+        kinds = {
+            name: kind.field("bytes").type if _has_bytes(kind) else kind
+            for name, kind in zip(schema.names, schema.types, strict=True)
+        }
+        photos = [name for name, kind in kinds.items() if is_binary(kind) or is_large_binary(kind)]
+        self._photos, self._texts = photos[:1], [name for name in kinds if name not in photos]
         self._names: list[str] = []  # of each row's photo
         self.sizes: dict[str, int | None] = {}
         firsts: dict[object, str] = {}
@@ -228,7 +224,7 @@ class RowShard:
             size = len(cell.as_buffer()) if cell.is_valid else None
             key: object = number
             if size is not None and size <= MOST_BYTES:
-                key = hashlib.blake2b(cell.as_buffer(), digest_size=16).digest()
+                key = DIGEST(cell.as_buffer()).digest()
             self._names.append(firsts.setdefault(key, number))
             self.sizes.setdefault(self._names[-1], size)
 
@@ -237,11 +233,10 @@ class RowShard:
         return zip(self._names, rows, strict=False)
 
     def read(self, name: str) -> bytes:
-        row = int(name)
         if self._table is not None:
-            return next(iter(_cells(self._table.select(self._photos).slice(row, 1)))).as_py()
-        group = bisect(self._starts, row) - 1
-        block, row = divmod(row - self._starts[group], self._step)
+            return next(_cells(self._table.select(self._photos).slice(int(name), 1))).as_py()
+        group = bisect(self._starts, int(name)) - 1
+        block, row = divmod(int(name) - self._starts[group], BLOCK_ROWS)
         return self._cached(group, block)[row]
 
     def _block(self, group: int, block: int) -> list[bytes]:
@@ -252,21 +247,20 @@ class RowShard:
     def _batches(self, columns: list[str], group: int | None = None) -> Iterator[Any]:
         """Record batches of a few rows each, of all row groups or of one."""
         if not columns:
-            return
+            return iter(())
         if self._table is not None:
-            yield from self._table.select(columns).to_batches(max_chunksize=BLOCK_ROWS)
-            return
-        from pyarrow import parquet
+            return iter(self._table.select(columns).to_batches(max_chunksize=BLOCK_ROWS))
+        from pyarrow.parquet import ParquetFile
 
-        file = parquet.ParquetFile(self._file, metadata=self._metadata)
-        for number in range(file.num_row_groups) if group is None else [group]:
-            yield from file.iter_batches(self._step, [number], columns, use_threads=False)
+        file = ParquetFile(self._file, metadata=self._metadata)
+        groups = range(file.num_row_groups) if group is None else [group]
+        return file.iter_batches(BLOCK_ROWS, groups, columns, use_threads=False)
 
 
 def _has_bytes(kind: Any) -> bool:
-    from pyarrow import types
+    from pyarrow.types import is_struct
 
-    return types.is_struct(kind) and kind.get_field_index("bytes") >= 0
+    return is_struct(kind) and kind.get_field_index("bytes") >= 0
 
 
 def _cells(rows: Any) -> Iterator[Any]:

@@ -49,17 +49,6 @@ class View(NamedTuple):
         return self._replace(pixels=self.pixels.flip(-1), is_mirrored=not self.is_mirrored)
 
 
-class SeenAlongAxis(NamedTuple):
-    """What is seen of a photo along one axis."""
-
-    first: float  # pixel of the photo
-    last: float
-    pixels: int  # of the image that show the photo
-    bar: int  # pixels of the image before those
-    start: float  # of the whole image, bars included, in pixels of the photo
-    extent: float
-
-
 Readable = str | Path | Image | Upload | View
 Photo = Readable | bytes | np.ndarray | Tensor
 """A path, a PIL image, the bytes of a file, or 8-bit RGB pixels: an array (H, W, 3) or a tensor
@@ -100,8 +89,7 @@ class Preprocessing(Configurable):
         """The photo as this takes it: pixels and the bytes of a file become loaded images.
 
         Raises:
-            InputError: pixels have another type or shape, bytes are no photo, or it is something
-                else.
+            InputError: pixels have another type or shape, or it is no photo.
         """
         if isinstance(photo, bytes):
             return read_image(Upload("photo", photo, self.max_pixels))
@@ -137,36 +125,35 @@ class Preprocessing(Configurable):
         Raises:
             InputError: the photo cannot be read.
         """
-        image, size = (
-            (photo, photo.size)
-            if isinstance(photo, Image)
-            else read_photo(photo, math.ceil(2 * self.size / MARGIN), self.max_pixels)
-        )
+        if isinstance(photo, Image):
+            image, size = photo, photo.size
+        else:
+            image, size = read_photo(photo, math.ceil(2 * self.size / MARGIN), self.max_pixels)
         left, top, width, height = (place or self.place)(size)
-        axes = []
-        for start, extent, length in ((left, width, size[0]), (top, height, size[1])):
-            first, last = max(start, 0.0), min(start + extent, float(length))
-            pixels, bar, whole = self.size, 0, (start, extent)
-            if (first, last) != (start, start + extent):  # bars take whole pixels of the image
-                pixels = max(1, round(self.size * (last - first) / extent))
-                bar = min(round(self.size * (first - start) / extent), self.size - pixels)
-                scale = (last - first) / pixels
-                whole = first - bar * scale, self.size * scale
-            axes.append(SeenAlongAxis(first, last, pixels, bar, *whole))
-        x, y = axes
+        (x0, x1), across, x_bar, (left, width) = self._along(left, width, size[0])
+        (y0, y1), down, y_bar, (top, height) = self._along(top, height, size[1])
         # The last pixels of a reduced photo may reach beyond it, so its size is not exact.
         r = round(size[0] / image.width)
-        small = image.resize(
-            (x.pixels, y.pixels),
-            Resampling.BILINEAR,
-            box=(x.first / r, y.first / r, x.last / r, y.last / r),
-            reducing_gap=3.0,
-        )
-        if small.size != (self.size, self.size):
+        box = x0 / r, y0 / r, x1 / r, y1 / r
+        small = image.resize((across, down), Resampling.BILINEAR, box, reducing_gap=3.0)
+        if (across, down) != (self.size, self.size):
             seen, small = small, new("RGB", (self.size, self.size), GREY)
-            small.paste(seen, (x.bar, y.bar))
-        seen_pixels = torch.from_numpy(np.array(small)).permute(2, 0, 1).contiguous()
-        return View(seen_pixels, (x.start, y.start, x.extent, y.extent), size)
+            small.paste(seen, (x_bar, y_bar))
+        pixels = torch.from_numpy(np.array(small)).permute(2, 0, 1).contiguous()
+        return View(pixels, (left, top, width, height), size)
+
+    def _along(
+        self, start: float, extent: float, length: int
+    ) -> tuple[tuple[float, float], int, int, tuple[float, float]]:
+        """Along one axis: the pixels of the photo that are seen, how many of the image show them,
+        how many come before these in a bar, and what the image covers with its bars."""
+        first, last = max(start, 0.0), min(start + extent, float(length))
+        if (first, last) == (start, start + extent):
+            return (first, last), self.size, 0, (start, extent)
+        pixels = max(1, round(self.size * (last - first) / extent))  # bars take whole pixels
+        bar = min(round(self.size * (first - start) / extent), self.size - pixels)
+        scale = (last - first) / pixels
+        return (first, last), pixels, bar, (first - bar * scale, self.size * scale)
 
     def augmented(self, photo: str | Path | Image, generator: torch.Generator, flip: bool) -> View:
         """A random crop, with `flip` mirrored half of the time; for training.
@@ -195,5 +182,4 @@ class MirroredPreprocessing(Preprocessing):
         photo: str | Path | Upload | Image,
         place: Callable[[tuple[int, int]], Place] | None = None,
     ) -> View:
-        """As `Preprocessing`, with left and right exchanged."""
         return super().__call__(photo, place).mirrored()

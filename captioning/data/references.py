@@ -85,16 +85,15 @@ def image_finder(
     by_stem = id_finder(stems if len(stems) == len(images) else ())
 
     def find(sought: int | str) -> int | str | None:
-        known = by_id(sought)
-        if known is not None:
+        if (known := by_id(sought)) is not None:
             return known
         if not names_photo(sought):
             stem = by_stem(sought)
             return None if stem is None else stems[str(stem)]
-        named = by_name.get(_stem(str(sought)), ())
-        lengths = [common_end(_parts(str(sought)), _parts(photos[image])) for image in named]
-        longest = max(lengths, default=0)
-        best = [i for i, length in zip(named, lengths, strict=True) if length == longest]
+        by_length = defaultdict(list)
+        for image in by_name.get(_stem(str(sought)), ()):
+            by_length[common_end(_parts(str(sought)), _parts(photos[image]))].append(image)
+        best = by_length[max(by_length, default=0)]
         return best[0] if len(best) == 1 else None
 
     return find
@@ -121,17 +120,21 @@ def read_results(path: str | Path) -> Captions:
             ``captioning evaluate`` or the one training folder that holds it.
     """
     path = Path(path)
-    captions: Captions = {}
     problems: list[Problem] = []
-    for file in _files(path):
-        for image, caption in _captions_in(file, problems):
-            if image in captions:
-                raise InputError(f"{path}: image {image!r} has two captions; leave one of them")
-            captions[image] = caption
+    found = [each for file in _files(path) for each in _captions_in(file, problems)]
     if problems:  # fewer captions would change scores
         raise InputError(f"{problems[0].name}; {REMEDY}")
-    if not captions:
+    if not found:
         raise InputError(f"{path}: no captions; {REMEDY}")
+    return _once(found, path)
+
+
+def _once(found: Iterable[tuple[int | str, str]], path: str | Path) -> Captions:
+    captions: Captions = {}
+    for image, caption in found:
+        if image in captions:
+            raise InputError(f"{path}: image {image!r} has two captions; leave one of them")
+        captions[image] = caption
     return captions
 
 
@@ -153,9 +156,7 @@ def _files(path: Path) -> list[Path]:
 def _captions_in(file: Path, problems: list[Problem]) -> Iterator[tuple[int | str, str]]:
     """The captions of a file; photos with an error in place of a caption are left out."""
     if file.suffix.lower() in (".csv", ".tsv"):
-        for row in rows_of(file, problems):
-            yield from ((row.name, caption) for caption in row.captions)
-        return
+        return ((row.name, text) for row in rows_of(file, problems) for text in row.captions)
     text = text_of(file)
     if file.suffix.lower() == ".jsonl" or text.lstrip().startswith("{"):
         entries = json_lines(file, text, problems)
@@ -165,7 +166,7 @@ def _captions_in(file: Path, problems: list[Problem]) -> Iterator[tuple[int | st
         if not isinstance(content, list):
             raise InputError(f"{file}: not a list; {REMEDY}")
         entries = numbered(f"{file}: caption", content)
-    yield from filter(None, parsed(entries, _caption_in, problems))
+    return filter(None, parsed(entries, _caption_in, problems))
 
 
 def _caption_in(entry: Any) -> tuple[int | str, str] | None:
@@ -184,38 +185,23 @@ def scored_captions(
     """The captions of `read_results` by the ids of the references; see `image_finder`.
 
     Raises:
-        InputError: an image has no reference, or two captions are of one image; the message names
-            `path`, where the captions are, and `source`, where the references are.
+        InputError: an image has no reference, or two captions; the message names `path`, where the
+            captions are, and `source`, where the references are.
     """
     find = image_finder(references.captions, references.photos)
-    found: Captions = {}
-    unknown = []
-    for image, caption in captions.items():
-        known = find(image)
-        if known is None:
-            unknown.append(image)
-        elif known in found:
-            raise InputError(f"{path}: image {image!r} has two captions; leave one of them")
-        else:
-            found[known] = caption
-    if unknown:
+    known = {image: find(image) for image in captions}
+    if unknown := [image for image, found in known.items() if found is None]:
         raise InputError(
             f"{path}: {len(unknown)} of {len(captions)} images have no caption in {source}, such "
             f"as {unknown[0]!r}; give the references of the same images"
         )
-    return found
+    return _once(((i, captions[image]) for image, i in known.items() if i is not None), path)
 
 
 def named_photos(
     references: References, folder: str | Path, images: Iterable[int | str]
 ) -> dict[int | str, Path]:
-    """The photo of each image, in a folder.
-
-    Args:
-        references: which name the photo of each image.
-        folder: of the photos, or of the folders that the names have, such as val2014.
-        images: their ids in the references.
-    """
+    """The photo of each image, in a folder or in the folders that the references name there."""
     if not Path(folder).is_dir():
         raise InputError(f"{folder}: no such folder; give the folder of the photos")
     photos: dict[int | str, Path] = {}
@@ -223,9 +209,9 @@ def named_photos(
         if (name := references.photos.get(image)) is None:
             raise InputError(f"the references name no photo of image {image!r}")
         # Karpathy's names include the folder of the split, in which not everybody keeps the photos.
-        inside = Path(folder) / name
+        inside = Path(folder, name)
         is_inside = os.path.isfile(inside)  # noqa: PTH113 - a Path raises if a name is too long
-        photos[image] = inside if is_inside else Path(folder) / inside.name
+        photos[image] = inside if is_inside else Path(folder, inside.name)
     return photos
 
 

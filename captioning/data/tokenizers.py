@@ -17,20 +17,18 @@ Tokenizer = Callable[[str], list[str]]
 TokenizerName = Literal[
     "ptb", "treebank", "wordpunct", "tweet", "characters", "japanese", "chinese", "thai"
 ]
-"""Their names in a configuration; treebank, wordpunct and tweet are NLTK's.
+"""Their names in a configuration.
 
 - ptb: the tokenizer of the COCO caption evaluation: `do n't`, `x-ray`.
-- treebank: the Penn Treebank's own rules, simpler and without COCO's surprises.
-- wordpunct: runs of letters and digits: `don t`, `x ray`; the smallest vocabulary.
-- tweet: words as people type them: `don't`, `#sunset`, emoji and smileys that have letters.
+- treebank, wordpunct, tweet: NLTK's.
 - characters: each character of Chinese, Japanese, Thai, Lao, Burmese and Khmer with its vowel
   signs, written without spaces, and the words of other scripts.
 - japanese: the short units (mode A) of Sudachi's small dictionary; extra `ja`.
 - chinese: the words of jieba with its default settings, by jieba-rs; extra `zh`.
 - thai: the words of PyThaiNLP's newmm; extra `th`.
 
-The last four take text in Unicode's form NFC. With them, scores are BLEU, ROUGE-L and CIDEr of
-these words, and comparable only with scores by the same tokenizer and version of its library.
+With the last four, scores are of these words, and comparable only with scores by the same tokenizer
+and version of its library.
 """
 
 NLTK = ("treebank", "wordpunct", "tweet")
@@ -61,10 +59,6 @@ def pieces(words: Sequence[str], name: TokenizerName = "ptb") -> list[str]:
     """The words of a caption, each behind the space that belongs before it.
 
     Japanese and Chinese words have none; Thai ones have one beside numbers and other scripts.
-
-    Args:
-        words: of the caption.
-        name: the tokenizer of the model's vocabulary.
     """
     if name in SPACED:
         return [f" {word}" if place else word for place, word in enumerate(words)]
@@ -95,11 +89,7 @@ def _unspaced() -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 
 def tokenizer_of_scores(name: TokenizerName) -> Tokenizer:
-    """What splits captions and references for scores, given the tokenizer of the vocabulary.
-
-    Raises:
-        InputError: as `tokenizer`.
-    """
+    """What splits captions and references for scores, given the tokenizer of the vocabulary."""
     return tokens if name in SPACED else tokenizer(name)
 
 
@@ -110,10 +100,8 @@ def tokenizer(name: TokenizerName) -> Tokenizer:
     Raises:
         InputError: its library is not installed.
     """
-    if name == "ptb":
-        return tokenize
-    if name == "characters":
-        return characters
+    if name in ("ptb", "characters"):
+        return tokenize if name == "ptb" else characters
     try:
         cut = _cut_by_library(name)
     except ImportError:
@@ -149,12 +137,8 @@ def _cut_by_library(name: str) -> Callable[[str], Iterable[str]]:
         return word_tokenize
     from nltk import tokenize as nltk
 
-    kinds = {
-        "treebank": nltk.TreebankWordTokenizer,
-        "wordpunct": nltk.WordPunctTokenizer,
-        "tweet": nltk.TweetTokenizer,
-    }
-    return kinds[name]().tokenize
+    kinds = nltk.TreebankWordTokenizer, nltk.WordPunctTokenizer, nltk.TweetTokenizer
+    return dict(zip(NLTK, kinds, strict=True))[name]().tokenize
 
 
 def _plain(caption: str) -> str:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from itertools import takewhile
 from typing import get_args
 
 from captioning.data.tokenizers import TokenizerName, joined, tokenizer
@@ -19,9 +20,6 @@ class Vocabulary:
     Args:
         words: the other words in the order of their ids, from 4.
         tokenizer: splits captions into these words.
-
-    Raises:
-        InputError: the words are not distinct words, or the tokenizer is unknown.
     """
 
     def __init__(self, words: Sequence[str], tokenizer: TokenizerName = "ptb") -> None:
@@ -33,6 +31,7 @@ class Vocabulary:
             raise InputError("a word of the vocabulary occurs twice")
         self.words = tuple(words)
         self.tokenizer: TokenizerName = tokenizer
+        self._tokens = (*SPECIAL, *self.words)
         self._ids = {word: index for index, word in enumerate(self.words, start=len(SPECIAL))}
 
     @classmethod
@@ -55,7 +54,7 @@ class Vocabulary:
         return cls((*known, *sorted(new, key=lambda word: (-counts[word], word))), name)
 
     def __len__(self) -> int:
-        return len(SPECIAL) + len(self.words)
+        return len(self._tokens)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Vocabulary):
@@ -92,13 +91,8 @@ class Vocabulary:
 
     def decode(self, ids: Iterable[int]) -> tuple[str, ...]:
         """The words of `ids` up to the first EOS, without PAD and BOS."""
-        words = []
-        for index in ids:
-            if index == EOS:
-                break
-            if index not in (PAD, BOS):
-                words.append(SPECIAL[UNK] if index == UNK else self.words[index - len(SPECIAL)])
-        return tuple(words)
+        kept = takewhile(lambda index: index != EOS, ids)
+        return tuple(self._tokens[index] for index in kept if index not in (PAD, BOS))
 
     def text(self, ids: Iterable[int]) -> str:
         """The words of `ids` as one line, as the tokenizer writes them."""

@@ -16,21 +16,8 @@ READERS: list[type[Reader]] = [
 ]
 """The readers that `reader_for` chooses from."""
 
-__all__ = [
-    "READERS",
-    "CaptionTable",
-    "Coco",
-    "Contents",
-    "Flickr8k",
-    "Flickr30kEntities",
-    "Joined",
-    "Karpathy",
-    "PhotoShards",
-    "Problem",
-    "Reader",
-    "Sidecar",
-    "reader_for",
-]
+__all__ = ["READERS", "CaptionTable", "Coco", "Contents", "Flickr8k", "Flickr30kEntities", "Joined"]
+__all__ += ["Karpathy", "PhotoShards", "Problem", "Reader", "Sidecar", "reader_for"]
 
 
 def reader_for(
@@ -71,9 +58,8 @@ def reader_for(
         raise InputError(
             f"{root}: read by {kind.__name__}, which has no columns; omit the caption column"
         )
-    columns = {"caption_column": caption_column, "val_fraction": val_fraction}
-    options: dict[str, Any] = {"images": images, "objects": objects} | columns
-    given: Any = {name: v for name, v in options.items() if v is not None and name in taken}
-    reader = kind(root, **given)
+    options: dict[str, Any] = {"images": images, "objects": objects, "val_fraction": val_fraction}
+    options["caption_column"] = caption_column
+    reader = kind(root, **{name: value for name, value in options.items() if name in taken})
     reader.captions_only = captions_only
     return reader

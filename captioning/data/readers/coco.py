@@ -99,9 +99,8 @@ class Coco(Reader):
     @property
     def _is_single(self) -> bool:
         """Whether there is one file of no split, which a hash divides."""
-        return all(split == file.stem for split, file in self._files.items()) and [None] == [
-            files.split_in(split) for split in self._files
-        ]
+        names = [file.stem for file in self._files.values()]
+        return list(self._files) == names and [files.split_in(name) for name in names] == [None]
 
     def _read(self, problems: list[Problem]) -> dict[str, list[Record]]:
         [file] = self._files.values()

@@ -6,14 +6,13 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from itertools import takewhile
 from pathlib import Path
 
 from captioning.data.images import IMAGE_SUFFIXES
 from captioning.errors import InputError
 
 FOLDERS = ("images", "Images", "Flicker8k_Dataset", "flickr30k_images", "flickr30k-images")
-"""Usual names of the folder of the photos."""
 
 MOST_FILES = 100
 """JSON files that are looked into; a folder of more has one for each photo."""
@@ -25,7 +24,6 @@ ALIASES = {
     **dict.fromkeys(("validation", "valid", "dev"), "val"),
     "testing": "test",
 }
-"""The usual name of each name of a split; their case does not matter."""
 
 
 def split_name(name: str) -> str:
@@ -70,7 +68,7 @@ def has_keys(file: Path, *keys: str) -> bool:
     try:
         with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as m:
             return all(re.search(rb'"%b"\s*:' % key.encode(), m) for key in keys)
-    except (OSError, ValueError):  # also of an empty file; whoever reads it says why it cannot
+    except (OSError, ValueError):  # such as an empty file; whoever reads it says why
         return False
 
 
@@ -98,14 +96,12 @@ def find_images(
     """
     names, folders = list(names), list(dict.fromkeys(folders))
     existing = [folder for folder in folders if folder.is_dir()]
-    # Much faster than to ask for each of many; a Path raises if a name is too long.
-    entries = cache(lambda folder: set(os.listdir(folder) if os.path.isdir(folder) else ()))  # noqa: PTH112, PTH208
     for folder in existing:
-        paths = ((name, os.path.split(os.path.join(folder, name))) for name in names)  # noqa: PTH118
-        found = {name: folder / name for name, (parent, base) in paths if base in entries(parent)}
-        if found or not names:
-            if missing := [name for name in dict.fromkeys(names) if name not in found]:
-                found |= _similar(missing, folder, set(found.values()), split, whole=True)
+        exact = {name for name in names if os.path.isfile(folder / name)}  # noqa: PTH113 - long ones
+        if exact or not names:
+            found = {name: folder / name for name in exact}
+            missing = [name for name in dict.fromkeys(names) if name not in exact]
+            found |= _similar(missing, folder, set(found.values()), split, whole=True)
             return [found.get(name, folder / name) for name in names]
     for folder in existing:
         if found := _similar(dict.fromkeys(names), folder, set(), split, whole=False):
@@ -141,10 +137,9 @@ def id_finder(known: Iterable[int | str]) -> Callable[[int | str], int | str | N
 
 
 def common_end(one: Sequence[str], other: Sequence[str]) -> int:
-    """The number of last parts that two paths share."""
+    """The number of last parts that two paths share, whatever their case."""
     pairs = zip(reversed(one), reversed(other), strict=False)
-    differ = (n for n, (a, b) in enumerate(pairs) if _plain(a) != _plain(b))
-    return next(differ, min(len(one), len(other)))
+    return len(list(takewhile(lambda pair: _plain(pair[0]) == _plain(pair[1]), pairs)))
 
 
 def _similar(
@@ -154,16 +149,16 @@ def _similar(
 
     Names without such a file are left out, files that are `taken`, and folders of other splits.
     """
+    if not names:
+        return {}
     files: dict[str, list[Path]] = defaultdict(list)  # by file name, with and without its suffix
     others = set(SPLITS) - {split} if split in SPLITS else set()
     for parent, inside, found in os.walk(folder):
         inside[:] = [n for n in inside if not n.startswith(".") and split_in(n) not in others]
-        for name in found:
-            if not name.startswith("."):
-                plain = _plain(name)
-                stem, dot, suffix = plain.rpartition(".")
-                for known in (plain, stem) if dot + suffix in IMAGE_SUFFIXES else (plain,):
-                    files[known].append(Path(parent, name))
+        for path in (Path(parent, name) for name in found if not name.startswith(".")):
+            files[_plain(path.name)].append(path)
+            if path.suffix.lower() in IMAGE_SUFFIXES:
+                files[_plain(path.stem)].append(path)
     fitting = {}
     for name in names:
         parts = [part for part in name.replace("\\", "/").split("/") if part not in ("", ".")]
@@ -174,9 +169,9 @@ def _similar(
             if not whole or length == len(above) == len(parts) - 1:
                 by_length[length].append(path)
         candidates = by_length[max(by_length, default=0)]
-        exact = [path for path in candidates if path.name == parts[-1]]
-        if len(exact or candidates) == 1:
-            fitting[name] = (exact or candidates)[0]
+        candidates = [path for path in candidates if path.name == parts[-1]] or candidates
+        if len(candidates) == 1:
+            fitting[name] = candidates[0]
     counts = Counter(fitting.values())
     return {n: path for n, path in fitting.items() if counts[path] == 1 and path not in taken}
 

@@ -9,12 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from captioning.data.readers.dataset_files import (
-    find_images,
-    in_order,
-    photo_folders,
-    split_name,
-)
+from captioning.data.readers import dataset_files as files
+from captioning.data.readers.dataset_files import in_order, split_name
 from captioning.data.records import Record
 from captioning.errors import InputError, shown
 from captioning.progress_bar import stage
@@ -169,7 +165,7 @@ class Reader:
     def _records(
         self, rows: Iterable[Row], source: Path, folders: Sequence[Path] = (), **options: Any
     ) -> dict[str, list[Record]]:
-        """The records of each split, those of no split under ""; for the photos see `find_images`."""
+        """The records of each split, those of no split under ""; see `find_images` for photos."""
         captions: dict[tuple[str, str, int | str], list[str]] = defaultdict(list)
         for row in rows:
             captions[row.split or "", row.name, row.image_id].extend(row.captions)
@@ -185,8 +181,8 @@ class Reader:
     ) -> list[Path]:
         if self.captions_only:
             return list(map(Path, names))
-        usual = [self.images] if self.images else photo_folders(source.parent, self.folder)
-        return find_images(names, folders or usual, source, **options)
+        usual = [self.images] if self.images else files.photo_folders(source.parent, self.folder)
+        return files.find_images(names, folders or usual, source, **options)
 
     def _divided(self, records: dict[str, list[Record]]) -> dict[str, list[Record]]:
         """The records with those of no split in train and val.

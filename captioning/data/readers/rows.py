@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -77,6 +77,12 @@ def names_photo(value: object) -> bool:
 def column_name(column: object) -> str:
     """A column's name without case, and with underscores: file_name for "File name"."""
     return re.sub(r"[\s-]+", "_", str(column).strip().lower())
+
+
+def has_columns(names: Iterable[str]) -> bool:
+    """Whether there are usual names of columns of photos and of captions."""
+    known = set(map(column_name, names))
+    return not known.isdisjoint(IMAGE_COLUMNS) and not known.isdisjoint(CAPTION_COLUMNS)
 
 
 def _csv_rows(file: Path, problems: list[Problem]) -> Iterator[tuple[str, dict[str, str]]]:

@@ -9,23 +9,10 @@ from typing import Any
 
 from captioning.data.images import IMAGE_SUFFIXES
 from captioning.data.photo_shards import is_shard, shards_in
-from captioning.data.readers.dataset_files import (
-    MOST_FILES,
-    SPLITS,
-    folders_of,
-    json_files,
-    photo_folders,
-    split_in,
-    split_name,
-)
+from captioning.data.readers import dataset_files as files
+from captioning.data.readers.dataset_files import SPLITS, split_in, split_name
 from captioning.data.readers.reader import Problem, Reader, listed
-from captioning.data.readers.rows import (
-    CAPTION_COLUMNS,
-    IMAGE_COLUMNS,
-    column_name,
-    names_photo,
-    rows_of,
-)
+from captioning.data.readers.rows import has_columns, names_photo, rows_of
 from captioning.data.records import Record
 from captioning.errors import InputError
 from captioning.files import opened, text_of
@@ -77,15 +64,15 @@ class CaptionTable(Reader):
         return _names_photos(root) if root.is_file() else bool(_other_tables(root))
 
     def _read(self, problems: list[Problem]) -> dict[str, list[Record]]:
-        files = [self.root] if self.root.is_file() else self._tables()
-        if not files:
+        tables = [self.root] if self.root.is_file() else self._tables()
+        if not tables:
             raise InputError(f"{self.root}: no {' or '.join(TABLES)} here; give the file's path")
-        splits = [_split_of(file.relative_to(self.folder)) for file in files]
-        is_single = len(files) == 1 and files[0].parent == self.folder
+        splits = [_split_of(file.relative_to(self.folder)) for file in tables]
+        is_single = len(tables) == 1 and tables[0].parent == self.folder
         if is_single or set(splits) == {"train"}:  # with nothing to validate on
-            splits = [None] * len(files)
+            splits = [None] * len(tables)
         records = defaultdict(list)
-        for file, split in zip(files, splits, strict=True):
+        for file, split in zip(tables, splits, strict=True):
             for part, its in self._of_table(file, split, problems).items():
                 records[part] += its
         return self._divided(records)
@@ -110,12 +97,12 @@ class CaptionTable(Reader):
             row._replace(split=row.split or part, image_id=(below / row.name).as_posix())
             for row, part in zip(rows, parts, strict=True)
         ]
-        folders = photo_folders(file.parent, self.folder)
+        folders = files.photo_folders(file.parent, self.folder)
         if self.images is not None:
             folders = [self.images / below, self.images]
         # Another split's folder may hold photos of the same names; TextCaps' holds the photos.
         theirs = split if file.parent != self.folder else None
-        folders[1:1] = folders_of(split, folders[:1]) if split else []
+        folders[1:1] = files.folders_of(split, folders[:1]) if split else []
         return self._records(rows, file, folders, split=theirs, required=False)
 
 
@@ -191,14 +178,13 @@ class Sidecar(Reader):
 
 def _pairs(folder: Path) -> Iterator[tuple[Path, Path | None]]:
     """Every photo in and below a folder in order, and its text file if there is one."""
-    for parent, folders, files in os.walk(folder):
+    for parent, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        texts = {name.rpartition(".")[0]: name for name in files if name.lower().endswith(".txt")}
-        for name in sorted(files):
-            stem, dot, suffix = name.rpartition(".")
-            if (dot + suffix).lower() in IMAGE_SUFFIXES and not name.startswith("."):
-                text = texts.get(stem, texts.get(name))  # photo.txt, or photo.jpg.txt
-                yield Path(parent, name), None if text is None else Path(parent, text)
+        inside = [Path(parent, name) for name in sorted(names) if not name.startswith(".")]
+        texts = {path.stem: path for path in inside if path.suffix.lower() == ".txt"}
+        for path in inside:
+            if path.suffix.lower() in IMAGE_SUFFIXES:  # with photo.txt, or photo.jpg.txt
+                yield path, texts.get(path.stem, texts.get(path.name))
 
 
 def _usual_tables(root: Path) -> list[Path]:
@@ -214,10 +200,10 @@ def _usual_tables(root: Path) -> list[Path]:
 def _other_tables(root: Path) -> list[Path]:
     """The tables of other names in a folder: those of splits if there are some, else all."""
     photos = {path.stem for path in root.iterdir() if path.suffix.lower() in IMAGE_SUFFIXES}
-    found = json_files(root)
+    found = files.json_files(root)
     for suffix in (*SUFFIXES, ".txt"):
-        files = sorted(root.glob(f"*{suffix}"))
-        found += files if len(files) <= MOST_FILES else []  # else captions of single photos
+        those = sorted(root.glob(f"*{suffix}"))
+        found += those if len(those) <= files.MOST_FILES else []  # else captions of single photos
     tables = [file for file in found if file.stem not in photos and _names_photos(file)]
     return [file for file in tables if _split_of(file.relative_to(root))] or tables
 
@@ -232,9 +218,7 @@ def _names_photos(file: Path) -> bool:
     if file.suffix.lower() == ".txt" and not re.match(r"[^,;\t|\n]+[,;\t|]", start):
         return False  # a list of photos, or one photo's captions
     cells = re.split(r'[,;\t|\r\n"]', start)
-    names = set(map(column_name, cells))
-    has_columns = not names.isdisjoint(IMAGE_COLUMNS) and not names.isdisjoint(CAPTION_COLUMNS)
-    return has_columns or any(map(names_photo, cells))
+    return has_columns(cells) or any(map(names_photo, cells))
 
 
 def _split_of(path: Path) -> str | None:
