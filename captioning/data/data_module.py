@@ -157,8 +157,8 @@ class CaptionData(pl.LightningDataModule):
             return
         if encoder is None:
             raise InputError(
-                "features are computed once, but all of the encoder is trained; set data.features "
-                "to null or model.encoder.init_args.trainable_stages to a smaller number"
+                "data.features: all of the encoder is trained; set data.features to null or "
+                "model.encoder.init_args.trainable_stages to a smaller number"
             )
         keep = partial(feature_cache, encoder=encoder, faster=faster)
         records = [*self.train_records, *self.val_records]

@@ -41,10 +41,7 @@ class Example(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """B images with up to N captions of up to T words each.
-
-    An image with fewer than N captions has rows of PAD.
-    """
+    """B images with up to N captions of up to T words; others are rows of PAD."""
 
     images: Tensor  # uint8 pixels (B, 3, S, S), or half-precision features (B, L, D)
     tokens: Int[Tensor, "B N T"]  # word ids from BOS to EOS, then PAD
@@ -52,7 +49,6 @@ class Batch(NamedTuple):
     seen: Sequence[Seen] = ()  # empty if not asked for
 
     def to(self, device: torch.device) -> "Batch":
-        """The batch with its tensors on `device`."""
         images, tokens = (part.to(device, non_blocking=True) for part in (self.images, self.tokens))
         return self._replace(images=images, tokens=tokens)
 
@@ -90,11 +86,11 @@ class CaptionDataset(Dataset[Example]):
     records: Sequence[Record]
     vocabulary: Vocabulary
     preprocessing: Preprocessing
-    captions_per_image: int = 5  # a random choice of more captions
-    max_tokens: int = 50  # including EOS
+    captions_per_image: int = 5
+    max_tokens: int = 50
     augment: bool = False
-    features: FeatureCache | None = None  # instead of pixels
-    mirrored: FeatureCache | None = None  # of the mirrored images, for half of the time
+    features: FeatureCache | None = None
+    mirrored: FeatureCache | None = None
     tells_seen: bool = False  # with features, this reads each photo once for its size
     crop: int | None = None
     _places: dict[int, Place] = field(default_factory=dict)

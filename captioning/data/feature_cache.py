@@ -43,12 +43,9 @@ AHEAD = 2  # batches whose photos are read ahead
 
 
 class FeatureCache:
-    """Half-precision features (L, D) by image, memory-mapped from a folder.
+    """Half-precision features (L, D) by image, memory-mapped from the folder of `feature_cache`.
 
     `images` are the paths of the photos, in the order of the rows.
-
-    Args:
-        folder: where `feature_cache` wrote them.
 
     Raises:
         InputError: the folder holds something else.
@@ -79,7 +76,6 @@ class FeatureCache:
         return _absolute(image) in self._rows
 
     def __getitem__(self, image: Path) -> Float16[Tensor, "L D"]:
-        """The features of an image."""
         shard, row = divmod(self._rows[_absolute(image)], self._shard_rows)
         return torch.from_numpy(self._shards[shard][row].copy())
 
@@ -99,8 +95,7 @@ class FeatureCache:
     def check(self, encoder: Module, preprocessing: Preprocessing, images: Sequence[Path]) -> None:
         """Raise unless these are the features of `images`, and perhaps of more, by this encoder.
 
-        The content of a photo must not have changed since its features were computed; the photo
-        itself may be missing.
+        A photo may be missing, but its content must not have changed.
         """
         if self.fingerprint != fingerprint(encoder, preprocessing):
             self._refuse("made by another encoder, other weights or another image size")
@@ -118,7 +113,6 @@ class FeatureCache:
 
     @property
     def missing(self) -> list[int]:
-        """The shards that are still to be written."""
         return [shard for shard, path in enumerate(self._paths) if not path.exists()]
 
     def note_photos(self) -> None:
@@ -135,12 +129,10 @@ class FeatureCache:
             return list(pool.map(photo_hash, (self.images[row] for row in rows)))
 
     def rows(self, shard: int) -> range:
-        """The rows of a shard."""
         first = shard * self._shard_rows
         return range(first, min(first + self._shard_rows, len(self.images)))
 
     def write(self, shard: int, features: Float16[Tensor, "rows L D"]) -> None:
-        """Write a shard atomically."""
         content = BytesIO()  # written to a file, NumPy would not notice that the disk is full
         np.save(content, features.numpy())
         with written_whole(self._paths[shard]) as path:
@@ -166,7 +158,7 @@ def feature_cache(
         preprocessing: how a photo becomes an image.
         images: paths of the photos.
         batch_size: images encoded at a time.
-        name: of the features in the progress bar.
+        name: for the progress bar.
         faster: returns a function that equals the encoder in less time.
     """
     folder, process, count = Path(folder), 0, 1

@@ -5,6 +5,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from captioning.data.images import MAX_PIXELS, read_image
 from captioning.data.photo_shards import photo_hash
@@ -14,7 +15,6 @@ from captioning.progress_bar import ProgressBar
 from captioning.threads import read_ahead
 
 NAMED = 20  # problems of each kind that a report names; further ones are only counted
-COLUMNS = ("split", "images", "captions", "min / mean / max", "objects")
 AHEAD = 32  # photos
 
 
@@ -39,38 +39,31 @@ class Check:
         """Whether no split has problems."""
         return not any(split.problems for split in self.splits.values())
 
-    @property
-    def rows(self) -> list[tuple[str, ...]]:
-        """For each split the values of `COLUMNS`; the fourth is of the captions per image."""
-        rows = []
+    def __str__(self) -> str:
+        rows: list[tuple[Any, ...]] = [
+            ("split", "images", "captions", "min / mean / max", "objects")
+        ]
         for name, split in self.splits.items():
             counts = [len(record.captions) for record in split.records] or [0]
             per_image = f"{min(counts)} / {sum(counts) / len(counts):.1f} / {max(counts)}"
             objects = sum(len(record.objects) for record in split.records)
-            rows.append((name, *map(str, (len(split.records), sum(counts), per_image, objects))))
-        return rows
-
-    def __str__(self) -> str:
-        rows = [COLUMNS, *self.rows]
+            rows.append((name, len(split.records), sum(counts), per_image, objects))
         width = max(len(name) for name, *_ in rows)
         lines = [self.source]
         lines += [f"{name:{width}}  {a:>8}  {b:>8}  {c:>18}  {d:>8}" for name, a, b, c, d in rows]
         folders = tuple(f"{os.path.abspath(folder)}{os.sep}" for folder in self.folders)  # noqa: PTH100
-        for split, contents in self.splits.items():
+        for name, contents in self.splits.items():
             by_kind = defaultdict(list)
             for problem in contents.problems:
                 by_kind[problem.kind].append(problem.name)
             for kind, names in by_kind.items():
-                lines += [f"{split}: {kind} ({len(names)})", *(f"  {n}" for n in names[:NAMED])]
+                lines += [f"{name}: {kind} ({len(names)})", *(f"  {n}" for n in names[:NAMED])]
                 lines += [f"  and {len(names) - NAMED} more"] if len(names) > NAMED else []
-            notes = defaultdict(list)
-            for record in contents.records:
-                if not os.path.abspath(record.image).startswith(folders):  # noqa: PTH100
-                    notes["outside the data set's folder"].append(record.image)
-                if len(set(record.captions)) < len(record.captions):
-                    notes["with the same caption twice"].append(record.image)
-            for note, photos in notes.items():
-                lines.append(f"{split}: not a problem: {len(photos)} {note}, such as {photos[0]}")
+            photos = [record.image for record in contents.records]
+            outside = [p for p in photos if not os.path.abspath(p).startswith(folders)]  # noqa: PTH100
+            if outside:
+                note = f"{len(outside)} outside the data set's folder, such as {outside[0]}"
+                lines.append(f"{name}: not a problem: {note}")
         count = sum(len(split.problems) for split in self.splits.values())
         lines.append(f"Problems found: {count}" if count else "No problems found")
         return "\n".join(map(printable, lines))

@@ -29,23 +29,14 @@ Place = tuple[float, float, float, float]
 
 
 class View(NamedTuple):
-    """What the model sees of a photo.
+    """What the model sees of a photo."""
 
-    Attributes:
-        pixels: the image at the encoder's size; or its cached features (P, C).
-        crop: the part of the photo: left, top, width and height in its pixels. It reaches beyond
-            the photo where there are bars.
-        size: width and height of the photo in pixels.
-        is_mirrored: whether left and right are exchanged.
-    """
-
-    pixels: UInt8[Tensor, "3 S S"] | Float16[Tensor, "P C"]
-    crop: Place
-    size: tuple[int, int]
-    is_mirrored: bool = False
+    pixels: UInt8[Tensor, "3 S S"] | Float16[Tensor, "P C"]  # or cached features
+    crop: Place  # the part of the photo, with the bars beside it
+    size: tuple[int, int]  # width and height of the photo in pixels
+    is_mirrored: bool = False  # left and right are exchanged
 
     def mirrored(self) -> "View":
-        """The view with left and right exchanged."""
         return self._replace(pixels=self.pixels.flip(-1), is_mirrored=not self.is_mirrored)
 
 
@@ -62,8 +53,8 @@ _LOADING = Lock()
 class Preprocessing(Configurable):
     """A photo, or a part of it, as a square image.
 
-    Large JPEGs are decoded at reduced size, but always with at least twice the image's pixels along
-    each side, so that the antialiased resizing decides the result.
+    Large JPEGs are decoded at reduced size, with at least twice the image's pixels along each side,
+    so that the antialiased resizing decides the result.
 
     Args:
         size: S, side of the square in pixels.

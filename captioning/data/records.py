@@ -7,17 +7,11 @@ from typing import Any, NamedTuple
 
 @dataclass(frozen=True)
 class ImageObject:
-    """One annotated object of an image.
+    """One annotated object of an image."""
 
-    Attributes:
-        name: the category's name, such as ``dog``.
-        box: left, top, width and height in pixels of the original photo (COCO's order).
-        mask: COCO's ``segmentation`` as read (polygons or run-length encoding), or None.
-    """
-
-    name: str
-    box: tuple[float, float, float, float]
-    mask: Any = None
+    name: str  # of its category, such as dog
+    box: tuple[float, float, float, float]  # left, top, width and height in pixels of the photo
+    mask: Any = None  # COCO's segmentation as read: polygons or run-length encoding
 
 
 class Phrase(NamedTuple):
@@ -30,18 +24,10 @@ class Phrase(NamedTuple):
 
 @dataclass(frozen=True)
 class Record:
-    """One image with its reference captions.
-
-    Attributes:
-        image: path of the photo.
-        image_id: the data set's id, which results files refer to.
-        captions: reference captions as written by people.
-        objects: annotated objects; empty if the data set has none.
-        phrases: for each caption, the phrases that name objects; empty if the data set has none.
-    """
+    """One image with its reference captions."""
 
     image: Path
-    image_id: int | str
+    image_id: int | str  # the data set's, which results files refer to
     captions: tuple[str, ...]
-    objects: tuple[ImageObject, ...] = ()
-    phrases: tuple[tuple[Phrase, ...], ...] = ()
+    objects: tuple[ImageObject, ...] = ()  # empty if the data set has none
+    phrases: tuple[tuple[Phrase, ...], ...] = ()  # of each caption; empty if the data set has none

@@ -21,7 +21,6 @@ REMEDY = (
 )
 
 CAPTIONS, SHARDS = "captions.json", "captions-*.jsonl"
-EVALUATIONS = ("evaluation-*", "ensemble-*")
 
 KEYS = ("image", "image_id", "file_name")
 """What an object may call its image."""
@@ -46,9 +45,8 @@ class References:
 def read_references(path: str | Path, split: str | None = None) -> References:
     """The reference captions of a file or folder that `reader_for` knows, of all splits by default.
 
-    Photos may be missing, except where their captions lie beside them or in them (`Sidecar`,
-    `PhotoShards`). In COCO's and Karpathy's files, so may their names and the splits. An image in
-    two splits is an error unless one of these is named.
+    Photos may be missing, except where their captions lie beside them or in them. An image in two
+    splits is an error unless one of these is named.
     """
     reader = reader_for(path, objects=False, captions_only=True)
     captions: dict[int | str, tuple[str, ...]] = {}
@@ -110,18 +108,19 @@ def _stem(name: str) -> str:
 
 
 def read_results(path: str | Path) -> Captions:
-    """One caption per image, by image id or path of the photo.
-
-    Photos that could not be captioned are left out.
+    """One caption per image, by image id or path of the photo, except where there is an error.
 
     Args:
         path: a file in COCO's results format, a CSV or TSV table, lines of JSON as
             ``captioning caption`` writes them, the folder of its shards, or a folder of
-            ``captioning evaluate`` or the one training folder that holds it.
+            ``captioning evaluate``.
     """
     path = Path(path)
+    files = [path]
+    if path.is_dir():
+        files = sorted(path.glob(SHARDS)) or [path / CAPTIONS]
     problems: list[Problem] = []
-    found = [each for file in _files(path) for each in _captions_in(file, problems)]
+    found = [each for file in files for each in _captions_in(file, problems)]
     if problems:  # fewer captions would change scores
         raise InputError(f"{problems[0].name}; {REMEDY}")
     if not found:
@@ -136,21 +135,6 @@ def _once(found: Iterable[tuple[int | str, str]], path: str | Path) -> Captions:
             raise InputError(f"{path}: image {image!r} has two captions; leave one of them")
         captions[image] = caption
     return captions
-
-
-def _files(path: Path) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    if shards := sorted(path.glob(SHARDS)):
-        return shards
-    found = [*path.glob(CAPTIONS)]
-    found = found or [file for name in EVALUATIONS for file in path.glob(f"{name}/{CAPTIONS}")]
-    if len(found) != 1:
-        held = ", ".join(sorted(f.parent.name for f in found)) or f"no {CAPTIONS} and no {SHARDS}"
-        raise InputError(
-            f"{path}: holds {held}; give a folder of `captioning evaluate` or `caption --out`"
-        )
-    return found
 
 
 def _captions_in(file: Path, problems: list[Problem]) -> Iterator[tuple[int | str, str]]:
@@ -185,8 +169,7 @@ def scored_captions(
     """The captions of `read_results` by the ids of the references; see `image_finder`.
 
     Raises:
-        InputError: an image has no reference, or two captions; the message names `path`, where the
-            captions are, and `source`, where the references are.
+        InputError: an image has no reference, or two captions; the message names both files.
     """
     find = image_finder(references.captions, references.photos)
     known = {image: find(image) for image in captions}
@@ -217,8 +200,7 @@ def named_photos(
 
 def check_photos(photos: Mapping[Any, Path]) -> None:
     """Raise if a photo is missing."""
-    missing = [path for path in photos.values() if not os.path.isfile(path)]  # noqa: PTH113
-    if missing:
+    if missing := [path for path in photos.values() if not os.path.isfile(path)]:  # noqa: PTH113
         raise InputError(
             f"{missing[0]}: no such photo ({len(missing):,} of {len(photos):,} are missing); "
             "check the folder of the photos"

@@ -32,10 +32,9 @@ class Coco(Reader):
     ``<split><year>``. Records have objects if there is an ``instances_<split><year>.json``.
     A folder with several releases of one split names them in full (train2014, train2017).
 
-    Where no file has such a name, all JSON files in this format are read, such as those of NoCaps
-    and VizWiz. A word such as val in a file's name is its split; a single file without such a word
-    is divided into train and val. VizWiz' captions that are marked as rejected or precanned are
-    left out, as its own evaluation does.
+    Where no file has such a name, all JSON files in this format are read. A word such as val in a
+    file's name is its split; a single file without such a word is divided into train and val.
+    VizWiz' captions that are marked as rejected or precanned are left out.
 
     Args:
         root: the folder of the data set, or its one JSON file.
@@ -120,11 +119,7 @@ class Coco(Reader):
         if self.captions_only and isinstance(dataset.get("images"), list):
             # Names of photos may be missing.
             images = [{"file_name": ""} | each for each in dataset["images"]]
-        names: dict[int | str, str] = {}
-        for image_id, name in parsed(numbered(f"{file}: image", images), _image, problems):
-            if image_id in names:
-                problems.append(Problem("image ids used twice", f"{image_id} in {file.name}"))
-            names[image_id] = name
+        names = dict(parsed(numbered(f"{file}: image", images), _image, problems))
         find = files.id_finder(names)
         captions: dict[int | str, list[str]] = {image_id: [] for image_id in names}
         for image_id, caption in filter(None, parsed(rows, _caption, problems)):

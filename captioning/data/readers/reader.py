@@ -18,10 +18,7 @@ from captioning.progress_bar import stage
 Parsed = TypeVar("Parsed")
 
 VAL_FRACTION, VAL_FRACTION_OF_FEW, FEW = 0.1, 0.25, 100
-"""The share of validation images where a data set has no splits, and that of fewer than so many.
-
-With dozens of photos, a tenth of them cannot show which of two models is better.
-"""
+"""The share of validation images where a data set has no splits, and that of fewer than so many."""
 
 MALFORMED = "malformed rows"
 
@@ -135,11 +132,7 @@ class Reader:
 
     @stage("reading the captions")
     def contents(self, split: str) -> Contents:
-        """The records that `read` returns, and the problems of the others.
-
-        Raises:
-            InputError: as `read`, but a split may be empty.
-        """
+        """The records that `read` returns, perhaps none, and the problems of the others."""
         # As called, else the one that is called validation where val is asked for.
         by_name = {split_name(name): name for name in self.splits} | {n: n for n in self.splits}
         name = by_name.get(split, by_name.get(split_name(split)))
@@ -215,10 +208,7 @@ class Joined(Reader):
     the name of its data set's folder, such as ``flickr8k/1000268201_693b08cb0e``.
 
     Args:
-        readers: the data sets.
-
-    Raises:
-        InputError: no data set is given, or one of them twice.
+        readers: different data sets.
     """
 
     def __init__(self, readers: Sequence[Reader]) -> None:
@@ -233,12 +223,10 @@ class Joined(Reader):
 
     @property
     def folders(self) -> list[Path]:
-        """Those of all data sets."""
         return [folder for reader in self.readers.values() for folder in reader.folders]
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The splits that any of the data sets has."""
         return in_order(split for reader in self.readers.values() for split in reader.splits)
 
     def _load(self, split: str) -> Contents:

@@ -26,14 +26,12 @@ SUFFIXES = (".csv", ".tsv", ".jsonl", ".token")
 class CaptionTable(Reader):
     """Photos and a table of their names and captions: CSV, TSV, with semicolons or bars, or JSON.
 
-    The table has a column of file names, relative to the photos' folder, and one of captions, and
-    usually a row for each caption. The usual names of columns are recognised (file_name, image,
-    ...; caption, text, comment, ...), and others if there is no doubt. Without a header, the
-    columns are called 1, 2 and so on.
+    The table has a column of file names, relative to the photos' folder, and one of captions. The
+    usual names of columns are recognised (file_name, image, ...; caption, text, comment, ...), and
+    others if there is no doubt. Without a header, the columns are called 1, 2 and so on.
 
-    An optional column split assigns photos to splits. Otherwise the names of several tables or of
-    their folders do, such as ``train/metadata.csv`` and ``validation/metadata.csv``. Otherwise a
-    hash of a photo's name decides.
+    A column split assigns photos to splits; else the names of several tables or of their folders
+    do, such as ``train/metadata.csv``; else a hash of a photo's name decides.
 
     Args:
         root: the folder that holds the table, or the path of the table.
@@ -110,16 +108,15 @@ class PhotoShards(CaptionTable):
     """Files that hold photos and captions: Hugging Face's Parquet and Arrow, WebDataset's tar.
 
     Found in a folder and those below: what ``save_to_disk`` of the library `datasets` writes, the
-    Parquet files of the Hub, and img2dataset's tar files. The first column of photos counts; those
-    of captions and splits, or the names of files and folders, are understood as in other tables.
-    The id of a photo is its path below `root`, such as ``data/train-00000-of-00002.parquet/7`` or
-    ``00000.tar/000000007.jpg``. Parquet and Arrow need the extra ``datasets``.
+    Parquet files of the Hub, and img2dataset's tar files. The first column of photos counts; the
+    rest is as in `CaptionTable`. The id of a photo is its path below `root`, such as
+    ``data/train-00000-of-00002.parquet/7``. Parquet and Arrow need the extra ``datasets``.
 
     Args:
         root: the folder of the shards, or one of them.
         images: not to be given, since the photos are in the shards.
         val_fraction: see `Reader`.
-        caption_column: as for `CaptionTable`.
+        caption_column: see `CaptionTable`.
     """
 
     @classmethod
@@ -144,9 +141,8 @@ class PhotoShards(CaptionTable):
 class Sidecar(Reader):
     """Photos such as ``photo.jpg``, and beside each a ``photo.txt`` with one caption a line.
 
-    Photos may be in folders; the id of a photo is its path below `root`. The split is the name of
-    the uppermost folder if all of these name splits, such as train and validation. Otherwise a hash
-    of the id decides between train and val.
+    The id of a photo is its path below `root`. Its split is the name of the uppermost folder if all
+    of these name splits, such as train and validation; else a hash of the id decides.
 
     Args:
         root: the folder of the data set.
