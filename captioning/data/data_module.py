@@ -110,7 +110,6 @@ class CaptionData(pl.LightningDataModule):
 
     @cached_property
     def train_records(self) -> list[Record]:
-        """The records to train on."""
         records = self._records(self.train_split, self.min_captions)
         if not records:
             raise InputError(
@@ -121,7 +120,6 @@ class CaptionData(pl.LightningDataModule):
 
     @cached_property
     def val_records(self) -> list[Record]:
-        """The records to validate on."""
         return self._records(self.val_split)
 
     def _records(self, split: str, min_captions: int = 1) -> list[Record]:
@@ -185,11 +183,9 @@ class CaptionData(pl.LightningDataModule):
         return {"epochs": epochs.processed, "batches": 0 if between else batches.processed}
 
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
-        """Continue after the epochs and batches of the checkpoint."""
         self._epochs, self._batches = state_dict["epochs"], state_dict["batches"]
 
     def train_dataloader(self) -> DataLoader[Any]:
-        """Batches in a new order every epoch."""
         assert self.trainer is not None
         # Counting spaces is close enough for sorting and a hundred times faster than tokenizing.
         lengths = [
@@ -215,7 +211,6 @@ class CaptionData(pl.LightningDataModule):
         )
 
     def val_dataloader(self) -> DataLoader[Any]:
-        """Batches in the order of the records."""
         return self._loader(self.val_records)
 
     def _loader(

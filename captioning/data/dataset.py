@@ -59,7 +59,7 @@ def sided(record: Record) -> bool:
 
 
 def collate(examples: Sequence[Example]) -> Batch:
-    """Examples as one batch, with every image stored once."""
+    """Examples as one batch."""
     return Batch(
         images=torch.stack([example.image for example in examples]),
         tokens=padded([example.captions for example in examples]),

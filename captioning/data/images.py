@@ -28,8 +28,7 @@ IMAGE_SUFFIXES = frozenset(
 
 UPLOAD_FORMATS = ("JPEG", "PNG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
 FORMATS = (*UPLOAD_FORMATS, "AVIF", "DIB", "JPEG2000")
-"""The formats that are read, besides HEIF if pillow-heif is installed; MPO is read as JPEG. Pillow
-would run a program on others, such as EPS."""
+"""Read besides HEIF; MPO is read as JPEG. Pillow would run a program on others, such as EPS."""
 
 HEIF_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx")
 """What the first bytes of a HEIF file may name as its kind."""
@@ -39,7 +38,7 @@ SIDEWAYS = (5, 6, 7, 8)  # EXIF's orientations that swap width and height
 STDIN = "-"
 """Stands for standard input, which lists photos."""
 
-MEGAPIXELS = 100.0  # the default limit; most cameras stay below it, and Pillow's own is 178
+MEGAPIXELS = 100.0  # the default limit; Pillow's own is 178
 MAX_PIXELS = int(MEGAPIXELS * 1_000_000)
 
 

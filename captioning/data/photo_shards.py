@@ -1,9 +1,8 @@
 """Photos inside larger files: Parquet and Arrow shards of Hugging Face, tar shards of WebDataset.
 
 Such a photo has a path like any other, of its shard and its name there: ``00000.tar/000000007.jpg``
-in a tar file, ``train-00000-of-00002.parquet/7`` for a row. Nothing is unpacked or copied: each
-process opens the shards of the photos that it reads. Arrow files are memory-mapped; of a Parquet
-file, the photo's row group is read up to the photo.
+in a tar file, ``train-00000-of-00002.parquet/7`` for a row. Nothing is unpacked or copied. Arrow
+files are memory-mapped; of a Parquet file, the photo's row group is read up to the photo.
 """
 
 import hashlib

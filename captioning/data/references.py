@@ -161,10 +161,7 @@ def _caption_in(entry: Any) -> tuple[int | str, str] | None:
 
 
 def scored_captions(
-    captions: Mapping[int | str, str],
-    references: References,
-    path: str | Path,
-    source: str | Path,
+    captions: Mapping[int | str, str], references: References, path: str | Path, source: str | Path
 ) -> Captions:
     """The captions of `read_results` by the ids of the references; see `image_finder`.
 

@@ -29,6 +29,12 @@ def draw(root: Path, *names: str) -> None:
         Image.new("RGB", (8, 6)).save(root / name)
 
 
+def touch(root: Path, *names: str) -> None:
+    """Empty files of these names below the root."""
+    for name in names:
+        write(root / name, "")
+
+
 def encoder(seed: int = 0) -> CNNEncoder:
     """A small encoder, whose features lie on a grid of 4 x 4 cells of images of 32 pixels."""
     torch.manual_seed(seed)

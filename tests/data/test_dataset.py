@@ -44,21 +44,11 @@ def example(*lengths: int) -> Example:
     return Example(torch.zeros(3, 8, 8, dtype=torch.uint8), captions, Record(Path("x"), 1, ()))
 
 
-@pytest.mark.parametrize(
-    "caption",
-    [
-        "a dog on the left",
-        "the RIGHT dog",
-        "the dog on the left-hand side",
-        "the rightmost dog",
-        "the left/right dog",
-        "the dog (right) sits",
-    ],
-)
+@pytest.mark.parametrize("side", ["a RIGHT dog", "the left-hand side", "rightmost", "the (left)"])
 def test_captions_of_left_or_right_are_never_mirrored(
-    record: Callable[..., Record], caption: str
+    record: Callable[..., Record], side: str
 ) -> None:
-    data = dataset([record("a dog", caption)], augment=True)
+    data = dataset([record("a dog", side)], augment=True)
     assert not any(is_mirrored(data[0, seed].image) for seed in SEEDS)
 
 

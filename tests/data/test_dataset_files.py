@@ -5,14 +5,9 @@ import pytest
 
 from captioning.data.readers.dataset_files import find_images
 from captioning.errors import InputError
+from tests.data.conftest import touch
 
 SOURCE = Path("list.json")
-
-
-def touch(root: Path, *names: str) -> None:
-    for name in names:
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).touch()
 
 
 @pytest.mark.parametrize(

@@ -45,11 +45,8 @@ def problems(result: Check) -> dict[str, list[str]]:
 def test_a_sound_data_set_is_counted_and_ok(coco: Path) -> None:
     result = check(Coco(coco), progress=False)
     assert result.ok
-    assert result.rows == [
-        ("train", "2", "4", "1 / 2.0 / 3", "0"),
-        ("val", "1", "1", "1 / 1.0 / 1", "0"),
-    ]
-    assert str(result).endswith("No problems found")
+    lines = [" ".join(line.split()) for line in str(result).splitlines()[2:]]
+    assert lines == ["train 2 4 1 / 2.0 / 3 0", "val 1 1 1 / 1.0 / 1 0", "No problems found"]
 
 
 def test_missing_and_truncated_images_are_named(coco: Path) -> None:
@@ -72,14 +69,6 @@ def test_empty_captions_and_images_without_captions_are_named(coco: Path) -> Non
         "images without captions": [four, five],
     }
     assert len(result.splits["val"].records) == 1
-
-
-def test_a_caption_that_a_photo_has_twice_is_no_problem(coco: Path) -> None:
-    write(coco, "val", [3], [(3, "a bird"), (3, "a bird")])
-    result = check(Coco(coco), progress=False)
-    assert result.ok
-    expected = f"val: not a problem: 1 with the same caption twice, such as {coco / 'val/3.png'}"
-    assert str(result).splitlines()[-2:] == [expected, "No problems found"]
 
 
 def test_a_copy_of_a_photo_in_another_split_is_named(coco: Path) -> None:

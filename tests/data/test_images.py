@@ -5,12 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from captioning.data.images import (
-    PhotoSizeError,
-    Upload,
-    read_image,
-    read_photo,
-)
+from captioning.data.images import PhotoSizeError, Upload, read_image, read_photo
 from captioning.errors import InputError
 
 RED, GREEN, WHITE = (255, 0, 0), (0, 255, 0), (255, 255, 255)
@@ -89,41 +84,28 @@ def test_colours_survive_the_reduction_of_every_kind_of_jpeg(tmp_path: Path, kin
     assert near(image.getpixel((70, 8)), GREEN)
 
 
-def bad_file(folder: Path, kind: str) -> Path:
-    path = folder / "photo.jpg"
-    if kind == "empty":
-        path.touch()
-    elif kind == "text":
-        path.write_text("<html>not found</html>")
-    elif kind == "folder":
-        path.mkdir()
-    elif kind == "truncated":
-        half_red_half_green().resize((320, 160)).save(path)
-        path.write_bytes(path.read_bytes()[:1000])
-    elif kind == "truncated png":
-        Image.effect_noise((64, 64), 50).save(path, "PNG")
-        path.write_bytes(path.read_bytes()[:1000])
-    return path
-
-
 @pytest.mark.parametrize(
-    ("kind", "message"),
+    ("content", "message"),
     [
-        ("missing", "no such file"),
-        ("empty", "empty file .* again"),
-        ("text", "not an image .* convert it to JPEG or PNG"),
-        ("folder", "not a regular file"),
-        ("truncated", "damaged or cut short .* again"),
-        ("truncated png", "damaged or cut short .* again"),
+        (b"", "empty file .* again"),
+        (b"<html>not found</html>", "not an image .* convert it to JPEG or PNG"),
+        ("JPEG", "damaged or cut short .* again"),
+        ("PNG", "damaged or cut short .* again"),
     ],
 )
 def test_a_bad_file_is_one_line_with_its_name_and_a_remedy(
-    tmp_path: Path, kind: str, message: str
+    tmp_path: Path, content: bytes | str, message: str
 ) -> None:
-    path = bad_file(tmp_path, kind)
+    path = tmp_path / "photo.jpg"
+    if isinstance(content, str):
+        Image.effect_noise((64, 64), 50).save(path, content)
+        content = path.read_bytes()[:1000]
+    path.write_bytes(content)
     with pytest.raises(InputError, match=message) as caught:
         read_image(path)
     assert str(caught.value).startswith(f"{path}: ")
+    with pytest.raises(InputError, match="not a regular file"):
+        read_image(tmp_path)
 
 
 @pytest.mark.filterwarnings("ignore:Image size")  # Pillow warns of more than 89 megapixels

@@ -6,16 +6,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from captioning.data.readers import (
-    CaptionTable,
-    Coco,
-    Flickr8k,
-    Karpathy,
-    Reader,
-    Sidecar,
-    reader_for,
-)
-from captioning.data.records import Record
+from captioning.data import readers
+from captioning.data.readers import CaptionTable, Coco, Flickr8k, Karpathy, Reader, reader_for
 from captioning.errors import InputError
 from tests.data.conftest import draw, write
 
@@ -50,18 +42,11 @@ def karpathy(split: str, number: int, **more: Any) -> dict[str, Any]:
 
 
 def textcaps(split: str) -> dict[str, Any]:
-    entry = {
-        "image_id": f"{split}_24f6",
-        "flickr_original_url": "https://farm.example/1_o.jpg",
-        "image_width": 8,
-        "set_name": split,
-        "image_name": f"{split}_24f6",
-        "image_path": f"{split}/{split}_24f6.jpg",
-        "caption_id": 1,
-        "caption_str": "A book is open.",
-        "caption_tokens": ["a", "book", "is", "open"],
-        "reference_strs": ["A book is open.", "Pages of a book."],
-    }
+    name, text = f"{split}_24f6", "A book is open."
+    entry = {"image_id": name, "flickr_original_url": "https://farm.example/1_o.jpg"}
+    entry |= {"image_width": 8, "set_name": split, "image_name": name, "caption_id": 1}
+    entry |= {"image_path": f"{split}/{name}.jpg", "caption_str": text}
+    entry |= {"caption_tokens": text.split(), "reference_strs": [text, "Pages of a book."]}
     return {"dataset_type": split, "data": [entry]}
 
 
@@ -144,12 +129,7 @@ LAYOUTS = {
             "Flickr8k_text/Flickr8k.token.txt": "a.jpg#0\tA dog .\nb.jpg#0\tA cat .\n"
             "c.jpg.1#0\tBroken .\n"
         },
-        {
-            None: {
-                "Flicker8k_Dataset/a.jpg": ("A dog .",),
-                "Flicker8k_Dataset/b.jpg": ("A cat .",),
-            }
-        },
+        {None: {"Flicker8k_Dataset/a.jpg": ("A dog .",), "Flicker8k_Dataset/b.jpg": ("A cat .",)}},
         Flickr8k,
     ),
     "imagefolder, CSV": Layout(
@@ -234,10 +214,7 @@ LAYOUTS = {
         Coco,
     ),
     "COCO beside other JSON": Layout(
-        {
-            "annotations/captions_dev.json": coco("1.jpg"),
-            "annotations/other.json": coco("2.jpg"),
-        },
+        {"annotations/captions_dev.json": coco("1.jpg"), "annotations/other.json": coco("2.jpg")},
         {"val": {"dev/1.jpg": ("photo 0",)}},
         Coco,
     ),
@@ -278,12 +255,12 @@ LAYOUTS = {
                 "c.jpg": ("a bird",),
             }
         },
-        Sidecar,
+        readers.Sidecar,
     ),
     "text files in folders of splits": Layout(
         {"Train/0.txt": "of train", "valid/0.txt": "of valid"},
         {"train": {"Train/0.jpg": ("of train",)}, "val": {"valid/0.jpg": ("of valid",)}},
-        Sidecar,
+        readers.Sidecar,
     ),
     "img2dataset's files": Layout(
         {
@@ -293,7 +270,7 @@ LAYOUTS = {
             "00000/1.json": {"url": "https://a.example/1.jpg", "caption": "", "key": "1"},
         },
         {None: {"00000/0.jpg": ("photo 0",), "00000/1.jpg": ("photo 1",)}},
-        Sidecar,
+        readers.Sidecar,
     ),
 }
 
@@ -363,11 +340,10 @@ ROWS = "image,caption\na.jpg,x\n"
     ("files", "error"),
     [
         ({"a.csv": ROWS, "b.csv": ROWS}, r"holds a\.csv, b\.csv; give the path of one"),
-        ({"train/metadata.csv": ROWS, "train/metadata.jsonl": '{"image": "a.jpg"}'}, "of one"),
         ({f"dataset_{i}.json": {"images": [karpathy("val", i)]} for i in (1, 2)}, "path of one"),
         ({}, r"unknown layout; .*COCO.*Karpathy.*own"),
     ],
-    ids=["tables of no split", "tables of one split", "Karpathy's", "nothing"],
+    ids=["tables", "Karpathy's", "nothing"],
 )
 def test_what_is_ambiguous_is_refused(tmp_path: Path, files: dict[str, Any], error: str) -> None:
     for name, content in files.items():
@@ -393,30 +369,24 @@ def test_one_coco_file_of_no_split_is_divided(tmp_path: Path) -> None:
         assert [len(records) for records in splits.values()] == [35, 5]
 
 
-@pytest.mark.parametrize(("name", "share", "most"), [("many.csv", 0.1, 20), ("few.csv", 0.25, 40)])
+def validation(tmp_path: Path, count: int, share: float | None = None) -> set[int | str]:
+    rows = "".join(f"{i}.jpg,photo\n" for i in range(count))
+    write(tmp_path / "a.csv", f"file_name,caption\n{rows}")
+    records = reader_for(tmp_path / "a.csv", val_fraction=share).read("val")
+    return {record.image_id for record in records}
+
+
+@pytest.mark.parametrize(("count", "share", "most"), [(120, 0.1, 20), (99, 0.25, 40)])
 def test_fewer_photos_have_a_larger_share_for_validation(
-    tmp_path: Path, name: str, share: float, most: int
+    tmp_path: Path, count: int, share: float, most: int
 ) -> None:
-    count = 120 if name == "many.csv" else 99
-    write(tmp_path / name, "file_name,caption\n" + "".join(f"{i}.jpg,x\n" for i in range(count)))
-    draw(tmp_path, *(f"{i}.jpg" for i in range(count)))
-
-    def validation(share: float | None = None) -> list[Record]:
-        return reader_for(tmp_path / name, val_fraction=share).read("val")
-
-    assert validation() == validation(share)
-    assert len(validation()) < most < len(validation(0.6))
-    assert reader_for(tmp_path / name, val_fraction=0.0).splits == ("train",)
+    assert validation(tmp_path, count) == validation(tmp_path, count, share)
+    assert len(validation(tmp_path, count)) < most < len(validation(tmp_path, count, 0.6))
+    assert reader_for(tmp_path / "a.csv", val_fraction=0.0).splits == ("train",)
 
 
 def test_photos_keep_their_split_when_others_are_added(tmp_path: Path) -> None:
-    def splits(count: int) -> dict[str, set[int | str]]:
-        rows = "".join(f"{i}.jpg,photo\n" for i in range(count))
-        write(tmp_path / "a.csv", f"file_name,caption\n{rows}")
-        reader = CaptionTable(tmp_path / "a.csv", val_fraction=0.2)
-        return {split: {r.image_id for r in reader.read(split)} for split in reader.splits}
-
-    few, many = splits(500), splits(1000)
-    assert 70 <= len(few["val"]) <= 130
-    assert all(few[split] <= many[split] for split in ("train", "val"))
-    assert all(len(ids) == 1 for ids in splits(2).values())
+    few, many = (validation(tmp_path, count, 0.2) for count in (500, 1000))
+    assert 70 <= len(few) <= 130
+    assert few == {name for name in many if int(str(name).removesuffix(".jpg")) < 500}
+    assert len(validation(tmp_path, 2, 0.2)) == 1

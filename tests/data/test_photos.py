@@ -7,26 +7,16 @@ from PIL import Image
 
 from captioning.data.images import find_photos, read_image
 from captioning.errors import InputError
-
-"""The beginning of a file of an iPhone."""
-
-
-def touched(folder: Path, *names: str) -> None:
-    for name in names:
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
+from tests.data.conftest import touch
 
 
 def test_the_order_is_that_of_sorted_paths(tmp_path: Path) -> None:
-    touched(tmp_path, "b/1.jpg", "b.jpg", "b-.jpg", "b/c/9.jpg", "b/c.jpg", "B.jpg", "é.jpg")
+    touch(tmp_path, "b/1.jpg", "b.jpg", "b-.jpg", "b/c/9.jpg", "b/c.jpg", "B.jpg", "é.jpg")
     assert list(find_photos([tmp_path])) == sorted(tmp_path.rglob("*.jpg"))
 
 
-def test_links_to_photos_are_followed_not_links_to_folders(
-    tmp_path: Path,
-) -> None:
-    touched(tmp_path, "photos/1.jpg", "elsewhere/2.jpg")
+def test_links_to_photos_are_followed_not_to_folders(tmp_path: Path) -> None:
+    touch(tmp_path, "photos/1.jpg", "elsewhere/2.jpg")
     (tmp_path / "photos/round").symlink_to(tmp_path / "photos")
     (tmp_path / "photos/2.jpg").symlink_to(tmp_path / "elsewhere/2.jpg")
     (tmp_path / "photos/folder.jpg").mkdir()
@@ -59,9 +49,8 @@ def test_what_gives_no_photos_is_an_error(
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        *(("x.avif", "AVIF"), ("x.jp2", "JPEG2000"), ("x.jpg2", "JPEG2000"), ("x.mpo", "MPO")),
-        *(("x.dib", "DIB"), ("x.apng", "PNG"), ("x.pnm", "PPM"), ("photo", "JPEG")),
-        ("photo.jpg?width=640", "JPEG"),
+        *(("x.avif", "AVIF"), ("x.jp2", "JPEG2000"), ("x.mpo", "MPO"), ("x.dib", "DIB")),
+        *(("x.apng", "PNG"), ("x.pnm", "PPM"), ("photo.jpg?width=640", "JPEG")),
     ],
 )
 def test_a_folder_gives_photos_of_every_format_that_is_read(
@@ -73,16 +62,11 @@ def test_a_folder_gives_photos_of_every_format_that_is_read(
     assert read_image(tmp_path / name).size == (40, 30)
 
 
-def test_a_pattern_stands_for_its_matches(tmp_path: Path) -> None:
-    touched(tmp_path, "b.jpg", "a.jpg", "c.png", "more/d.jpg")
-    found = find_photos([str(tmp_path / "*.jpg"), str(tmp_path / "**/d.*")])
-    assert [path.name for path in found] == ["a.jpg", "b.jpg", "d.jpg"]
-
-
-def test_a_name_with_the_marks_of_a_pattern_is_a_name(tmp_path: Path) -> None:
-    touched(tmp_path, "a[1].jpg", "a1.jpg")
-    assert [path.name for path in find_photos([tmp_path / "a[1].jpg"])] == ["a[1].jpg"]
-    assert [path.name for path in find_photos([tmp_path / "gone[1].jpg"])] == ["gone[1].jpg"]
+def test_a_pattern_stands_for_its_matches_if_it_is_no_name(tmp_path: Path) -> None:
+    touch(tmp_path, "b.jpg", "a.jpg", "c.png", "more/d.jpg", "more/a[1].jpg", "more/a1.jpg")
+    patterns = "*.jpg", "**/d.*", "more/a[1].jpg", "gone[1].jpg"
+    found = find_photos([str(tmp_path / pattern) for pattern in patterns])
+    assert [path.name for path in found] == ["a.jpg", "b.jpg", "d.jpg", "a[1].jpg", "gone[1].jpg"]
 
 
 @pytest.mark.parametrize(("paths", "listed"), [(["-"], None), ([], "-")], ids=["path", "list"])

@@ -7,12 +7,7 @@ from typing import Any
 import pytest
 
 from captioning.data.data_module import CaptionData
-from captioning.data.readers import (
-    CaptionTable,
-    Coco,
-    Joined,
-    reader_for,
-)
+from captioning.data.readers import CaptionTable, Coco, Joined, reader_for
 from captioning.errors import InputError
 from tests.data.conftest import draw, write
 from tests.data.test_layouts import karpathy
@@ -225,19 +220,16 @@ def test_joined_data_sets_keep_their_ids_apart(tmp_path: Path) -> None:
         joined.read("test")
 
 
-def test_the_real_coco_slice_has_captions_boxes_and_masks(shared_data: Path) -> None:
-    reader = reader_for(shared_data / "coco-mini")
-    train, val = reader.read("train"), reader.read("val")
-    assert (len(train), len(val)) == (60, 20)
-    assert all(len(record.captions) == 5 and record.image.is_file() for record in train + val)
-    objects = [found for record in train + val for found in record.objects]
+def test_the_real_data_sets_have_five_captions_for_each_photo(shared_data: Path) -> None:
+    found = {}
+    for name in ("flickr8k", "coco-mini"):
+        reader = reader_for(shared_data / name)
+        assert reader.contents("train").problems == []
+        found[name] = [reader.read(split) for split in ("train", "val")]
+        assert all(len(record.captions) == 5 for records in found[name] for record in records)
+    assert [len(records) for its in found.values() for records in its] == [6000, 1000, 60, 20]
+    objects = [
+        thing for records in found["coco-mini"] for record in records for thing in record.objects
+    ]
     assert len(objects) == 558 + 181
-    assert all(found.mask for found in objects)
-
-
-def test_the_real_flickr8k_has_five_captions_for_each_photo(shared_data: Path) -> None:
-    reader = reader_for(shared_data / "flickr8k")
-    train, val = reader.read("train"), reader.read("val")
-    assert (len(train), len(val)) == (6000, 1000)
-    assert all(len(record.captions) == 5 for record in train + val)
-    assert reader.contents("train").problems == []
+    assert all(thing.mask for thing in objects)

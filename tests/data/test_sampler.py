@@ -25,12 +25,6 @@ def batches(size: int = 8, **options: Any) -> list[list[int]]:
     return [order[first : first + size] for first in range(0, len(order), size)]
 
 
-def test_the_order_depends_on_the_seed_alone() -> None:
-    first = sampled()
-    torch.rand(7)
-    assert sampled() == first
-
-
 def test_every_epoch_and_seed_has_its_own_order() -> None:
     epochs = [sampled(epoch=epoch) for epoch in range(3)] + [sampled(seed=7, epoch=0)]
     assert len({tuple(index for index, _ in epoch) for epoch in epochs}) == 4

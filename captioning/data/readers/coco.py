@@ -63,12 +63,10 @@ class Coco(Reader):
 
     @classmethod
     def recognises(cls, root: Path) -> bool:
-        """Whether ``annotations/captions_*.json`` is there."""
         return any((root / "annotations").glob(f"{CAPTIONS}*.json"))
 
     @classmethod
     def resembles(cls, root: Path) -> bool:
-        """Whether a JSON file has annotations with captions."""
         return any(map(_has_captions, files.json_files(root)))
 
     @property
@@ -78,7 +76,6 @@ class Coco(Reader):
 
     @cached_property
     def _files(self) -> dict[str, Path]:
-        """The file of each split."""
         pattern = f"{CAPTIONS}*{self.year or ''}.json"
         found = defaultdict(list)
         for file in sorted(self.annotations.glob(pattern)):
@@ -97,7 +94,6 @@ class Coco(Reader):
 
     @property
     def _is_single(self) -> bool:
-        """Whether there is one file of no split, which a hash divides."""
         names = [file.stem for file in self._files.values()]
         return list(self._files) == names and [files.split_in(name) for name in names] == [None]
 
@@ -159,14 +155,12 @@ class Karpathy(Reader):
 
     @classmethod
     def recognises(cls, root: Path) -> bool:
-        """Whether `root` is a ``dataset*.json`` or a folder that holds one."""
         if root.is_file():
             return root.match("dataset*.json")
         return any(map(_has_sentences, root.glob("dataset_*.json")))
 
     @classmethod
     def resembles(cls, root: Path) -> bool:
-        """Whether a JSON file of any name is in this format."""
         return any(map(_has_sentences, files.json_files(root)))
 
     def _read(self, problems: list[Problem]) -> dict[str, list[Record]]:
@@ -209,7 +203,6 @@ def _caption(entry: Any) -> tuple[int | str, str] | None:
 
 
 def _objects(file: Path, problems: list[Problem]) -> list[tuple[int | str, ImageObject]]:
-    """Each object with the id of its image."""
     dataset = read_json(file)
     with reading(f"{file}: not COCO's instances (objects: false of the reader leaves boxes out)"):
         annotations = field(dataset, "annotations", list)

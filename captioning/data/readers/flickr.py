@@ -45,7 +45,6 @@ class Flickr8k(Reader):
 
     @classmethod
     def recognises(cls, root: Path) -> bool:
-        """Whether ``Flickr8k.token.txt`` is there, or `root` is a file that begins like it."""
         if not root.is_file():
             return (root / TOKENS).is_file() or (root / TEXT / TOKENS).is_file()
         if root.suffix.lower() not in (".txt", ".token"):
@@ -96,12 +95,10 @@ class Flickr30kEntities(Reader):
 
     @classmethod
     def recognises(cls, root: Path) -> bool:
-        """Whether ``Sentences`` and ``Annotations`` are there."""
         return (root / SENTENCES).is_dir() and (root / ANNOTATIONS).is_dir()
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The splits that have a list of images."""
         found = tuple(split for split in SPLITS if (self.root / f"{split}.txt").is_file())
         if not found:
             raise InputError(
@@ -148,7 +145,6 @@ def _sentence(line: str) -> tuple[str, tuple[Phrase, ...]]:
 
 
 def _boxes(file: Path) -> Iterator[ImageObject]:
-    """The boxes of an image, one for each phrase that a box belongs to."""
     with reading(file, ElementTree.ParseError):
         root = ElementTree.fromstring(text_of(file))
     for thing in root.iter("object"):

@@ -54,19 +54,15 @@ class Reader:
     Args:
         root: the folder of the data set, or the file that describes it.
         images: folder of the photos; the usual folders by default.
-        val_fraction: share of the photos for validation, from 0 to below 1, if there are no splits;
-            by default a quarter of fewer than 100 photos, else a tenth. Unless it is 0, each split
-            gets at least one of two or more photos.
+        val_fraction: share of the photos for validation if there are no splits; by default a
+            quarter of fewer than 100 photos, else a tenth. Unless it is 0, each split gets one.
     """
 
     captions_only = False
     """Whether photos are not looked for, so that a record's `image` is the name as written."""
 
     def __init__(
-        self,
-        root: str | Path,
-        images: str | Path | None = None,
-        val_fraction: float | None = None,
+        self, root: str | Path, images: str | Path | None = None, val_fraction: float | None = None
     ) -> None:
         self.root = Path(root)
         self.folder = self.root.parent if self.root.is_file() else self.root
@@ -75,7 +71,7 @@ class Reader:
 
     @classmethod
     def recognises(cls, root: Path) -> bool:
-        """Whether `root` looks like a data set in this format; by default it never does."""
+        """Whether the names of files in `root` are those of this format."""
         return False
 
     @classmethod

@@ -207,7 +207,6 @@ def _columns(
 
 
 def _rows(image: str, captions: list[str], split: str | None, entry: Any) -> list[Row]:
-    """The photos of a row, usually one, with its captions."""
     photos = _each(field(entry, image, str, list))
     texts = [t for name in captions for t in _texts(field(entry, name, str, list, dict))]
     if len(captions) > 1:  # a column for each caption: some photos have fewer

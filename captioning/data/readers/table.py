@@ -4,6 +4,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from captioning.errors import InputError
 from captioning.files import opened, text_of
 
 TABLES = ("captions.csv", "captions.jsonl")
-PUBLISHED = ("captions.tsv", "captions.txt", "results.csv", "results_*.token")
 METADATA = ("metadata.csv", "metadata.jsonl")  # Hugging Face's imagefolder
+PUBLISHED = (("captions.tsv",), ("captions.txt",), ("results.csv",), ("results_*.token",))
+USUAL = (TABLES, *PUBLISHED, METADATA)
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".token")
 
 
@@ -53,12 +55,10 @@ class CaptionTable(Reader):
 
     @classmethod
     def recognises(cls, root: Path) -> bool:
-        """Whether `root` is a table by its suffix, or holds one of a usual name."""
         return root.suffix.lower() in SUFFIXES if root.is_file() else bool(_usual_tables(root))
 
     @classmethod
     def resembles(cls, root: Path) -> bool:
-        """Whether `root` is or holds a table of any name that has the names of photos."""
         return _names_photos(root) if root.is_file() else bool(_other_tables(root))
 
     def _read(self, problems: list[Problem]) -> dict[str, list[Record]]:
@@ -121,12 +121,10 @@ class PhotoShards(CaptionTable):
 
     @classmethod
     def recognises(cls, root: Path) -> bool:
-        """Whether `root` is a shard by its suffix, or holds shards of a usual name."""
         return is_shard(root) or bool(shards_in(root, usual=True))
 
     @classmethod
     def resembles(cls, root: Path) -> bool:
-        """Whether `root` holds shards of any name."""
         return bool(shards_in(root))
 
     def _tables(self) -> list[Path]:
@@ -152,7 +150,6 @@ class Sidecar(Reader):
 
     @classmethod
     def resembles(cls, root: Path) -> bool:
-        """Whether a photo has a text file beside it."""
         return any(text is not None for _, text in _pairs(root))
 
     def _read(self, problems: list[Problem]) -> dict[str, list[Record]]:
@@ -185,11 +182,10 @@ def _pairs(folder: Path) -> Iterator[tuple[Path, Path | None]]:
 
 def _usual_tables(root: Path) -> list[Path]:
     """The tables of the first usual name: those in the folder, else one in each folder below."""
-    for kind in (TABLES, *((name,) for name in PUBLISHED), METADATA):
-        for depth in ("", "*/", "*/*/"):
-            found = sorted(path for name in kind for path in root.glob(depth + name))
-            if found := [path for path in found if kind is TABLES or _names_photos(path)]:
-                return found
+    for kind, depth in product(USUAL, ("", "*/", "*/*/")):
+        found = sorted(path for name in kind for path in root.glob(depth + name))
+        if found := [path for path in found if kind is TABLES or _names_photos(path)]:
+            return found
     return []
 
 
@@ -205,7 +201,6 @@ def _other_tables(root: Path) -> list[Path]:
 
 
 def _names_photos(file: Path) -> bool:
-    """Whether the beginning of a file looks like a table with photos and captions."""
     try:
         with opened(file) as content:
             start = content.read(65_536).decode(errors="replace").replace("\0", "")
